@@ -1,0 +1,116 @@
+"""The one place that knows a path. Keys are relative to the warehouse's root."""
+
+import re
+from dataclasses import dataclass
+
+from lithify.store.errors import InvalidRequest
+
+__all__ = ["PartitionKeys", "SegmentId", "TopicKeys", "check_topic_name"]
+
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_NUMBER_DIGITS = 20
+
+
+def check_topic_name(name: str) -> str:
+    """Kafka's rule for topic names; they are safe as path parts and never become anything else."""
+    if name in (".", "..") or not _TOPIC_NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"topic name {name[:260]!r} is not allowed: use 1 to 249 of the characters A-Z a-z 0-9 . _ - "
+            "(and neither '.' nor '..')"
+        )
+    return name
+
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The keys of one numbered-file chain: `<prefix>%020d.<suffix>`."""
+
+    prefix: str  # ends in '/'
+    suffix: str
+
+    def key(self, number: int) -> str:
+        return f"{self.prefix}{number:0{_NUMBER_DIGITS}d}.{self.suffix}"
+
+    def number(self, key: str) -> int | None:
+        """The number in `key`, or None where it is no file of this chain."""
+        if not key.startswith(self.prefix) or not key.endswith("." + self.suffix):
+            return None
+        digits = key[len(self.prefix) : -len(self.suffix) - 1]
+        return int(digits) if len(digits) == _NUMBER_DIGITS and digits.isdecimal() else None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKeys:
+    topic: str
+
+    @property
+    def config(self) -> Chain:
+        return Chain(f"{self.topic}/config/", "topic")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKeys:
+    topic: str
+    topic_id: str  # new at each creation of the topic: a deleted and a new topic share nothing (P21)
+    partition: int
+
+    @property
+    def root(self) -> str:
+        return f"{self.topic}/{self.topic_id}/{self.partition:05d}/"
+
+    @property
+    def manifest(self) -> Chain:
+        return Chain(self.root + "manifest/", "manifest")
+
+    @property
+    def compactor(self) -> Chain:
+        return Chain(self.root + "compactor/", "compactor")
+
+    @property
+    def boundary(self) -> Chain:
+        return Chain(self.root + "boundary/", "boundary")
+
+    @property
+    def segments(self) -> str:
+        return self.root + "segments/"
+
+    def segment(self, segment_id: str) -> str:
+        return f"{self.segments}{segment_id}.parquet"
+
+    def segment_id(self, key: str) -> str | None:
+        """The segment id in `key`, or None where it is no segment of this partition."""
+        if not key.startswith(self.segments) or not key.endswith(".parquet"):
+            return None
+        return key[len(self.segments) : -len(".parquet")]
+
+
+class SegmentId:
+    """Segment ids begin with the manifest number their maker last read, so that age is a matter of numbers (P7).
+
+    An append's is `<manifest number>-<nonce>`; a job's output's is `<job>-<attempt>-<range>-<nonce>`, where the job's
+    own id begins with the manifest number at its planning (P10).
+    """
+
+    @staticmethod
+    def for_append(manifest_id: int, nonce: str) -> str:
+        return f"{manifest_id:012d}-{nonce}"
+
+    @staticmethod
+    def for_output(job: str, attempt: int, range_index: int, nonce: str) -> str:
+        return f"{job}-{attempt}-{range_index}-{nonce[:8]}"
+
+    @staticmethod
+    def for_job(manifest_id: int, nonce: str) -> str:
+        return f"{manifest_id:012d}-{nonce[:8]}"
+
+    @staticmethod
+    def manifest_id(name: str) -> int:
+        """The manifest number that a segment id or job id begins with; -1 where it is none of ours."""
+        head = name.partition("-")[0]
+        return int(head) if head.isdecimal() else -1
+
+    @staticmethod
+    def of_job(segment_id: str, job: str) -> bool:
+        """Whether `segment_id` is an output of `job`, recorded or not."""
+        return segment_id.startswith(job + "-")

@@ -1,0 +1,100 @@
+"""The blocking driver: runs a protocol coroutine against a real store.
+
+The only file of the package that reads a clock, waits, or makes randomness.
+"""
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from lithify.store.port import (
+    Create,
+    Delete,
+    Get,
+    Head,
+    List,
+    NewId,
+    Now,
+    Object,
+    ObjectInfo,
+    Page,
+    Pause,
+    Put,
+    Request,
+    Store,
+)
+
+__all__ = ["Answer", "Clock", "drive", "monotonic_ms", "new_id", "pause", "store_answers"]
+
+T = TypeVar("T")
+Clock = Callable[[], int]  # -> milliseconds since 1970
+Answer = Callable[[Request[Any]], Any]
+
+
+def drive(coroutine: Coroutine[Request[Any], Any, T], answer: Answer) -> T:
+    """Run `coroutine` to its end, answering each request it awaits; what `answer` raises, the coroutine sees."""
+    try:
+        request = coroutine.send(None)
+        while True:
+            try:
+                reply = answer(request)
+            except Exception as error:  # noqa: BLE001 - handed on, not swallowed: the coroutine decides
+                request = coroutine.throw(error)
+            else:
+                request = coroutine.send(reply)
+    except StopIteration as stop:
+        return stop.value
+
+
+def store_answers(store: Store, clock: Clock | None = None) -> Answer:
+    """Answer requests from `store`. With a clock injected, `Now` is that clock and modification times are withheld:
+    two clocks are never compared."""
+
+    def answer(request: Request[Any]) -> Any:  # noqa: C901 - one flat table
+        match request:
+            case Create(key, body):
+                return store.create(key, body)
+            case Get(key):
+                return _unclocked(store.get(key))
+            case Put(key, body):
+                return store.put(key, body)
+            case Head(key):
+                return _unclocked(store.head(key))
+            case List(prefix, token):
+                page = store.list(prefix, token)
+                return page if clock is None else Page(tuple(map(_unclocked, page.objects)), page.token)
+            case Delete(keys):
+                return store.delete(keys)
+            case Now():
+                return store.now() if clock is None else clock()
+            case NewId():
+                return new_id()
+            case Pause(ms):
+                return pause(ms)
+            case _:
+                raise TypeError(f"no answer for {type(request).__name__}")
+
+    def _unclocked(found: Any) -> Any:
+        if clock is None or not isinstance(found, Object | ObjectInfo):
+            return found
+        return replace(found, modified_ms=None)
+
+    return answer
+
+
+def new_id() -> str:
+    """16 hexadecimal digits, 64 random bits."""
+    return uuid.uuid4().hex[:16]
+
+
+def pause(ms: int) -> None:
+    """Sleep between half of `ms` and all of it, so that rivals do not stay in step."""
+    time.sleep(ms * random.uniform(0.5, 1.0) / 1000)
+
+
+def monotonic_ms() -> int:
+    """A clock for spans inside this process only (leases of work, linger); never compared with a store's."""
+    return int(time.monotonic() * 1000)

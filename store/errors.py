@@ -1,0 +1,87 @@
+"""What can go wrong, ordered by what the caller must do next.
+
+    LithifyError
+    ├── InvalidRequest      fix the request
+    ├── NotFound            name something that exists
+    ├── AlreadyExists       pick another name, or use what is there
+    ├── Fenced              stop: another compactor owns the partition
+    │   └── EpochRegression stop, and look: the store went back in time
+    ├── CommitUnknown       look before retrying: it may have happened
+    ├── Unavailable         retry later
+    ├── SnapshotExpired     open a new snapshot, or pin the next one
+    ├── Corrupt             a person must look
+    └── OffsetOutOfRange    choose an offset inside the log
+
+Every message names the topic, partition or object and what to do next; none holds a secret or a record's contents.
+"""
+
+from typing import ClassVar
+
+__all__ = [
+    "AlreadyExists",
+    "CommitUnknown",
+    "Corrupt",
+    "EpochRegression",
+    "Fenced",
+    "InvalidRequest",
+    "LithifyError",
+    "NotFound",
+    "OffsetOutOfRange",
+    "SnapshotExpired",
+    "Unavailable",
+]
+
+
+class LithifyError(Exception):
+    """The root; `exit_code` is what the command line answers with (table in docs/cli.md)."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class InvalidRequest(LithifyError):  # noqa: N818 - the tree is named by what happened, as in the contract
+    exit_code = 2
+
+
+class NotFound(LithifyError):  # noqa: N818
+    exit_code = 3
+
+
+class AlreadyExists(LithifyError):  # noqa: N818
+    exit_code = 4
+
+
+class Fenced(LithifyError):  # noqa: N818
+    exit_code = 5
+
+
+class EpochRegression(Fenced):
+    """The stored epoch is smaller than one this process has committed: the store lost acknowledged writes."""
+
+
+class CommitUnknown(LithifyError):  # noqa: N818
+    """The commit may or may not have happened; nothing was deleted.
+
+    `token` can be given to `Partition.outcome` later, from any process, to learn which.
+    """
+
+    exit_code = 6
+
+    def __init__(self, message: str, token: str = "") -> None:
+        super().__init__(message)
+        self.token = token
+
+
+class Unavailable(LithifyError):  # noqa: N818
+    exit_code = 7
+
+
+class SnapshotExpired(LithifyError):  # noqa: N818
+    exit_code = 8
+
+
+class Corrupt(LithifyError):  # noqa: N818
+    exit_code = 9
+
+
+class OffsetOutOfRange(LithifyError):  # noqa: N818
+    exit_code = 10

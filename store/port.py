@@ -1,0 +1,193 @@
+"""The port to an object store: the requests protocol code awaits, and the blocking interface that answers them.
+
+Protocol code (commit, claim, job states, sweep) is written as coroutines that await nothing but the requests below. A
+driver (`lithify.store.driver`) answers them from a real store; a simulator answers them from a seed. So nothing in the
+protocol reads a clock, makes randomness or waits by itself. The one conditional primitive is create-if-absent
+(protocol rule P1): it is the only one that every usable store offers with the same meaning.
+"""
+
+import enum
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+__all__ = [
+    "Create",
+    "Delete",
+    "Get",
+    "Head",
+    "List",
+    "NewId",
+    "Now",
+    "Object",
+    "ObjectInfo",
+    "Outcome",
+    "OutputFile",
+    "Page",
+    "Pause",
+    "Put",
+    "Request",
+    "Store",
+    "StoreSpec",
+]
+
+T = TypeVar("T")
+
+
+class Outcome(enum.Enum):
+    """What one attempt at create-if-absent is known to have done."""
+
+    CREATED = "created"  # this attempt stored the body
+    EXISTS = "exists"  # the key holds some body: perhaps ours, from an attempt whose reply was lost
+    UNKNOWN = "unknown"  # neither is known, and a late arrival may still store the body
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A whole object. `modified_ms` is by the store's clock; None where an injected clock makes it meaningless."""
+
+    body: bytes
+    modified_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    key: str
+    size: int  # bytes
+    modified_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing, in no promised order. `token` continues it; None ends it."""
+
+    objects: tuple[ObjectInfo, ...]
+    token: str | None
+
+
+class Request(Generic[T]):
+    """Something protocol code asks of the world; `await request` answers with its reply, of type T.
+
+    A reply that cannot be had raises `Unavailable` at the await, never anything less specific.
+    """
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator["Request[Any]", T, T]:
+        return (yield self)
+
+
+@dataclass(frozen=True, slots=True)
+class Create(Request[Outcome]):
+    """ONE attempt to store `body` under `key` if nothing is there. Never raises for a lost reply: that is UNKNOWN."""
+
+    key: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Get(Request[Object | None]):
+    """The whole object, or None where the key holds nothing."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Put(Request[None]):
+    """Store `body` under a key that nobody else ever writes; repeating it is harmless."""
+
+    key: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Head(Request[ObjectInfo | None]):
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class List(Request[Page]):
+    """One page of the keys that begin with `prefix` (which ends in '/')."""
+
+    prefix: str
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Request[None]):
+    """Delete these keys; a key that is not there counts as deleted."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Now(Request[int]):
+    """Milliseconds since 1970 by the store's own clock (or an injected one). Costs no request once any was answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewId(Request[str]):
+    """16 lower-case hexadecimal digits nobody else has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(Request[None]):
+    """Let this much time pass; the driver spreads it at random between half and the whole."""
+
+    ms: int
+
+
+class StoreSpec(msgspec.Struct, frozen=True):
+    """How another process opens the same store. Holds no secret: a worker uses its own credential chain,
+    or, on this machine, the private file that `credentials_file` names (mode 0600, deleted with its maker)."""
+
+    url: str
+    options: dict[str, Any] = {}
+    credentials_file: str | None = None
+
+
+class OutputFile(Protocol):
+    """A binary sink for one object. It becomes visible, whole, at `close`; after `abort` it never does.
+
+    `write` accepts anything with the buffer interface, so that pyarrow writes into it without copying.
+    """
+
+    def write(self, data: Any, /) -> int: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class Store(Protocol):
+    """Blocking access to one root. Keys are relative to it, '/'-separated, never empty, never containing '..'.
+
+    Reads and unconditional writes retry by themselves and raise `Unavailable` when they give up; missing buckets and
+    refused credentials are `InvalidRequest`; both name the object. `create` never retries.
+    Thread-safe. Not shared across fork or pickle: reopen from `spec()`.
+    """
+
+    @property
+    def url(self) -> str: ...
+    def spec(self) -> StoreSpec: ...
+    def create(self, key: str, body: bytes) -> Outcome: ...
+    def get(self, key: str) -> Object | None: ...
+    def read(self, key: str, start: int, length: int) -> bytes:
+        """Exactly the bytes [start, start + length). Raises NotFound, or Corrupt where the object is shorter."""
+        ...
+
+    def put(self, key: str, body: bytes) -> None: ...
+    def output(self, key: str) -> OutputFile:
+        """Stream a large object; parts are uploaded while it is written, with bounded memory (≤ 32 MiB)."""
+        ...
+
+    def head(self, key: str) -> ObjectInfo | None: ...
+    def list(self, prefix: str, token: str | None = None) -> Page: ...
+    def delete(self, keys: Sequence[str]) -> None: ...
+    def now(self) -> int: ...
+    def local_path(self, key: str) -> Path | None:
+        """Where the object lies as a plain local file (to be memory-mapped), or None where it does not."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+../../lithify/__init__.py
