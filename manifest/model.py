@@ -1,30 +1,45 @@
-"""What is stored in numbered files: frozen structs, encoded as JSON (docs/rfcs/0002), read by operators with `jq`.
+"""The truth of a partition at version N, and the other small files around it: what `.manifest`, `.boundary` and
+`.topic` hold. Frozen structs, encoded as JSON (docs/rfcs/0002), read by operators with `jq`.
 
-Names carry units; offsets are int64 and dense per partition; times are milliseconds since 1970 by the store's clock;
-`*_at` fields without a unit are manifest numbers (the protocol's only order).
+Names carry units. Offsets are int64, assigned densely at commit. Times are milliseconds since 1970 by the store's
+clock. A field that ends in `_at` is a manifest number: the only order the protocol knows.
 """
-
-from typing import Any
 
 import msgspec
 
 __all__ = [
+    "CHECKPOINTS_MAX",
+    "COMPLETED_JOBS_MAX",
+    "FORMAT",
     "KEY_BOUND_BYTES",
+    "PRODUCERS_MAX",
+    "PRODUCER_BATCHES_KEPT",
+    "RETIRED_MAX",
+    "TRANSACTIONS_MAX",
     "Boundary",
     "Checkpoint",
     "CompletedJob",
     "Manifest",
+    "ProducerBatch",
     "ProducerEntry",
     "Quarantine",
     "Retired",
     "SegmentRef",
     "SortedRun",
-    "TimeBucket",
     "TopicFile",
     "Transaction",
 ]
 
+FORMAT = 1  # of every numbered file; a reader refuses a larger one
+
+# Every list has a bound; what happens at it is told at the edit that would grow it (lithify.manifest.edits).
 KEY_BOUND_BYTES = 32  # key bounds in manifests are cut to this, rounded outward
+RETIRED_MAX = 16_384
+COMPLETED_JOBS_MAX = 64
+PRODUCERS_MAX = 1_024
+PRODUCER_BATCHES_KEPT = 5  # as Kafka: how many of its latest batches a producer may repeat
+TRANSACTIONS_MAX = 1_024
+CHECKPOINTS_MAX = 256
 
 
 class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -50,12 +65,139 @@ class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tombstones: int = 0
     min_horizon_ms: int | None = None  # earliest stamped tombstone horizon in it (R4)
     order: str = "key"  # "key": by (key, offset); "offset": by offset
-    added_at: int = 0  # manifest number that made it live
+    added_at: int = 0  # the manifest that made it live
     checksum: str  # XXH3-64 of the object's bytes, 16 hexadecimal digits
 
 
 class SortedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Segments with disjoint key ranges in key order (for offset-ordered topics: disjoint offsets in offset order)."""
+    """Segments with disjoint key ranges in key order (in offset-ordered topics: disjoint offsets, in offset order)."""
 
     id: str
     segments: tuple[SegmentRef, ...]
+
+
+class Retired(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A replaced segment: readable by manifests in [added_at, retired_at), its bytes not yet collected (P16).
+
+    `base_offset` and `rows` let a repeated append recognise itself after its segment was compacted (P6).
+    """
+
+    id: str
+    store: str = ""
+    bytes: int
+    rows: int
+    base_offset: int | None = None
+    added_at: int
+    retired_at: int
+
+
+class CompletedJob(msgspec.Struct, frozen=True):
+    """A compaction whose commit is in the manifest, until `.compactor` shows it terminal (P13)."""
+
+    id: str
+    committed_at: int
+
+
+class ProducerBatch(msgspec.Struct, frozen=True):
+    sequence: int  # of its first record
+    rows: int
+    base_offset: int
+
+
+class ProducerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An idempotent producer (KIP-98): what it may send next, and its latest batches, which it may repeat."""
+
+    id: str
+    epoch: int
+    next_sequence: int = 0
+    batches: tuple[ProducerBatch, ...] = ()
+    touched_at: int  # manifest number of its latest commit; it expires only below the orphan floor (P6)
+
+
+class Transaction(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest append of an application that numbers its own appends (a stream query and its batch id)."""
+
+    application: str
+    version: int
+    base_offset: int
+    rows: int
+
+
+class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A pinned manifest: the one that this checkpoint's own commit created (P20)."""
+
+    id: str
+    name: str
+    manifest: int
+    created_at_ms: int
+    expires_at_ms: int | None = None  # by the store's clock; it pins until a commit removes it
+
+
+class Quarantine(msgspec.Struct, frozen=True):
+    """Why compaction of this partition is stopped until a person looked (R6)."""
+
+    reason: str
+    segment: str
+    since_ms: int
+
+
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The whole truth of a partition at version `id`."""
+
+    format: int
+    topic: str
+    topic_id: str
+    partition: int
+    id: int = 0  # its own number; the commit sets it
+    nonce: str = ""  # tells this body from a rival's (P1); the commit sets it
+    committed_at_ms: int = 0
+    compactor_epoch: int = 0
+    next_offset: int = 0
+    log_start_offset: int = 0  # stored retention floor (R3)
+    cleaned_to: int = 0  # every offset below was merged with every other (R4)
+    orphan_floor: int = 0  # appends whose id is older are refused, so that orphans can go (P7)
+    last_compacted_at_ms: int | None = None
+    sealed: bool = False  # terminal: the topic was deleted (P21)
+    quarantine: Quarantine | None = None
+    l0: tuple[SegmentRef, ...] = ()  # in offset order
+    runs: tuple[SortedRun, ...] = ()  # by smallest offset
+    retired: tuple[Retired, ...] = ()
+    completed_jobs: tuple[CompletedJob, ...] = ()
+    producers: tuple[ProducerEntry, ...] = ()
+    transactions: tuple[Transaction, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+    def segments(self) -> tuple[SegmentRef, ...]:
+        """Every live segment: L0, then the runs'."""
+        return self.l0 + tuple(segment for run in self.runs for segment in run.segments)
+
+
+class Boundary(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers at or below `manifest` / `compactor` are dead (P4); the heads are what its writer saw (P17)."""
+
+    format: int
+    topic: str
+    topic_id: str
+    partition: int
+    id: int = 0
+    nonce: str = ""
+    committed_at_ms: int = 0
+    manifest: int = 0
+    compactor: int = 0
+    manifest_head: int = 0
+    compactor_head: int = 0
+
+
+class TopicFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic's configuration at version `id`. Never collected; deletion is a version, too (P21)."""
+
+    format: int
+    topic: str
+    id: int = 0
+    nonce: str = ""
+    committed_at_ms: int = 0
+    topic_id: str
+    partitions: int
+    config: dict[str, str]
+    created_at_ms: int
+    deleted: bool = False

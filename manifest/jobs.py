@@ -1,0 +1,174 @@
+"""What a `.compactor` file holds: the compactor's jobs, their frozen plans, attempts and progress (P8-P15).
+
+It lies beside the manifest's model because both the compactor and garbage collection read it.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from lithify.manifest.model import SegmentRef
+
+__all__ = [
+    "ACTIVE_JOBS_MAX",
+    "ATTEMPTS_KEPT",
+    "FAILURES_MAX",
+    "HISTORY_MAX",
+    "Attempt",
+    "CompactorState",
+    "FailureCount",
+    "Job",
+    "JobError",
+    "KeyRange",
+    "Kind",
+    "MergeCounts",
+    "MergeRules",
+    "Origin",
+    "Plan",
+    "RangeDone",
+    "Status",
+]
+
+ACTIVE_JOBS_MAX = 64
+HISTORY_MAX = 64  # finished jobs kept for status; also what protects their output names (P10)
+FAILURES_MAX = 256
+ATTEMPTS_KEPT = 16
+
+Kind = Literal["tier", "clean"]
+Status = Literal["submitted", "in_progress", "completed", "failed", "cancelled"]
+Origin = Literal["scheduler", "manual"]
+
+
+class MergeRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a merge keeps. Frozen at admission and the same for every attempt (P9)."""
+
+    order: Literal["key", "offset"] = "key"  # of the outputs
+    drop_superseded: bool = False  # drop a record when a higher offset of its key is in the merge
+    drop_keyless: bool = False  # drop (and count) records with a null key: the topic is compacted now
+    floor: int = 0  # records with a smaller offset are dropped
+    clock_ms: int = 0  # the job's "now": a tombstone whose stamped horizon is ≤ it is dropped
+    coverage_offset: int = 0  # T: the merge holds every record below it
+    stamp_horizon_ms: int | None = None  # a clean stamps this on unstamped tombstones below T; None stamps nothing
+
+
+class KeyRange(msgspec.Struct, frozen=True):
+    low: bytes | None  # inclusive; None: from the smallest key, null keys included
+    high: bytes | None  # exclusive; None: to the largest key
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Frozen at admission; a resume recomputes none of it (P9)."""
+
+    ranges: tuple[KeyRange, ...]
+    rules: MergeRules
+    output_bytes: int  # where outputs are cut (R5)
+    input_bytes: int
+    input_rows: int
+    input_segments: int
+
+
+class MergeCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Why records went, and what it took; summed over tasks."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    superseded: int = 0
+    expired_tombstones: int = 0
+    below_floor: int = 0
+    keyless: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    cpu_ms: int = 0
+
+    def __add__(self, other: "MergeCounts") -> "MergeCounts":
+        return MergeCounts(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
+
+
+class RangeDone(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished task: range `index` of the plan, its outputs in order (none, if no record survived)."""
+
+    index: int
+    attempt: int
+    outputs: tuple[SegmentRef, ...]
+    counts: MergeCounts
+
+
+class JobError(msgspec.Struct, frozen=True):
+    category: str  # corrupt, unavailable, memory, invalid, attempts, engine
+    reason: str
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of work, resume included. Its number is in the names of its outputs (P10)."""
+
+    number: int
+    epoch: int
+    worker: str  # host:pid of the coordinator
+    started_at_ms: int
+    ended_at_ms: int | None = None
+    ranges_done: int = 0
+    error: JobError | None = None
+
+
+class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A compaction from request to its place in the history."""
+
+    id: str
+    kind: Kind | None = None  # decided at admission
+    status: Status
+    origin: Origin
+    requested: tuple[str, ...] = ()  # of a manual request: L0 and run ids; empty: everything
+    sources: tuple[str, ...] = ()  # L0 and run ids, in the manifest's order
+    segments: tuple[str, ...] = ()  # exactly the segments pinned (P8)
+    destination: str = ""  # id of the run it will make
+    plan: Plan | None = None
+    attempts: tuple[Attempt, ...] = ()
+    done: tuple[RangeDone, ...] = ()
+    cancel_requested: bool = False
+    reason: str = ""  # why it was chosen, or what became of it
+    error: JobError | None = None
+    created_at_ms: int
+    started_at_ms: int | None = None
+    completed_at_ms: int | None = None
+    counts: MergeCounts = MergeCounts()
+    output_segments: int = 0  # of a finished job, whose `done` is no longer kept
+    output_bytes: int = 0
+
+    @property
+    def active(self) -> bool:
+        return self.status in ("submitted", "in_progress")
+
+    def outputs(self) -> tuple[SegmentRef, ...]:
+        """Recorded outputs in the order of the plan's ranges."""
+        return tuple(ref for done in sorted(self.done, key=lambda done: done.index) for ref in done.outputs)
+
+
+class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Consecutive attempts on one set of source segments that recorded no new output (P14)."""
+
+    sources: str  # XXH3-64 of the sorted segment ids
+    count: int
+    error: JobError
+    retry_at_ms: int
+
+
+class CompactorState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The compactor's own file at version `id`."""
+
+    format: int
+    topic: str
+    topic_id: str
+    partition: int
+    id: int = 0
+    nonce: str = ""
+    committed_at_ms: int = 0
+    epoch: int = 0
+    owner: str = ""  # nonce of the claim that owns this epoch; "": written by an admin before any claim
+    owner_name: str = ""  # host:pid, for people
+    heartbeat_at_ms: int = 0  # the owner's latest sign of life while a job runs (P5)
+    jobs: tuple[Job, ...] = ()  # active: submitted or in progress
+    history: tuple[Job, ...] = ()  # finished, oldest first
+    failures: tuple[FailureCount, ...] = ()
+
+    def job(self, job_id: str) -> Job | None:
+        return next((job for job in self.jobs + self.history if job.id == job_id), None)
