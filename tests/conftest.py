@@ -1,0 +1,61 @@
+"""What every test shares: Hypothesis profiles, and one Spark session for the whole run.
+
+`pytest --hypothesis-profile=ci` searches wider. Both profiles are random, so each run looks elsewhere; a failure prints
+the blob that reproduces it.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from lithify.compactor.java import use_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Slow machines are no failure: neither deadlines nor the speed of generation are judged.
+_UNTIMED = settings(deadline=None, print_blob=True, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("everyday", _UNTIMED, max_examples=50)
+settings.register_profile("ci", _UNTIMED, max_examples=500)
+settings.load_profile("everyday")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All Spark tests go to one worker of pytest-xdist: a session costs ten seconds and a gigabyte."""
+    for item in items:
+        if "spark_session" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """local[2], on loopback, without UI; stopped at the end of the run."""
+    from pyspark.sql import SparkSession
+
+    use_java()
+
+    folder = tmp_path_factory.mktemp("spark")
+    settings_by_name = {
+        "spark.default.parallelism": "2",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(folder / "local"),
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("lithify-tests")
+    with pytest.MonkeyPatch.context() as patch:
+        # PySpark starts its workers with this, else with whatever python3 comes first on PATH.
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        session = builder.config(map=settings_by_name).getOrCreate()
+        yield session
+        session.stop()
