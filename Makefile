@@ -1,0 +1,56 @@
+# One command for each habit. Every target makes its own .venv first; the only needs are make, bash and Python 3.11+.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+BIN := .venv/bin
+# Tests that start Spark share one worker, and so one session (tests/conftest.py).
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+.venv/.installed: requirements.lock pyproject.toml tools/set-up
+	@tools/set-up requirements.lock
+	@touch $@
+
+.venv/.installed-benchmark: .venv/.installed requirements-benchmark.lock
+	@tools/set-up requirements-benchmark.lock
+	@touch $@
+
+.PHONY: help demo test check lint format bench soak lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/.installed ## changes in, compaction on Spark, before and after: end to end on this machine
+	@$(BIN)/lithify demo $(ARGS)
+
+test: .venv/.installed ## every test but the storms (ARGS='tests/test_house.py' for some)
+	@$(PYTEST) -m 'not soak' $(ARGS)
+
+check: .venv/.installed ## the everyday part of the tests, in under two minutes
+	@$(PYTEST) -m 'not soak and not slow' $(ARGS)
+
+soak: .venv/.installed ## storms and clusters: long
+	@$(PYTEST) -m soak $(ARGS)
+
+lint: .venv/.installed ## ruff, formatting, strict types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+
+format: .venv/.installed ## put the formatting right
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: .venv/.installed-benchmark ## the benchmarks, with their rivals installed
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lock: .venv/.installed ## resolve pyproject.toml anew into the lock files (ARGS=--upgrade to take newer releases)
+	@$(LOCK) $(ARGS) pyproject.toml --extra testing --extra java --group dev -o requirements.lock
+	@$(LOCK) $(ARGS) --group pyproject.toml:benchmark -c requirements.lock -o requirements-benchmark.lock
+
+clean: ## remove what was built and cached; .venv stays
+	@rm -rf build dist .java .pytest_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	@find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
