@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from lithify.manifest.model import SegmentRef
+from lithify.manifest.model import Numbered, SegmentRef
 
 __all__ = [
     "ACTIVE_JOBS_MAX",
@@ -152,16 +152,12 @@ class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
     retry_at_ms: int
 
 
-class CompactorState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class CompactorState(Numbered, frozen=True, omit_defaults=True, kw_only=True):
     """The compactor's own file at version `id`."""
 
-    format: int
     topic: str
     topic_id: str
     partition: int
-    id: int = 0
-    nonce: str = ""
-    committed_at_ms: int = 0
     epoch: int = 0
     owner: str = ""  # nonce of the claim that owns this epoch; "": written by an admin before any claim
     owner_name: str = ""  # host:pid, for people

@@ -21,7 +21,6 @@ def check_topic_name(name: str) -> str:
     return name
 
 
-
 @dataclass(frozen=True, slots=True)
 class Chain:
     """The keys of one numbered-file chain: `<prefix>%020d.<suffix>`."""

@@ -19,7 +19,9 @@ __all__ = [
     "Boundary",
     "Checkpoint",
     "CompletedJob",
+    "Key",
     "Manifest",
+    "Numbered",
     "ProducerBatch",
     "ProducerEntry",
     "Quarantine",
@@ -42,6 +44,18 @@ TRANSACTIONS_MAX = 1_024
 CHECKPOINTS_MAX = 256
 
 
+class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What every numbered file begins with; the commit sets all but `format`."""
+
+    format: int
+    id: int = 0  # its own number
+    nonce: str = ""  # tells this body from a rival's (P1)
+    committed_at_ms: int = 0
+
+
+Key = bytes  # of a record; this name leaves `bytes` free to mean sizes
+
+
 class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One immutable Parquet object.
 
@@ -55,8 +69,8 @@ class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     bytes: int  # of the Parquet object
     raw_bytes: int  # of its columns in memory, for planning
     rows: int
-    min_key: bytes | None = None
-    max_key: bytes | None = None
+    min_key: Key | None = None
+    max_key: Key | None = None
     base_offset: int | None = None
     min_offset: int
     max_offset: int  # inclusive
@@ -141,16 +155,12 @@ class Quarantine(msgspec.Struct, frozen=True):
     since_ms: int
 
 
-class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True):
     """The whole truth of a partition at version `id`."""
 
-    format: int
     topic: str
     topic_id: str
     partition: int
-    id: int = 0  # its own number; the commit sets it
-    nonce: str = ""  # tells this body from a rival's (P1); the commit sets it
-    committed_at_ms: int = 0
     compactor_epoch: int = 0
     next_offset: int = 0
     log_start_offset: int = 0  # stored retention floor (R3)
@@ -172,30 +182,22 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return self.l0 + tuple(segment for run in self.runs for segment in run.segments)
 
 
-class Boundary(msgspec.Struct, frozen=True, kw_only=True):
+class Boundary(Numbered, frozen=True, kw_only=True):
     """Numbers at or below `manifest` / `compactor` are dead (P4); the heads are what its writer saw (P17)."""
 
-    format: int
     topic: str
     topic_id: str
     partition: int
-    id: int = 0
-    nonce: str = ""
-    committed_at_ms: int = 0
     manifest: int = 0
     compactor: int = 0
     manifest_head: int = 0
     compactor_head: int = 0
 
 
-class TopicFile(msgspec.Struct, frozen=True, kw_only=True):
+class TopicFile(Numbered, frozen=True, kw_only=True):
     """A topic's configuration at version `id`. Never collected; deletion is a version, too (P21)."""
 
-    format: int
     topic: str
-    id: int = 0
-    nonce: str = ""
-    committed_at_ms: int = 0
     topic_id: str
     partitions: int
     config: dict[str, str]

@@ -1,0 +1,200 @@
+"""The edits that producers make to a manifest: appending a segment, and announcing an idempotent producer. Pure.
+
+An append needs no epoch. Its segment id is its idempotence token; a producer's sequence numbers and an application's
+transaction versions carry that across restarts (P6, P7; KIP-98 for the terms).
+"""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.model import (
+    PRODUCER_BATCHES_KEPT,
+    PRODUCERS_MAX,
+    TRANSACTIONS_MAX,
+    Manifest,
+    ProducerBatch,
+    ProducerEntry,
+    SegmentRef,
+    Transaction,
+)
+from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
+
+__all__ = ["Append", "BelowOrphanFloor", "OpenProducer", "ProducerStamp", "TransactionStamp", "topic_gone"]
+
+
+class BelowOrphanFloor(LithifyError):
+    """The append's segment id is older than the orphan floor, so its upload may be collected: upload it again under a
+    new id. It certainly did not happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStamp:
+    """`sequence` is the number, from 0, of the append's first record among all that this producer epoch sent."""
+
+    id: str
+    epoch: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionStamp:
+    """`version` grows with each append of `application` to this partition; gaps are allowed."""
+
+    application: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append one uploaded segment; answers with the range of offsets it was given.
+
+    Requires: `segment` has rows, no base offset, and was uploaded whole under its id.
+    """
+
+    segment: SegmentRef
+    l0_segments_max: int
+    producer: ProducerStamp | None = None
+    transaction: TransactionStamp | None = None
+
+    repeatable = True  # by the segment id, while its live or retired entry is there; afterwards the floor refuses it
+
+    def apply(
+        self, head: Manifest | None, number: int, now_ms: int
+    ) -> Next[Manifest, range] | Already[range] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest; create the topic first"))
+        earlier = self._earlier(head)
+        if earlier is not None:
+            return earlier
+        if head.sealed:
+            return Refused(topic_gone(head))
+        if SegmentId.manifest_id(self.segment.id) < head.orphan_floor:
+            return Refused(BelowOrphanFloor(f"segment {self.segment.id} is older than the orphan floor"))
+        if len(head.l0) >= self.l0_segments_max:
+            return Refused(
+                Unavailable(
+                    f"{head.topic}/{head.partition} holds {len(head.l0)} L0 segments, its limit: compaction is behind. "
+                    "Nothing was appended; retry later, and see 'lithify compaction explain'"
+                )
+            )
+        base, rows = head.next_offset, self.segment.rows
+        ref = replace(self.segment, base_offset=base, min_offset=base, max_offset=base + rows - 1, added_at=number)
+        producers = head.producers
+        if self.producer is not None:
+            entry = _entry(head, self.producer.id)
+            assert entry is not None  # _earlier refused an unknown producer
+            batch = ProducerBatch(self.producer.sequence, rows, base)
+            entry = replace(
+                entry,
+                next_sequence=self.producer.sequence + rows,
+                batches=(*entry.batches, batch)[-PRODUCER_BATCHES_KEPT:],
+                touched_at=number,
+            )
+            producers = (*(p for p in producers if p.id != entry.id), entry)
+        transactions = head.transactions
+        if self.transaction is not None:
+            application, version = self.transaction.application, self.transaction.version
+            kept = tuple(t for t in transactions if t.application != application)
+            if len(kept) >= TRANSACTIONS_MAX:
+                return Refused(
+                    Unavailable(
+                        f"{head.topic}/{head.partition} remembers {TRANSACTIONS_MAX} transaction applications, its "
+                        "limit; reuse an application name"
+                    )
+                )
+            mine = Transaction(application=application, version=version, base_offset=base, rows=rows)
+            transactions = (*kept, mine)
+        value = replace(
+            head, l0=(*head.l0, ref), next_offset=base + rows, producers=producers, transactions=transactions
+        )
+        return Next(value, range(base, base + rows))
+
+    def _earlier(self, head: Manifest) -> Already[range] | Refused | None:
+        """What the head says of an earlier commit of this append, or of its place in its sequence."""
+        for known in (*reversed(head.l0), *reversed(head.retired)):
+            if known.id == self.segment.id and known.base_offset is not None:
+                return Already(range(known.base_offset, known.base_offset + known.rows))
+        if self.transaction is not None:
+            verdict = _earlier_transaction(head, self.transaction)
+            if verdict is not None:
+                return verdict
+        return None if self.producer is None else _earlier_batch(head, self.producer, self.segment.rows)
+
+
+def _earlier_transaction(head: Manifest, stamp: TransactionStamp) -> Already[range] | Refused | None:
+    last = next((t for t in head.transactions if t.application == stamp.application), None)
+    if last is None or last.version < stamp.version:
+        return None
+    if last.version == stamp.version:
+        return Already(range(last.base_offset, last.base_offset + last.rows))
+    return Refused(
+        AlreadyExists(
+            f"{head.topic}/{head.partition}: transaction {stamp.application!r} version {stamp.version} lies before the "
+            f"latest committed version {last.version}: it was committed or passed over, and is not appended again"
+        )
+    )
+
+
+def _earlier_batch(head: Manifest, stamp: ProducerStamp, rows: int) -> Already[range] | Refused | None:
+    where = f"{head.topic}/{head.partition}: producer {stamp.id!r}"
+    entry = _entry(head, stamp.id)
+    if entry is None:
+        # Never a fresh start at a sequence above 0: records of the forgotten past might be doubled.
+        return Refused(InvalidRequest(f"{where} is not known here (any more); open it again to get a new epoch"))
+    if stamp.epoch < entry.epoch:
+        return Refused(Fenced(f"{where} was opened again (epoch {entry.epoch}); this one, epoch {stamp.epoch}, stops"))
+    if stamp.epoch > entry.epoch:
+        return Refused(InvalidRequest(f"{where} sends epoch {stamp.epoch}, which was never opened"))
+    for batch in entry.batches:
+        if batch.sequence == stamp.sequence and batch.rows == rows:
+            return Already(range(batch.base_offset, batch.base_offset + batch.rows))
+    if stamp.sequence != entry.next_sequence:
+        return Refused(
+            InvalidRequest(f"{where} sends sequence {stamp.sequence}, {entry.next_sequence} is next; open it again")
+        )
+    return None
+
+
+def _entry(head: Manifest, producer_id: str) -> ProducerEntry | None:
+    return next((p for p in head.producers if p.id == producer_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenProducer:
+    """Give a producer its next epoch, before its first append; answers with the epoch. Older epochs are fenced.
+
+    At the bound of the list the producers idle for longest give way, and only those below the orphan floor: a batch of
+    theirs that is still under way is refused by its segment's age.
+    """
+
+    id: str
+
+    repeatable = True  # twice is one epoch more, which nobody has used
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, int] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest; create the topic first"))
+        if head.sealed:
+            return Refused(topic_gone(head))
+        entry = _entry(head, self.id)
+        epoch = 0 if entry is None else entry.epoch + 1
+        others = [p for p in head.producers if p.id != self.id]
+        if len(others) >= PRODUCERS_MAX:
+            oldest = min(others, key=lambda p: p.touched_at)
+            if oldest.touched_at >= head.orphan_floor:
+                return Refused(
+                    Unavailable(
+                        f"{head.topic}/{head.partition} remembers {PRODUCERS_MAX} producers, its limit, and none is "
+                        "old enough to be forgotten; reuse producer ids, or let garbage collection run"
+                    )
+                )
+            others.remove(oldest)
+        mine = ProducerEntry(id=self.id, epoch=epoch, touched_at=number)
+        return Next(replace(head, producers=(*others, mine)), epoch)
+
+
+def topic_gone(head: Manifest) -> NotFound:
+    return NotFound(f"topic {head.topic} was deleted; a topic of that name made since is another one: open it anew")

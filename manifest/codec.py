@@ -1,0 +1,52 @@
+"""Bytes of numbered files, both ways. What comes in is checked at this door; inside, nothing is defensive."""
+
+from typing import TypeVar
+
+import msgspec
+
+from lithify.manifest.model import FORMAT, Numbered
+from lithify.store.errors import Corrupt, InvalidRequest
+
+__all__ = ["decode", "encode"]
+
+S = TypeVar("S", bound=Numbered)
+
+_encoder = msgspec.json.Encoder()
+
+
+_envelope = msgspec.json.Decoder(Numbered)
+_decoders: dict[type, msgspec.json.Decoder[Numbered]] = {}
+
+
+def encode(value: Numbered) -> bytes:
+    """JSON on one line, with a final newline for the operator's terminal."""
+    return _encoder.encode(value) + b"\n"
+
+
+def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
+    """The `kind` stored under `key`, which is file `number` of its chain.
+
+    Raises InvalidRequest where a newer lithify wrote it, Corrupt where it is damaged or is not what its name says.
+    """
+    try:
+        envelope = _envelope.decode(body)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"{key} is damaged ({_place(error)}); nothing was changed. Restore the object") from None
+    if envelope.format > FORMAT:
+        raise InvalidRequest(
+            f"{key} has format {envelope.format} and this lithify reads up to {FORMAT}: upgrade lithify"
+        )
+    decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
+    try:
+        value = decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"{key} is damaged ({_place(error)}); nothing was changed. Restore the object") from None
+    if envelope.id != number:
+        raise Corrupt(f"{key} says that it is number {envelope.id}; nothing was changed. Restore the object")
+    assert isinstance(value, kind)
+    return value
+
+
+def _place(error: msgspec.DecodeError) -> str:
+    # msgspec names types, field names and byte positions, never stored values.
+    return str(error)

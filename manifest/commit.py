@@ -1,0 +1,251 @@
+"""Numbered files: finding the head of a chain and committing the next one. Nothing else creates numbered files.
+
+One abstraction serves `.manifest`, `.compactor`, `.boundary` and `.topic` (docs/rfcs/0002). The rules are P1-P4 of
+docs/protocol.md; each race is told beside the line that prevents it.
+"""
+
+import enum
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from lithify.manifest.codec import decode, encode
+from lithify.manifest.keys import Chain
+from lithify.manifest.model import Numbered
+from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
+from lithify.store.port import Create, Get, Head, NewId, Now, Outcome, Pause
+
+__all__ = ["Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
+
+CREATE_ATTEMPTS_MAX = 10  # of one body at one number, with pauses of 50 ms doubling to 2 s: about 10 s in all
+COMMIT_ATTEMPTS_MAX = 1_000  # of one edit at successive numbers: forty rivals cost a writer about forty
+SEARCH_ROUNDS_MAX = 32  # restarts of one head search because the boundary overtook it
+
+S = TypeVar("S", bound=Numbered)
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Next(Generic[S, R]):
+    """The edit holds: commit `value` (its id, nonce and time are set by the commit) and answer `result`."""
+
+    value: S
+    result: R
+
+
+@dataclass(frozen=True, slots=True)
+class Already(Generic[R]):
+    """The edit recognises itself in the head: it was committed before, with this result."""
+
+    result: R
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The edit does not hold on this head; `error` says why and is raised once the head is known to be current."""
+
+    error: LithifyError
+
+
+class Edit(Protocol[S, R]):
+    """A pure change of a chain's head. Applied again to each new head that wins the race against it."""
+
+    repeatable: bool
+    """Whether the edit may be applied again when an earlier outcome of it is unknown: it recognises itself in the
+    head, or doing it twice is the same as doing it once (P4)."""
+
+    def apply(self, head: S | None, number: int, now_ms: int) -> Next[S, R] | Already[R] | Refused:
+        """What this edit makes of `head` (None: the chain is empty) as file `number`. Reads nothing else."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Version(Generic[S]):
+    """A number of a chain and what it holds; number 0 with None is the empty chain."""
+
+    number: int
+    value: S | None
+    modified_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Generic[S, R]):
+    version: Version[S]
+    result: R
+    repeated: bool  # True: it had been committed before; this call changed nothing
+
+
+class _Settled(enum.Enum):
+    OURS = enum.auto()  # the number holds our body
+    TAKEN = enum.auto()  # it holds another's
+    GONE = enum.auto()  # it holds nothing any more: only collection removes numbers, so the boundary has passed it
+
+
+class Lineage(Generic[S]):
+    """One client's view of a chain: the newest version it has seen, and the protocol to go on from there.
+
+    `dead_at` tells the largest dead number of a chain that is collected (it costs one GET of the boundary's next
+    number); None for chains whose files are never deleted, where an absent N+1 alone proves that N is the head.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        kind: type[S],
+        check: Callable[[S | None, S], None],
+        dead_at: Callable[[], Awaitable[int]] | None = None,
+    ) -> None:
+        self.chain = chain
+        self.kind = kind
+        self._check = check
+        self._dead_at = dead_at
+        self._seen: Version[S] = Version(0, None)
+
+    @property
+    def seen(self) -> Version[S]:
+        """The newest version this client has read or written; a newer one may exist."""
+        return self._seen
+
+    async def read(self, number: int) -> Version[S] | None:
+        """Version `number`, or None where it does not exist (yet, or any more)."""
+        found = await Get(self.chain.key(number))
+        if found is None:
+            return None
+        value = decode(self.kind, found.body, self.chain.key(number), number)
+        return Version(number, value, found.modified_ms)
+
+    async def refresh(self) -> Version[S]:
+        """The head (P3). Costs two GETs where nothing has changed."""
+        low = self._seen
+        if low.number == 0:
+            low = Version(await self._dead(), None)
+        for _ in range(SEARCH_ROUNDS_MAX):
+            found = await self._forward(low)
+            # SUBTLE! That N+1 was absent does not prove that N is the head: N and N+1 may have been collected between
+            # our reads, and others be far ahead. Only a boundary that is still below N, read after N+1 was found
+            # absent, does. Test: tests/manifest/test_head_search.py
+            dead = await self._dead()
+            if found is not None and (found.number > dead or found.number == 0):
+                self._saw(found)
+                return found
+            low = Version(dead, None)
+        raise Unavailable(f"{self.chain.prefix}: collection overtook the search for the head; retry")
+
+    async def _forward(self, low: Version[S]) -> Version[S] | None:
+        """Gallop from `low` (seen, or the boundary) to the last number of the dense stretch above it. None where
+        what was found vanished again."""
+        step = await self.read(low.number + 1)
+        if step is None:
+            return low if low.value is not None or low.number == 0 else None
+        low, distance = step, 1
+        while True:
+            # Bounded: each round doubles the distance; numbers have 20 digits.
+            if await Head(self.chain.key(low.number + distance)) is None:
+                break
+            low, distance = Version(low.number + distance, None), distance * 2
+        high = low.number + distance
+        while high - low.number > 1:
+            middle = (low.number + high) // 2
+            if await Head(self.chain.key(middle)) is None:
+                high = middle
+            else:
+                low = Version(middle, None)
+        return low if low.value is not None else await self.read(low.number)
+
+    def _saw(self, version: Version[S]) -> None:
+        if version.number >= self._seen.number:
+            self._seen = version
+
+    async def commit(self, edit: Edit[S, R]) -> Committed[S, R]:
+        """Apply `edit` to the head and create the next number; on a lost race apply it to the new head (P1, P2, P4).
+
+        Warm and uncontended it costs one PUT and one GET. Raises the edit's own refusal, CommitUnknown where it may
+        have happened, Unavailable where it certainly did not.
+        """
+        attempt = _Attempt()
+        try:
+            return await self._commit(edit, attempt)
+        except Unavailable as error:
+            if attempt.open_number == 0:
+                raise
+            raise CommitUnknown(
+                f"{self.chain.key(attempt.open_number)}: whether this commit happened is not known ({error}); "
+                "nothing was deleted. Look it up before retrying",
+                f"{attempt.open_number}:{attempt.nonce}",
+            ) from error
+
+    async def _commit(self, edit: Edit[S, R], attempt: "_Attempt") -> Committed[S, R]:
+        head, verified = self._seen, False
+        if head.number == 0:
+            head, verified = await self.refresh(), True
+        for losses in range(COMMIT_ATTEMPTS_MAX):
+            number = head.number + 1
+            now_ms = await Now()
+            verdict = edit.apply(head.value, number, now_ms)
+            if isinstance(verdict, Already):
+                return Committed(head, verdict.result, repeated=True)
+            if isinstance(verdict, Refused):
+                if not verified:
+                    head, verified = await self.refresh(), True
+                    continue
+                # SUBTLE! A refusal speaks of this head only. Where an earlier outcome is unknown it may have been a
+                # success that the head no longer shows: its segment compacted, collected, its id below the floor.
+                if attempt.open_number:
+                    raise Unavailable(str(verdict.error)) from verdict.error
+                raise verdict.error
+            value = msgspec.structs.replace(verdict.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
+            self._check(head.value, value)
+            was_open = attempt.open_number
+            attempt.open_number, attempt.nonce = number, value.nonce
+            settled, rival = await self._create(number, value)
+            # SUBTLE! What was learned of `number` counts only while the number is not dead: a stalled writer can
+            # create a collected number anew, and a body of ours may have lived and been collected before we looked.
+            dead = await self._dead()
+            if number > dead and settled is _Settled.OURS:
+                self._saw(Version(number, value))
+                return Committed(Version(number, value), verdict.result, repeated=False)
+            if number > dead and rival is not None:
+                attempt.open_number = was_open
+                await Pause(min(5 * (losses + 1), 100))
+                head, verified = await self._forward(rival) or rival, False
+                self._saw(head)
+                continue
+            if not edit.repeatable:
+                raise Unavailable("collection passed this number before its outcome was known")
+            head, verified = await self.refresh(), True
+        raise Unavailable(f"{self.chain.prefix}: {COMMIT_ATTEMPTS_MAX} rivals were faster")
+
+    async def _create(self, number: int, value: S) -> tuple[_Settled, Version[S] | None]:
+        """Create-if-absent until its outcome is certain (P1). Raises Unavailable where it never is."""
+        key, body = self.chain.key(number), encode(value)
+        for attempt in range(CREATE_ATTEMPTS_MAX):
+            if attempt:
+                await Pause(min(50 * 2 ** (attempt - 1), 2_000))
+            outcome = await Create(key, body)
+            if outcome is Outcome.CREATED:
+                return _Settled.OURS, None
+            if outcome is Outcome.UNKNOWN:
+                continue  # the same bytes again: if they arrived the first time we meet them as EXISTS
+            try:
+                found = await Get(key)
+            except Unavailable:
+                continue
+            if found is None:
+                return _Settled.GONE, None
+            if found.body == body:
+                return _Settled.OURS, None
+            return _Settled.TAKEN, Version(number, decode(self.kind, found.body, key, number), found.modified_ms)
+        raise Unavailable(f"the store gave no certain answer in {CREATE_ATTEMPTS_MAX} attempts")
+
+    async def _dead(self) -> int:
+        return 0 if self._dead_at is None else await self._dead_at()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """The number whose outcome, for this edit, is not certain; 0 where every outcome so far is."""
+
+    open_number: int = 0
+    nonce: str = ""

@@ -1,0 +1,336 @@
+"""The edits of a manifest that are not appends: birth and seal, claims, compactions, quarantine, checkpoints,
+collection. Pure; each names the protocol rule it serves (docs/protocol.md)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from lithify.manifest.appends import topic_gone
+from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.model import (
+    CHECKPOINTS_MAX,
+    COMPLETED_JOBS_MAX,
+    RETIRED_MAX,
+    Checkpoint,
+    CompletedJob,
+    Manifest,
+    Quarantine,
+    Retired,
+    SegmentRef,
+    SortedRun,
+)
+from lithify.store.errors import (
+    AlreadyExists,
+    EpochRegression,
+    Fenced,
+    InvalidRequest,
+    LithifyError,
+    NotFound,
+    Unavailable,
+)
+
+__all__ = [
+    "Claim",
+    "Collect",
+    "CommitCompaction",
+    "CreateCheckpoint",
+    "CreatePartition",
+    "DeleteCheckpoint",
+    "LiftQuarantine",
+    "RefreshCheckpoint",
+    "Seal",
+    "SetQuarantine",
+    "coverage_offset",
+    "fenced",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartition:
+    """Manifest 1. It exists before the `.topic` that announces the partition (P21)."""
+
+    first: Manifest
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
+        return Already(None) if head is not None else Next(self.first, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The topic was deleted: nothing is appended or compacted any more; all that was live or pinned is let go (P21).
+
+    The retired list may pass its bound here: nothing will be added to it again.
+    """
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
+        if head is None or head.sealed:
+            return Already(None)
+        retired = (*head.retired, *_retire(head.segments(), number))
+        return Next(replace(head, sealed=True, l0=(), runs=(), retired=retired, checkpoints=()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Take the next compactor epoch (P5); answers with it."""
+
+    repeatable = True  # twice is one epoch more; whoever held the one between is fenced, and that was us
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, int] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest; create the topic first"))
+        if head.sealed:
+            return Refused(topic_gone(head))
+        return Next(replace(head, compactor_epoch=head.compactor_epoch + 1), head.compactor_epoch + 1)
+
+
+def fenced(topic: str, partition: int, stored: int, mine: int) -> LithifyError | None:
+    """What epoch `stored` means to the holder of epoch `mine` (P5); None: it still holds."""
+    if stored > mine:
+        return Fenced(
+            f"{topic}/{partition}: another compactor took over (epoch {stored}, mine is {mine}); this one stops here "
+            "and has deleted nothing"
+        )
+    if stored < mine:
+        return EpochRegression(
+            f"{topic}/{partition}: the store shows epoch {stored} though epoch {mine} was committed: it lost "
+            "acknowledged writes. Stop every writer and look at the bucket before anything else"
+        )
+    return None
+
+
+def coverage_offset(head: Manifest, sources: frozenset[str]) -> int:
+    """T: the lowest offset in any live segment that is not in `sources` (segment ids), or next_offset (P9)."""
+    return min((s.min_offset for s in head.segments() if s.id not in sources), default=head.next_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCompaction:
+    """Replace exactly the pinned segments by one run of outputs (P13). An empty run is a job without survivors."""
+
+    epoch: int
+    job: str
+    segments: tuple[str, ...]  # pinned segment ids: whole runs and L0 segments
+    run: SortedRun
+    coverage_offset: int
+    clean: bool
+    forget: tuple[str, ...]  # completed jobs that `.compactor` shows terminal
+    at_ms: int
+
+    repeatable = True  # by the job id
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest"))
+        if any(done.id == self.job for done in head.completed_jobs):
+            return Already(None)
+        lost = fenced(head.topic, head.partition, head.compactor_epoch, self.epoch)
+        if lost is not None:
+            return Refused(lost)
+        refused = self._refusal(head)
+        if refused is not None:
+            return Refused(refused)
+        pinned = frozenset(self.segments)
+        jobs = (*(d for d in head.completed_jobs if d.id not in self.forget), CompletedJob(self.job, number))
+        if len(jobs) > COMPLETED_JOBS_MAX:
+            return Refused(Unavailable(f"{head.topic}/{head.partition}: too many completed jobs wait to be recorded"))
+        runs = [run for run in head.runs if run.segments[0].id not in pinned]
+        if self.run.segments:
+            runs.append(
+                SortedRun(id=self.run.id, segments=tuple(replace(s, added_at=number) for s in self.run.segments))
+            )
+            runs.sort(key=_run_order)
+        value = replace(
+            head,
+            l0=tuple(s for s in head.l0 if s.id not in pinned),
+            runs=tuple(runs),
+            retired=(*head.retired, *_retire((s for s in head.segments() if s.id in pinned), number)),
+            completed_jobs=jobs,
+            cleaned_to=max(head.cleaned_to, self.coverage_offset) if self.clean else head.cleaned_to,
+            last_compacted_at_ms=self.at_ms,
+        )
+        return Next(value, None)
+
+    def _refusal(self, head: Manifest) -> LithifyError | None:
+        where = f"{head.topic}/{head.partition}: job {self.job}"
+        if head.sealed:
+            return topic_gone(head)
+        if head.quarantine is not None:
+            return Unavailable(f"{where}: compaction is quarantined: {head.quarantine.reason}")
+        pinned = frozenset(self.segments)
+        missing = pinned - {s.id for s in head.segments()}
+        if missing:
+            return InvalidRequest(f"{where}: {len(missing)} of its sources are no longer live ({min(missing)} …)")
+        for run in head.runs:
+            inside = sum(s.id in pinned for s in run.segments)
+            if inside not in (0, len(run.segments)):
+                return InvalidRequest(f"{where} holds a part of run {run.id} only")
+        if coverage_offset(head, pinned) < self.coverage_offset:
+            return InvalidRequest(f"{where}: a live segment reaches below its coverage offset")
+        if len(head.retired) + len(pinned) > RETIRED_MAX:
+            return Unavailable(
+                f"{where}: {len(head.retired)} retired segments wait for collection; run 'lithify gc run'"
+            )
+        return None
+
+
+def _run_order(run: SortedRun) -> tuple[int, str]:
+    return min(s.min_offset for s in run.segments), run.id
+
+
+def _retire(segments: Iterable[SegmentRef], number: int) -> list[Retired]:
+    return [
+        Retired(
+            id=s.id,
+            store=s.store,
+            bytes=s.bytes,
+            rows=s.rows,
+            base_offset=s.base_offset,
+            added_at=s.added_at,
+            retired_at=number,
+        )
+        for s in segments
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuarantine:
+    """Stop compaction of the partition: a segment is corrupt and a person must look (R6)."""
+
+    epoch: int
+    reason: str
+    segment: str
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest"))
+        lost = fenced(head.topic, head.partition, head.compactor_epoch, self.epoch)
+        if lost is not None:
+            return Refused(lost)
+        if head.quarantine is not None:
+            return Already(None)
+        return Next(replace(head, quarantine=Quarantine(self.reason, self.segment, now_ms)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LiftQuarantine:
+    """A person looked and repaired."""
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest"))
+        return Already(None) if head.quarantine is None else Next(replace(head, quarantine=None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCheckpoint:
+    """Pin the manifest that this very commit creates (P20).
+
+    SUBTLE! Not the head it was applied to: between reading that head and this commit, collection may have let go of
+    what only that head kept. Test: tests/manifest/test_checkpoints.py
+    """
+
+    id: str
+    name: str
+    ttl_ms: int | None
+
+    repeatable = True  # by the checkpoint id
+
+    def apply(
+        self, head: Manifest | None, number: int, now_ms: int
+    ) -> Next[Manifest, Checkpoint] | Already[Checkpoint] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest; create the topic first"))
+        for known in head.checkpoints:
+            if known.id == self.id:
+                return Already(known)
+            if known.name == self.name:
+                return Refused(AlreadyExists(f"{head.topic}/{head.partition} has a checkpoint {self.name!r} already"))
+        if head.sealed:
+            return Refused(topic_gone(head))
+        if len(head.checkpoints) >= CHECKPOINTS_MAX:
+            return Refused(
+                Unavailable(
+                    f"{head.topic}/{head.partition} has {CHECKPOINTS_MAX} checkpoints, its limit: delete one first"
+                )
+            )
+        mine = Checkpoint(
+            id=self.id,
+            name=self.name,
+            manifest=number,
+            created_at_ms=now_ms,
+            expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms,
+        )
+        return Next(replace(head, checkpoints=(*head.checkpoints, mine)), mine)
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshCheckpoint:
+    """Give a checkpoint a new expiry. Fails if it is gone: by id, since another may bear its name by now (P20)."""
+
+    id: str
+    ttl_ms: int | None
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, Checkpoint] | Refused:
+        mine = None if head is None else next((c for c in head.checkpoints if c.id == self.id), None)
+        if head is None or mine is None:
+            return Refused(NotFound(f"checkpoint {self.id} is gone (deleted or expired); make a new one"))
+        fresh = replace(mine, expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms)
+        return Next(replace(head, checkpoints=tuple(fresh if c is mine else c for c in head.checkpoints)), fresh)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCheckpoint:
+    id: str
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
+        if head is None or all(c.id != self.id for c in head.checkpoints):
+            return Already(None)
+        return Next(replace(head, checkpoints=tuple(c for c in head.checkpoints if c.id != self.id)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Forget retired segments whose bytes are gone, and checkpoints that expired; raise the orphan floor (P16).
+
+    Requires: the bytes of `collected` were deleted before, under a boundary of at least `boundary`.
+    """
+
+    boundary: int
+    collected: frozenset[str]
+    expired_checkpoints: frozenset[str] = frozenset()
+    always: bool = False  # the orphan sweep commits even where this changes nothing (P18)
+
+    repeatable = True  # it only takes away and raises
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest"))
+        checkpoints = tuple(
+            c
+            for c in head.checkpoints
+            # Refreshed since it was found expired: it stays.
+            if c.id not in self.expired_checkpoints or c.expires_at_ms is None or c.expires_at_ms > now_ms
+        )
+        value = replace(
+            head,
+            retired=tuple(r for r in head.retired if r.id not in self.collected),
+            checkpoints=checkpoints,
+            orphan_floor=max(head.orphan_floor, self.boundary),
+        )
+        unchanged = len(value.retired) == len(head.retired) and len(checkpoints) == len(head.checkpoints)
+        if unchanged and not self.always:
+            return Already(None)
+        return Next(value, None)

@@ -1,0 +1,184 @@
+"""What must hold between a file and the next one of its chain, checked before every commit (P2). Pure.
+
+An edit that would break one of these is a fault of this program: the commit is refused and nothing is written.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from lithify.manifest.jobs import ACTIVE_JOBS_MAX, FAILURES_MAX, HISTORY_MAX, CompactorState
+from lithify.manifest.model import (
+    CHECKPOINTS_MAX,
+    COMPLETED_JOBS_MAX,
+    KEY_BOUND_BYTES,
+    PRODUCERS_MAX,
+    RETIRED_MAX,
+    TRANSACTIONS_MAX,
+    Boundary,
+    Manifest,
+    Numbered,
+    SortedRun,
+    TopicFile,
+)
+from lithify.store.errors import Corrupt
+
+__all__ = ["check_boundary", "check_compactor", "check_manifest", "check_topic", "manifest_problems"]
+
+
+def check_manifest(previous: Manifest | None, following: Manifest) -> None:
+    """Requires nothing; raises Corrupt naming every broken invariant."""
+    _refuse(f"{following.topic}/{following.partition} manifest {following.id}", manifest_problems(previous, following))
+
+
+def _refuse(what: str, problems: Iterator[str]) -> None:
+    found = list(problems)
+    if found:
+        raise Corrupt(f"{what} was not written, it would break: {'; '.join(found)}. Please report this")
+
+
+def _follows(previous: Numbered | None, following: Numbered) -> Iterator[str]:
+    if following.id != (previous.id if previous else 0) + 1:
+        yield "numbers are dense"
+    if not following.nonce:
+        yield "every file carries a nonce"
+
+
+def _grows(previous: Numbered | None, following: Numbered, *fields: str) -> Iterator[str]:
+    for field in fields:
+        if previous is not None and getattr(following, field) < getattr(previous, field):
+            yield f"{field} never falls"
+
+
+def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterator[str]:
+    """The broken invariants of `following` as the successor of `previous`, as statements of what should hold."""
+    yield from _follows(previous, following)
+    yield from _shape(following)
+    if previous is None:
+        return
+    same = ("topic", "topic_id", "partition")
+    if any(getattr(previous, field) != getattr(following, field) for field in same):
+        yield "a partition keeps its identity"
+    floors = ("next_offset", "log_start_offset", "cleaned_to", "orphan_floor", "compactor_epoch")
+    yield from _grows(previous, following, *floors)
+    if previous.sealed:
+        if not following.sealed:
+            yield "sealed is final"
+        if following.next_offset != previous.next_offset:
+            yield "nothing is appended to a sealed partition"
+    yield from _moves(previous, following)
+
+
+def _shape(manifest: Manifest) -> Iterator[str]:
+    segments = manifest.segments()
+    ids = [s.id for s in segments] + [r.id for r in manifest.retired]
+    if len(set(ids)) != len(ids):
+        yield "a segment is live or retired, once"
+    if any(s.min_offset > s.max_offset or s.max_offset >= manifest.next_offset for s in segments):
+        yield "live offsets lie below next_offset"
+    if any(s.added_at > manifest.id or s.added_at <= 0 for s in segments):
+        yield "added_at is a manifest number"
+    if any(a.max_offset >= b.min_offset for a, b in pairwise(manifest.l0)):
+        yield "L0 segments are in offset order and disjoint"
+    if any(s.base_offset != s.min_offset or s.max_offset - s.min_offset + 1 != s.rows for s in manifest.l0):
+        yield "an L0 segment's offsets are dense from its base"
+    if any(not _run_is_sorted(run) for run in manifest.runs):
+        yield "a run's segments are disjoint and in order"
+    for name, bound in (
+        ("completed_jobs", COMPLETED_JOBS_MAX),
+        ("producers", PRODUCERS_MAX),
+        ("transactions", TRANSACTIONS_MAX),
+        ("checkpoints", CHECKPOINTS_MAX),
+    ):
+        if len(getattr(manifest, name)) > bound:
+            yield f"{name} is bounded by {bound}"
+    if len(manifest.retired) > RETIRED_MAX and not manifest.sealed:
+        yield f"retired is bounded by {RETIRED_MAX}"
+    if any(c.manifest > manifest.id for c in manifest.checkpoints):
+        yield "a checkpoint pins a manifest that exists"
+
+
+def _run_is_sorted(run: SortedRun) -> bool:
+    if not run.segments or len({s.order for s in run.segments}) != 1:
+        return False
+    if run.segments[0].order == "offset":
+        return all(a.max_offset < b.min_offset for a, b in pairwise(run.segments))
+    return all(b.min_key is not None and _may_precede(a.max_key, b.min_key) for a, b in pairwise(run.segments))
+
+
+def _may_precede(upper: bytes | None, lower: bytes) -> bool:
+    """Whether all keys under `upper` can lie below all keys over `lower`. Bounds of KEY_BOUND_BYTES were perhaps cut
+    and rounded outward, so those of neighbours may seem to touch or to overlap."""
+    if upper is None or upper < lower:
+        return True
+    return len(upper) == KEY_BOUND_BYTES and (upper == lower or len(lower) == KEY_BOUND_BYTES)
+
+
+def _moves(previous: Manifest, following: Manifest) -> Iterator[str]:
+    was_live = {s.id: s for s in previous.segments()}
+    is_live = {s.id for s in following.segments()}
+    was_retired = {r.id: r for r in previous.retired}
+    is_retired = {r.id: r for r in following.retired}
+    for segment_id in was_live.keys() - is_live:
+        if segment_id not in is_retired:
+            yield "a segment leaves the live set for the retired list only"
+            break
+    for segment_id, retired in is_retired.items():
+        if segment_id not in was_retired and (
+            retired.retired_at != following.id
+            or segment_id not in was_live
+            or retired.added_at != was_live[segment_id].added_at
+        ):
+            yield "what is newly retired was live, and says when"
+            break
+    for segment_id in was_retired.keys() - is_retired.keys():
+        if was_retired[segment_id].retired_at > following.orphan_floor:
+            yield "the orphan floor covers what was collected"
+            break
+    if is_live & was_retired.keys():
+        yield "a retired segment does not return"
+    if any(s.added_at != following.id for s in following.segments() if s.id not in was_live):
+        yield "a new segment says when it was added"
+    appended = sum(s.rows for s in following.l0 if s.id not in was_live)
+    if following.next_offset - previous.next_offset != appended:
+        yield "next_offset grows by what is appended"
+
+
+def check_boundary(previous: Boundary | None, following: Boundary) -> None:
+    def problems() -> Iterator[str]:
+        yield from _follows(previous, following)
+        yield from _grows(previous, following, "manifest", "compactor", "manifest_head", "compactor_head")
+        if following.manifest >= max(following.manifest_head, 1):
+            yield "the boundary stays below the manifest's head"
+        if following.compactor >= max(following.compactor_head, 1):
+            yield "the boundary stays below the compactor's head"
+
+    _refuse(f"{following.topic}/{following.partition} boundary {following.id}", problems())
+
+
+def check_compactor(previous: CompactorState | None, following: CompactorState) -> None:
+    def problems() -> Iterator[str]:
+        yield from _follows(previous, following)
+        yield from _grows(previous, following, "epoch")
+        for name, bound in (("jobs", ACTIVE_JOBS_MAX), ("history", HISTORY_MAX), ("failures", FAILURES_MAX)):
+            if len(getattr(following, name)) > bound:
+                yield f"{name} is bounded by {bound}"
+        if not all(job.active for job in following.jobs) or any(job.active for job in following.history):
+            yield "active jobs and history are apart"
+        pinned = [s for job in following.jobs if job.status == "in_progress" for s in job.segments]
+        if len(set(pinned)) != len(pinned):
+            yield "a segment is in one active job"
+        if previous is not None and previous.epoch == following.epoch:
+            kept = {job.id for job in following.jobs + following.history}
+            if any(job.id not in kept for job in previous.jobs):
+                yield "a job leaves only through the history"
+
+    _refuse(f"{following.topic}/{following.partition} compactor state {following.id}", problems())
+
+
+def check_topic(previous: TopicFile | None, following: TopicFile) -> None:
+    def problems() -> Iterator[str]:
+        yield from _follows(previous, following)
+        if previous is not None and previous.topic_id == following.topic_id:
+            yield from _grows(previous, following, "partitions", "deleted")
+
+    _refuse(f"topic {following.topic} version {following.id}", problems())
