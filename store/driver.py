@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from lithify.store.port import (
     Create,
     Delete,
+    Folders,
     Get,
     Head,
     List,
@@ -27,7 +28,7 @@ from lithify.store.port import (
     Store,
 )
 
-__all__ = ["Answer", "Clock", "drive", "monotonic_ms", "new_id", "pause", "store_answers"]
+__all__ = ["Answer", "Clock", "Driver", "drive", "machine_ms", "monotonic_ms", "new_id", "pause", "store_answers"]
 
 T = TypeVar("T")
 Clock = Callable[[], int]  # -> milliseconds since 1970
@@ -49,11 +50,11 @@ def drive(coroutine: Coroutine[Request[Any], Any, T], answer: Answer) -> T:
         return stop.value
 
 
-def store_answers(store: Store, clock: Clock | None = None) -> Answer:
+def store_answers(store: Store, clock: Clock | None = None) -> Answer:  # noqa: C901 - one flat table
     """Answer requests from `store`. With a clock injected, `Now` is that clock and modification times are withheld:
     two clocks are never compared."""
 
-    def answer(request: Request[Any]) -> Any:  # noqa: C901 - one flat table
+    def answer(request: Request[Any]) -> Any:
         match request:
             case Create(key, body):
                 return store.create(key, body)
@@ -66,6 +67,8 @@ def store_answers(store: Store, clock: Clock | None = None) -> Answer:
             case List(prefix, token):
                 page = store.list(prefix, token)
                 return page if clock is None else Page(tuple(map(_unclocked, page.objects)), page.token)
+            case Folders(prefix):
+                return tuple(store.folders(prefix))
             case Delete(keys):
                 return store.delete(keys)
             case Now():
@@ -85,6 +88,20 @@ def store_answers(store: Store, clock: Clock | None = None) -> Answer:
     return answer
 
 
+class Driver:
+    """A store together with the clock that goes with it: what runs protocol coroutines for one process."""
+
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        self.store = store
+        self.answer = store_answers(store, clock)
+
+    def run(self, coroutine: Coroutine[Request[Any], Any, T]) -> T:
+        return drive(coroutine, self.answer)
+
+    def now_ms(self) -> int:
+        return self.answer(Now())
+
+
 def new_id() -> str:
     """16 hexadecimal digits, 64 random bits."""
     return uuid.uuid4().hex[:16]
@@ -98,3 +115,8 @@ def pause(ms: int) -> None:
 def monotonic_ms() -> int:
     """A clock for spans inside this process only (leases of work, linger); never compared with a store's."""
     return int(time.monotonic() * 1000)
+
+
+def machine_ms() -> int:
+    """This machine's clock, milliseconds since 1970. Never compared with a store's but to show the difference."""
+    return int(time.time() * 1000)

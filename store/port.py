@@ -17,6 +17,7 @@ import msgspec
 __all__ = [
     "Create",
     "Delete",
+    "Folders",
     "Get",
     "Head",
     "List",
@@ -117,6 +118,13 @@ class List(Request[Page]):
 
 
 @dataclass(frozen=True, slots=True)
+class Folders(Request[tuple[str, ...]]):
+    """The names of the folders directly under `prefix` (empty, or ending in '/'), sorted."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
 class Delete(Request[None]):
     """Delete these keys; a key that is not there counts as deleted."""
 
@@ -184,6 +192,7 @@ class Store(Protocol):
 
     def head(self, key: str) -> ObjectInfo | None: ...
     def list(self, prefix: str, token: str | None = None) -> Page: ...
+    def folders(self, prefix: str) -> Sequence[str]: ...
     def delete(self, keys: Sequence[str]) -> None: ...
     def now(self) -> int: ...
     def local_path(self, key: str) -> Path | None:

@@ -1,0 +1,139 @@
+"""Which topics there are, their configuration, and their birth and end (P21). Protocol coroutines."""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from lithify.manifest.commit import Already, Lineage, Next, Refused
+from lithify.manifest.config import validate
+from lithify.manifest.edits import CreatePartition, Seal
+from lithify.manifest.invariants import check_topic
+from lithify.manifest.keys import PartitionKeys, TopicKeys, check_topic_name
+from lithify.manifest.model import FORMAT, Manifest, TopicFile
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound
+from lithify.store.port import Folders, NewId
+
+__all__ = [
+    "PARTITIONS_MAX",
+    "alter_topic",
+    "create_topic",
+    "delete_topic",
+    "live_topic",
+    "partition_keys",
+    "topic_lineage",
+    "topic_names",
+]
+
+PARTITIONS_MAX = 10_000
+
+
+def topic_lineage(name: str) -> Lineage[TopicFile]:
+    return Lineage(TopicKeys(check_topic_name(name)).config, TopicFile, check_topic)
+
+
+def partition_keys(topic: TopicFile) -> list[PartitionKeys]:
+    return [PartitionKeys(topic.topic, topic.topic_id, index) for index in range(topic.partitions)]
+
+
+async def topic_names() -> list[str]:
+    """Names of folders that may be topics: deleted ones are among them. One LIST per 1,000."""
+    return [name for name in await Folders("") if not name.startswith(".")]
+
+
+async def live_topic(lineage: Lineage[TopicFile], name: str) -> TopicFile:
+    """The topic's newest configuration. Costs one GET where nothing has changed. Raises NotFound."""
+    topic = (await lineage.refresh()).value
+    if topic is None or topic.deleted:
+        raise NotFound(f"topic {name} does not exist here{' any more' if topic else ''}; create it, or check the name")
+    return topic
+
+
+@dataclass(frozen=True, slots=True)
+class _Announce:
+    topic: TopicFile
+
+    repeatable = True  # by the topic id, new at each creation
+
+    def apply(
+        self, head: TopicFile | None, number: int, now_ms: int
+    ) -> Next[TopicFile, TopicFile] | Already[TopicFile] | Refused:
+        if head is not None and head.topic_id == self.topic.topic_id:
+            return Already(head)
+        if head is not None and not head.deleted:
+            return Refused(AlreadyExists(f"topic {head.topic} exists already; open it, or delete it first"))
+        topic = replace(self.topic, created_at_ms=now_ms)
+        return Next(topic, topic)
+
+
+@dataclass(frozen=True, slots=True)
+class _Alter:
+    topic_id: str
+    changes: dict[str, str | None]  # None puts the default back
+    partitions: int | None
+
+    repeatable = True  # it sets values
+
+    def apply(self, head: TopicFile | None, number: int, now_ms: int) -> Next[TopicFile, TopicFile] | Refused:
+        if head is None or head.deleted or head.topic_id != self.topic_id:
+            return Refused(NotFound("the topic was deleted meanwhile; open it anew"))
+        partitions = head.partitions if self.partitions is None else self.partitions
+        if partitions < head.partitions:
+            text = f"topic {head.topic} has {head.partitions} partitions; a partition count never shrinks"
+            return Refused(InvalidRequest(text))
+        merged = {**head.config, **self.changes}
+        config = validate({name: value for name, value in merged.items() if value is not None})
+        topic = replace(head, config=config, partitions=partitions)
+        return Next(topic, topic)
+
+
+@dataclass(frozen=True, slots=True)
+class _Delete:
+    topic_id: str
+
+    repeatable = True
+
+    def apply(self, head: TopicFile | None, number: int, now_ms: int) -> Next[TopicFile, None] | Already[None]:
+        if head is None or head.deleted or head.topic_id != self.topic_id:
+            return Already(None)
+        return Next(replace(head, deleted=True), None)
+
+
+async def create_topic(lineage: Lineage[TopicFile], name: str, partitions: int, config: dict[str, str]) -> TopicFile:
+    """Make every partition's first manifest, then announce the topic. Raises AlreadyExists, InvalidRequest."""
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidRequest(f"topic {name}: {partitions} partitions; choose between 1 and {PARTITIONS_MAX}")
+    known = (await lineage.refresh()).value
+    if known is not None and not known.deleted:
+        raise AlreadyExists(f"topic {name} exists already; open it, or delete it first")
+    topic = TopicFile(
+        format=FORMAT, topic=name, topic_id=await NewId(), partitions=partitions, config=config, created_at_ms=0
+    )
+    await _create_partitions(partition_keys(topic))
+    return (await lineage.commit(_Announce(topic))).result
+
+
+async def _create_partitions(all_keys: list[PartitionKeys]) -> None:
+    for keys in all_keys:
+        first = Manifest(format=FORMAT, topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
+        await PartitionFiles(keys).manifest.commit(CreatePartition(first))
+
+
+async def alter_topic(
+    lineage: Lineage[TopicFile], topic: TopicFile, changes: dict[str, str | None], partitions: int | None
+) -> TopicFile:
+    """Change configuration values (None: back to the default) or grow the partition count."""
+    if partitions is not None:
+        if partitions > PARTITIONS_MAX:
+            raise InvalidRequest(f"topic {topic.topic}: {partitions} partitions; the limit is {PARTITIONS_MAX}")
+        grown = replace(topic, partitions=partitions)
+        await _create_partitions(partition_keys(grown)[topic.partitions :])
+    return (await lineage.commit(_Alter(topic.topic_id, changes, partitions))).result
+
+
+async def delete_topic(lineage: Lineage[TopicFile], topic: TopicFile) -> None:
+    """Commit `deleted`, then seal every partition. Interrupted between the two it is finished by the next
+    `seal_deleted` of a collection pass; data live under the topic's id, so a new topic of that name shares nothing."""
+    await lineage.commit(_Delete(topic.topic_id))
+    for keys in partition_keys(topic):
+        await PartitionFiles(keys).manifest.commit(Seal())

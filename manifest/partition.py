@@ -1,0 +1,50 @@
+"""The numbered files of one partition, as one client sees them."""
+
+from lithify.manifest.commit import Lineage
+from lithify.manifest.invariants import check_boundary, check_compactor, check_manifest
+from lithify.manifest.jobs import CompactorState
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import Boundary, Manifest
+from lithify.store.errors import NotFound
+
+__all__ = ["PartitionFiles"]
+
+
+class PartitionFiles:
+    """The three chains of a partition; the boundary chain says which numbers of the other two are dead (P4).
+
+    Not thread-safe: one coroutine at a time.
+    """
+
+    def __init__(self, keys: PartitionKeys) -> None:
+        self.keys = keys
+        self.boundary: Lineage[Boundary] = Lineage(keys.boundary, Boundary, check_boundary)
+        self.manifest: Lineage[Manifest] = Lineage(keys.manifest, Manifest, check_manifest, self._dead_manifest)
+        self.compactor: Lineage[CompactorState] = Lineage(
+            keys.compactor, CompactorState, check_compactor, self._dead_compactor
+        )
+
+    @property
+    def name(self) -> str:
+        return f"{self.keys.topic}/{self.keys.partition}"
+
+    async def _dead_manifest(self) -> int:
+        boundary = (await self.boundary.refresh()).value
+        return 0 if boundary is None else boundary.manifest
+
+    async def _dead_compactor(self) -> int:
+        boundary = (await self.boundary.refresh()).value
+        return 0 if boundary is None else boundary.compactor
+
+    async def head(self) -> Manifest:
+        """The manifest's head (P3). Raises NotFound where the partition was never created."""
+        manifest = (await self.manifest.refresh()).value
+        if manifest is None:
+            raise NotFound(
+                f"{self.name} has no manifest under {self.keys.root}; was the topic created in this warehouse?"
+            )
+        return manifest
+
+    async def compactor_state(self) -> CompactorState | None:
+        """The compactor's state, or None where no compactor and no request ever came."""
+        return (await self.compactor.refresh()).value
