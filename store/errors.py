@@ -38,19 +38,19 @@ class LithifyError(Exception):
     exit_code: ClassVar[int] = 1
 
 
-class InvalidRequest(LithifyError):  # noqa: N818 - the tree is named by what happened, as in the contract
+class InvalidRequest(LithifyError):
     exit_code = 2
 
 
-class NotFound(LithifyError):  # noqa: N818
+class NotFound(LithifyError):
     exit_code = 3
 
 
-class AlreadyExists(LithifyError):  # noqa: N818
+class AlreadyExists(LithifyError):
     exit_code = 4
 
 
-class Fenced(LithifyError):  # noqa: N818
+class Fenced(LithifyError):
     exit_code = 5
 
 
@@ -58,7 +58,7 @@ class EpochRegression(Fenced):
     """The stored epoch is smaller than one this process has committed: the store lost acknowledged writes."""
 
 
-class CommitUnknown(LithifyError):  # noqa: N818
+class CommitUnknown(LithifyError):
     """The commit may or may not have happened; nothing was deleted.
 
     `token` can be given to `Partition.outcome` later, from any process, to learn which.
@@ -71,17 +71,17 @@ class CommitUnknown(LithifyError):  # noqa: N818
         self.token = token
 
 
-class Unavailable(LithifyError):  # noqa: N818
+class Unavailable(LithifyError):
     exit_code = 7
 
 
-class SnapshotExpired(LithifyError):  # noqa: N818
+class SnapshotExpired(LithifyError):
     exit_code = 8
 
 
-class Corrupt(LithifyError):  # noqa: N818
+class Corrupt(LithifyError):
     exit_code = 9
 
 
-class OffsetOutOfRange(LithifyError):  # noqa: N818
+class OffsetOutOfRange(LithifyError):
     exit_code = 10

@@ -1,0 +1,46 @@
+"""The boto3 clients of one process, and the one place that knows about forks."""
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from lithify.store.s3_options import S3Options
+
+__all__ = ["S3Clients"]
+
+
+class S3Clients:
+    """Two clients, each made at its first use. Neither sockets nor this lock may cross a fork: compare `pid`.
+
+    `observe` is called with each reply (botocore's event `after-call.s3`).
+    """
+
+    def __init__(self, options: S3Options, observe: Callable[..., None]) -> None:
+        self.pid = os.getpid()
+        self._options = options
+        self._observe = observe
+        self._lock = threading.Lock()
+        self._conditional: Any = None
+        self._bulk: Any = None
+
+    def conditional(self) -> Any:
+        with self._lock:
+            self._conditional = self._conditional or self._watched(self._options.single_attempt_client())
+            return self._conditional
+
+    def bulk(self) -> Any:
+        with self._lock:
+            self._bulk = self._bulk or self._watched(self._options.bulk_client())
+            return self._bulk
+
+    def close(self) -> None:
+        with self._lock:
+            for client in (self._conditional, self._bulk):
+                if client is not None:
+                    client.close()
+            self._conditional = self._bulk = None
+
+    def _watched(self, client: Any) -> Any:
+        client.meta.events.register("after-call.s3", self._observe)
+        return client

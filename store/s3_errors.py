@@ -1,0 +1,100 @@
+"""What a failure of S3, or of the way there, means: the caller's doing, a passing trouble, or an unknown outcome."""
+
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    LoginError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+)
+from botocore.parsers import ResponseParserError
+
+from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.port import Outcome
+
+__all__ = ["FAILURES", "error_code", "explain", "outcome_of_failure", "status_code"]
+
+FAILURES = (ClientError, BotoCoreError, ResponseParserError)
+_OURS = (
+    *(NoCredentialsError, PartialCredentialsError, ProfileNotFound, SSOError, LoginError),
+    *(NoRegionError, ParamValidationError),
+)
+_IDENTITY = "check the credentials (storage options key/secret/token or profile, AWS_* variables, instance role)"
+_REGION = "the bucket is in another region: set client_kwargs={'region_name': …} or AWS_REGION"
+_ADVICE = {
+    "AccessDenied": "grant this identity s3:GetObject, PutObject, DeleteObject and ListBucket on the bucket and prefix",
+    "AuthorizationHeaderMalformed": _REGION,
+    "EntityTooLarge": "the object is larger than the store takes",
+    "ExpiredToken": "the session token has expired: renew it",
+    "InvalidAccessKeyId": _IDENTITY,
+    "InvalidBucketName": "check the warehouse's URL",
+    "InvalidToken": _IDENTITY,
+    "NoSuchBucket": "create the bucket, or check the warehouse's URL and the endpoint",
+    "PermanentRedirect": _REGION,
+    "RequestTimeTooSkewed": "set this machine's clock",
+    "SignatureDoesNotMatch": _IDENTITY,
+    "301": _REGION,
+    "403": "access is denied: check the credentials and the bucket's policy",
+}
+_RETRY_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"})
+_RETRY_STATUS = frozenset({408, 409, 425, 429})
+_NOT_IMPLEMENTED = 501
+_BAD_REQUEST = 400
+_PRECONDITION_FAILED = 412
+_HEADER_REFUSED = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented", "UnsupportedOperation", "400"})
+
+
+def status_code(error: BaseException) -> int:
+    """The HTTP status of a reply; 0 where there was none."""
+    return _metadata(error).get("HTTPStatusCode", 0)
+
+
+def error_code(error: BaseException) -> str:
+    """S3's own error code ('NoSuchKey'); the HTTP status for replies without a body; '' where there was no reply."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
+    """The error to raise for a failed request on the object or prefix `where`."""
+    if isinstance(error, _OURS):
+        return InvalidRequest(f"{where}: {error}; {_IDENTITY}")
+    if not isinstance(error, ClientError):
+        return Unavailable(f"{where}: {error}; nothing is lost, try again")
+    code, status = error_code(error), status_code(error)
+    answer = f"{where}: the store answers {status}" + (f" {code}" if code != str(status) else "")
+    if _may_pass(code, status):
+        return Unavailable(f"{answer}; nothing is lost, try again later")
+    return InvalidRequest(f"{answer}: {_ADVICE.get(code, 'it refuses the request')}")
+
+
+def outcome_of_failure(error: BaseException, where: str) -> Outcome | InvalidRequest:
+    """What one conditional PUT is known to have done; InvalidRequest where the store has certainly done nothing.
+
+    SUBTLE! 409 ConditionalRequestConflict proves nothing: a conflicting operation raced, and either may win. A reply of
+    5xx, or none, may follow a write that happened.
+    """
+    code, status = error_code(error), status_code(error)
+    if status == _PRECONDITION_FAILED:
+        return Outcome.EXISTS
+    if status == _NOT_IMPLEMENTED or (status == _BAD_REQUEST and code in _HEADER_REFUSED):
+        return InvalidRequest(
+            f"{where}: the store answers {status} {code} to a conditional PUT (If-None-Match): this store has no "
+            "conditional put, which every commit needs; use another store, and prove it with `lithify doctor`"
+        )
+    failure = explain(error, where)
+    return failure if isinstance(failure, InvalidRequest) else Outcome.UNKNOWN
+
+
+def _may_pass(code: str, status: int) -> bool:
+    passing_status = status in _RETRY_STATUS or (status >= 500 and status != _NOT_IMPLEMENTED)
+    return passing_status or code in _RETRY_CODES
+
+
+def _metadata(error: BaseException) -> dict[str, Any]:
+    return error.response.get("ResponseMetadata", {}) if isinstance(error, ClientError) else {}

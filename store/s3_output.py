@@ -1,0 +1,132 @@
+"""Stream one object to S3: parts are uploaded while it is written, and it appears, whole, at `close`."""
+
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import Any
+
+from lithify.store.errors import LithifyError
+from lithify.store.s3_errors import FAILURES, error_code, explain
+
+__all__ = ["S3Output"]
+
+PART_BYTES = 8 << 20  # S3 takes 10,000 parts: 80 GiB, far above any segment
+_UPLOADS_MAX = 2  # with the part being filled and the copy handed over: at most 32 MiB in memory
+
+
+class S3Output:
+    """One upload. `target` holds Bucket and Key, `additional` what the store adds to each kind of request."""
+
+    def __init__(self, client: Any, target: dict[str, str], where: str, additional: Any) -> None:
+        self._client = client
+        self._target = target
+        self._where = where
+        self._additional = additional
+        self._buffer = bytearray()
+        self._upload_id: str | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._running: set[Future[None]] = set()
+        self._parts: dict[int, str] = {}  # number -> ETag
+        self._part_number = 0
+        self._bytes = 0
+        self.closed = False
+
+    @property
+    def requests(self) -> int:
+        """How many requests at the price of a PUT it takes: one, or start, parts and completion."""
+        return self._part_number + 2 if self._part_number else 1
+
+    def write(self, data: Any, /) -> int:
+        if self.closed:
+            raise ValueError(f"{self._where} is closed")
+        with memoryview(data) as given, given.cast("B") as view:
+            rest = view
+            while len(self._buffer) + len(rest) > PART_BYTES:
+                taken = PART_BYTES - len(self._buffer)
+                self._buffer += rest[:taken]
+                rest = rest[taken:]
+                self._guarded(self._send_part)
+            self._buffer += rest
+            self._bytes += len(view)
+            return len(view)
+
+    def flush(self) -> None:
+        """Nothing becomes visible before `close`."""
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        if self._upload_id is None:
+            self.closed = True
+            self._call("put_object", Body=bytes(self._buffer))
+            return
+        self._guarded(self._complete)
+        self.closed = True
+
+    def abort(self) -> None:
+        """Give the object up; what cannot be removed now is an unfinished upload, which `doctor` clears."""
+        if self.closed:
+            return
+        self.closed = True
+        self._buffer = bytearray()
+        if self._pool is not None:
+            # A part that ends after the abort would stay, and be billed, for ever.
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._upload_id is not None:
+            with suppress(LithifyError):
+                self._call("abort_multipart_upload", UploadId=self._upload_id)
+
+    def _send_part(self) -> None:
+        if self._pool is None:
+            self._upload_id = str(self._call("create_multipart_upload")["UploadId"])
+            self._pool = ThreadPoolExecutor(_UPLOADS_MAX, thread_name_prefix="lithify-upload")
+        self._collect(_UPLOADS_MAX - 1)
+        self._part_number += 1
+        self._running.add(self._pool.submit(self._upload, self._part_number, bytes(self._buffer)))
+        self._buffer = bytearray()
+
+    def _upload(self, number: int, body: bytes) -> None:
+        reply = self._call("upload_part", UploadId=self._upload_id, PartNumber=number, Body=body)
+        self._parts[number] = reply["ETag"]
+
+    def _collect(self, running_max: int) -> None:
+        """Wait until at most `running_max` uploads run; raise what one of them raised."""
+        while True:
+            ended = {future for future in self._running if future.done()}
+            self._running -= ended
+            for future in ended:
+                future.result()
+            if len(self._running) <= running_max:
+                return
+            wait(self._running, return_when=FIRST_COMPLETED)
+
+    def _complete(self) -> None:
+        self._send_part()
+        self._collect(0)
+        if self._pool is not None:
+            self._pool.shutdown()
+        parts = [{"PartNumber": number, "ETag": self._parts[number]} for number in sorted(self._parts)]
+        try:
+            self._client.complete_multipart_upload(
+                **self._target,
+                **self._additional("CompleteMultipartUpload"),
+                UploadId=self._upload_id,
+                MultipartUpload={"Parts": parts},
+            )
+        except FAILURES as error:
+            # The client retries a lost reply, and meets an upload that its own first attempt has ended.
+            if error_code(error) != "NoSuchUpload" or self._call("head_object")["ContentLength"] != self._bytes:
+                raise explain(error, self._where) from error
+
+    def _guarded(self, step: Any) -> None:
+        try:
+            step()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _call(self, method: str, **parameters: Any) -> Any:
+        operation = "".join(word.capitalize() for word in method.split("_"))
+        try:
+            return getattr(self._client, method)(**self._target, **self._additional(operation), **parameters)
+        except FAILURES as error:
+            raise explain(error, self._where) from error
