@@ -1,0 +1,167 @@
+"""Doing one merge task: read its range of the sources, merge, write the outputs (DESIGN, Engines; P10, R5)."""
+
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+import pyarrow as pa
+
+from lithify.manifest.jobs import MergeCounts
+from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.model import SegmentRef
+from lithify.segment.extent import Order
+from lithify.segment.merge import Tally, merge
+from lithify.segment.order import Position, position, rows_through
+from lithify.segment.read import SegmentReader
+from lithify.segment.rules import Fate
+from lithify.segment.source import Source
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.verify import verify_quick
+from lithify.segment.write import ROW_GROUP_BYTES_MAX, SegmentWriter
+from lithify.store.driver import new_id
+from lithify.store.errors import InvalidRequest
+from lithify.store.port import Store
+
+__all__ = ["TaskCancelled", "execute"]
+
+_ROW_GROUP_BYTES_MIN = 64 << 10
+_STEP_ROWS = 4096  # how often the output's size is looked at
+_OFFSET_MAX = (1 << 63) - 1
+
+
+class TaskCancelled(Exception):
+    """The task stopped because it was told to; the output in the making was given up, finished ones are orphans."""
+
+
+def execute(
+    task: MergeTask,
+    store: Store,
+    cancelled: Callable[[], bool] | None = None,
+    *,
+    tiers: Mapping[str, Store] | None = None,
+) -> TaskResult:
+    """Merge the task's range and answer with the segments written into `store`, each checked by size.
+
+    `tiers` holds the opened store of every tier named by a source. `cancelled` is asked at every block. Deletes
+    nothing, whatever happens: what was written and is not recorded belongs to the orphan sweep. Raises NotFound or
+    Corrupt for a source, TaskCancelled, and whatever the store raises.
+    """
+    cpu_ms_before = _cpu_ms()
+    tally = Tally()
+    sources = _sources(task, store, tiers or {})
+    with _Outputs(task, store) as outputs:
+        for batch in merge([source.rows() for source in sources], task.rules, tally):
+            if cancelled is not None and cancelled():
+                raise TaskCancelled(f"job {task.job}, range {task.range_index}")
+            outputs.write(batch)
+        written = outputs.finish()
+    counts = MergeCounts(
+        rows_in=tally.rows_in,
+        rows_out=tally.by_fate[Fate.KEPT],
+        superseded=tally.by_fate[Fate.SUPERSEDED],
+        expired_tombstones=tally.by_fate[Fate.EXPIRED],
+        below_floor=tally.by_fate[Fate.BELOW_FLOOR],
+        keyless=tally.by_fate[Fate.KEYLESS],
+        bytes_read=sum(source.bytes_read for source in sources),
+        bytes_written=sum(ref.bytes for ref in written),
+        cpu_ms=_cpu_ms() - cpu_ms_before,
+    )
+    return TaskResult(
+        range_index=task.range_index, outputs=written, counts=counts, peak_memory_bytes=_peak_memory_bytes()
+    )
+
+
+def _sources(task: MergeTask, store: Store, tiers: Mapping[str, Store]) -> list[Source]:
+    keys = PartitionKeys(task.topic, task.topic_id, task.partition)
+
+    def open_segment(ref: SegmentRef, fetch_bytes: int) -> SegmentReader:
+        key = keys.segment(ref.id)
+        if ref.store and ref.store not in tiers:
+            raise InvalidRequest(
+                f"segment {key} lies in tier {ref.store!r}, which this worker was not given: open the tier's store "
+                "and pass it"
+            )
+        return SegmentReader(tiers[ref.store] if ref.store else store, key, ref, fetch_bytes=fetch_bytes)
+
+    fan_in = len(task.sources)
+    return [
+        Source(refs, open_segment, task.rules.order, low=task.low, high=task.high, fan_in=fan_in)
+        for refs in task.sources
+    ]
+
+
+class _Outputs:
+    """The segments of one task, cut at the target size and between keys. Left early, it gives the open one up."""
+
+    def __init__(self, task: MergeTask, store: Store) -> None:
+        self._task = task
+        self._store = store
+        self._keys = PartitionKeys(task.topic, task.topic_id, task.partition)
+        self._order: Order = task.rules.order
+        self._writer: SegmentWriter | None = None
+        self._last: Position | None = None
+        self._written: list[SegmentRef] = []
+
+    def __enter__(self) -> "_Outputs":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.abort()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for start in range(0, batch.num_rows, _STEP_ROWS):
+            self._step(batch.slice(start, _STEP_ROWS))
+
+    def _step(self, rows: pa.RecordBatch) -> None:
+        if self._writer is not None and self._writer.estimated_bytes >= self._task.output_bytes:
+            same = self._rows_of_last_key(rows)
+            self._writer.write(rows.slice(0, same))
+            rows = rows.slice(same)
+            if rows.num_rows == 0:
+                return
+            self._close()
+        if self._writer is None:
+            self._writer = self._open()
+        self._writer.write(rows)
+        self._last = position(rows, rows.num_rows - 1, self._order)
+
+    def _rows_of_last_key(self, rows: pa.RecordBatch) -> int:
+        """How many of the next rows have the key written last (R5: every version of a key lies in one output)."""
+        if self._order == "offset":
+            return 0
+        assert self._last is not None
+        return rows_through(rows, (self._last[0], self._last[1], _OFFSET_MAX), "key")
+
+    def _open(self) -> SegmentWriter:
+        task = self._task
+        segment_id = SegmentId.for_output(task.job, task.attempt, task.range_index, new_id())
+        row_group_bytes = min(ROW_GROUP_BYTES_MAX, max(_ROW_GROUP_BYTES_MIN, task.output_bytes))
+        output = self._store.output(self._keys.segment(segment_id))
+        return SegmentWriter(output, segment_id, self._order, row_group_bytes=row_group_bytes)
+
+    def _close(self) -> None:
+        assert self._writer is not None
+        ref = self._writer.close()
+        self._writer = None
+        verify_quick(self._store, self._keys.segment(ref.id), ref)
+        self._written.append(ref)
+
+    def finish(self) -> tuple[SegmentRef, ...]:
+        if self._writer is not None:
+            self._close()
+        return tuple(self._written)
+
+
+def _cpu_ms() -> int:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return int((usage.ru_utime + usage.ru_stime) * 1000)
+
+
+def _peak_memory_bytes() -> int:
+    """Of the whole process, since it began."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,99 @@
+"""How far a segment's rows reach: the statistics that go into its reference."""
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lithify.manifest.model import KEY_BOUND_BYTES
+
+__all__ = ["Extent", "Order", "key_bounds", "row_bytes"]
+
+Order = Literal["key", "offset"]
+
+_ROW_FIXED_BYTES = 24  # offset, timestamp, and the two offsets into the key and value columns
+
+
+def key_bounds(smallest: bytes, largest: bytes) -> tuple[bytes, bytes | None]:
+    """Bounds of at most KEY_BOUND_BYTES around all keys from `smallest` to `largest`, rounded outward.
+
+    The upper bound is None (unbounded) where the cut key is 0xff throughout and cannot be rounded up.
+    """
+    if len(largest) <= KEY_BOUND_BYTES:
+        return smallest[:KEY_BOUND_BYTES], largest
+    stem = largest[:KEY_BOUND_BYTES].rstrip(b"\xff")
+    return smallest[:KEY_BOUND_BYTES], stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+def row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Bytes in memory of each row."""
+    size = np.full(batch.num_rows, _ROW_FIXED_BYTES, np.int64)
+    for name in ("key", "value"):
+        size += np.diff(_starts(batch.column(name)))
+    headers: Any = batch.column("headers")
+    if headers.null_count < len(headers):
+        starts = _starts(headers)
+        entries = headers.values
+        inside = np.zeros(len(entries) + 1, np.int64)
+        for child in entries.flatten():
+            inside[1:] += 4 + np.diff(_starts(child))
+        np.cumsum(inside, out=inside)
+        size += np.diff(inside[starts])
+    return size
+
+
+def _starts(array: Any) -> npt.NDArray[np.int64]:
+    """The offsets of a variable-size array: where each row begins, and the last ends."""
+    raw = np.frombuffer(array.buffers()[1] or b"\0\0\0\0", np.int32)
+    if len(array) == 0:
+        return np.zeros(1, np.int64)
+    return raw[array.offset : array.offset + len(array) + 1].astype(np.int64)
+
+
+class Extent:
+    """Statistics of the rows seen so far."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.raw_bytes = 0
+        self.tombstones = 0
+        self.keys: tuple[bytes, bytes] | None = None
+        self.offsets: tuple[int, int] | None = None
+        self.timestamps: tuple[int, int] | None = None
+        self.min_horizon_ms: int | None = None
+
+    def add(self, batch: pa.RecordBatch, order: Order, raw_bytes: int) -> None:
+        self.rows += batch.num_rows
+        self.raw_bytes += raw_bytes
+        self.tombstones += batch.column(1).null_count
+        self.keys = _wider(self.keys, _key_extremes(batch.column(0), order))
+        self.offsets = _wider(self.offsets, _int_extremes(batch.column(2)))
+        self.timestamps = _wider(self.timestamps, _int_extremes(batch.column(3)))
+        if "horizon_ms" in batch.schema.names:
+            horizons = batch.column(5).drop_null()
+            if len(horizons):
+                earliest = _int_extremes(horizons)[0]
+                known = self.min_horizon_ms
+                self.min_horizon_ms = earliest if known is None else min(known, earliest)
+
+
+def _wider(seen: Any, more: Any) -> Any:
+    if seen is None or more is None:
+        return seen or more
+    return min(seen[0], more[0]), max(seen[1], more[1])
+
+
+def _int_extremes(column: pa.Array) -> tuple[int, int]:
+    values = column.to_numpy()
+    return int(values.min()), int(values.max())
+
+
+def _key_extremes(keys: Any, order: Order) -> tuple[bytes, bytes] | None:
+    if keys.null_count == len(keys):
+        return None
+    if order == "key":  # nulls come first
+        return keys[keys.null_count].as_py(), keys[len(keys) - 1].as_py()
+    found = pc.call_function("min_max", [keys]).as_py()
+    return found["min"], found["max"]

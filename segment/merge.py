@@ -1,0 +1,134 @@
+"""The merge kernel: sorted sources in, the records that stay out. No I/O, no clock; memory: lithify.segment.order."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lithify.manifest.jobs import MergeRules
+from lithify.segment.order import Block, blocks
+from lithify.segment.rules import NO_HORIZON, Fate, fates, stamps
+from lithify.segment.schema import RUN
+
+__all__ = ["Tally", "merge"]
+
+_HORIZON = RUN.get_field_index("horizon_ms")
+
+
+class Tally:
+    """Rows that went in, and by which fate they came out."""
+
+    def __init__(self) -> None:
+        self.rows_in = 0
+        self.by_fate = [0] * len(Fate)
+
+    def count(self, rows: npt.NDArray[np.uint8]) -> None:
+        self.rows_in += len(rows)
+        for fate, count in enumerate(np.bincount(rows, minlength=len(Fate))):
+            self.by_fate[fate] += int(count)
+
+
+def merge(sources: Sequence[Iterator[pa.RecordBatch]], rules: MergeRules, tally: Tally) -> Iterator[pa.RecordBatch]:
+    """The records of all sources that `rules` keep, in `rules.order`, as batches of schema RUN.
+
+    Requires: each source is in `rules.order` (null keys first), with schema RUN; no offset occurs twice; records of a
+    key are superseded only in key order, where its versions are neighbours.
+    """
+    if rules.drop_superseded and rules.order != "key":
+        raise ValueError("superseded records are found in key order only")
+    held: pa.RecordBatch | None = None
+    for block in blocks(sources, rules.order):
+        if not rules.drop_superseded:
+            yield from _survivors(block, None, rules, tally)
+            continue
+        # Whether a block's last record is superseded shows in the next block only: it waits there.
+        if held is not None:
+            yield from _survivors(Block(held, None), _key(block, 0), rules, tally)
+        held, block = _split_last(block)
+        yield from _survivors(block, _key_of(held), rules, tally)
+    if held is not None:
+        yield from _survivors(Block(held, None), None, rules, tally)
+
+
+def _key(block: Block, row: int) -> bytes | None:
+    at = row if block.order is None else int(block.order[row])
+    return block.rows.column("key")[at].as_py()
+
+
+def _key_of(row: pa.RecordBatch) -> bytes | None:
+    return row.column("key")[0].as_py()
+
+
+def _split_last(block: Block) -> tuple[pa.RecordBatch, Block]:
+    last = block.rows.num_rows - 1
+    at = last if block.order is None else int(block.order[last])
+    # `take` copies: a slice would keep the whole block in memory for the sake of one row.
+    held = block.rows.take(pa.array([at]))
+    return held, Block(block.rows.slice(0, last), None) if block.order is None else Block(
+        block.rows, block.order[:last]
+    )
+
+
+def _survivors(block: Block, next_key: bytes | None, rules: MergeRules, tally: Tally) -> Iterator[pa.RecordBatch]:
+    """The kept rows of `block`, at most one batch. `next_key` is the key of the row after it."""
+    rows, order = block.rows, block.order
+    count = rows.num_rows if order is None else len(order)
+    if count == 0:
+        return
+    offset = _in_order(rows.column("offset").to_numpy(), order)
+    keyless = _in_order(_nulls(rows.column("key")), order)
+    tombstone = _in_order(_nulls(rows.column("value")), order)
+    horizon_ms = _in_order(_horizons(rows), order)
+    superseded = _superseded(block, next_key) if rules.drop_superseded else np.zeros(count, np.bool_)
+    fate = fates(
+        rules, offset=offset, keyless=keyless, tombstone=tombstone, horizon_ms=horizon_ms, superseded=superseded
+    )
+    tally.count(fate)
+    kept = np.flatnonzero(fate == Fate.KEPT)
+    if len(kept) == 0:
+        return
+    if len(kept) < count:
+        order = kept if order is None else order[kept]
+    stamp = stamps(rules, offset=offset[kept], tombstone=tombstone[kept], horizon_ms=horizon_ms[kept])
+    yield _stamp(Block(rows, order).ordered(), stamp, rules)
+
+
+def _in_order(values: npt.NDArray[Any], order: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+    return values if order is None else values[order]
+
+
+def _nulls(column: pa.Array) -> npt.NDArray[np.bool_]:
+    if column.null_count == 0:
+        return np.zeros(len(column), np.bool_)
+    return column.is_null().to_numpy(zero_copy_only=False)
+
+
+def _horizons(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    column = rows.column(_HORIZON)
+    if column.null_count == len(column):
+        return np.full(len(column), NO_HORIZON, np.int64)
+    return column.fill_null(NO_HORIZON).to_numpy()
+
+
+def _superseded(block: Block, next_key: bytes | None) -> npt.NDArray[np.bool_]:
+    """Where the next row has the same key: versions of a key are neighbours, the highest offset last."""
+    keys: Any = block.rows.column("key")
+    if block.order is not None:
+        keys = keys.take(pa.array(block.order))
+    result = np.zeros(len(keys), np.bool_)
+    same = pc.call_function("equal", [keys.slice(0, len(keys) - 1), keys.slice(1)])
+    result[:-1] = same.fill_null(False).to_numpy(zero_copy_only=False)
+    result[-1] = next_key is not None and keys[len(keys) - 1].as_py() == next_key
+    return result
+
+
+def _stamp(batch: pa.RecordBatch, stamp: npt.NDArray[np.bool_], rules: MergeRules) -> pa.RecordBatch:
+    if not stamp.any():
+        return batch
+    assert rules.stamp_horizon_ms is not None
+    stamps = [pa.array(stamp), pa.scalar(rules.stamp_horizon_ms, pa.int64()), batch.column(_HORIZON)]
+    columns = [*batch.columns[:_HORIZON], pc.call_function("if_else", stamps)]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

@@ -1,0 +1,263 @@
+"""Reading one segment: by row groups, pruned by key range or offset, every byte that is used checked first.
+
+A reader costs one GET for the footer and one for each run of needed row groups. What a range of bytes holds is trusted
+only after its checksum (lithify.segment.write) matched, so damage raises Corrupt and never yields wrong rows.
+"""
+
+import bisect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from lithify.manifest.model import SegmentRef
+from lithify.segment.schema import RUN
+from lithify.segment.write import FOOTER_CHECKSUM, NO_CHECKSUM, ROW_GROUP_CHECKSUMS
+from lithify.store.errors import Corrupt
+from lithify.store.port import Store
+
+__all__ = ["FETCH_BYTES_MAX", "RowGroup", "SegmentReader"]
+
+FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups fetched at once; a single row group may be larger
+_TAIL_BYTES = 64 << 10
+_MAGIC = b"PAR1"
+_DIGEST = len(NO_CHECKSUM)
+
+
+class RowGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """What the footer tells of one row group.
+
+    `min_key` and `max_key` bound its keys exactly; both are None where it has no keyed record, or where its keys are
+    too long for statistics (`bounded` False: nothing is known of its keys).
+    """
+
+    index: int
+    start: int  # byte position in the object
+    stored_bytes: int
+    raw_bytes: int  # uncompressed
+    rows: int
+    bounded: bool
+    min_key: bytes | None
+    max_key: bytes | None
+    null_keys: bool
+    min_offset: int
+    max_offset: int  # inclusive
+    checksum: str
+
+    def meets(self, low: bytes | None, high: bytes | None) -> bool:
+        """Whether a row of it can lie in [low, high); null keys lie before every key."""
+        if not self.bounded or (low is None and self.null_keys):
+            return True
+        if self.min_key is None or self.max_key is None:
+            return False
+        return (high is None or self.min_key < high) and (low is None or self.max_key >= low)
+
+
+class SegmentReader:
+    """Opens the segment `ref` that lies under `key`. Memory: one fetch and one decoded row group at a time.
+
+    Raises NotFound where the object is gone, and Corrupt where it is not what was written.
+    """
+
+    def __init__(self, store: Store, key: str, ref: SegmentRef, *, fetch_bytes: int = FETCH_BYTES_MAX) -> None:
+        self.ref = ref
+        self.key = key
+        self.bytes_read = 0
+        self._store = store
+        self._fetch_bytes = fetch_bytes
+        self._base = ref.base_offset or 0
+        self._footer = self._open_footer()
+        self.row_groups = self._guard(self._row_groups)
+        if sum(group.rows for group in self.row_groups) != ref.rows:
+            raise self._corrupt("its row count is not the manifest's")
+
+    def batches(
+        self,
+        low: bytes | None = None,
+        high: bytes | None = None,
+        *,
+        min_offset: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with low ≤ key < high (None: unbounded; null keys lie before every key) and offset ≥ `min_offset`, in
+        the segment's order, a row group at a time, with schema RUN: offsets absolute, L0 rows without a horizon."""
+        wanted = [
+            group
+            for group in self.row_groups
+            if group.meets(low, high) and (min_offset is None or group.max_offset >= min_offset)
+        ]
+        for run in self._fetches(wanted):
+            content = self._fetch(run[0].start, run[-1].start + run[-1].stored_bytes - run[0].start)
+            for group in run:
+                batch = self._decode(group, content[group.start - run[0].start :][: group.stored_bytes])
+                batch = self._within(batch, low, high)
+                if min_offset is not None and group.min_offset < min_offset:
+                    batch = batch.filter(pc.call_function("greater_equal", [batch.column("offset"), min_offset]))
+                if batch.num_rows:
+                    yield batch
+            del content
+
+    def _fetches(self, groups: list[RowGroup]) -> Iterator[list[RowGroup]]:
+        run: list[RowGroup] = []
+        for group in groups:
+            if run and (
+                group.index != run[-1].index + 1 or group.start + group.stored_bytes - run[0].start > self._fetch_bytes
+            ):
+                yield run
+                run = []
+            run.append(group)
+        if run:
+            yield run
+
+    def _fetch(self, start: int, length: int) -> memoryview:
+        self.bytes_read += length
+        return memoryview(self._store.read(self.key, start, length))
+
+    def _decode(self, group: RowGroup, content: memoryview) -> pa.RecordBatch:
+        if xxhash.xxh3_64_hexdigest(content) != group.checksum:
+            raise self._corrupt(f"row group {group.index} fails its checksum")
+        return self._guard(lambda: self._batch(group, content))
+
+    def _batch(self, group: RowGroup, content: memoryview) -> pa.RecordBatch:
+        file = pq.ParquetFile(
+            pa.PythonFile(_Window(content, group.start, self.ref.bytes), mode="r"),
+            metadata=self._footer,
+            pre_buffer=False,
+        )
+        batches = file.read_row_group(group.index, use_threads=False).combine_chunks().to_batches()
+        key, value, offset, timestamp, headers = batches[0].columns[:5]
+        if self.ref.base_offset is None:
+            horizon = batches[0].column(5)
+        else:
+            offset = pa.array(offset.to_numpy() + self._base)
+            horizon = pa.nulls(group.rows, pa.int64())
+        return pa.RecordBatch.from_arrays([key, value, offset, timestamp, headers, horizon], schema=RUN)
+
+    def _within(self, batch: pa.RecordBatch, low: bytes | None, high: bytes | None) -> pa.RecordBatch:
+        if low is None and high is None:
+            return batch
+        keys: Any = batch.column("key")
+        if self.ref.order == "key":
+            start = _first_at(keys, low) if low is not None else 0
+            stop = _first_at(keys, high) if high is not None else len(keys)
+            return batch.slice(start, max(stop - start, 0))
+        inside = pc.call_function("is_null" if low is None else "is_valid", [keys])
+        if low is not None:
+            inside = pc.call_function("and", [inside, pc.call_function("greater_equal", [keys, low])])
+        if high is not None:
+            below = pc.call_function("less", [keys, high])
+            inside = pc.call_function("or_kleene" if low is None else "and", [inside, below])
+        return batch.filter(inside)
+
+    def _open_footer(self) -> pq.FileMetaData:
+        size = self.ref.bytes
+        tail = self._fetch(max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
+        if size < 12 or bytes(tail[-4:]) != _MAGIC:
+            raise self._corrupt("it does not end as a Parquet file")
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if length > size - 4:
+            raise self._corrupt("its footer is longer than the object")
+        if length > len(tail):
+            tail = self._fetch(size - length, length)
+        footer = bytes(tail[-length:])
+        self._check_footer(footer)
+        return self._guard(lambda: pq.read_metadata(pa.BufferReader(footer)))
+
+    def _check_footer(self, footer: bytes) -> None:
+        at = footer.find(FOOTER_CHECKSUM.encode())
+        # Between name and value stand the value's Thrift field header and its length.
+        at += len(FOOTER_CHECKSUM) + 2
+        claimed = footer[at : at + _DIGEST]
+        plain = footer[:at] + NO_CHECKSUM.encode() + footer[at + _DIGEST :]
+        if xxhash.xxh3_64_hexdigest(plain).encode() != claimed:
+            raise self._corrupt("its footer fails its checksum")
+
+    def _row_groups(self) -> tuple[RowGroup, ...]:
+        footer = self._footer
+        digests = (footer.metadata or {})[ROW_GROUP_CHECKSUMS.encode()].decode()
+        return tuple(
+            self._row_group(footer.row_group(index), index, digests[index * _DIGEST :][:_DIGEST])
+            for index in range(footer.num_row_groups)
+        )
+
+    def _row_group(self, group: Any, index: int, checksum: str) -> RowGroup:
+        columns: list[Any] = [group.column(number) for number in range(group.num_columns)]
+        start = columns[0].data_page_offset
+        keys: Any = columns[0].statistics
+        offsets: Any = columns[2].statistics
+        nulls = keys.null_count if keys is not None else group.num_rows
+        has_keys: bool = keys is not None and keys.has_min_max
+        bounds = (keys.min, keys.max) if keys is not None and has_keys else (None, None)
+        return RowGroup(
+            index=index,
+            start=start,
+            stored_bytes=columns[-1].data_page_offset + columns[-1].total_compressed_size - start,
+            raw_bytes=sum(column.total_uncompressed_size for column in columns),
+            rows=group.num_rows,
+            bounded=has_keys or (keys is not None and nulls == group.num_rows),
+            min_key=bounds[0],
+            max_key=bounds[1],
+            null_keys=nulls > 0,
+            min_offset=offsets.min + self._base,
+            max_offset=offsets.max + self._base,
+            checksum=checksum,
+        )
+
+    def _guard(self, decode: Callable[[], Any]) -> Any:
+        """What a checked part of the file decodes to; a decoder that fails on it means the file was never right."""
+        try:
+            return decode()
+        except (pa.ArrowException, OSError, ValueError, KeyError, IndexError, AttributeError) as error:
+            raise self._corrupt(f"it cannot be decoded ({type(error).__name__})") from None
+
+    def _corrupt(self, what: str) -> Corrupt:
+        return Corrupt(
+            f"segment {self.key}: {what}. Restore the object from a copy, or run `lithify verify` to find all that is "
+            "damaged; compaction of the partition stays stopped until then"
+        )
+
+
+def _first_at(keys: Any, bound: bytes) -> int:
+    """Index of the first row with a key ≥ `bound`. Requires: keys in order, null keys first."""
+    return bisect.bisect_left(range(len(keys)), bound, lo=keys.null_count, key=lambda row: keys[row].as_py())
+
+
+class _Window:
+    """The bytes of one row group as a file of the object's size, for pyarrow, which asks for absolute positions."""
+
+    closed = False
+
+    def __init__(self, content: memoryview, start: int, size: int) -> None:
+        self._content = content
+        self._start = start
+        self._size = size
+        self._at = 0
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        self._at = position + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, length: int) -> memoryview:
+        begin = self._at - self._start
+        if begin < 0 or begin + length > len(self._content):
+            raise ValueError("a read outside the row group")
+        self._at += length
+        return self._content[begin : begin + length]
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return True

@@ -1,0 +1,64 @@
+"""The latest visible record of each key: of all keys (a streaming merge), or of one."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lithify.manifest.jobs import MergeRules
+from lithify.manifest.model import SegmentRef
+from lithify.segment.merge import Tally, merge
+from lithify.segment.read import SegmentReader
+from lithify.segment.schema import RECORDS
+from lithify.store.port import Store
+
+__all__ = ["get", "latest", "records"]
+
+_NEVER_MS = -1  # no horizon has passed: an expired tombstone still hides what it hid
+
+
+def records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of the merge as users see it: without the horizon."""
+    return pa.RecordBatch.from_arrays(batch.columns[: len(RECORDS)], schema=RECORDS)
+
+
+def latest(
+    sources: Sequence[Iterator[pa.RecordBatch]], floor: int, *, keep_tombstones: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The record with the highest offset ≥ `floor` of each key, in key order, schema RECORDS.
+
+    Keys whose latest record is a tombstone are left out unless kept; records without a key always are. Requires: each
+    source is in key order with schema RUN. Memory: one batch of each source (lithify.segment.order).
+    """
+    rules = MergeRules(order="key", drop_superseded=True, drop_keyless=True, floor=floor, clock_ms=_NEVER_MS)
+    for batch in merge(sources, rules, Tally()):
+        if not keep_tombstones and batch.column("value").null_count:
+            batch = batch.filter(pc.call_function("is_valid", [batch.column("value")]))
+        if batch.num_rows:
+            yield records(batch)
+
+
+def get(store: Store, candidates: Iterable[tuple[str, SegmentRef]], key: bytes, floor: int) -> pa.RecordBatch | None:
+    """The latest record of `key` with an offset ≥ `floor`, as a batch of one row with schema RECORDS (a tombstone
+    included), or None. `candidates` are (object key, reference) pairs, in any order.
+
+    Reads, newest segment first, only row groups whose bounds hold the key, and stops where no older segment can win.
+    Raises NotFound or Corrupt.
+    """
+    found: pa.RecordBatch | None = None
+    for path, ref in sorted(candidates, key=lambda candidate: -candidate[1].max_offset):
+        at_least = floor if found is None else found.column("offset")[0].as_py() + 1
+        if ref.max_offset < at_least:
+            break
+        if not _may_hold(ref, key):
+            continue
+        # The smallest key after `key` is `key` with a zero byte.
+        for batch in SegmentReader(store, path, ref).batches(key, key + b"\0", min_offset=at_least):
+            last = batch.slice(batch.num_rows - 1)
+            if found is None or last.column("offset")[0].as_py() > found.column("offset")[0].as_py():
+                found = last
+    return None if found is None else records(found)
+
+
+def _may_hold(ref: SegmentRef, key: bytes) -> bool:
+    return ref.min_key is not None and ref.min_key <= key and (ref.max_key is None or key <= ref.max_key)

@@ -1,0 +1,77 @@
+"""A source of a merge: segments that follow each other, read one after the other within a key range."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from lithify.manifest.model import SegmentRef
+from lithify.segment.extent import Order
+from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
+from lithify.segment.sort import SORT_BYTES, external_sort
+
+__all__ = ["FETCHES_BYTES", "Source"]
+
+FETCHES_BYTES = 64 << 20  # fetched at once by all sources of one merge
+
+OpenSegment = Callable[[SegmentRef, int], SegmentReader]
+"""Opens a segment, fetching at most so many bytes at once."""
+
+
+class Source:
+    """Requires: the segments' rows follow each other in `order`, or are in the other order (after a change of
+    cleanup.policy): then all of them are sorted, in bounded memory.
+
+    `fan_in` is the number of sources of the same merge: together they fetch at most FETCHES_BYTES ahead.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[SegmentRef],
+        open_segment: OpenSegment,
+        order: Order,
+        *,
+        low: bytes | None = None,
+        high: bytes | None = None,
+        min_offset: int | None = None,
+        fan_in: int = 1,
+        sort_bytes: int = SORT_BYTES,
+        spill_dir: Path | None = None,
+    ) -> None:
+        self._segments = segments
+        self._open = open_segment
+        self._order: Order = order
+        self._low = low
+        self._high = high
+        self._min_offset = min_offset
+        self._fetch_bytes = min(FETCH_BYTES_MAX, FETCHES_BYTES // fan_in)
+        self._sort_bytes = sort_bytes
+        self._spill_dir = spill_dir
+        self.bytes_read = 0
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Batches with schema RUN, in `order`. A segment is opened when its turn comes."""
+        if all(ref.order == self._order for ref in self._segments):
+            return self._stored_rows()
+        return external_sort(self._stored_rows(), self._order, memory_bytes=self._sort_bytes, spill_dir=self._spill_dir)
+
+    def _stored_rows(self) -> Iterator[pa.RecordBatch]:
+        for ref in self._segments:
+            if not self._meets(ref):
+                continue
+            reader = self._open(ref, self._fetch_bytes)
+            try:
+                yield from reader.batches(self._low, self._high, min_offset=self._min_offset)
+            finally:
+                self.bytes_read += reader.bytes_read
+
+    def _meets(self, ref: SegmentRef) -> bool:
+        """Whether the segment can hold a row of this source, by its reference alone."""
+        if self._min_offset is not None and ref.max_offset < self._min_offset:
+            return False
+        if self._low is None:
+            return True  # null keys, which no bound tells of, lie before every key
+        if ref.min_key is None:
+            return False
+        below = self._high is None or ref.min_key < self._high
+        return below and (ref.max_key is None or ref.max_key >= self._low)

@@ -1,0 +1,76 @@
+"""Is a segment what its reference says? Three depths: its size, its bytes, its rows."""
+
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from lithify.manifest.model import SegmentRef
+from lithify.segment.extent import Extent, Order, key_bounds
+from lithify.segment.order import Position, position
+from lithify.segment.read import SegmentReader
+from lithify.store.errors import Corrupt, NotFound
+from lithify.store.port import Store
+
+__all__ = ["verify", "verify_quick", "verify_rows"]
+
+_STEP_BYTES = 8 << 20
+
+
+def verify_quick(store: Store, key: str, ref: SegmentRef) -> None:
+    """One HEAD: the object is there and has the right size. Raises NotFound or Corrupt."""
+    found = store.head(key)
+    if found is None:
+        raise NotFound(f"segment {key} does not exist: it was collected or deleted; open a new snapshot")
+    if found.size != ref.bytes:
+        raise _corrupt(key, f"it has {found.size} bytes, the manifest says {ref.bytes}")
+
+
+def verify(store: Store, key: str, ref: SegmentRef) -> None:
+    """Size and checksum of the whole object, in bounded memory (8 MiB). Raises NotFound or Corrupt."""
+    verify_quick(store, key, ref)
+    digest = xxhash.xxh3_64()
+    for start in range(0, ref.bytes, _STEP_BYTES):
+        digest.update(store.read(key, start, min(_STEP_BYTES, ref.bytes - start)))
+    if digest.hexdigest() != ref.checksum:
+        raise _corrupt(key, "its bytes fail the checksum in the manifest")
+
+
+def verify_rows(store: Store, key: str, ref: SegmentRef) -> None:
+    """All of `verify`, and that the rows are in order and exactly as far-reaching as the reference says."""
+    verify(store, key, ref)
+    order: Order = "key" if ref.order == "key" else "offset"
+    extent = Extent()
+    before: Position | None = None
+    for batch in SegmentReader(store, key, ref).batches():
+        before = _check_order(key, batch, order, before)
+        extent.add(batch, order, 0)
+    for what, found, expected in _claims(extent, ref):
+        if found != expected:
+            raise _corrupt(key, f"its rows disagree with the manifest on {what}")
+
+
+def _check_order(key: str, batch: pa.RecordBatch, order: Order, before: Position | None) -> Position:
+    for row in range(batch.num_rows):
+        here = position(batch, row, order)
+        if before is not None and here <= before:
+            raise _corrupt(key, f"its rows are not in {order} order")
+        before = here
+    assert before is not None, "a reader yields no empty batch"
+    return before
+
+
+def _claims(extent: Extent, ref: SegmentRef) -> list[tuple[str, Any, Any]]:
+    bounds = key_bounds(*extent.keys) if extent.keys else (None, None)
+    return [
+        ("rows", extent.rows, ref.rows),
+        ("keys", bounds, (ref.min_key, ref.max_key)),
+        ("offsets", extent.offsets, (ref.min_offset, ref.max_offset)),
+        ("timestamps", extent.timestamps, (ref.min_timestamp_ms, ref.max_timestamp_ms)),
+        ("tombstones", extent.tombstones, ref.tombstones),
+        ("horizons", extent.min_horizon_ms, ref.min_horizon_ms),
+    ]
+
+
+def _corrupt(key: str, what: str) -> Corrupt:
+    return Corrupt(f"segment {key}: {what}. Restore the object from a copy; compaction stays stopped until then")

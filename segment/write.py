@@ -1,0 +1,278 @@
+"""Writing one segment: Parquet, streamed into an object, with the statistics its reference carries.
+
+Two checksums are put into the file beside Parquet's own page checksums, for these do not cover page headers and the
+footer: one XXH3-64 for each row group, and one for the footer with its own 16 digits read as zeros. A reader of any
+part of the file therefore either gets what was written or raises Corrupt.
+"""
+
+import io
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from lithify.manifest.model import SegmentRef
+from lithify.segment.extent import Extent, Order, key_bounds, row_bytes
+from lithify.segment.schema import L0, RUN
+from lithify.store.errors import InvalidRequest
+from lithify.store.port import OutputFile
+
+__all__ = [
+    "FOOTER_CHECKSUM",
+    "NO_CHECKSUM",
+    "ROW_GROUP_BYTES_MAX",
+    "ROW_GROUP_CHECKSUMS",
+    "ROW_GROUP_ROWS_MAX",
+    "SegmentWriter",
+    "encode_append",
+]
+
+ROW_GROUP_ROWS_MAX = 65_536
+ROW_GROUP_BYTES_MAX = 8 << 20  # in memory
+ROW_GROUP_CHECKSUMS = "lithify.row_groups.xxh3"
+FOOTER_CHECKSUM = "lithify.footer.xxh3"
+NO_CHECKSUM = "0" * 16
+
+_BLOOM_FALSE_POSITIVES = 0.05
+_PAGE_BYTES = 1 << 20
+
+
+class _Sink:
+    """The file object pyarrow writes to: counts and hashes what passes. From `hold` on it keeps the bytes back, so
+    that the footer's checksum can be put in before they leave."""
+
+    closed = False
+
+    def __init__(self, output: OutputFile) -> None:
+        self._output = output
+        self._whole = xxhash.xxh3_64()
+        self._row_group = xxhash.xxh3_64()
+        self._held: bytearray | None = None
+        self._bytes = 0
+
+    def write(self, data: Any) -> int:
+        if self._held is not None:
+            self._held += data
+        else:
+            self._row_group.update(data)
+            self._pass_on(data)
+        return len(data)
+
+    def _pass_on(self, data: Any) -> None:
+        self._whole.update(data)
+        self._output.write(data)
+        self._bytes += len(data)
+
+    def end_row_group(self) -> str:
+        digest = self._row_group.hexdigest()
+        self._row_group.reset()
+        return digest
+
+    def hold(self) -> None:
+        self._held = bytearray()
+
+    def release(self) -> str:
+        """Put the footer's checksum into what was held back, pass it on, and return the whole object's checksum."""
+        assert self._held is not None
+        held = self._held
+        footer = len(held) - 8 - int.from_bytes(held[-8:-4], "little")
+        at = held.index(NO_CHECKSUM.encode(), held.index(FOOTER_CHECKSUM.encode(), footer))
+        held[at : at + len(NO_CHECKSUM)] = xxhash.xxh3_64_hexdigest(held[footer:]).encode()
+        self._held = None
+        self._pass_on(held)
+        return self._whole.hexdigest()
+
+    def tell(self) -> int:
+        return self._bytes + len(self._held or b"")
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+class SegmentWriter:
+    """Writes one segment into `output`. Memory: one row group, twice.
+
+    Requires: the rows of all batches together are in `order` ("key": by (key, offset), null keys first), their schema
+    is `schema`, offsets and timestamps are not null, and there is at least one row.
+    """
+
+    def __init__(
+        self,
+        output: OutputFile,
+        segment_id: str,
+        order: Order,
+        *,
+        schema: pa.Schema = RUN,
+        row_group_bytes: int = ROW_GROUP_BYTES_MAX,
+        row_group_rows: int = ROW_GROUP_ROWS_MAX,
+    ) -> None:
+        self._id = segment_id
+        self._order: Order = order
+        self._schema = schema
+        self._output = output
+        self._sink = _Sink(output)
+        self._row_group_bytes = row_group_bytes
+        self._row_group_rows = row_group_rows
+        self._file = pa.PythonFile(self._sink, mode="w")
+        self._parquet = _parquet_writer(self._file, schema, order, row_group_rows)
+        self._sink.end_row_group()  # the magic number at the object's start belongs to no row group
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self._digests: list[str] = []
+        self._extent = Extent()
+
+    @property
+    def rows(self) -> int:
+        return self._extent.rows
+
+    @property
+    def estimated_bytes(self) -> int:
+        """About the size of the object if it were closed now: a little more than it will be."""
+        return self._sink.tell() + self._pending_bytes
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows == 0:
+            return
+        ends = np.cumsum(row_bytes(batch))
+        self._extent.add(batch, self._order, int(ends[-1]))
+        start = 0
+        while start < batch.num_rows:
+            done = int(ends[start - 1]) if start else 0
+            room = done + self._row_group_bytes - self._pending_bytes
+            stop = min(int(np.searchsorted(ends, room, "right")), start + self._row_group_rows - self._pending_rows)
+            if stop <= start and self._pending_rows:
+                self._end_row_group()
+                continue
+            stop = max(stop, start + 1)  # a row larger than a row group gets one of its own
+            self._pending.append(batch.slice(start, stop - start))
+            self._pending_rows += stop - start
+            self._pending_bytes += int(ends[stop - 1]) - done
+            start = stop
+
+    def _end_row_group(self) -> None:
+        table = pa.Table.from_batches(self._pending, schema=self._schema)
+        self._parquet.write_table(table, row_group_size=self._pending_rows)
+        self._digests.append(self._sink.end_row_group())
+        self._pending = []
+        self._pending_rows = self._pending_bytes = 0
+
+    def close(self) -> SegmentRef:
+        """Finish the object and return its reference (`added_at` 0: the commit sets it)."""
+        if self._pending:
+            self._end_row_group()
+        self._sink.hold()
+        self._parquet.add_key_value_metadata(
+            {ROW_GROUP_CHECKSUMS: "".join(self._digests), FOOTER_CHECKSUM: NO_CHECKSUM},
+        )
+        self._parquet.close()
+        checksum = self._sink.release()
+        size = self._sink.tell()
+        self._file.close()
+        self._output.close()
+        return self._ref(size, checksum)
+
+    def abort(self) -> None:
+        """Give the object up: it never becomes visible."""
+        self._sink.hold()  # what pyarrow still writes goes nowhere
+        self._parquet.close()
+        self._file.close()
+        self._output.abort()
+
+    def _ref(self, size: int, checksum: str) -> SegmentRef:
+        extent = self._extent
+        assert extent.offsets is not None, "a segment has at least one row"
+        assert extent.timestamps is not None
+        low, high = key_bounds(*extent.keys) if extent.keys else (None, None)
+        return SegmentRef(
+            id=self._id,
+            bytes=size,
+            raw_bytes=extent.raw_bytes,
+            rows=extent.rows,
+            min_key=low,
+            max_key=high,
+            min_offset=extent.offsets[0],
+            max_offset=extent.offsets[1],
+            min_timestamp_ms=extent.timestamps[0],
+            max_timestamp_ms=extent.timestamps[1],
+            tombstones=extent.tombstones,
+            min_horizon_ms=extent.min_horizon_ms,
+            order=self._order,
+            checksum=checksum,
+        )
+
+
+def _parquet_writer(file: Any, schema: pa.Schema, order: Order, row_group_rows: int) -> Any:
+    offset = pq.SortingColumn(2)
+    options: dict[str, Any] = {"write_statistics": [name for name in schema.names if name not in ("value", "headers")]}
+    if (
+        "bloom_filter_options" in pq.ParquetWriter.__init__.__code__.co_varnames
+    ):  # pyarrow ≥ 24 or so; others go without
+        options["bloom_filter_options"] = {"key": {"ndv": row_group_rows, "fpp": _BLOOM_FALSE_POSITIVES}}
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=False,
+        data_page_size=_PAGE_BYTES,
+        write_page_index=True,
+        write_page_checksum=True,
+        store_schema=False,
+        sorting_columns=[pq.SortingColumn(0, nulls_first=True), offset] if order == "key" else [offset],
+        **options,
+    )
+
+
+class _MemoryOutput:
+    """An OutputFile in memory, for objects that are small enough to be put whole."""
+
+    def __init__(self) -> None:
+        self.buffer = io.BytesIO()
+
+    def write(self, data: Any, /) -> int:
+        return self.buffer.write(data)
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+def encode_append(table: pa.Table, order: Order, segment_id: str = "") -> tuple[bytes, SegmentRef]:
+    """One L0 object from a normalised table: row i of `table` gets `offset_delta` i; order "key" sorts by (key, delta).
+
+    The reference is relative: base offset 0, offsets 0 to rows - 1, until the commit assigns the base. Raises
+    InvalidRequest for a table without rows.
+    """
+    if table.num_rows == 0:
+        raise InvalidRequest("the table has no rows: an append needs at least one")
+    batch = table.combine_chunks().to_batches()[0]
+    deltas = pa.array(np.arange(batch.num_rows, dtype=np.int64))
+    key, value, timestamp, headers = batch.columns
+    rows = pa.RecordBatch.from_arrays([key, value, deltas, timestamp, headers], schema=L0)
+    if order == "key":
+        # Stable, so that rows of one key stay in the order of their offsets.
+        rows = rows.take(pc.call_function("array_sort_indices", [key], pc.ArraySortOptions(null_placement="at_start")))
+    output = _MemoryOutput()
+    writer = SegmentWriter(output, segment_id, order, schema=L0, row_group_rows=min(ROW_GROUP_ROWS_MAX, rows.num_rows))
+    writer.write(rows)
+    ref = writer.close()
+    return output.buffer.getvalue(), msgspec.structs.replace(ref, base_offset=0)
