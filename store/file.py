@@ -127,6 +127,16 @@ class FileStore:
         page = found[:_PAGE_KEYS]
         return Page(page, page[-1].key if len(found) > len(page) else None)
 
+    def folders(self, prefix: str) -> Sequence[str]:
+        """The names of the folders directly under `prefix`, sorted; emptied ones too."""
+        folder = self._root / check_prefix(prefix)
+        with _explained(folder):
+            try:
+                names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return [name for name in names if prefix or name != _TEMPORARY]
+
     def delete(self, keys: Sequence[str]) -> None:
         paths = [self._path(key) for key in keys]
         folders: set[Path] = set()

@@ -78,6 +78,13 @@ class MemoryStore:
         infos = tuple(ObjectInfo(key, len(value.body), value.modified_ms) for key, value in found)
         return Page(infos, page[-1] if len(keys) > len(page) else None)
 
+    def folders(self, prefix: str) -> Sequence[str]:
+        """The names of the folders directly under `prefix`, sorted."""
+        check_prefix(prefix)
+        with self._lock:
+            rests = [key[len(prefix) :] for key in self._objects if key.startswith(prefix)]
+        return sorted({rest.partition("/")[0] for rest in rests if "/" in rest})
+
     def delete(self, keys: Sequence[str]) -> None:
         with self._lock:
             for key in keys:

@@ -168,6 +168,21 @@ class S3Store:
         )
         return Page(infos, reply.get("NextContinuationToken"))
 
+    def folders(self, prefix: str) -> Sequence[str]:
+        """The names of the folders directly under `prefix`, sorted."""
+        below = self._prefix + check_prefix(prefix)
+        parameters = {"Bucket": self._bucket, "Prefix": below, "Delimiter": "/"}
+        names: set[str] = set()
+        while True:
+            try:
+                reply = self.bulk_client().list_objects_v2(**parameters, **self._additional("ListObjectsV2"))
+            except FAILURES as error:
+                raise explain(error, self._where(prefix)) from error
+            names.update(found["Prefix"][len(below) :].rstrip("/") for found in reply.get("CommonPrefixes", ()))
+            if not reply.get("NextContinuationToken"):
+                return sorted(names - {""})
+            parameters["ContinuationToken"] = reply["NextContinuationToken"]
+
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             check_key(key)

@@ -1,0 +1,271 @@
+"""Any filesystem that fsspec knows: bulk bytes everywhere, commits where creation is proven to be atomic.
+
+fsspec's `mode="create"` means put-if-absent on some filesystems (gcsfs, adlfs) and "look, then write" on others (local,
+memory, s3fs above one part), and nothing tells which. So the first `create` of a process probes the place itself.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import fsspec
+
+from lithify.store.credentials import write_credentials
+from lithify.store.driver import monotonic_ms, new_id
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.paths import check_key, check_prefix, check_range
+from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
+from lithify.store.probe import probe
+
+__all__ = ["FsspecStore"]
+
+# Options of the common filesystems that are surely no secret; all others are treated as one.
+_PUBLIC_OPTIONS = frozenset({"project", "account_name", "host", "port", "default_location", "requester_pays"})
+_MODIFIED_FIELDS = ("mtime", "last_modified", "LastModified", "updated", "modified", "created")
+_PROBE_ROUNDS = 16
+
+
+class FsspecStore:
+    """Objects under `url` through fsspec, with `options` for its filesystem. `proven` skips the probe."""
+
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None, proven: bool = False) -> None:
+        self._url = url.rstrip("/")
+        self._options = dict(options or {})
+        self._proven = proven
+        self._opened: tuple[int, Any, str] | None = None  # process, filesystem, root in it
+        self._clock_read: tuple[int, int] | None = None  # (monotonic, store) in ms
+        self._filesystem()
+
+    def __repr__(self) -> str:
+        return f"FsspecStore({self._url!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a store cannot be pickled: send its spec() and open it there with open_spec")
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def spec(self) -> StoreSpec:
+        return StoreSpec(self._url, {name: self._options[name] for name in self._options.keys() & _PUBLIC_OPTIONS})
+
+    def write_credentials(self, path: str | os.PathLike[str]) -> bool:
+        """Write the options that may be secret to a private file for workers of this machine."""
+        secrets = {name: value for name, value in self._options.items() if name not in _PUBLIC_OPTIONS}
+        if secrets:
+            write_credentials(secrets, path)
+        return bool(secrets)
+
+    def create(self, key: str, body: bytes) -> Outcome:
+        """Raises InvalidRequest where two writers could both win here."""
+        path = self._path(key)
+        if not self._proven:
+            probe(FsspecStore(self._url, self._options, proven=True), _PROBE_ROUNDS).require()
+            self._proven = True
+        filesystem = self._filesystem()
+        try:
+            filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            filesystem.pipe_file(path, body, mode="create")
+        except FileExistsError:
+            return Outcome.EXISTS
+        except (PermissionError, NotImplementedError, TypeError) as error:
+            raise InvalidRequest(
+                f"{self._where(key)}: this filesystem refuses to create objects ({type(error).__name__}); check "
+                "permissions, or keep the log in s3:// or file://"
+            ) from error
+        except Exception:  # noqa: BLE001 - every filesystem has its own errors, and none says whether it wrote
+            return Outcome.UNKNOWN
+        return Outcome.CREATED
+
+    def get(self, key: str) -> Object | None:
+        path = self._path(key)
+        with self._explained(key):
+            try:
+                body = self._filesystem().cat_file(path)
+                return Object(body, _modified_ms(self._filesystem().info(path)))
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                return None
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        check_range(key, start, length)
+        path = self._path(key)
+        with self._explained(key):
+            try:
+                body = self._filesystem().cat_file(path, start=start, end=start + length)
+            except FileNotFoundError as error:
+                raise NotFound(f"{self._where(key)} does not exist") from error
+        if len(body) != length:
+            raise Corrupt(f"{self._where(key)} ends before byte {start + length}")
+        return body
+
+    def put(self, key: str, body: bytes) -> None:
+        path = self._path(key)
+        with self._explained(key):
+            self._filesystem().makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._filesystem().pipe_file(path, body)
+
+    def output(self, key: str) -> "_SpooledOutput":
+        self._path(key)
+        return _SpooledOutput(self, key)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        path = self._path(key)
+        with self._explained(key):
+            try:
+                found = self._filesystem().info(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return ObjectInfo(key, found["size"], _modified_ms(found)) if found["type"] == "file" else None
+
+    def list(self, prefix: str, token: str | None = None) -> Page:
+        """Everything under `prefix` as one page: fsspec has no listing by pages."""
+        check_prefix(prefix)
+        root = self._root()
+        with self._explained(prefix):
+            try:
+                found = self._filesystem().find(f"{root}/{prefix}".rstrip("/"), detail=True)
+            except FileNotFoundError:
+                found = {}
+        infos = [
+            ObjectInfo(path[len(root) :].lstrip("/"), entry["size"], _modified_ms(entry))
+            for path, entry in found.items()
+            if entry["type"] == "file"
+        ]
+        return Page(tuple(info for info in infos if info.key.startswith(prefix)), None)
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        """The names of the folders directly under `prefix`, sorted."""
+        folder = f"{self._root()}/{check_prefix(prefix)}".rstrip("/")
+        with self._explained(prefix):
+            try:
+                found = self._filesystem().ls(folder, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return sorted(entry["name"].rstrip("/").rpartition("/")[2] for entry in found if entry["type"] == "directory")
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            path = self._path(key)
+            with self._explained(key):
+                try:
+                    self._filesystem().rm_file(path)
+                except FileNotFoundError:
+                    continue
+
+    def now(self) -> int:
+        """The store's clock: read once from an object written for it, then followed by this process's own."""
+        if self._clock_read is None:
+            key = f".lithify-clock/{new_id()}"
+            self.put(key, b"")
+            written = self.head(key)
+            self.delete([key])
+            if written is None or written.modified_ms is None:
+                raise InvalidRequest(f"{self._url}: this filesystem tells no modification times; inject a clock")
+            self._clock_read = (monotonic_ms(), written.modified_ms)
+        read_at, store = self._clock_read
+        return store + monotonic_ms() - read_at
+
+    def local_path(self, key: str) -> Path | None:
+        check_key(key)
+        return None
+
+    def close(self) -> None:
+        self._opened = None
+
+    def upload(self, key: str, local: str) -> None:
+        """Store the local file `local` under `key`."""
+        path = self._path(key)
+        with self._explained(key):
+            self._filesystem().makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._filesystem().put_file(local, path)
+
+    def _filesystem(self) -> Any:
+        # Instances hold sockets and an event loop's thread: one per process, and never fsspec's shared one, which
+        # caches listings.
+        if self._opened is None or self._opened[0] != os.getpid():
+            protocol = self._url.partition("://")[0]
+            settings = {"use_listings_cache": False, "skip_instance_cache": True}
+            try:
+                kind = fsspec.get_filesystem_class(protocol)
+                filesystem = kind(**self._options, **settings)
+                self._opened = (os.getpid(), filesystem, str(filesystem._strip_protocol(self._url)).rstrip("/"))
+            except ImportError as error:
+                raise InvalidRequest(f"{self._url}: {error}") from error
+            except (TypeError, ValueError) as error:
+                # Not chained: such messages quote the options they dislike.
+                raise InvalidRequest(
+                    f"{self._url}: fsspec cannot open this URL with storage options "
+                    f"{sorted(self._options)} ({type(error).__name__})"
+                ) from None
+        return self._opened[1]
+
+    def _root(self) -> str:
+        self._filesystem()
+        return self._opened[2] if self._opened else ""
+
+    def _path(self, key: str) -> str:
+        return f"{self._root()}/{check_key(key)}"
+
+    def _where(self, key: str) -> str:
+        return f"{self._url}/{key}"
+
+    @contextmanager
+    def _explained(self, key: str) -> Generator[None]:
+        try:
+            yield
+        except LithifyError:
+            raise
+        except PermissionError as error:
+            raise InvalidRequest(f"{self._where(key)}: permission denied; check the credentials") from error
+        except Exception as error:
+            # Every filesystem has errors of its own; Unavailable is what all of them have in common.
+            raise Unavailable(f"{self._where(key)}: {type(error).__name__}; nothing is lost, try again") from error
+
+
+class _SpooledOutput:
+    """Spooled to a local temporary file: not every filesystem can give up a half-written object."""
+
+    def __init__(self, store: FsspecStore, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._folder = tempfile.mkdtemp(prefix="lithify-")
+        self._file = (Path(self._folder) / "object").open("wb")
+        self.closed = False
+
+    def write(self, data: Any, /) -> int:
+        with memoryview(data) as view:
+            return self._file.write(view.cast("B"))
+
+    def flush(self) -> None:
+        """Nothing becomes visible before `close`."""
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            self._file.close()
+            self._store.upload(self._key, self._file.name)
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._file.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _modified_ms(info: Mapping[str, Any]) -> int | None:
+    """fsspec has no one name, or type, for a modification time."""
+    value = next((info[name] for name in _MODIFIED_FIELDS if info.get(name)), None)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return int(aware.timestamp() * 1000)
+    return int(value * 1000) if isinstance(value, int | float) else None

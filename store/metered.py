@@ -1,0 +1,163 @@
+"""The same port, counting what it costs."""
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
+
+__all__ = ["Metered", "RequestCounts"]
+
+# S3 Standard, us-east-1: a PUT, POST or LIST; a GET or HEAD. Deletions are free, refused conditional PUTs are not.
+_PUT_USD = 0.005 / 1000
+_GET_USD = 0.0004 / 1000
+_DELETE_KEYS = 1000  # per request
+
+# One lock for all: it is held for an addition, and crosses a fork only when it is free.
+_lock = threading.Lock()
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests asked of a store, by kind, and the bytes of objects that went each way.
+
+    What a client repeats by itself below the port is not seen here.
+    """
+
+    creates: int = 0
+    gets: int = 0
+    reads: int = 0
+    puts: int = 0
+    output_requests: int = 0  # of streamed objects: start, parts, completion
+    heads: int = 0
+    lists: int = 0
+    deletes: int = 0  # of up to 1,000 keys each
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def __sub__(self, earlier: "RequestCounts") -> "RequestCounts":
+        return RequestCounts(**{name: getattr(self, name) - getattr(earlier, name) for name in self.__struct_fields__})
+
+    @property
+    def cost_usd(self) -> float:
+        """What S3 would bill for these requests by its list prices (without storage and transfer)."""
+        puts = self.creates + self.puts + self.output_requests + self.lists
+        return puts * _PUT_USD + (self.gets + self.reads + self.heads) * _GET_USD
+
+
+class Metered:
+    """Wraps any store; `inner` is it."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)
+
+    def __repr__(self) -> str:
+        return f"Metered({self.inner!r})"
+
+    def snapshot(self) -> RequestCounts:
+        with _lock:
+            return RequestCounts(**self._counts)
+
+    @property
+    def url(self) -> str:
+        return self.inner.url
+
+    def spec(self, credentials_file: str | None = None) -> StoreSpec:
+        """How another process opens the same store; see `write_credentials`."""
+        return msgspec.structs.replace(self.inner.spec(), credentials_file=credentials_file)
+
+    def write_credentials(self, path: str | os.PathLike[str]) -> bool:
+        """Write explicit secrets to a private file for workers of this machine; False where there are none."""
+        write = getattr(self.inner, "write_credentials", None)
+        return write is not None and write(path)
+
+    def create(self, key: str, body: bytes) -> Outcome:
+        self._count(creates=1, bytes_written=len(body))
+        return self.inner.create(key, body)
+
+    def get(self, key: str) -> Object | None:
+        found = self.inner.get(key)
+        self._count(gets=1, bytes_read=len(found.body) if found else 0)
+        return found
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        self._count(reads=1, bytes_read=length)
+        return self.inner.read(key, start, length)
+
+    def put(self, key: str, body: bytes) -> None:
+        self._count(puts=1, bytes_written=len(body))
+        self.inner.put(key, body)
+
+    def output(self, key: str) -> "_MeteredOutput":
+        return _MeteredOutput(self, self.inner.output(key))
+
+    def head(self, key: str) -> ObjectInfo | None:
+        self._count(heads=1)
+        return self.inner.head(key)
+
+    def list(self, prefix: str, token: str | None = None) -> Page:
+        self._count(lists=1)
+        return self.inner.list(prefix, token)
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        self._count(lists=1)
+        return self.inner.folders(prefix)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        self._count(deletes=-(-len(keys) // _DELETE_KEYS))
+        self.inner.delete(keys)
+
+    def now(self) -> int:
+        return self.inner.now()
+
+    def local_path(self, key: str) -> Path | None:
+        return self.inner.local_path(key)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def remove_stale_temporaries(self) -> int:
+        """Clear what killed processes left half written, where the store has such; say how many that was."""
+        remove = getattr(self.inner, "remove_stale_temporaries", None)
+        return remove() if remove is not None else 0
+
+    def _count(self, **more: int) -> None:
+        with _lock:
+            for name, number in more.items():
+                self._counts[name] += number
+
+
+class _MeteredOutput:
+    def __init__(self, store: Metered, inner: OutputFile) -> None:
+        self._store = store
+        self._inner = inner
+        self._bytes = 0
+        self.closed = False
+
+    def write(self, data: Any, /) -> int:
+        written = self._inner.write(data)
+        self._bytes += written
+        return written
+
+    def flush(self) -> None:
+        """Nothing becomes visible before `close`."""
+
+    def close(self) -> None:
+        if not self.closed:
+            self._end()
+            self._inner.close()
+
+    def abort(self) -> None:
+        if not self.closed:
+            self._end()
+            self._inner.abort()
+
+    def _end(self) -> None:
+        self.closed = True
+        requests = getattr(self._inner, "requests", 1)
+        self._store._count(output_requests=requests, bytes_written=self._bytes)  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,100 @@
+"""From a URL, or another process's spec, to a store."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import msgspec
+
+from lithify.store.credentials import read_credentials
+from lithify.store.driver import Clock
+from lithify.store.errors import InvalidRequest
+from lithify.store.file import FileStore
+from lithify.store.memory import MemoryStore
+from lithify.store.metered import Metered
+from lithify.store.port import Store, StoreSpec
+
+__all__ = ["open_spec", "open_store"]
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_memory: dict[str, MemoryStore] = {}  # one per name: opening "memory://x" twice sees the same data
+_opened: dict[tuple[int, bytes], Metered] = {}
+
+
+def open_store(url: str, options: Mapping[str, Any] | None = None, clock: Clock | None = None) -> Metered:
+    """Open a warehouse's root: `s3://bucket/prefix`, `file:///folder`, a path, `memory://name`, or what fsspec knows.
+
+    `options` are storage options as s3fs (or the filesystem) spells them; `clock` (-> milliseconds) gives a new memory
+    store its time. Makes no request. Raises InvalidRequest.
+    """
+    if not url:
+        raise InvalidRequest("no URL given: use s3://bucket/prefix, file:///folder or a path")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "file", os.path.abspath(os.path.expanduser(url))
+    return Metered(_open(scheme.lower(), rest, url, options, clock))
+
+
+def _open(scheme: str, rest: str, url: str, options: Mapping[str, Any] | None, clock: Clock | None) -> Store:
+    match scheme:
+        case "file":
+            _refuse_options(url, options)
+            return FileStore(_folder(rest, url))
+        case "memory":
+            _refuse_options(url, options)
+            name = rest.strip("/")
+            return _memory.setdefault(name, MemoryStore(name, clock))
+        case "s3" | "s3a":
+            return _open_s3(rest, url, options)
+        case _:
+            return _open_fsspec(scheme, url, options)
+
+
+def _open_s3(rest: str, url: str, options: Mapping[str, Any] | None) -> Store:
+    from lithify.store.s3 import S3Store
+
+    bucket, _, prefix = rest.partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        # The URL is not shown: what stands before an '@' in it may be a secret.
+        raise InvalidRequest("an S3 URL is s3://bucket/prefix; credentials belong into the storage options")
+    if "?" in prefix or "#" in prefix:
+        raise InvalidRequest(f"{url}: an S3 URL has no '?' or '#'; settings belong into the storage options")
+    return S3Store(bucket, prefix, dict(options or {}))
+
+
+def _open_fsspec(scheme: str, url: str, options: Mapping[str, Any] | None) -> Store:
+    from lithify.store.fsspec_store import FsspecStore
+
+    if scheme not in fsspec.available_protocols():
+        raise InvalidRequest(f"{scheme}:// is no known kind of store: use s3, file, memory, or a protocol of fsspec")
+    if "@" in url:
+        raise InvalidRequest(f"{scheme}:// URL with '@': credentials belong into the storage options")
+    return FsspecStore(url, options)
+
+
+def _folder(rest: str, url: str) -> Path:
+    path = rest.removeprefix("localhost")
+    if not path.startswith("/"):
+        raise InvalidRequest(f"{url}: a file URL needs an absolute path, as in file:///folder")
+    return Path(path)
+
+
+def _refuse_options(url: str, options: Mapping[str, Any] | None) -> None:
+    if options:
+        raise InvalidRequest(f"{url} takes no storage options, but was given {', '.join(sorted(map(str, options)))}")
+
+
+def open_spec(spec: StoreSpec) -> Metered:
+    """Open a store by another process's description of it; once per process and spec, as workers run many tasks.
+
+    Secrets come from the spec's credentials file if it is on this machine, else from this process's own chain.
+    """
+    key = (os.getpid(), msgspec.json.encode(spec, order="deterministic"))
+    found = _opened.get(key)
+    if found is None:
+        secrets = read_credentials(spec.credentials_file) if spec.credentials_file is not None else {}
+        found = _opened.setdefault(key, open_store(spec.url, {**spec.options, **secrets}))
+    return found

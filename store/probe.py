@@ -1,0 +1,214 @@
+"""Does this very bucket and prefix keep the promises that commits rest on? `lithify doctor` prints the answer.
+
+Creating twice in a row proves little: stores exist that refuse the second create and let two simultaneous ones both
+win. So rounds of simultaneous creates decide, and the object's body tells who really won.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import msgspec
+
+from lithify.store.driver import machine_ms, new_id
+from lithify.store.errors import InvalidRequest, LithifyError
+from lithify.store.metered import Metered
+from lithify.store.port import Outcome, Store
+
+__all__ = ["ProbeCheck", "ProbeReport", "probe"]
+
+_WRITERS = 8
+_ROUND_DEADLINE_S = 60
+_SKEW_WARNING_MS = 5 * 60 * 1000  # S3 refuses requests that are 15 minutes off
+_REMEDY = "do not keep a log here: commits of two writers could both win"
+
+
+class ProbeCheck(msgspec.Struct, frozen=True):
+    name: str
+    ok: bool
+    detail: str
+    severity: Literal["failure", "warning"] = "failure"  # what it means when not ok
+
+
+class ProbeReport(msgspec.Struct, frozen=True):
+    """What a probe of `url` found. `skew_ms` is the store's clock minus this machine's."""
+
+    url: str
+    checks: tuple[ProbeCheck, ...]
+    skew_ms: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not any(check.severity == "failure" and not check.ok for check in self.checks)
+
+    def require(self) -> None:
+        """Raises InvalidRequest naming the failed checks."""
+        failed = [
+            f"{check.name} ({check.detail})" for check in self.checks if check.severity == "failure" and not check.ok
+        ]
+        if failed:
+            raise InvalidRequest(f"{self.url} is not safe for a log: {'; '.join(failed)}; {_REMEDY}")
+
+
+def probe(store: Store, rounds: int = 16) -> ProbeReport:
+    """Try `store` under a prefix of its own, which is removed afterwards. Takes about 30 requests per round.
+
+    Never raises for what it finds: each finding is a check.
+    """
+    prefix = f".lithify-probe/{new_id()}/"
+    steps: list[tuple[str, Callable[[Store, str], str]]] = [
+        ("create if absent", _create_twice),
+        ("simultaneous creates", lambda store, prefix: _race(store, prefix, rounds)),
+        ("read after write", _read_after_write),
+        ("range read", _range_read),
+        ("list after write", _list_after_write),
+        ("delete", _delete),
+    ]
+    checks = [_run(name, step, store, prefix) for name, step in steps]
+    checks.append(_run("clean up", _clean_up, store, prefix))
+    versioning = _versioning(store, all(check.ok for check in checks[:2]))
+    skew_ms, skew = _skew(store)
+    return ProbeReport(store.url, (*checks, *versioning, *skew), skew_ms)
+
+
+class _Failed(Exception):
+    pass
+
+
+def _run(name: str, step: Callable[[Store, str], str], store: Store, prefix: str) -> ProbeCheck:
+    try:
+        return ProbeCheck(name, True, step(store, prefix))
+    except (_Failed, LithifyError) as error:
+        return ProbeCheck(name, False, str(error))
+
+
+def _create_twice(store: Store, prefix: str) -> str:
+    key = prefix + "twice"
+    first = _settled(store, key, b"first")
+    second = store.create(key, b"second")
+    found = store.get(key)
+    if found is None or found.body != b"first":
+        raise _Failed("the second create replaced the first: If-None-Match is ignored here")
+    if first is not Outcome.CREATED or second is Outcome.CREATED:
+        raise _Failed(f"creating twice answered {first.value}, then {second.value}")
+    return "the second create is refused"
+
+
+def _settled(store: Store, key: str, body: bytes) -> Outcome:
+    """One create, repeated while its outcome is unknown; EXISTS of our own body is CREATED."""
+    outcome = store.create(key, body)
+    for _ in range(3):
+        if outcome is not Outcome.UNKNOWN:
+            break
+        outcome = store.create(key, body)
+    if outcome is Outcome.EXISTS:
+        found = store.get(key)
+        return Outcome.CREATED if found is not None and found.body == body else Outcome.EXISTS
+    return outcome
+
+
+def _race(store: Store, prefix: str, rounds: int) -> str:
+    barrier = threading.Barrier(_WRITERS, timeout=_ROUND_DEADLINE_S)
+    with ThreadPoolExecutor(_WRITERS, thread_name_prefix="lithify-probe") as pool:
+        for number in range(rounds):
+            key = f"{prefix}race/{number:05d}"
+            bodies = [f"{number} writer {writer} ".encode() * 64 for writer in range(_WRITERS)]
+
+            def attempt(body: bytes, key: str = key) -> Outcome | LithifyError:
+                try:
+                    store.get(key)  # the connection is open and idle before the start
+                    barrier.wait()
+                    return store.create(key, body)
+                except LithifyError as error:
+                    barrier.abort()
+                    return error
+
+            _judge(store, key, list(zip(bodies, pool.map(attempt, bodies), strict=True)), number)
+    return f"{rounds} rounds of {_WRITERS} writers, one winner in each"
+
+
+def _judge(store: Store, key: str, attempts: list[tuple[bytes, Outcome | LithifyError]], number: int) -> None:
+    for _, outcome in attempts:
+        if isinstance(outcome, LithifyError):
+            raise outcome
+    winners = [body for body, outcome in attempts if outcome is Outcome.CREATED]
+    unknown = [body for body, outcome in attempts if outcome is Outcome.UNKNOWN]
+    found = store.get(key)
+    if len(winners) > 1:
+        raise _Failed(f"in round {number}, {len(winners)} of {len(attempts)} writers were told that they had won")
+    if winners and (found is None or found.body != winners[0]):
+        raise _Failed(f"in round {number} the stored object is not the winner's")
+    if not winners and not unknown:
+        raise _Failed(f"in round {number} nobody won")
+    if not winners and found is not None and found.body not in unknown:
+        raise _Failed(f"in round {number} the stored object is that of a refused writer")
+
+
+def _read_after_write(store: Store, prefix: str) -> str:
+    for body in (b"one", b"another"):
+        store.put(prefix + "object", body)
+        found = store.get(prefix + "object")
+        if found is None or found.body != body:
+            raise _Failed("an object just written was not read back")
+    return "a new object, and a replaced one, are read at once"
+
+
+def _range_read(store: Store, prefix: str) -> str:
+    store.put(prefix + "range", bytes(range(256)))
+    if store.read(prefix + "range", 100, 50) != bytes(range(100, 150)):
+        raise _Failed("a range of bytes came back wrong")
+    return "a range of bytes is read exactly"
+
+
+def _list_after_write(store: Store, prefix: str) -> str:
+    if prefix + "object" not in _keys(store, prefix):
+        raise _Failed("an object just written is not listed")
+    return "an object just written is listed"
+
+
+def _delete(store: Store, prefix: str) -> str:
+    store.delete([prefix + "object"])
+    if store.get(prefix + "object") is not None or prefix + "object" in _keys(store, prefix):
+        raise _Failed("a deleted object is still there")
+    return "a deleted object is gone at once"
+
+
+def _clean_up(store: Store, prefix: str) -> str:
+    keys = _keys(store, prefix)
+    store.delete(keys)
+    return f"{len(keys)} objects of the probe removed"
+
+
+def _keys(store: Store, prefix: str) -> list[str]:
+    page = store.list(prefix)
+    keys = [found.key for found in page.objects]
+    while page.token is not None:
+        page = store.list(prefix, page.token)
+        keys += [found.key for found in page.objects]
+    return keys
+
+
+def _versioning(store: Store, conditional: bool) -> tuple[ProbeCheck, ...]:
+    """On Ceph, versioned buckets ignore the condition; elsewhere they keep, and bill, what is deleted."""
+    inner = store.inner if isinstance(store, Metered) else store
+    ask: Callable[[], str | None] | None = getattr(inner, "versioning", None)
+    state = ask() if ask is not None else None
+    if state is None:
+        return ()
+    if state == "Off":
+        return (ProbeCheck("versioning", True, "off"),)
+    if conditional:
+        detail = f"{state}: deleted objects stay as old versions; add a lifecycle rule that expires them"
+        return (ProbeCheck("versioning", False, detail, "warning"),)
+    return (ProbeCheck("versioning", False, f"{state}, and conditions are ignored: use a bucket without versioning"),)
+
+
+def _skew(store: Store) -> tuple[int | None, tuple[ProbeCheck, ...]]:
+    try:
+        skew_ms = store.now() - machine_ms()
+    except LithifyError as error:
+        return None, (ProbeCheck("clock", False, str(error), "warning"),)
+    near = abs(skew_ms) < _SKEW_WARNING_MS
+    detail = f"the store's clock is {abs(skew_ms)} ms {'ahead of' if skew_ms > 0 else 'behind'} this machine's"
+    return skew_ms, (ProbeCheck("clock", near, detail, "warning"),)
