@@ -1,0 +1,104 @@
+"""What carries the merging: the interface of an engine, and what the coordinator asks of it (docs/rfcs/0004).
+
+An engine runs task descriptors and answers with segment references. It knows nothing of manifests or jobs' states;
+the coordinator alone writes numbered files (P11).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from lithify.manifest.jobs import KeyRange
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import SegmentRef
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.port import Request, Store
+
+__all__ = [
+    "Engine",
+    "NextResults",
+    "Running",
+    "SplitRanges",
+    "StartTasks",
+    "StopAsked",
+    "StopTasks",
+    "TaskFailure",
+    "VerifyOutputs",
+]
+
+
+class TaskFailure(msgspec.Struct, frozen=True):
+    """A task that ended without a result. `category` tells what to do (as in JobError); `reason` has no contents."""
+
+    range_index: int
+    category: str  # corrupt, missing, unavailable, memory, invalid, engine
+    reason: str
+    segment: str = ""  # the id of the source that was corrupt or missing, where one was
+
+
+class Running(Protocol):
+    """The tasks of one attempt, under way."""
+
+    def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
+        """What has finished since the last call. Waits up to `timeout_ms` for something; empty where nothing came."""
+        ...
+
+    def stop(self) -> None:
+        """Cancel what has not finished and return once no task writes any more, as far as the engine can know.
+        What finished before can still be had from `results`. Calling it again is harmless."""
+        ...
+
+
+class Engine(Protocol):
+    """Thread-safe: several attempts (of different partitions) may be under way at once."""
+
+    @property
+    def name(self) -> str: ...
+    def start(self, store: Store, tasks: Sequence[MergeTask], label: str) -> Running:
+        """Begin all `tasks`. `label` names topic, partition and job for people looking at the engine's own UI."""
+        ...
+
+    def close(self) -> None:
+        """Stop what this engine itself started; a session that was given stays."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRanges(Request[tuple[KeyRange, ...]]):
+    """Key ranges of about equal weight over these segments, from their row-group statistics."""
+
+    keys: PartitionKeys
+    segments: tuple[SegmentRef, ...]
+    target_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOutputs(Request[frozenset[str]]):
+    """The ids of those segments that are missing or are not what was recorded: by size, or `whole`, by checksum."""
+
+    keys: PartitionKeys
+    segments: tuple[SegmentRef, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StartTasks(Request[None]):
+    tasks: tuple[MergeTask, ...]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class NextResults(Request[tuple[TaskResult | TaskFailure, ...]]):
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopTasks(Request[None]):
+    """End the running tasks; results of those that finished can still be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked(Request[bool]):
+    """Whether this process was told to finish recording and leave."""

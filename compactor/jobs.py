@@ -1,0 +1,325 @@
+"""The edits of a `.compactor` file: claims, requests, admission, attempts, progress, ends. Pure (P5, P8-P15).
+
+Every edit but a request carries the epoch of its maker; a request is written at the epoch it finds.
+"""
+
+from dataclasses import dataclass
+
+import xxhash
+from msgspec.structs import replace
+
+from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import fenced
+from lithify.manifest.jobs import (
+    ACTIVE_JOBS_MAX,
+    ATTEMPTS_KEPT,
+    FAILURES_MAX,
+    HISTORY_MAX,
+    Attempt,
+    CompactorState,
+    FailureCount,
+    Job,
+    JobError,
+    MergeCounts,
+    RangeDone,
+    Status,
+)
+from lithify.store.errors import Fenced, InvalidRequest, NotFound, Unavailable
+
+__all__ = [
+    "Admit",
+    "ClaimState",
+    "EndAttempt",
+    "Finish",
+    "Heartbeat",
+    "Record",
+    "RequestCancel",
+    "StartAttempt",
+    "Submit",
+    "failure_of",
+    "source_set",
+]
+
+RETRY_FIRST_MS = 1_000  # after a failed attempt, doubling with each in a row
+RETRY_MAX_MS = 600_000
+
+Verdict = Next[CompactorState, None] | Already[None] | Refused
+
+
+def source_set(segments: tuple[str, ...]) -> str:
+    """Names a set of source segments, whatever plan covers it."""
+    return xxhash.xxh3_64_hexdigest("\n".join(sorted(segments)).encode())
+
+
+def failure_of(state: CompactorState, segments: tuple[str, ...]) -> FailureCount | None:
+    """The consecutive failures on this set of sources, if there are any (P14)."""
+    name = source_set(segments)
+    return next((f for f in state.failures if f.sources == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimState:
+    """The second half of a claim: write the epoch that the manifest gave into the next `.compactor` (P5).
+
+    It expects a smaller stored epoch, and carries every job over. SUBTLE! The stored epoch may equal mine with no
+    owner: an admin who found no `.compactor` wrote number 1 at the manifest's epoch between the two halves of this
+    claim. Nobody else can own that epoch, so it is taken. Test: tests/compactor/test_claim.py
+    """
+
+    first: CompactorState  # an empty state of this partition, for the very first claim
+    epoch: int
+    owner: str
+    owner_name: str
+
+    repeatable = True  # by owner, the nonce of this claim
+
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
+        base = head or self.first
+        if base.epoch == self.epoch and base.owner == self.owner:
+            return Already(None)
+        if base.epoch > self.epoch or (base.epoch == self.epoch and base.owner):
+            return Refused(Fenced(f"{base.topic}/{base.partition}: another compactor claimed epoch {base.epoch} first"))
+        # Attempts of the former owner ended with its epoch.
+        jobs = tuple(_end_attempts(job, now_ms) for job in base.jobs)
+        state = replace(
+            base, epoch=self.epoch, owner=self.owner, owner_name=self.owner_name, heartbeat_at_ms=now_ms, jobs=jobs
+        )
+        return Next(state, None)
+
+
+def _end_attempts(job: Job, now_ms: int, error: JobError | None = None) -> Job:
+    attempts = tuple(
+        a if a.ended_at_ms is not None else replace(a, ended_at_ms=now_ms, error=error) for a in job.attempts
+    )
+    return replace(job, attempts=attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A manual request (P15). The compactor has the last word at admission; this only writes it down."""
+
+    first: CompactorState  # an empty state at the manifest's epoch
+    job: Job
+
+    repeatable = True  # by the job id
+
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
+        state = head or self.first
+        if state.job(self.job.id) is not None:
+            return Already(None)
+        if len(state.jobs) >= ACTIVE_JOBS_MAX:
+            where = f"{state.topic}/{state.partition}"
+            return Refused(Unavailable(f"{where} has {len(state.jobs)} active jobs, its limit; wait, or cancel one"))
+        return Next(replace(state, jobs=(*state.jobs, replace(self.job, created_at_ms=now_ms))), None)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCancel:
+    """Ask for a job to be cancelled. Only the owner of the epoch ends it: garbage collection could else delete what
+    a commit under way is about to name (P15)."""
+
+    job: str
+
+    repeatable = True
+
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
+        job = None if head is None else head.job(self.job)
+        if head is None or job is None:
+            return Refused(NotFound(f"no compaction {self.job} is known here; see 'lithify compaction list'"))
+        if not job.active or job.cancel_requested:
+            return Already(None)
+        return Next(replace(head, jobs=_with(head.jobs, replace(job, cancel_requested=True))), None)
+
+
+def _with(jobs: tuple[Job, ...], changed: Job) -> tuple[Job, ...]:
+    return tuple(changed if job.id == changed.id else job for job in jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    """An edit by the holder of `epoch`."""
+
+    epoch: int
+
+    def lost(self, head: CompactorState | None) -> Refused | None:
+        if head is None:
+            return Refused(NotFound("the compactor's state is gone"))
+        error = fenced(head.topic, head.partition, head.epoch, self.epoch)
+        return None if error is None else Refused(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat(_Owned):
+    """A sign of life while a job runs; progress records count as one."""
+
+    repeatable = True
+
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
+        lost = self.lost(head)
+        if lost is not None or head is None:
+            return lost or Already(None)
+        return Next(replace(head, heartbeat_at_ms=now_ms), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Admit(_Owned):
+    """Freeze a job's sources and plan, before anything of it is uploaded (P8, P9, P10).
+
+    The sources were checked against the manifest by the planner; here they are checked against every other job.
+    """
+
+    job: Job  # in progress, with plan, sources, segments, destination
+
+    repeatable = True  # by the job id
+
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
+        lost = self.lost(head)
+        if lost is not None or head is None:
+            return lost or Already(None)
+        known = head.job(self.job.id)
+        if known is not None and known.status != "submitted":
+            return Already(None)
+        if known is not None and known.cancel_requested:
+            return Refused(InvalidRequest(f"job {self.job.id}: its cancellation was asked for meanwhile"))
+        taken = {s for job in head.jobs if job.id != self.job.id and job.plan is not None for s in job.segments}
+        shared = taken & set(self.job.segments)
+        if shared:
+            return Refused(InvalidRequest(f"job {self.job.id}: segment {min(shared)} is in another active job"))
+        if known is None and len(head.jobs) >= ACTIVE_JOBS_MAX:
+            return Refused(Unavailable(f"{head.topic}/{head.partition} has {len(head.jobs)} active jobs, its limit"))
+        job = replace(self.job, status="in_progress", started_at_ms=now_ms)
+        if known is None:
+            job = replace(job, created_at_ms=now_ms)
+        jobs = (*head.jobs, job) if known is None else _with(head.jobs, job)
+        return Next(replace(head, jobs=jobs, heartbeat_at_ms=now_ms), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StartAttempt(_Owned):
+    """Every start of work, resume included, is a new attempt; its number goes into the names of its outputs (P10).
+
+    `keep`: recorded ranges that were verified; others are done again (P12).
+    """
+
+    job: str
+    number: int
+    worker: str
+    keep: frozenset[int]
+
+    repeatable = True  # by the attempt's number
+
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
+        lost = self.lost(head)
+        if lost is not None or head is None:
+            return lost or Already(None)
+        job = head.job(self.job)
+        if job is None or job.status != "in_progress":
+            return Refused(InvalidRequest(f"job {self.job} is not in progress"))
+        if any(a.number == self.number for a in job.attempts):
+            return Already(None)
+        job = _end_attempts(job, now_ms)
+        attempt = Attempt(number=self.number, epoch=self.epoch, worker=self.worker, started_at_ms=now_ms)
+        done = tuple(d for d in job.done if d.index in self.keep)
+        job = replace(job, attempts=(*job.attempts, attempt)[-ATTEMPTS_KEPT:], done=done)
+        return Next(replace(head, jobs=_with(head.jobs, job), heartbeat_at_ms=now_ms), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Record(_Owned):
+    """Finished ranges become progress (P11); progress forgives earlier failures (P14)."""
+
+    job: str
+    done: tuple[RangeDone, ...]
+
+    repeatable = True  # by the ranges' indexes
+
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
+        lost = self.lost(head)
+        if lost is not None or head is None:
+            return lost or Already(None)
+        job = head.job(self.job)
+        if job is None or job.status != "in_progress":
+            return Refused(InvalidRequest(f"job {self.job} is not in progress"))
+        known = {d.index for d in job.done}
+        fresh = tuple(d for d in self.done if d.index not in known)
+        if not fresh:
+            return Already(None)
+        attempts = tuple(
+            replace(a, ranges_done=a.ranges_done + len(fresh)) if a.ended_at_ms is None else a for a in job.attempts
+        )
+        job = replace(job, done=(*job.done, *fresh), attempts=attempts)
+        failures = tuple(f for f in head.failures if f.sources != source_set(job.segments))
+        return Next(replace(head, jobs=_with(head.jobs, job), failures=failures, heartbeat_at_ms=now_ms), None)
+
+
+@dataclass(frozen=True, slots=True)
+class EndAttempt(_Owned):
+    """The running attempt stopped: cleanly (`error` None; the job waits to be resumed), or by a failure."""
+
+    job: str
+    error: JobError | None
+
+    repeatable = True
+
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
+        lost = self.lost(head)
+        if lost is not None or head is None:
+            return lost or Already(None)
+        job = head.job(self.job)
+        if job is None or not any(a.ended_at_ms is None for a in job.attempts):
+            return Already(None)
+        failures = head.failures
+        if self.error is not None:
+            failures = _counted(head, job, self.error, now_ms)
+        ended = _end_attempts(job, now_ms, self.error)
+        return Next(replace(head, jobs=_with(head.jobs, ended), failures=failures), None)
+
+
+def _counted(head: CompactorState, job: Job, error: JobError, now_ms: int) -> tuple[FailureCount, ...]:
+    name = source_set(job.segments)
+    before = failure_of(head, job.segments)
+    count = 1 if before is None else before.count + 1
+    pause_ms = min(RETRY_FIRST_MS * 2 ** min(count - 1, 20), RETRY_MAX_MS)
+    fresh = FailureCount(sources=name, count=count, error=error, retry_at_ms=now_ms + pause_ms)
+    others = tuple(f for f in head.failures if f.sources != name)
+    return (*others, fresh)[-FAILURES_MAX:]  # at the bound the oldest count is forgotten, and starts anew
+
+
+@dataclass(frozen=True, slots=True)
+class Finish(_Owned):
+    """Make a job terminal and move it to the history. Only the owner of the epoch does (P15).
+
+    Requires, for "completed": the manifest's commit of the job (P13: manifest first).
+    """
+
+    job: str
+    status: Status
+    reason: str
+    error: JobError | None = None
+
+    repeatable = True
+
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
+        lost = self.lost(head)
+        if lost is not None or head is None:
+            return lost or Already(None)
+        job = head.job(self.job)
+        if job is None or not job.active:
+            return Already(None)
+        counts = sum((d.counts for d in job.done), start=MergeCounts())
+        outputs = job.outputs()
+        finished = replace(
+            _end_attempts(job, now_ms, self.error),
+            status=self.status,
+            reason=self.reason or job.reason,
+            error=self.error,
+            completed_at_ms=now_ms,
+            counts=counts,
+            output_segments=len(outputs),
+            output_bytes=sum(ref.bytes for ref in outputs),
+            # A finished job that committed needs its outputs no more: the manifest has them.
+            done=() if self.status == "completed" else job.done,
+        )
+        history = (*head.history, finished)[-HISTORY_MAX:]
+        jobs = tuple(j for j in head.jobs if j.id != job.id)
+        return Next(replace(head, jobs=jobs, history=history, heartbeat_at_ms=now_ms), None)

@@ -1,0 +1,123 @@
+"""Turning chosen sources into a frozen plan: what is pinned, T, the rules, the key ranges (P8, P9, R4). Pure."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.debt import Unit, units
+from lithify.manifest.edits import coverage_offset
+from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
+from lithify.manifest.model import Manifest
+from lithify.segment.task import MergeTask
+from lithify.store.errors import InvalidRequest
+
+__all__ = ["FAN_IN_BYTES_MAX", "choose_requested", "fan_in", "freeze", "tasks"]
+
+ROW_GROUP_BYTES = 8 * 1024 * 1024  # raw; a merge holds about one row group of each source
+FAN_IN_BYTES_MAX = 128 * 1024 * 1024  # of row groups held at once by one task; its worker stays under 512 MiB
+
+
+def choose_requested(manifest: Manifest, requested: Sequence[str], now_ms: int, config: TopicConfig) -> list[Unit]:
+    """The units a manual request names: all of them ("full"), or L0 and run ids. Raises InvalidRequest.
+
+    Records younger than min.compaction.lag.ms keep their unit out of a full request, as out of any compaction.
+    """
+    everything = units(manifest)
+    latest_ms = now_ms - config.min_compaction_lag_ms
+    if not requested:
+        return [u for u in everything if not config.compacted or u.max_timestamp_ms <= latest_ms]
+    known = {unit.id: unit for unit in everything}
+    unknown = [name for name in requested if name not in known]
+    where = f"{manifest.topic}/{manifest.partition}"
+    if unknown:
+        raise InvalidRequest(
+            f"{where}: {unknown[0]} is no live L0 segment or run (any more); see 'lithify manifest show' for what is"
+        )
+    chosen = [known[name] for name in dict.fromkeys(requested)]
+    young = [u.id for u in chosen if config.compacted and u.max_timestamp_ms > latest_ms]
+    if young and len(young) < len(chosen):
+        raise InvalidRequest(f"{where}: {young[0]} holds records younger than min.compaction.lag.ms, the others do not")
+    return sorted(chosen, key=lambda unit: unit.min_offset)
+
+
+def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
+    """As many of `chosen`, from the oldest, as one task can hold at a time; at least two. Fewer than all: these are
+    tiered first."""
+    held = 0
+    for index, unit in enumerate(chosen):
+        held += min(ROW_GROUP_BYTES, max(segment.raw_bytes for segment in unit.segments))
+        if held > FAN_IN_BYTES_MAX and index >= 2:
+            return chosen[:index]
+    return chosen
+
+
+def freeze(
+    manifest: Manifest,
+    config: TopicConfig,
+    chosen: Sequence[Unit],
+    ranges: tuple[KeyRange, ...],
+    *,
+    job_id: str,
+    kind: Kind,
+    origin: Origin,
+    reason: str,
+    now_ms: int,
+) -> Job:
+    """The job that compacts `chosen`, ready to be admitted. A resume recomputes none of it."""
+    pinned = tuple(segment.id for unit in chosen for segment in unit.segments)
+    covered = coverage_offset(manifest, frozenset(pinned))
+    old_enough = all(u.max_timestamp_ms <= now_ms - config.min_compaction_lag_ms for u in chosen)
+    order: Literal["key", "offset"] = "key" if config.compacted else "offset"
+    rules = MergeRules(
+        order=order,
+        drop_superseded=config.compacted and old_enough,
+        drop_keyless=config.compacted and old_enough,
+        floor=manifest.log_start_offset,
+        clock_ms=now_ms,
+        coverage_offset=covered,
+        stamp_horizon_ms=now_ms + config.delete_retention_ms if kind == "clean" and config.compacted else None,
+    )
+    plan = Plan(
+        ranges=ranges,
+        rules=rules,
+        output_bytes=config.output_bytes,
+        input_bytes=sum(u.bytes for u in chosen),
+        input_rows=sum(u.rows for u in chosen),
+        input_segments=len(pinned),
+    )
+    return Job(
+        id=job_id,
+        kind=kind,
+        status="in_progress",
+        origin=origin,
+        sources=tuple(unit.id for unit in chosen),
+        segments=pinned,
+        destination=job_id,
+        plan=plan,
+        reason=reason,
+        created_at_ms=now_ms,
+    )
+
+
+def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) -> tuple[MergeTask, ...]:
+    """The tasks of `job`'s ranges `indexes`. Requires: the job's sources are live in `manifest`."""
+    assert job.plan is not None
+    pinned = set(job.segments)
+    sources = [run.segments for run in manifest.runs if run.segments[0].id in pinned]
+    sources += [(segment,) for segment in manifest.l0 if segment.id in pinned]
+    return tuple(
+        MergeTask(
+            topic=manifest.topic,
+            topic_id=manifest.topic_id,
+            partition=manifest.partition,
+            job=job.id,
+            attempt=attempt,
+            range_index=index,
+            low=job.plan.ranges[index].low,
+            high=job.plan.ranges[index].high,
+            sources=tuple(sources),
+            rules=job.plan.rules,
+            output_bytes=job.plan.output_bytes,
+        )
+        for index in indexes
+    )
