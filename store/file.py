@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from lithify.store.driver import monotonic_ms, new_id
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
@@ -47,6 +47,9 @@ class FileStore:
 
     def __repr__(self) -> str:
         return f"FileStore({str(self._root)!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a store cannot be pickled: send its spec() and open it there with open_spec")
 
     @property
     def url(self) -> str:

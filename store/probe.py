@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from lithify.store.driver import machine_ms, new_id
-from lithify.store.errors import InvalidRequest, LithifyError
+from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 from lithify.store.metered import Metered
 from lithify.store.port import Outcome, Store
 
@@ -123,6 +123,8 @@ def _race(store: Store, prefix: str, rounds: int) -> str:
                 except LithifyError as error:
                     barrier.abort()
                     return error
+                except threading.BrokenBarrierError:
+                    return Unavailable(f"{store.url}/{key}: the round was given up; probe again")
 
             _judge(store, key, list(zip(bodies, pool.map(attempt, bodies), strict=True)), number)
     return f"{rounds} rounds of {_WRITERS} writers, one winner in each"

@@ -1,0 +1,139 @@
+"""An HTTP front before an S3 endpoint that fails as networks and servers do: "stored, and the reply was lost" can only
+be said at this level."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPResponse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+__all__ = ["Deed", "Front", "Seen"]
+
+_HOST = "127.0.0.1"
+_CONDITION = "if-none-match"
+_ERROR = '<?xml version="1.0"?><Error><Code>{code}</Code><Message>by plan</Message></Error>'
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What happens to one request. The default lets it pass."""
+
+    forward: bool = True  # does the store see it?
+    ignore_condition: bool = False  # is If-None-Match taken off on the way?
+    ignore_range: bool = False
+    status: int | None = None  # answer this, whatever the store said
+    code: str = ""  # S3's error code in that answer
+    reply: Literal["whole", "half", "none"] = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    method: str
+    path: str
+    conditional: bool
+
+
+class Front:
+    """Passes requests on to `endpoint_url`. Deeds given to `plan` meet the next requests that `concerns` picks;
+    `rule`, where given, decides on all others. `seen` holds what came so far.
+    """
+
+    def __init__(
+        self,
+        endpoint_url: str,
+        concerns: Callable[[Seen], bool] = lambda _: True,
+        rule: Callable[[Seen], Deed] = lambda _: Deed(),
+    ) -> None:
+        self.seen: list[Seen] = []
+        self._target = urlsplit(endpoint_url).netloc
+        self._concerns = concerns
+        self._rule = rule
+        self._planned: deque[Deed] = deque()
+        front = self
+
+        class Handler(_Handler):
+            def answer(self) -> None:
+                front._answer(self)
+
+        self._server = ThreadingHTTPServer((_HOST, 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> "Front":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def endpoint_url(self) -> str:
+        return f"http://{_HOST}:{self._server.server_port}"
+
+    def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The same storage options, by way of this front."""
+        return {**options, "client_kwargs": {**options["client_kwargs"], "endpoint_url": self.endpoint_url}}
+
+    def plan(self, *deeds: Deed) -> None:
+        self._planned.extend(deeds)
+
+    def _answer(self, handler: "_Handler") -> None:
+        conditional = handler.headers.get(_CONDITION) is not None
+        seen = Seen(handler.command, handler.path, conditional)
+        self.seen.append(seen)
+        planned = self._planned.popleft() if self._planned and self._concerns(seen) else None
+        deed = planned or self._rule(seen)
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        status, headers, content = 503, dict[str, str](), b""
+        if deed.forward:
+            status, headers, content = self._forward(handler, body, deed)
+        if deed.status is not None:
+            status, headers = deed.status, {"Date": headers.get("Date", "")} if headers else {}
+            content = _ERROR.format(code=deed.code).encode() if deed.code else b""
+        handler.reply(status, headers, content, deed.reply)
+
+    def _forward(self, handler: "_Handler", body: bytes, deed: Deed) -> tuple[int, dict[str, str], bytes]:
+        hidden = {"connection", "expect"}
+        hidden |= {_CONDITION} if deed.ignore_condition else set()
+        hidden |= {"range"} if deed.ignore_range else set()
+        headers = {name: value for name, value in handler.headers.items() if name.lower() not in hidden}
+        connection = HTTPConnection(self._target)
+        try:
+            connection.request(handler.command, handler.path, body, headers)
+            reply: HTTPResponse = connection.getresponse()
+            return reply.status, dict(reply.getheaders()), reply.read()
+        finally:
+            connection.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def answer(self) -> None:
+        raise NotImplementedError
+
+    def reply(self, status: int, headers: Mapping[str, str], content: bytes, amount: str) -> None:
+        self.close_connection = amount != "whole"
+        if amount == "none":
+            return
+        self.send_response_only(status)
+        for name, value in headers.items():
+            if name.lower() not in {"content-length", "transfer-encoding", "connection"}:
+                self.send_header(name, value)
+        length = headers.get("Content-Length") if self.command == "HEAD" else None
+        self.send_header("Content-Length", length or str(len(content)))
+        self.end_headers()
+        self.wfile.write(content if amount == "whole" else content[: len(content) // 2])
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 - http.server's names
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Tests look at `seen`."""

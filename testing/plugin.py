@@ -1,0 +1,30 @@
+"""Fixtures for whoever tests against a warehouse. Loaded in every pytest run: imports nothing but pytest here."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from lithify.testing.server import S3Server
+
+__all__ = ["lithify_s3", "lithify_warehouse"]
+
+
+@pytest.fixture(scope="session")
+def lithify_s3() -> "Iterator[S3Server]":
+    """An atomic S3 on loopback, one for the session (one per worker of pytest-xdist)."""
+    from lithify.testing import s3
+
+    with s3() as server:
+        yield server
+
+
+@pytest.fixture
+def lithify_warehouse(lithify_s3: "S3Server") -> Iterator[Any]:
+    """An open warehouse in a bucket of its own, deleted afterwards."""
+    import lithify
+
+    bucket = lithify_s3.create_bucket()
+    yield lithify.open(lithify_s3.url(f"{bucket}/warehouse"), storage_options=lithify_s3.options)
+    lithify_s3.delete_bucket(bucket)
