@@ -95,20 +95,20 @@ def sort_block(pieces: list[pa.RecordBatch], order: Order) -> Block:
     if order == "offset":
         return Block(rows, None)
     # With the pieces in the order of their offsets, a stable sort by key alone sorts by (key, offset).
-    options = pc.ArraySortOptions(null_placement="at_start")
-    return Block(rows, _longs(pc.call_function("array_sort_indices", [rows.column("key")], options)))
+    return Block(rows, _stable_by_key(rows.column("key")))
 
 
 def sorted_indices(rows: pa.RecordBatch, order: Order) -> npt.NDArray[np.int64]:
     """Indices that put any rows in `order`."""
+    by_offset = np.argsort(rows.column("offset").to_numpy(), kind="stable")
     if order == "offset":
-        return np.argsort(rows.column("offset").to_numpy(), kind="stable")
-    keys = [("key", "ascending"), ("offset", "ascending")]
-    options = pc.SortOptions(sort_keys=keys, null_placement="at_start")
-    return _longs(pc.call_function("sort_indices", [rows], options))
+        return by_offset
+    return by_offset[_stable_by_key(rows.column("key").take(pa.array(by_offset)))]
 
 
-def _longs(indices: Any) -> npt.NDArray[np.int64]:
+def _stable_by_key(keys: pa.Array) -> npt.NDArray[np.int64]:
+    options = pc.ArraySortOptions(null_placement="at_start")
+    indices: Any = pc.call_function("array_sort_indices", [keys], options)
     return indices.to_numpy().astype(np.int64)
 
 

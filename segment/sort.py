@@ -13,7 +13,7 @@ from lithify.segment.order import blocks, sorted_indices
 __all__ = ["SORT_BYTES", "external_sort"]
 
 SORT_BYTES = 64 << 20
-_PIECE_BYTES = 1 << 20  # of one spilled batch: the merge holds one of each run
+_PIECE_BYTES = 1 << 20  # at most, of one spilled batch: the merge holds one of each run
 
 
 def external_sort(
@@ -25,7 +25,7 @@ def external_sort(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `batches` (any order, schema RUN) in `order`.
 
-    Memory: about three times `memory_bytes`, plus 1 MiB for each run spilled. Nothing is spilled where all rows fit.
+    Memory: about three times `memory_bytes`, plus 3 MiB for each run spilled. Nothing is spilled where all rows fit.
     Runs go to a new folder in `spill_dir` (None: the system's temporary folder), removed at the end, early or not.
     """
     held: list[pa.RecordBatch] = []
@@ -70,7 +70,7 @@ def _pieces(batch: pa.RecordBatch, memory_bytes: int) -> Iterator[pa.RecordBatch
     ends = np.cumsum(row_bytes(batch))
     start = 0
     while start < batch.num_rows:
-        room = (int(ends[start - 1]) if start else 0) + max(1, min(_PIECE_BYTES, memory_bytes // 4))
+        room = (int(ends[start - 1]) if start else 0) + max(1, min(_PIECE_BYTES, memory_bytes // 16))
         stop = max(start + 1, int(np.searchsorted(ends, room, "right")))
         yield batch.slice(start, stop - start)
         start = stop

@@ -5,6 +5,7 @@ footer: one XXH3-64 for each row group, and one for the footer with its own 16 d
 part of the file therefore either gets what was written or raises Corrupt.
 """
 
+import inspect
 import io
 from typing import Any
 
@@ -37,6 +38,7 @@ ROW_GROUP_CHECKSUMS = "lithify.row_groups.xxh3"
 FOOTER_CHECKSUM = "lithify.footer.xxh3"
 NO_CHECKSUM = "0" * 16
 
+_BLOOM_FILTERS = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters  # not before 24
 _BLOOM_FALSE_POSITIVES = 0.05
 _PAGE_BYTES = 1 << 20
 
@@ -130,8 +132,7 @@ class SegmentWriter:
         self._row_group_bytes = row_group_bytes
         self._row_group_rows = row_group_rows
         self._file = pa.PythonFile(self._sink, mode="w")
-        self._parquet = _parquet_writer(self._file, schema, order, row_group_rows)
-        self._sink.end_row_group()  # the magic number at the object's start belongs to no row group
+        self._parquet: Any = None  # opened at the first row group, whose size is the best guess at all others'
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
         self._pending_bytes = 0
@@ -167,6 +168,9 @@ class SegmentWriter:
             start = stop
 
     def _end_row_group(self) -> None:
+        if self._parquet is None:
+            self._parquet = _parquet_writer(self._file, self._schema, self._order, self._pending_rows)
+            self._sink.end_row_group()  # the magic number at the object's start belongs to no row group
         table = pa.Table.from_batches(self._pending, schema=self._schema)
         self._parquet.write_table(table, row_group_size=self._pending_rows)
         self._digests.append(self._sink.end_row_group())
@@ -191,7 +195,8 @@ class SegmentWriter:
     def abort(self) -> None:
         """Give the object up: it never becomes visible."""
         self._sink.hold()  # what pyarrow still writes goes nowhere
-        self._parquet.close()
+        if self._parquet is not None:
+            self._parquet.close()
         self._file.close()
         self._output.abort()
 
@@ -221,9 +226,7 @@ class SegmentWriter:
 def _parquet_writer(file: Any, schema: pa.Schema, order: Order, row_group_rows: int) -> Any:
     offset = pq.SortingColumn(2)
     options: dict[str, Any] = {"write_statistics": [name for name in schema.names if name not in ("value", "headers")]}
-    if (
-        "bloom_filter_options" in pq.ParquetWriter.__init__.__code__.co_varnames
-    ):  # pyarrow ≥ 24 or so; others go without
+    if _BLOOM_FILTERS:
         options["bloom_filter_options"] = {"key": {"ndv": row_group_rows, "fpp": _BLOOM_FALSE_POSITIVES}}
     return pq.ParquetWriter(
         file,
@@ -272,7 +275,7 @@ def encode_append(table: pa.Table, order: Order, segment_id: str = "") -> tuple[
         # Stable, so that rows of one key stay in the order of their offsets.
         rows = rows.take(pc.call_function("array_sort_indices", [key], pc.ArraySortOptions(null_placement="at_start")))
     output = _MemoryOutput()
-    writer = SegmentWriter(output, segment_id, order, schema=L0, row_group_rows=min(ROW_GROUP_ROWS_MAX, rows.num_rows))
+    writer = SegmentWriter(output, segment_id, order, schema=L0)
     writer.write(rows)
     ref = writer.close()
     return output.buffer.getvalue(), msgspec.structs.replace(ref, base_offset=0)

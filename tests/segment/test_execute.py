@@ -1,0 +1,234 @@
+"""A merge task end to end over a store: ranges, outputs, failures."""
+
+from hashlib import sha512
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lithify.manifest.jobs import KeyRange, MergeRules
+from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.model import SegmentRef
+from lithify.segment.execute import TaskCancelled, execute
+from lithify.segment.ranges import row_group_weights, split_ranges
+from lithify.segment.read import SegmentReader
+from lithify.segment.scan import get
+from lithify.segment.schema import normalise
+from lithify.segment.task import MergeTask
+from lithify.segment.verify import verify_rows
+from lithify.segment.write import encode_append
+from lithify.store.errors import Corrupt, InvalidRequest, NotFound
+from lithify.store.memory import MemoryStore
+
+KEYS = PartitionKeys("orders", "0a", 3)
+CLEAN = MergeRules(drop_superseded=True)
+WIDE = 1 << 30
+Record = tuple[bytes | None, bytes | None]
+
+
+def append(store: MemoryStore, records: list[Record], base: int, order: Any = "key", name: str = "a") -> SegmentRef:
+    keys, values = (pa.array(column, pa.binary()) for column in zip(*records, strict=True))
+    body, ref = encode_append(normalise(pa.table({"key": keys, "value": values}), 7), order, f"1-{name}{base}")
+    store.put(KEYS.segment(ref.id), body)
+    last = base + len(records) - 1
+    return msgspec.structs.replace(ref, base_offset=base, min_offset=base, max_offset=last)
+
+
+def task(sources: list[list[SegmentRef]], **changes: Any) -> MergeTask:
+    made = MergeTask(
+        topic=KEYS.topic,
+        topic_id=KEYS.topic_id,
+        partition=KEYS.partition,
+        job="000000000001-0badcafe",
+        attempt=2,
+        range_index=1,
+        low=None,
+        high=None,
+        sources=tuple(map(tuple, sources)),
+        rules=CLEAN,
+        output_bytes=WIDE,
+    )
+    made = msgspec.structs.replace(made, **changes)
+    return msgspec.json.decode(msgspec.json.encode(made), type=MergeTask)  # it crosses process borders as JSON
+
+
+def rows(store: MemoryStore, refs: Any) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [
+        (row["offset"], row["key"], row["value"])
+        for ref in refs
+        for batch in SegmentReader(store, KEYS.segment(ref.id), ref).batches()
+        for row in batch.to_pylist()
+    ]
+
+
+def segments(store: MemoryStore) -> set[str]:
+    return {found.key for found in store.list(KEYS.segments).objects}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    records=st.lists(
+        st.tuples(
+            st.sampled_from([None, b"", b"a", b"b", b"p" * 40, b"p" * 41, b"q\0", b"\xff" * 33]),
+            st.one_of(st.none(), st.binary(max_size=5)),
+        ),
+        min_size=1,
+        max_size=40,
+    ),
+    appends=st.integers(1, 4),
+    cuts=st.sets(st.sampled_from([b"\0", b"a", b"p" * 41, b"q"])),
+    order=st.sampled_from(["key", "offset"]),
+)
+def test_ranges_together_give_every_key_once(records: list[Record], appends: int, cuts: set[bytes], order: Any) -> None:
+    store = MemoryStore()
+    size = -(-len(records) // appends)
+    refs = [append(store, records[i : i + size], i, order) for i in range(0, len(records), size)]
+    bounds = [None, *sorted(cuts), None]
+    written: list[SegmentRef] = []
+    rows_in = 0
+    for index in range(len(bounds) - 1):
+        work = task([[ref] for ref in refs], low=bounds[index], high=bounds[index + 1], range_index=index)
+        result = execute(work, store)
+        rows_in += result.counts.rows_in
+        assert result.counts.rows_out == sum(ref.rows for ref in result.outputs)
+        written += result.outputs
+    newest = {key: (offset, value) for offset, (key, value) in enumerate(records) if key is not None}
+    keyless = [(offset, None, value) for offset, (key, value) in enumerate(records) if key is None]
+    assert rows(store, written) == keyless + [(newest[key][0], key, newest[key][1]) for key in sorted(newest)]
+    assert rows_in == len(records)
+    for ref in written:
+        verify_rows(store, KEYS.segment(ref.id), ref)
+    located = [(KEYS.segment(ref.id), ref) for ref in refs]
+    for key in [*newest, b"nowhere"]:
+        found = get(store, located, key, 0)
+        assert (found and (found["offset"][0].as_py(), found["value"][0].as_py())) == newest.get(key)
+        assert get(store, located, key, len(records)) is None
+
+
+def test_outputs_are_cut_at_the_target_and_between_keys_only() -> None:
+    store = MemoryStore()
+    records: list[Record] = [(b"%04d" % (i // 7), sha512(b"%d" % i).digest()) for i in range(20_000)]
+    ref = append(store, records, 0)
+    result = execute(task([[ref]], rules=MergeRules(), output_bytes=300_000), store)
+    assert len(result.outputs) > 3
+    assert rows(store, result.outputs) == [(i, key, value) for i, (key, value) in enumerate(records)]
+    for one, two in zip(result.outputs, result.outputs[1:], strict=False):
+        assert one.max_key is not None
+        assert two.min_key is not None
+        assert one.max_key < two.min_key
+        assert 300_000 * 0.7 < one.bytes < 300_000 * 2
+
+
+def test_one_key_is_never_cut_however_many_versions() -> None:
+    store = MemoryStore()
+    records: list[Record] = [(b"hot", b"x" * 100)] * 20_000 + [(b"z", b"y")]
+    result = execute(task([[append(store, records, 0)]], rules=MergeRules(), output_bytes=1), store)
+    assert [ref.rows for ref in result.outputs] == [20_000, 1]
+
+
+def test_outputs_carry_job_attempt_range_and_a_new_nonce() -> None:
+    store = MemoryStore()
+    source = append(store, [(b"a", b"1")], 0)
+    work = task([[source]])
+    one, two = execute(work, store).outputs[0], execute(work, store).outputs[0]
+    assert one.id != two.id
+    assert one.id.startswith("000000000001-0badcafe-2-1-")
+    assert SegmentId.of_job(one.id, work.job)
+    assert (one.rows, one.checksum, one.base_offset, one.added_at) == (1, two.checksum, None, 0)
+    assert segments(store) == {KEYS.segment(ref.id) for ref in (source, one, two)}
+
+
+def test_a_task_whose_records_all_go_has_no_output() -> None:
+    store = MemoryStore()
+    ref = append(store, [(b"a", b"1"), (b"b", b"1")], 0)
+    result = execute(task([[ref]], rules=MergeRules(floor=2)), store)
+    assert result.outputs == ()
+    assert (result.counts.rows_in, result.counts.below_floor) == (2, 2)
+
+
+def test_a_run_is_one_source_and_only_what_overlaps_is_opened() -> None:
+    store = MemoryStore()
+    low, high = append(store, [(b"a", b"1")], 0), append(store, [(b"m", b"2")], 1)
+    store.delete([KEYS.segment(low.id)])
+    result = execute(task([[low, high]], low=b"b"), store)
+    assert rows(store, result.outputs) == [(1, b"m", b"2")]
+
+
+def test_after_a_change_of_policy_sources_of_the_other_order_are_sorted() -> None:
+    store = MemoryStore()
+    records: list[Record] = [(b"%d" % (i * 7 % 10), b"x") for i in range(30)]
+    mixed = [append(store, records[:10], 0, "key"), append(store, records[10:20], 10, "offset")]
+    runs = [mixed, [append(store, records[20:], 20, "key")]]
+    by_key = execute(task(runs), store)
+    assert rows(store, by_key.outputs) == sorted(
+        ((i, *records[i]) for i in range(20, 30)), key=lambda row: (row[1], row[0])
+    )
+    by_offset = execute(task(runs, rules=MergeRules(order="offset")), store)
+    assert [row[0] for row in rows(store, by_offset.outputs)] == list(range(30))
+    assert {ref.order for ref in by_offset.outputs} == {"offset"}
+
+
+def test_a_corrupt_source_leaves_nothing_behind() -> None:
+    store = MemoryStore()
+    good = append(store, [(b"%05d" % i, b"x" * 100) for i in range(70_000)], 0)
+    bad = append(store, [(b"%05d" % i, b"y" * 100) for i in range(70_000)], 70_000)
+    body = bytearray(store.read(KEYS.segment(bad.id), 0, bad.bytes))
+    last = SegmentReader(store, KEYS.segment(bad.id), bad).row_groups[-1]
+    body[last.start + 100] ^= 1
+    store.put(KEYS.segment(bad.id), bytes(body))
+    before = segments(store)
+    with pytest.raises(Corrupt, match=bad.id):
+        execute(task([[good], [bad]]), store)
+    assert segments(store) == before
+
+
+def test_a_missing_source_is_not_found() -> None:
+    store = MemoryStore()
+    ref = append(store, [(b"a", b"1")], 0)
+    store.delete([KEYS.segment(ref.id)])
+    with pytest.raises(NotFound):
+        execute(task([[ref]]), store)
+
+
+def test_a_cancelled_task_stops_and_gives_its_output_up() -> None:
+    store = MemoryStore()
+    refs = [append(store, [(b"%05d" % i, b"x" * 200) for i in range(70_000)], base) for base in (0, 70_000)]
+    before = segments(store)
+    asked: list[bool] = []
+
+    def at_the_second_block() -> bool:
+        asked.append(True)
+        return len(asked) == 2
+
+    with pytest.raises(TaskCancelled):
+        execute(task([[ref] for ref in refs]), store, at_the_second_block)
+    assert len(asked) == 2
+    assert segments(store) == before
+
+
+def test_sources_in_a_tier_are_read_from_there() -> None:
+    warehouse, cold = MemoryStore(), MemoryStore("cold")
+    ref = msgspec.structs.replace(append(cold, [(b"a", b"1")], 0), store="cold")
+    result = execute(task([[ref]]), warehouse, tiers={"cold": cold})
+    assert rows(warehouse, result.outputs) == [(0, b"a", b"1")]
+    with pytest.raises(InvalidRequest, match="'cold'"):
+        execute(task([[ref]]), warehouse)
+
+
+def test_planned_ranges_are_balanced_whatever_the_sources() -> None:
+    store = MemoryStore()
+    refs = [append(store, [(b"user-%07d" % (i * 37 % 100_000), b"v" * 40) for i in range(4_000)], 0, name=f"{n}-")
+            for n in range(6)]  # fmt: skip
+    weights = [w for ref in refs for w in row_group_weights(SegmentReader(store, KEYS.segment(ref.id), ref))]
+    ranges = split_ranges(weights, sum(weight.weight_bytes for weight in weights) // 4)
+    assert ranges == split_ranges(reversed(weights), sum(weight.weight_bytes for weight in weights) // 4)
+    rows_in = [
+        execute(task([[ref] for ref in refs], low=each.low, high=each.high), store).counts.rows_in for each in ranges
+    ]
+    assert sum(rows_in) == 24_000
+    assert isinstance(ranges[0], KeyRange)
+    assert len(rows_in) in (4, 5)
+    assert max(rows_in) < 2 * 24_000 / len(rows_in)

@@ -1,0 +1,118 @@
+"""The external sort and the cutting of ranges, as pure functions."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lithify.segment.ranges import BOUNDARY_BYTES_MAX, Weight, split_ranges
+from lithify.segment.schema import RUN
+from lithify.segment.sort import external_sort
+
+Row = dict[str, Any]
+KEYS = [None, b"", b"\0", b"a", b"p" * 32, b"p" * 33]
+
+
+def row(offset: int, key: bytes | None, size: int = 3) -> Row:
+    return {
+        "key": key,
+        "value": b"%d" % offset * size if offset % 7 else None,
+        "offset": offset,
+        "timestamp_ms": -offset,
+        "headers": [{"key": "h", "value": None}] if offset % 3 else None,
+        "horizon_ms": None,
+    }
+
+
+def in_order(rows: list[Row], order: str) -> list[Row]:
+    if order == "offset":
+        return sorted(rows, key=lambda each: each["offset"])
+    return sorted(rows, key=lambda each: (each["key"] is not None, each["key"] or b"", each["offset"]))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    given_rows=st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(KEYS)), unique_by=lambda pair: pair[0]),
+    order=st.sampled_from(["key", "offset"]),
+    memory_bytes=st.sampled_from([1, 100, 1000, 1 << 20]),
+    batch_rows=st.integers(1, 9),
+)
+def test_the_sort_sorts(given_rows: list[tuple[int, bytes]], order: Any, memory_bytes: int, batch_rows: int) -> None:
+    rows = [row(offset, key) for offset, key in given_rows]
+    batches = [
+        pa.RecordBatch.from_pylist(rows[i : i + batch_rows], schema=RUN) for i in range(0, len(rows), batch_rows)
+    ]
+    out = external_sort(batches, order, memory_bytes=memory_bytes)
+    assert [each for batch in out for each in batch.to_pylist()] == in_order(rows, order)
+
+
+def test_memory_stays_bounded_and_the_folder_is_left_empty(tmp_path: Path) -> None:
+    memory_bytes = 4 << 20
+    base = pa.total_allocated_bytes()
+    peak = spilled = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal peak, spilled
+        for n in range(64):
+            rows = [row(i * 64 + (n * 29) % 64, b"k", 1000) for i in range(200)]
+            yield pa.RecordBatch.from_pylist(rows, schema=RUN)
+            peak = max(peak, pa.total_allocated_bytes() - base)
+            spilled = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
+
+    count = total = 0
+    for batch in external_sort(batches(), "offset", memory_bytes=memory_bytes, spill_dir=tmp_path):
+        assert batch.column("offset").to_pylist() == list(range(count, count + batch.num_rows))
+        count += batch.num_rows
+        total += batch.nbytes
+        peak = max(peak, pa.total_allocated_bytes() - base)
+    assert count == 64 * 200
+    assert total > 8 * memory_bytes
+    assert spilled > 7 * memory_bytes
+    assert peak < 6 * memory_bytes
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sort_left_early_leaves_the_folder_empty(tmp_path: Path) -> None:
+    batches = [pa.RecordBatch.from_pylist([row(9 - i, b"k", 1000)], schema=RUN) for i in range(9)]
+    out = external_sort(batches, "offset", memory_bytes=5000, spill_dir=tmp_path)
+    assert next(out).num_rows
+    assert len(list(tmp_path.iterdir())) == 1
+    out.close()  # type: ignore[attr-defined]
+    assert list(tmp_path.iterdir()) == []
+
+
+WEIGHT = st.tuples(st.binary(max_size=80), st.binary(max_size=80), st.integers(0, 1 << 40)).map(
+    lambda drawn: Weight(min(drawn[:2]), max(drawn[:2]), drawn[2])
+)
+
+
+@settings(deadline=None)
+@given(weights=st.lists(WEIGHT | st.builds(Weight, st.none(), st.none(), st.integers(0, 9))), parts=st.integers(1, 50))
+def test_ranges_cover_all_keys_once(weights: list[Weight], parts: int) -> None:
+    total = sum(weight.weight_bytes for weight in weights)
+    ranges = split_ranges(weights, total // parts)
+    assert ranges[0].low is None
+    assert ranges[-1].high is None
+    for one, two in itertools.pairwise(ranges):
+        assert one.high == two.low
+        assert one.high is not None
+        assert len(one.high) <= BOUNDARY_BYTES_MAX
+    cuts = [each.low for each in ranges if each.low is not None]
+    assert cuts == sorted(set(cuts))
+    assert ranges == split_ranges(weights[::-1], total // parts)
+    assert len(ranges) <= max(1, total)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7, 40])
+def test_even_weights_give_even_ranges(parts: int) -> None:
+    weights = [Weight(i.to_bytes(8, "big"), (i + 2000).to_bytes(8, "big"), 1000) for i in range(0, 100_000, 500)]
+    ranges = split_ranges(weights, -(-200_000 // parts))
+    assert len(ranges) == parts
+    starts = [int.from_bytes((each.low or b"").ljust(8, b"\0")[:8], "big") for each in ranges]
+    widths = [b - a for a, b in zip(starts, [*starts[1:], 101_500], strict=True)]
+    assert max(widths) < 101_500 / parts * 1.5
