@@ -79,10 +79,20 @@ class ClaimState:
             return Already(None)
         if base.epoch > self.epoch or (base.epoch == self.epoch and base.owner):
             return Refused(Fenced(f"{base.topic}/{base.partition}: another compactor claimed epoch {base.epoch} first"))
-        # Attempts of the former owner ended with its epoch.
-        jobs = tuple(_end_attempts(job, now_ms) for job in base.jobs)
+        # Attempts of the former owner ended with its epoch. Those that recorded nothing count as failures, or a job
+        # that kills its compactor would be retried for ever (P14); but the next attempt need not wait.
+        state = base
+        for job in base.jobs:
+            if any(a.ended_at_ms is None and a.ranges_done == 0 for a in job.attempts):
+                error = JobError("engine", f"{base.owner_name or 'its compactor'} ended without a word")
+                state = replace(state, failures=_counted(state, job, error, now_ms, wait=False))
         state = replace(
-            base, epoch=self.epoch, owner=self.owner, owner_name=self.owner_name, heartbeat_at_ms=now_ms, jobs=jobs
+            state,
+            epoch=self.epoch,
+            owner=self.owner,
+            owner_name=self.owner_name,
+            heartbeat_at_ms=now_ms,
+            jobs=tuple(_end_attempts(job, now_ms) for job in base.jobs),
         )
         return Next(state, None)
 
@@ -275,11 +285,13 @@ class EndAttempt(_Owned):
         return Next(replace(head, jobs=_with(head.jobs, ended), failures=failures), None)
 
 
-def _counted(head: CompactorState, job: Job, error: JobError, now_ms: int) -> tuple[FailureCount, ...]:
+def _counted(
+    head: CompactorState, job: Job, error: JobError, now_ms: int, *, wait: bool = True
+) -> tuple[FailureCount, ...]:
     name = source_set(job.segments)
     before = failure_of(head, job.segments)
     count = 1 if before is None else before.count + 1
-    pause_ms = min(RETRY_FIRST_MS * 2 ** min(count - 1, 20), RETRY_MAX_MS)
+    pause_ms = min(RETRY_FIRST_MS * 2 ** min(count - 1, 20), RETRY_MAX_MS) if wait else 0
     fresh = FailureCount(sources=name, count=count, error=error, retry_at_ms=now_ms + pause_ms)
     others = tuple(f for f in head.failures if f.sources != name)
     return (*others, fresh)[-FAILURES_MAX:]  # at the bound the oldest count is forgotten, and starts anew

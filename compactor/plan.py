@@ -14,6 +14,7 @@ from lithify.store.errors import InvalidRequest
 __all__ = ["FAN_IN_BYTES_MAX", "choose_requested", "fan_in", "freeze", "tasks"]
 
 ROW_GROUP_BYTES = 8 * 1024 * 1024  # raw; a merge holds about one row group of each source
+FAN_IN_MAX = 256  # sources of one task, each with a footer in memory
 FAN_IN_BYTES_MAX = 128 * 1024 * 1024  # of row groups held at once by one task; its worker stays under 512 MiB
 
 
@@ -46,7 +47,7 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
     held = 0
     for index, unit in enumerate(chosen):
         held += min(ROW_GROUP_BYTES, max(segment.raw_bytes for segment in unit.segments))
-        if held > FAN_IN_BYTES_MAX and index >= 2:
+        if (held > FAN_IN_BYTES_MAX and index >= 2) or index >= FAN_IN_MAX:
             return chosen[:index]
     return chosen
 

@@ -116,6 +116,10 @@ class Lineage(Generic[S]):
         value = decode(self.kind, found.body, self.chain.key(number), number)
         return Version(number, value, found.modified_ms)
 
+    async def moved(self) -> bool:
+        """Whether a number after the newest one seen is there. Costs one GET, and proves nothing where it is not."""
+        return await Get(self.chain.key(self._seen.number + 1)) is not None
+
     async def refresh(self) -> Version[S]:
         """The head (P3). Costs two GETs where nothing has changed."""
         low = self._seen

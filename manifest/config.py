@@ -105,7 +105,7 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "l0.segments.tier": ("8", _integer(2, 4_096), "merge L0 segments when there are so many"),
     "runs.tier": ("4", _integer(2, 256), "merge sorted runs when so many are of similar size"),
     "compaction.output.bytes": (str(256 * MIB), _integer(1024), "where a compaction cuts its output segments"),
-    "compaction.attempts.max": ("5", _integer(1, 1_000), "attempts without progress before a job is given up"),
+    "compaction.attempts.max": ("10", _integer(1, 1_000), "attempts without progress before a job is given up"),
 }
 
 _INSTEAD = {

@@ -1,0 +1,320 @@
+"""The compaction protocol of one partition: claim, admit, work, record, commit. Coroutines; P5 and P8-P14.
+
+The order of writes is the protocol. Manifest before job state (P13); job before uploads (P10); progress before it
+counts (P11). A coordinator acts only on what its own claim holds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lithify.compactor import jobs
+from lithify.compactor.engine import (
+    NextResults,
+    SplitRanges,
+    StartTasks,
+    StopAsked,
+    StopTasks,
+    TaskFailure,
+    VerifyOutputs,
+)
+from lithify.compactor.plan import choose_requested, fan_in, freeze, tasks
+from lithify.compactor.policy import Admit, Propose, Resume, Settle, Wait, decide, incumbent_lives
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.debt import Unit, units
+from lithify.manifest.edits import Claim, CommitCompaction, SetQuarantine
+from lithify.manifest.jobs import CompactorState, Job, JobError, KeyRange, Kind, Origin, RangeDone, Status
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.model import FORMAT, Manifest, SortedRun
+from lithify.manifest.partition import PartitionFiles
+from lithify.segment.task import TaskResult
+from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, LithifyError, NotFound
+from lithify.store.port import NewId, Now
+
+__all__ = ["Coordinator", "Step", "first_state"]
+
+HEARTBEAT_MS = 10_000  # a third of the lease
+SPLIT_BYTES_MIN = 32 * 1024 * 1024  # smaller jobs are one range; larger ones have at least RANGES_MIN
+RANGES_MIN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step came to."""
+
+    outcome: Literal["idle", "standby", "worked", "failed", "stopped"]
+    detail: str
+    job: Job | None = None
+
+
+class Coordinator:
+    """Compacts one partition, as one owner. One coroutine at a time; `step` until it answers "idle"."""
+
+    def __init__(self, files: PartitionFiles, worker: str) -> None:
+        self.files = files
+        self._worker = worker  # host:pid, for people
+        self._epoch: int | None = None
+        self._owner = ""
+        self._polls = 0
+        self.fenced = False  # another compactor took over; this one never claims the partition again (P5)
+
+    @property
+    def owns(self) -> bool:
+        return self._epoch is not None and not self.fenced
+
+    async def step(self, config: TopicConfig, take_over: bool = False) -> Step:
+        """Do the next thing there is to do: one job at most. Raises Fenced, CommitUnknown, Unavailable, Corrupt."""
+        try:
+            return await self._step(config, take_over)
+        except Fenced:
+            self.fenced = True
+            raise
+        except CommitUnknown:
+            # What was in flight is settled by the next claim: it reads both files anew under a new epoch (P14).
+            self._epoch = None
+            raise
+
+    async def _step(self, config: TopicConfig, take_over: bool) -> Step:
+        manifest, state = await self.files.head(), await self.files.compactor_state()
+        now_ms = await Now()
+        action = decide(manifest, state, config, now_ms)
+        if isinstance(action, Wait):
+            return Step("idle", action.reason)
+        if self._epoch is None:
+            theirs = state is not None and state.owner != self._owner
+            if theirs and not take_over and incumbent_lives(state, now_ms):
+                return Step("standby", f"{state.owner_name if state else ''} is at work here; waiting as a standby")
+            await self._claim(manifest)
+            manifest, state = await self.files.head(), await self.files.compactor_state()
+            action = decide(manifest, state, config, await Now())
+        match action:
+            case Wait(reason):
+                return Step("idle", reason)
+            case Settle(job, status, reason, error):
+                return await self._finish(job, status, reason, error)
+            case Resume(job):
+                return await self._work(manifest, job, config)
+            case Admit(job):
+                return await self._admit_requested(manifest, job, config)
+            case Propose(due):
+                return await self._start(manifest, config, due.units, due.kind, "scheduler", due.reason)
+
+    async def changed(self) -> bool:
+        """Whether a new manifest, request or boundary may be there, for two GETs.
+
+        Every second call looks at the boundary instead of the compactor's file: a coordinator that slept through a
+        collection finds no next number, but a boundary that moved.
+        """
+        self._polls += 1
+        other = self.files.boundary if self._polls % 2 else self.files.compactor
+        return await self.files.manifest.moved() or await other.moved()
+
+    async def still_waits(self, config: TopicConfig) -> Step | None:
+        """What is known already still asks for nothing, at today's clock: idle. None: look again."""
+        manifest, state = self.files.manifest.seen.value, self.files.compactor.seen.value
+        if manifest is None:
+            return None
+        action = decide(manifest, state, config, await Now())
+        return Step("idle", action.reason) if isinstance(action, Wait) else None
+
+    async def _claim(self, manifest: Manifest) -> None:
+        """Manifest first, then `.compactor`. A crash between the two leaves an epoch nobody owns; the next claim
+        takes the one after it."""
+        epoch = (await self.files.manifest.commit(Claim())).result
+        owner = await NewId()
+        claim = jobs.ClaimState(first_state(manifest), epoch, owner, self._worker)
+        await self.files.compactor.commit(claim)
+        self._epoch, self._owner = epoch, owner
+
+    @property
+    def _mine(self) -> int:
+        assert self._epoch is not None, "only a claimed partition is written to"
+        return self._epoch
+
+    async def _finish(self, job: Job, status: Status, reason: str, error: JobError | None = None) -> Step:
+        committed = await self.files.compactor.commit(jobs.Finish(self._mine, job.id, status, reason, error))
+        state = committed.version.value
+        outcome = "failed" if status == "failed" else "worked"
+        return Step(outcome, f"job {job.id} {status}: {reason}", state.job(job.id) if state else None)
+
+    async def _admit_requested(self, manifest: Manifest, request: Job, config: TopicConfig) -> Step:
+        """The compactor's last word on a manual request: run it, or end it with a status that says why."""
+        try:
+            chosen = choose_requested(manifest, request.requested, await Now(), config)
+        except InvalidRequest as error:
+            return await self._finish(request, "failed", str(error), JobError("invalid", str(error)))
+        if not chosen:
+            return await self._finish(request, "completed", "nothing to compact: no segment is old enough")
+        oldest = units(manifest)[0]
+        clean = config.compacted and any(unit.id == oldest.id for unit in chosen)
+        reason = "asked for: full" if not request.requested else "asked for: by sources"
+        return await self._start(manifest, config, chosen, "clean" if clean else "tier", "manual", reason, request)
+
+    async def _start(
+        self,
+        manifest: Manifest,
+        config: TopicConfig,
+        chosen: Sequence[Unit],
+        kind: Kind,
+        origin: Origin,
+        reason: str,
+        request: Job | None = None,
+    ) -> Step:
+        """Plan, admit and run a job over `chosen`; more inputs than one merge can hold are tiered first."""
+        held = fan_in(chosen)
+        if len(held) < len(chosen):
+            reason = f"{len(chosen)} inputs are too many for one merge: the oldest {len(held)} are tiered first"
+            chosen, kind, origin, request = held, "tier", "scheduler", None
+        try:
+            ranges = await self._split(chosen, config)
+        except (Corrupt, NotFound) as error:
+            return await self._quarantine(request, str(error), "", JobError("corrupt", str(error)))
+        job = freeze(
+            manifest,
+            config,
+            chosen,
+            ranges,
+            job_id=request.id if request else SegmentId.for_job(manifest.id, await NewId()),
+            kind=kind,
+            origin=origin,
+            reason=reason,
+            now_ms=await Now(),
+        )
+        try:
+            admitted = await self.files.compactor.commit(jobs.Admit(self._mine, job))
+        except InvalidRequest as error:  # cancelled meanwhile: the next step settles it
+            return Step("worked", str(error), job)
+        state = admitted.version.value
+        job = (state.job(job.id) if state else None) or job
+        return await self._work(manifest, job, config)
+
+    async def _split(self, chosen: Sequence[Unit], config: TopicConfig) -> tuple[KeyRange, ...]:
+        total_bytes = sum(unit.bytes for unit in chosen)
+        target_bytes = min(config.output_bytes, max(SPLIT_BYTES_MIN, total_bytes // RANGES_MIN))
+        if total_bytes <= target_bytes or not config.compacted:
+            return (KeyRange(None, None),)
+        segments = tuple(segment for unit in chosen for segment in unit.segments)
+        return await SplitRanges(self.files.keys, segments, target_bytes)
+
+    async def _work(self, manifest: Manifest, job: Job, config: TopicConfig) -> Step:
+        """One attempt at an admitted job: what is recorded and intact is kept, the rest is done (P12)."""
+        assert job.plan is not None
+        live = {segment.id for segment in manifest.segments()}
+        gone = [segment for segment in job.segments if segment not in live]
+        if gone:
+            text = f"{len(gone)} of its sources are no longer live ({gone[0]})"
+            return await self._finish(job, "failed", text, JobError("invalid", text))
+        bad = await VerifyOutputs(self.files.keys, job.outputs(), whole=True) if job.done else frozenset[str]()
+        keep = frozenset(d.index for d in job.done if not any(ref.id in bad for ref in d.outputs))
+        number = max((a.number for a in job.attempts), default=0) + 1
+        await self.files.compactor.commit(jobs.StartAttempt(self._mine, job.id, number, self._worker, keep))
+        pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
+        if pending:
+            label = f"lithify {self.files.name} {job.kind} {job.id}"
+            await StartTasks(tasks(manifest, job, number, pending), label)
+            try:
+                ended = await self._gather(job, number, set(pending), config)
+            except LithifyError:
+                await StopTasks()
+                raise
+            if ended is not None:
+                return ended
+        return await self._complete(job)
+
+    async def _gather(self, job: Job, attempt: int, pending: set[int], config: TopicConfig) -> Step | None:
+        """Record results as they land, until all have (None), or the attempt ends otherwise."""
+        while pending:
+            stop = await StopAsked()
+            if stop:
+                await StopTasks()
+            results = await NextResults(0 if stop else HEARTBEAT_MS)
+            failures = [r for r in results if isinstance(r, TaskFailure)]
+            landed = [r for r in results if isinstance(r, TaskResult)]
+            state = await self._record(job, attempt, landed)
+            pending -= {r.range_index for r in landed}
+            current = state.job(job.id) if state else None
+            if not pending:
+                return None
+            if stop:
+                await self.files.compactor.commit(jobs.EndAttempt(self._mine, job.id, None))
+                return Step("stopped", f"job {job.id} rests with {len(pending)} ranges to do", current)
+            if failures:
+                await StopTasks()
+                return await self._failed(job, failures[0], config)
+            if current is not None and current.cancel_requested:
+                await StopTasks()
+                return await self._finish(job, "cancelled", "cancelled on request")
+        return None
+
+    async def _record(self, job: Job, attempt: int, landed: list[TaskResult]) -> CompactorState | None:
+        """Outputs that landed together share one write; with none, a heartbeat shows that the work goes on (P11)."""
+        done = tuple(
+            RangeDone(index=r.range_index, attempt=attempt, outputs=r.outputs, counts=r.counts) for r in landed
+        )
+        edit = jobs.Record(self._mine, job.id, done) if done else jobs.Heartbeat(self._mine)
+        return (await self.files.compactor.commit(edit)).version.value
+
+    async def _failed(self, job: Job, failure: TaskFailure, config: TopicConfig) -> Step:
+        error = JobError(failure.category, failure.reason)
+        if failure.category in ("corrupt", "missing"):
+            return await self._quarantine(job, failure.reason, failure.segment, error)
+        committed = await self.files.compactor.commit(jobs.EndAttempt(self._mine, job.id, error))
+        state = committed.version.value
+        count = jobs.failure_of(state, job.segments) if state else None
+        if count is not None and count.count >= config.compaction_attempts_max:
+            return await self._finish(
+                job, "failed", f"{count.count} attempts without progress: {failure.reason}", error
+            )
+        return Step("failed", f"job {job.id}: {failure.reason}; it will be tried again", state and state.job(job.id))
+
+    async def _quarantine(self, job: Job | None, reason: str, segment: str, error: JobError) -> Step:
+        """A source is corrupt or missing: surfaced, never skipped (R6). The job ends; its sources stay as they are
+        until a person looked. The edit checks the epoch, so a compactor that lost its sources to another is fenced
+        here instead."""
+        await self.files.manifest.commit(SetQuarantine(self._mine, reason, segment))
+        if job is None:
+            return Step("failed", f"quarantined: {reason}")
+        return await self._finish(job, "failed", reason, error)
+
+    async def _complete(self, job: Job) -> Step:
+        """Verify, commit the manifest, then mark the job completed: in this order (P13)."""
+        state = self.files.compactor.seen.value
+        current = state.job(job.id) if state else None
+        assert state is not None
+        assert current is not None
+        assert current.plan is not None
+        outputs = current.outputs()
+        bad = await VerifyOutputs(self.files.keys, outputs, whole=False)
+        if bad:
+            text = f"{len(bad)} recorded outputs are missing or damaged ({min(bad)})"
+            await self.files.compactor.commit(jobs.EndAttempt(self._mine, job.id, JobError("missing", text)))
+            return Step("failed", f"job {job.id}: {text}; they will be written again", current)
+        active = {j.id for j in state.jobs}
+        manifest = self.files.manifest.seen.value
+        completed = () if manifest is None else manifest.completed_jobs
+        commit = CommitCompaction(
+            epoch=self._mine,
+            job=job.id,
+            segments=current.segments,
+            run=SortedRun(id=current.destination, segments=outputs),
+            coverage_offset=current.plan.rules.coverage_offset,
+            clean=current.kind == "clean",
+            forget=tuple(d.id for d in completed if d.id not in active),
+            at_ms=await Now(),
+        )
+        try:
+            await self.files.manifest.commit(commit)
+        except InvalidRequest as error:
+            return await self._finish(job, "failed", str(error), JobError("invalid", str(error)))
+        return await self._finish(job, "completed", current.reason)
+
+
+def first_state(manifest: Manifest) -> CompactorState:
+    """The state before any: at the manifest's epoch, owned by nobody (P15)."""
+    return CompactorState(
+        format=FORMAT,
+        topic=manifest.topic,
+        topic_id=manifest.topic_id,
+        partition=manifest.partition,
+        epoch=manifest.compactor_epoch,
+    )

@@ -1,0 +1,113 @@
+"""What operators see of a compaction: `CompactionInfo`, and the report of a maintenance pass."""
+
+import msgspec
+
+from lithify.manifest.jobs import Attempt, Job, JobError, MergeCounts
+
+__all__ = ["CompactionInfo", "MaintenanceReport", "PartitionReport", "Progress", "compaction_id", "compaction_info"]
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    input_segments_processed: int  # estimated from the finished key ranges
+    total_input_segments: int
+    output_segments_written: int
+    bytes_processed: int
+    completion_percentage: float  # 0 to 100, by finished key ranges
+    estimated_completion: int | None  # ms since 1970, from the pace of the running attempt
+
+
+class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A compaction's status (SlateDB's compaction RFC names the fields). Times in ms since 1970."""
+
+    id: str  # topic/partition/job
+    kind: str | None  # None until it was admitted
+    status: str  # submitted, in_progress, completed, failed, cancelled
+    phase: str  # reading (waiting or planning), writing, committing, done
+    origin: str
+    reason: str
+    sources: tuple[str, ...]
+    destination: str
+    attempts: tuple[Attempt, ...]
+    progress: Progress
+    counts: MergeCounts
+    created_at: int
+    started_at: int | None
+    completed_at: int | None
+    error: JobError | None
+
+
+class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pass did in a partition; a pass that did nothing says why in `detail`."""
+
+    topic: str
+    partition: int
+    outcome: str  # idle, standby, worked, failed, stopped
+    detail: str
+    jobs: tuple[CompactionInfo, ...]
+    records_before: int
+    records_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
+    partitions: tuple[PartitionReport, ...]
+    more_work: bool  # something is left to do: a partition failed, waits or was stopped
+
+    @property
+    def jobs(self) -> tuple[CompactionInfo, ...]:
+        return tuple(job for partition in self.partitions for job in partition.jobs)
+
+
+def compaction_id(topic: str, partition: int, job: str) -> str:
+    return f"{topic}/{partition}/{job}"
+
+
+def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> CompactionInfo:
+    return CompactionInfo(
+        id=compaction_id(topic, partition, job.id),
+        kind=job.kind,
+        status=job.status,
+        phase=_phase(job),
+        origin=job.origin,
+        reason=job.reason,
+        sources=job.sources or job.requested,
+        destination=job.destination,
+        attempts=job.attempts,
+        progress=_progress(job, now_ms),
+        counts=job.counts if not job.active else sum((d.counts for d in job.done), start=MergeCounts()),
+        created_at=job.created_at_ms,
+        started_at=job.started_at_ms,
+        completed_at=job.completed_at_ms,
+        error=job.error,
+    )
+
+
+def _phase(job: Job) -> str:
+    if not job.active:
+        return "done"
+    if job.plan is None or not job.attempts:
+        return "reading"
+    return "committing" if len(job.done) == len(job.plan.ranges) else "writing"
+
+
+def _progress(job: Job, now_ms: int) -> Progress:
+    total = 0 if job.plan is None else len(job.plan.ranges)
+    done = total if job.status == "completed" else len(job.done)
+    share = done / total if total else float(job.status == "completed")
+    inputs = 0 if job.plan is None else job.plan.input_segments
+    return Progress(
+        input_segments_processed=int(inputs * share),
+        total_input_segments=inputs,
+        output_segments_written=job.output_segments if not job.active else len(job.outputs()),
+        bytes_processed=int((0 if job.plan is None else job.plan.input_bytes) * share),
+        completion_percentage=round(100 * share, 1),
+        estimated_completion=_estimate(job, total - done, now_ms),
+    )
+
+
+def _estimate(job: Job, ranges_left: int, now_ms: int) -> int | None:
+    running = next((a for a in job.attempts if a.ended_at_ms is None), None)
+    if running is None or not running.ranges_done or not ranges_left:
+        return None
+    return now_ms + (now_ms - running.started_at_ms) * ranges_left // running.ranges_done

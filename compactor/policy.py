@@ -1,0 +1,126 @@
+"""What a compactor does next in one partition. One pure function over manifest, jobs, configuration and clock."""
+
+from dataclasses import dataclass
+
+from lithify.compactor.jobs import failure_of
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.debt import Due, Unit, assess
+from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, Status
+from lithify.manifest.model import Manifest
+
+__all__ = ["LEASE_MS", "Action", "Admit", "Propose", "Resume", "Settle", "Wait", "decide", "incumbent_lives"]
+
+LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Write down how a job ended."""
+
+    job: Job
+    status: Status
+    reason: str
+    error: JobError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Judge a manual request, and run it or refuse it."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    due: Due
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do, and why."""
+
+    reason: str
+
+
+Action = Settle | Resume | Admit | Propose | Wait
+
+
+def decide(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
+    """The next action. What is under way comes before what was asked for, that before what is due."""
+    jobs = () if state is None else state.jobs
+    committed = {done.id for done in manifest.completed_jobs}
+    for job in jobs:
+        settled = _settle(job, manifest, committed)
+        if settled is not None:
+            return settled
+    if manifest.sealed:
+        return Wait("the topic was deleted")
+    if manifest.quarantine is not None:
+        return Wait(f"quarantined since a corrupt segment: {manifest.quarantine.reason}")
+    waiting: list[str] = []
+    for job in (j for j in jobs if j.status == "in_progress"):
+        action = _resume(job, state, config, now_ms)
+        if not isinstance(action, Wait):
+            return action
+        waiting.append(action.reason)
+    if waiting:
+        return Wait("; ".join(waiting))
+    for job in (j for j in jobs if j.status == "submitted"):
+        return Admit(job)
+    return _propose(manifest, state, config, now_ms)
+
+
+def _settle(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
+    if job.id in committed:
+        # Whatever was requested since: its commit is a fact (P13).
+        return Settle(job, "completed", "committed")
+    if manifest.sealed:
+        return Settle(job, "cancelled", "the topic was deleted")
+    if job.cancel_requested:
+        return Settle(job, "cancelled", "cancelled on request")
+    return None
+
+
+def _resume(job: Job, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
+    failure = None if state is None else failure_of(state, job.segments)
+    if failure is not None and failure.count >= config.compaction_attempts_max:
+        return Settle(job, "failed", _given_up(failure), JobError("attempts", _given_up(failure)))
+    if failure is not None and failure.retry_at_ms > now_ms:
+        return Wait(f"job {job.id} failed ({failure.error.reason}); next attempt in {failure.retry_at_ms - now_ms} ms")
+    return Resume(job)
+
+
+def _given_up(failure: FailureCount) -> str:
+    return f"{failure.count} attempts in a row made no progress; the last: {failure.error.reason}"
+
+
+def _propose(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
+    due = assess(manifest, config, now_ms).due
+    if due is None:
+        return Wait("nothing is due")
+    failure = None if state is None else failure_of(state, segments_of(due.units))
+    if failure is None:
+        return Propose(due)
+    if failure.count >= config.compaction_attempts_max:
+        # New segments change the set, and with it the verdict; 'lithify compaction submit' asks regardless.
+        return Wait(f"due ({due.reason}), but given up: {_given_up(failure)}")
+    if failure.retry_at_ms > now_ms:
+        return Wait(f"due ({due.reason}), but it failed: next attempt in {failure.retry_at_ms - now_ms} ms")
+    return Propose(due)
+
+
+def segments_of(chosen: tuple[Unit, ...]) -> tuple[str, ...]:
+    return tuple(segment.id for unit in chosen for segment in unit.segments)
+
+
+def incumbent_lives(state: CompactorState | None, now_ms: int) -> bool:
+    """Whether the owner of the epoch is at work: it has a running attempt, and wrote within the lease."""
+    if state is None or not state.owner:
+        return False
+    at_work = any(attempt.ended_at_ms is None for job in state.jobs for attempt in job.attempts)
+    return at_work and now_ms - state.heartbeat_at_ms < LEASE_MS

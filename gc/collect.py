@@ -1,0 +1,229 @@
+"""Collecting the garbage of one partition: normal passes, which list nothing, and the orphan sweep. Coroutines.
+
+Each rule is told where it is kept: P16-P19 of docs/protocol.md, docs/rfcs/0005.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from lithify.gc.reachable import (
+    Garbage,
+    Reach,
+    collectable,
+    dead_numbers,
+    next_boundary,
+    orphan,
+    pinned_manifests,
+    waits,
+)
+from lithify.manifest.commit import Already, Next, Version
+from lithify.manifest.edits import Collect
+from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.model import FORMAT, Boundary, Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import Corrupt
+from lithify.store.port import Delete, List, Now, ObjectInfo
+
+__all__ = ["Pass", "collect", "sweep"]
+
+DELETE_KEYS_MAX = 1_000
+AGED_LOOK_BACK_MAX = 64  # boundary files read to find one that is a grace period old
+PAGES_MAX = 1_000_000
+
+
+class Pass(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pass over a partition deleted (or would have), and where its boundary stands."""
+
+    deleted: tuple[Garbage, ...] = ()
+    kept: tuple[Garbage, ...] = ()  # of a sweep: what no manifest names and yet stays, and why
+    boundary: int = 0
+    waiting: int = 0  # retired segments that wait for the boundary, or for a checkpoint to go
+    checkpoints_expired: int = 0
+
+
+class _Advance(msgspec.Struct, frozen=True):
+    """The next boundary file. Refused, by doing nothing, where another collector was faster (P4, P17)."""
+
+    expects: int  # number of the boundary file it was decided on
+    value: Boundary
+
+    repeatable = True
+
+    def apply(self, head: Boundary | None, number: int, now_ms: int) -> Next[Boundary, bool] | Already[bool]:
+        if (0 if head is None else head.id) != self.expects:
+            return Already(False)
+        return Next(self.value, True)
+
+
+async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) -> Pass:
+    """One normal pass. With nothing to do it writes nothing; it never lists.
+
+    SUBTLE! The boundary is read before the head, and retired entries and pins come from that head alone (P19): an
+    older head could still show as retired-and-unpinned what a checkpoint, since, has pinned.
+    """
+    boundary = await files.boundary.refresh()
+    manifest = await files.head()
+    if not dry_run and any(retired.retired_at == manifest.id for retired in manifest.retired):
+        # The boundary stays below the head, so what the head itself retired waits for a successor; an idle partition
+        # would never have one.
+        dead = boundary.value.manifest if boundary.value else 0
+        await files.manifest.commit(Collect(dead, frozenset(), always=True))
+        manifest = await files.head()
+    boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run)
+    dead = boundary.value.manifest if boundary.value else 0
+    going = collectable(manifest, dead)
+    garbage = [
+        Garbage(files.keys.segment(r.id), r.bytes, f"replaced by manifest {r.retired_at}; the boundary is {dead}")
+        for r in going
+    ]
+    now_ms = await Now()
+    expired = frozenset(c.id for c in manifest.checkpoints if c.expires_at_ms is not None and c.expires_at_ms <= now_ms)
+    if not dry_run:
+        # Bytes first, then the commit that forgets them: a crash between the two leaves entries, not orphans (P16).
+        await _delete(garbage)
+        if going or expired:
+            await files.manifest.commit(Collect(dead, frozenset(r.id for r in going), expired))
+        await _delete(freed)
+    return Pass(
+        deleted=(*garbage, *freed),
+        boundary=dead,
+        waiting=len(manifest.retired) - len(going),
+        checkpoints_expired=len(expired),
+    )
+
+
+async def _advance(
+    files: PartitionFiles,
+    current: Version[Boundary],
+    manifest: Manifest,
+    grace_ms: int,
+    *,
+    dry_run: bool,
+    wanted: bool = False,
+) -> tuple[Version[Boundary], list[Garbage]]:
+    """Move the boundary as far as a grace period allows, or note today's heads so that a later pass may.
+
+    `wanted`: an orphan waits for it, so it moves however little it frees. Answers with the boundary in force, and the
+    numbered files it has just freed.
+    """
+    old = current.value
+    compactor_head = (await files.compactor.refresh()).number
+    reach, aging = await _reach(files, current, grace_ms)
+    to = next_boundary(manifest, old, reach, wanted=wanted)
+    if to is None and (aging or not (wanted or waits(manifest, old, compactor_head))):
+        return current, []
+    at = Reach(old.manifest, old.compactor) if old else Reach(0, 0)
+    to = to or at
+    value = Boundary(
+        format=FORMAT,
+        topic=files.keys.topic,
+        topic_id=files.keys.topic_id,
+        partition=files.keys.partition,
+        manifest=to.manifest,
+        compactor=to.compactor,
+        manifest_head=manifest.id,
+        compactor_head=max(compactor_head, old.compactor_head if old else 0),
+    )
+    freed = list(_numbers(files.keys, at, to, pinned_manifests(manifest)))
+    if dry_run:
+        return Version(current.number, value), freed
+    committed = await files.boundary.commit(_Advance(current.number, value))
+    if not committed.result:
+        # Another collector moved it. What it freed, it deletes; we go by the boundary we know.
+        return current, []
+    return committed.version, freed
+
+
+async def _reach(files: PartitionFiles, newest: Version[Boundary], grace_ms: int) -> tuple[Reach, bool]:
+    """The heads, less one, in the newest boundary file that is a grace period old; and whether a younger one that
+    saw more is still aging. Ages are by the store's clock: Last-Modified against now (P17)."""
+    now_ms = await Now()
+    version: Version[Boundary] | None = newest
+    aging = False
+    for _ in range(AGED_LOOK_BACK_MAX):
+        if version is None or version.value is None:
+            break
+        seen_ms = version.value.committed_at_ms if version.modified_ms is None else version.modified_ms
+        if now_ms - seen_ms >= grace_ms:
+            found = version.value
+            return Reach(found.manifest_head - 1, max(found.compactor_head - 1, 0)), aging
+        aging = True
+        version = await files.boundary.read(version.number - 1) if version.number > 1 else None
+    return Reach(0, 0), aging
+
+
+def _numbers(keys: PartitionKeys, at: Reach, to: Reach, pins: frozenset[int]) -> Iterable[Garbage]:
+    for number in range(at.manifest + 1, to.manifest + 1):
+        if number not in pins:
+            yield Garbage(keys.manifest.key(number), 0, f"manifest {number} is dead: the boundary is {to.manifest}")
+    for number in range(at.compactor + 1, to.compactor + 1):
+        yield Garbage(keys.compactor.key(number), 0, f"compactor file {number} is dead: boundary {to.compactor}")
+
+
+async def _delete(garbage: list[Garbage]) -> None:
+    for start in range(0, len(garbage), DELETE_KEYS_MAX):
+        await Delete(tuple(g.key for g in garbage[start : start + DELETE_KEYS_MAX]))
+
+
+async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) -> Pass:
+    """List everything the partition has, and delete what nothing can name (P18).
+
+    SUBTLE! The order is the proof. First the listing: what is uploaded later is not looked at. Then a commit that
+    raises the orphan floor: an append of something older is refused from now on, one that came before it is in the
+    head. Then the jobs, then the head: a job that is gone from the jobs has its outputs in the head. Where anything
+    of this cannot be read whole, the sweep raises before it has deleted anything.
+    """
+    listed = await _list(files.keys.root)
+    boundary = await files.boundary.refresh()
+    manifest = await files.head()
+    unnamed = {i for o in listed if (i := files.keys.segment_id(o.key)) is not None} - _named(manifest)
+    young = any(SegmentId.manifest_id(segment_id) >= manifest.orphan_floor for segment_id in unnamed)
+    boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run, wanted=young)
+    dead = boundary.value.manifest if boundary.value else 0
+    if not dry_run:
+        await files.manifest.commit(Collect(dead, frozenset(), always=True))
+    state = await files.compactor_state()
+    manifest = await files.head()
+    pins = pinned_manifests(manifest)
+    named = _named(manifest) | await _pinned_ids(files, pins)
+    deleted = dead_numbers(files.keys, ((o.key, o.size) for o in listed), boundary.value, pins)
+    kept: list[Garbage] = []
+    for found in listed:
+        segment_id = files.keys.segment_id(found.key)
+        if segment_id is None or segment_id in named:
+            continue
+        goes, reason = orphan(segment_id, max(manifest.orphan_floor, dead), state)
+        (deleted if goes else kept).append(Garbage(found.key, found.size, reason))
+    if not dry_run:
+        await _delete([*deleted, *freed])
+    return Pass(deleted=tuple(deleted), kept=tuple(kept), boundary=dead, waiting=len(manifest.retired))
+
+
+async def _list(prefix: str) -> list[ObjectInfo]:
+    found: list[ObjectInfo] = []
+    token: str | None = None
+    for _ in range(PAGES_MAX):
+        page = await List(prefix, token)
+        found += page.objects
+        token = page.token
+        if token is None:
+            break
+    return found
+
+
+def _named(manifest: Manifest) -> frozenset[str]:
+    return frozenset(s.id for s in manifest.segments()) | frozenset(r.id for r in manifest.retired)
+
+
+async def _pinned_ids(files: PartitionFiles, pins: frozenset[int]) -> frozenset[str]:
+    ids: frozenset[str] = frozenset()
+    for number in sorted(pins):
+        pinned = await files.manifest.read(number)
+        if pinned is None or pinned.value is None:
+            raise Corrupt(
+                f"{files.keys.manifest.key(number)} is pinned by a checkpoint and missing; the sweep deleted nothing. "
+                "Restore the object, or delete the checkpoint"
+            )
+        ids |= _named(pinned.value)
+    return ids

@@ -1,0 +1,148 @@
+"""The collector's shell: every partition of every topic, deleted topics included; one pass."""
+
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from lithify.gc.collect import Pass, collect, sweep
+from lithify.gc.reachable import Garbage
+from lithify.manifest.catalog import partition_keys, topic_lineage, topic_names
+from lithify.manifest.commit import Lineage
+from lithify.manifest.edits import Seal
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import TopicFile
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.driver import Driver
+from lithify.store.errors import LithifyError
+
+__all__ = ["GRACE_MS", "Collector", "GcReport", "PartitionGc"]
+
+GRACE_MS = 3_600_000  # how long a superseded manifest stays readable, at least (P17)
+
+log = structlog.get_logger("lithify.gc")
+
+
+class WarehouseLike(Protocol):
+    """What a collector needs of a warehouse."""
+
+    @property
+    def driver(self) -> Driver: ...
+
+
+class PartitionGc(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition's part of a pass; `error` says why it was left as it is."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    deleted: tuple[Garbage, ...] = ()
+    kept: tuple[Garbage, ...] = ()
+    boundary: int = 0
+    waiting: int = 0  # retired segments that must wait: for the grace period, or for a checkpoint
+    checkpoints_expired: int = 0
+    error: str | None = None
+
+
+class GcReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pass deleted, or, in a dry run, would delete; each object with its reason."""
+
+    dry_run: bool
+    swept: bool
+    partitions: tuple[PartitionGc, ...]
+
+    @property
+    def deleted(self) -> tuple[Garbage, ...]:
+        return tuple(garbage for partition in self.partitions for garbage in partition.deleted)
+
+    @property
+    def bytes_deleted(self) -> int:
+        return sum(garbage.bytes for garbage in self.deleted)
+
+
+class Collector:
+    """Collects garbage. `grace_ms`: how long a manifest stays readable after it was superseded, at least.
+
+    Any number of collectors may run, in any number of processes (P19).
+    """
+
+    def __init__(self, warehouse: WarehouseLike, *, grace_ms: int = GRACE_MS) -> None:
+        self._driver = warehouse.driver
+        self._grace_ms = grace_ms
+        self._topics: dict[str, _Lives] = {}
+        self._partitions: dict[PartitionKeys, PartitionFiles] = {}
+
+    def run_once(self, dry_run: bool = False, sweep: bool = False) -> GcReport:
+        """One pass: forget what was replaced a grace period ago. `sweep` also lists every object and deletes what
+        nothing can name. `dry_run` deletes and commits nothing. A partition's failure stops no other."""
+        partitions: list[PartitionGc] = []
+        for name in self._driver.run(topic_names()):
+            try:
+                lives = self._topics.setdefault(name, _Lives(name))
+                known = lives.refresh(self._driver)
+            except LithifyError as error:
+                log.error("topic skipped", topic=name, error=str(error))
+                partitions.append(PartitionGc(topic=name, topic_id="", partition=-1, error=str(error)))
+                continue
+            for topic in known:
+                partitions += [self._run(keys, topic.deleted, dry_run, sweep) for keys in partition_keys(topic)]
+        return GcReport(dry_run=dry_run, swept=sweep, partitions=tuple(partitions))
+
+    def _run(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> PartitionGc:
+        files = self._partitions.setdefault(keys, PartitionFiles(keys))
+        where = {"topic": keys.topic, "topic_id": keys.topic_id, "partition": keys.partition}
+        try:
+            if deleted and not dry_run:
+                self._driver.run(files.manifest.commit(Seal()))  # finishes a deletion that was interrupted (P21)
+            done = self._driver.run(collect(files, self._grace_ms, dry_run=dry_run))
+            if sweeping:
+                done = _both(done, self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
+        except LithifyError as error:
+            log.error("partition not collected", **where, error=str(error))
+            return PartitionGc(**where, error=str(error))
+        if done.deleted and not dry_run:
+            size = sum(g.bytes for g in done.deleted)
+            log.info("collected", **where, objects=len(done.deleted), bytes=size, boundary=done.boundary)
+        return PartitionGc(
+            **where,
+            deleted=done.deleted,
+            kept=done.kept,
+            boundary=done.boundary,
+            waiting=done.waiting,
+            checkpoints_expired=done.checkpoints_expired,
+        )
+
+
+def _both(first: Pass, second: Pass) -> Pass:
+    known = {g.key for g in first.deleted}
+    return Pass(
+        deleted=(*first.deleted, *(g for g in second.deleted if g.key not in known)),
+        kept=second.kept,
+        boundary=second.boundary,
+        waiting=second.waiting,
+        checkpoints_expired=first.checkpoints_expired,
+    )
+
+
+class _Lives:
+    """Every life of a topic's name: a topic deleted and created again leaves partitions under its old id (P21)."""
+
+    def __init__(self, name: str) -> None:
+        self._lineage: Lineage[TopicFile] = topic_lineage(name)
+        self._read = 0
+        self._lives: dict[str, TopicFile] = {}
+
+    def refresh(self, driver: Driver) -> list[TopicFile]:
+        """Each life at its latest version. Reads only versions it has not read before."""
+        head = driver.run(self._lineage.refresh())
+        for number in range(self._read + 1, head.number + 1):
+            version = head if number == head.number else driver.run(self._lineage.read(number))
+            if version is not None and version.value is not None:
+                self._lives[version.value.topic_id] = version.value
+        self._read = head.number
+        current = head.value.topic_id if head.value else ""
+        # A life that is over was deleted, whatever its last version says.
+        return [
+            topic if topic.topic_id == current else msgspec.structs.replace(topic, deleted=True)
+            for topic in self._lives.values()
+        ]

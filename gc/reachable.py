@@ -1,0 +1,112 @@
+"""What may be deleted, decided from what was read. Pure (P16-P18)."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from lithify.manifest.jobs import CompactorState, Job
+from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.model import Boundary, Manifest, Retired
+
+__all__ = [
+    "BOUNDARY_STEP_MIN",
+    "Garbage",
+    "Reach",
+    "collectable",
+    "dead_numbers",
+    "next_boundary",
+    "orphan",
+    "pinned_manifests",
+    "protecting_job",
+    "waits",
+]
+
+BOUNDARY_STEP_MIN = 256  # numbers that one boundary file must free, unless it frees segments (docs/rfcs/0005)
+
+
+class Garbage(msgspec.Struct, frozen=True):
+    """One object, and why it goes (or would go, in a dry run)."""
+
+    key: str
+    bytes: int
+    reason: str
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """How far the boundary may go: the heads, less one, in a boundary file that is a grace period old (P17)."""
+
+    manifest: int
+    compactor: int
+
+
+def pinned_manifests(manifest: Manifest) -> frozenset[int]:
+    """Manifests that checkpoints pin; an expired one pins until a commit removes it (P20)."""
+    return frozenset(checkpoint.manifest for checkpoint in manifest.checkpoints)
+
+
+def collectable(manifest: Manifest, boundary: int) -> list[Retired]:
+    """Retired segments whose bytes may go: no manifest above `boundary`, and no pinned one, names them (P16)."""
+    pins = pinned_manifests(manifest)
+    return [
+        retired
+        for retired in manifest.retired
+        if retired.retired_at <= boundary and not any(retired.added_at <= pin < retired.retired_at for pin in pins)
+    ]
+
+
+def next_boundary(manifest: Manifest, current: Boundary | None, reach: Reach, *, wanted: bool = False) -> Reach | None:
+    """How far to advance the boundary now; None where it would free too little to be worth a file that stays.
+    `wanted`: any advance is worth it."""
+    at = Reach(current.manifest, current.compactor) if current else Reach(0, 0)
+    to = Reach(max(at.manifest, reach.manifest), max(at.compactor, reach.compactor))
+    numbers = to.manifest - at.manifest + to.compactor - at.compactor
+    frees_bytes = len(collectable(manifest, to.manifest)) > len(collectable(manifest, at.manifest))
+    return to if numbers >= BOUNDARY_STEP_MIN or frees_bytes or (wanted and numbers) else None
+
+
+def waits(manifest: Manifest, current: Boundary | None, compactor_head: int) -> bool:
+    """Whether something here waits for the boundary to pass it."""
+    at = Reach(current.manifest, current.compactor) if current else Reach(0, 0)
+    last = Reach(manifest.id - 1, max(compactor_head - 1, 0))
+    return next_boundary(manifest, current, last) is not None and last != at
+
+
+def protecting_job(segment_id: str, state: CompactorState | None) -> Job | None:
+    """The job whose name in `segment_id` protects it (P10): any in `.compactor` but a completed one.
+
+    What a completed job made lives in the manifest, which is read after the jobs; what else bears its name was left by
+    an attempt that was interrupted, and nothing can name it any more.
+    """
+    if state is None:
+        return None
+    jobs = (*state.jobs, *state.history)
+    return next((j for j in jobs if j.status != "completed" and SegmentId.of_job(segment_id, j.id)), None)
+
+
+def orphan(segment_id: str, floor: int, state: CompactorState | None) -> tuple[bool, str]:
+    """Whether the sweep may delete a segment that no manifest names, and why or why not. `floor`: the orphan floor
+    that the sweep's own commit left (P18)."""
+    job = protecting_job(segment_id, state)
+    if job is not None:
+        return False, f"job {job.id} ({job.status}) protects it"
+    age = SegmentId.manifest_id(segment_id)
+    if age < 0:
+        return False, "its name is none of lithify's"
+    if age >= floor:
+        return False, f"it was begun at manifest {age}, not below the orphan floor {floor}: it may still be committed"
+    return True, f"no manifest names it, and it was begun at manifest {age}, below the orphan floor {floor}"
+
+
+def dead_numbers(
+    keys: PartitionKeys, found: Iterable[tuple[str, int]], boundary: Boundary | None, pins: frozenset[int]
+) -> list[Garbage]:
+    """Numbered files (key, bytes) at or below the boundary and not pinned."""
+    dead = Reach(boundary.manifest, boundary.compactor) if boundary else Reach(0, 0)
+    garbage: list[Garbage] = []
+    for key, size in found:
+        manifest, compactor = keys.manifest.number(key), keys.compactor.number(key)
+        if manifest is not None and manifest <= dead.manifest and manifest not in pins:
+            garbage.append(Garbage(key, size, f"manifest {manifest} is dead: the boundary is {dead.manifest}"))
+        if compactor is not None and compactor <= dead.compactor:
+            garbage.append(Garbage(key, size, f"compactor file {compactor} is dead: the boundary is {dead.compactor}"))
+    return garbage
