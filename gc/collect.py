@@ -225,5 +225,5 @@ async def _pinned_ids(files: PartitionFiles, pins: frozenset[int]) -> frozenset[
                 f"{files.keys.manifest.key(number)} is pinned by a checkpoint and missing; the sweep deleted nothing. "
                 "Restore the object, or delete the checkpoint"
             )
-        ids |= _named(pinned.value)
+        ids |= frozenset(segment.id for segment in pinned.value.segments())
     return ids

@@ -90,7 +90,8 @@ class Collector:
 
     def _run(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> PartitionGc:
         files = self._partitions.setdefault(keys, PartitionFiles(keys))
-        where = {"topic": keys.topic, "topic_id": keys.topic_id, "partition": keys.partition}
+        blank = PartitionGc(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
+        tell = log.bind(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
         try:
             if deleted and not dry_run:
                 self._driver.run(files.manifest.commit(Seal()))  # finishes a deletion that was interrupted (P21)
@@ -98,13 +99,13 @@ class Collector:
             if sweeping:
                 done = _both(done, self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
         except LithifyError as error:
-            log.error("partition not collected", **where, error=str(error))
-            return PartitionGc(**where, error=str(error))
+            tell.error("partition not collected", error=str(error))
+            return msgspec.structs.replace(blank, error=str(error))
         if done.deleted and not dry_run:
             size = sum(g.bytes for g in done.deleted)
-            log.info("collected", **where, objects=len(done.deleted), bytes=size, boundary=done.boundary)
-        return PartitionGc(
-            **where,
+            tell.info("collected", objects=len(done.deleted), bytes=size, boundary=done.boundary)
+        return msgspec.structs.replace(
+            blank,
             deleted=done.deleted,
             kept=done.kept,
             boundary=done.boundary,
