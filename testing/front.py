@@ -26,6 +26,7 @@ class Deed:
     ignore_range: bool = False
     status: int | None = None  # answer this, whatever the store said
     code: str = ""  # S3's error code in that answer
+    body: str = ""  # or its whole body
     reply: Literal["whole", "half", "none"] = "whole"
 
 
@@ -93,7 +94,7 @@ class Front:
             status, headers, content = self._forward(handler, body, deed)
         if deed.status is not None:
             status, headers = deed.status, {"Date": headers.get("Date", "")} if headers else {}
-            content = _ERROR.format(code=deed.code).encode() if deed.code else b""
+            content = (deed.body or (_ERROR.format(code=deed.code) if deed.code else "")).encode()
         handler.reply(status, headers, content, deed.reply)
 
     def _forward(self, handler: "_Handler", body: bytes, deed: Deed) -> tuple[int, dict[str, str], bytes]:

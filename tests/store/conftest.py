@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import botocore.endpoint
 import pytest
 
 from lithify.store.file import FileStore
@@ -11,6 +13,12 @@ from lithify.store.memory import MemoryStore
 from lithify.store.port import Store
 from lithify.store.s3 import S3Store
 from lithify.testing.server import S3Server
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore waits up to seconds between its attempts, by no injected clock."""
+    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=lambda _: None))
 
 
 @pytest.fixture

@@ -1,0 +1,307 @@
+"""S3: what each answer, and each silence, to a request means; through real HTTP that fails to order."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+from moto.s3.models import s3_backends
+
+from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
+from lithify.store.port import Outcome
+from lithify.store.s3 import S3Store
+from lithify.testing.front import Deed, Front, Seen
+from lithify.testing.server import S3Server
+
+FronterMaker = Callable[..., tuple[S3Store, Front]]
+PREFIX = "some/prefix"
+
+
+@pytest.fixture
+def fronted(lithify_s3: S3Server, bucket: str) -> Iterator[FronterMaker]:
+    """A store that reaches its bucket through a front."""
+    fronts: list[Front] = []
+
+    def make(concerns: Callable[[Seen], bool] = lambda _: True, **options: Any) -> tuple[S3Store, Front]:
+        front = Front(lithify_s3.endpoint_url, concerns)
+        fronts.append(front)
+        given = {**front.options(lithify_s3.options), **options}
+        return S3Store(bucket, PREFIX, given, pause=lambda _: None), front
+
+    yield make
+    for front in fronts:
+        front.__exit__()
+
+
+STORED, ABSENT = True, False
+
+
+@pytest.mark.parametrize(
+    ("deed", "outcome", "stored"),
+    [
+        (Deed(), Outcome.CREATED, STORED),
+        (Deed(reply="none"), Outcome.UNKNOWN, STORED),
+        (Deed(forward=False, reply="none"), Outcome.UNKNOWN, ABSENT),
+        (Deed(status=500, code="InternalError"), Outcome.UNKNOWN, STORED),
+        (Deed(status=502), Outcome.UNKNOWN, STORED),
+        (Deed(status=503, code="SlowDown", forward=False), Outcome.UNKNOWN, ABSENT),
+        (Deed(status=504), Outcome.UNKNOWN, STORED),
+        (Deed(status=409, code="ConditionalRequestConflict", forward=False), Outcome.UNKNOWN, ABSENT),
+        (Deed(status=409, code="OperationAborted"), Outcome.UNKNOWN, STORED),
+        (Deed(status=429, forward=False), Outcome.UNKNOWN, ABSENT),
+        (Deed(status=400, code="RequestTimeout", forward=False), Outcome.UNKNOWN, ABSENT),
+        (Deed(status=412, code="PreconditionFailed", forward=False), Outcome.EXISTS, ABSENT),
+    ],
+    ids=repr,
+)
+def test_one_create_is_one_request_with_one_of_three_outcomes(
+    deed: Deed, outcome: Outcome, stored: bool, fronted: FronterMaker, s3_store: S3Store
+) -> None:
+    store, front = fronted()
+    front.plan(deed)
+    assert store.create("k", b"body") is outcome
+    assert front.seen == [Seen("PUT", f"/{store.url.removeprefix('s3://')}/k", True)]
+    found = s3_store.get("k")
+    assert (found is not None) == stored
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remedy"),
+    [
+        (403, "AccessDenied", "grant this identity"),
+        (403, "InvalidAccessKeyId", "check the credentials"),
+        (403, "SignatureDoesNotMatch", "check the credentials"),
+        (403, "RequestTimeTooSkewed", "set this machine's clock"),
+        (400, "ExpiredToken", "renew it"),
+        (404, "NoSuchBucket", "create the bucket"),
+        (501, "NotImplemented", "this store has no conditional put"),
+        (400, "InvalidArgument", "this store has no conditional put"),
+    ],
+)
+def test_a_certain_refusal_says_what_to_do(status: int, code: str, remedy: str, fronted: FronterMaker) -> None:
+    store, front = fronted()
+    front.plan(Deed(forward=False, status=status, code=code))
+    with pytest.raises(InvalidRequest, match=rf"{store.url}/k: .*{code}.*{remedy}"):
+        store.create("k", b"body")
+    assert len(front.seen) == 1
+
+
+def test_a_timeout_is_unknown(s3_store: S3Store) -> None:
+    def time_out(request: Any, **_: Any) -> None:
+        raise ReadTimeoutError(endpoint_url=request.url)
+
+    s3_store.conditional_client().meta.events.register("before-send.s3.PutObject", time_out)
+    assert s3_store.create("k", b"body") is Outcome.UNKNOWN
+
+
+def test_nobody_listens(lithify_s3: S3Server) -> None:
+    with Front(lithify_s3.endpoint_url) as front:
+        options = front.options(lithify_s3.options)
+    options["config_kwargs"] = {"retries": {"total_max_attempts": 1}}
+    store = S3Store("bucket", "", options, pause=lambda _: None)
+    assert store.create("k", b"body") is Outcome.UNKNOWN
+    asks: list[Callable[[], Any]] = [
+        lambda: store.get("k"),
+        lambda: store.head("k"),
+        lambda: store.read("k", 0, 1),
+        lambda: store.put("k", b""),
+        lambda: store.list(""),
+        lambda: store.folders(""),
+        lambda: store.delete(["k"]),
+        lambda: store.delete(["k", "l"]),
+        store.now,
+        store.remove_stale_temporaries,
+    ]
+    for ask in asks:
+        with pytest.raises(Unavailable, match=r"s3://bucket.*try again"):
+            ask()
+
+
+def test_without_credentials_nothing_is_sent(
+    fronted: FronterMaker, monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.path.join(tmp_path, "none"))
+    _, front = fronted()
+    store = S3Store("bucket", "", {"client_kwargs": {"endpoint_url": front.endpoint_url, "region_name": "us-east-1"}})
+    for ask in (lambda: store.create("k", b""), lambda: store.get("k"), lambda: store.list("")):
+        with pytest.raises(InvalidRequest, match="check the credentials"):
+            ask()
+    assert front.seen == []
+
+
+def test_a_missing_bucket_is_the_callers_error(lithify_s3: S3Server) -> None:
+    store = S3Store("no-such-bucket", "p", lithify_s3.options)
+    asks: list[Callable[[], Any]] = [
+        lambda: store.create("k", b""),
+        lambda: store.get("k"),
+        lambda: store.head("k"),
+        lambda: store.read("k", 0, 1),
+        lambda: store.put("k", b""),
+        lambda: store.list(""),
+        lambda: store.folders(""),
+        lambda: store.delete(["k", "l"]),
+        lambda: store.output("k").close(),
+    ]
+    for ask in asks:
+        with pytest.raises(InvalidRequest, match="bucket"):
+            ask()
+
+
+@pytest.mark.parametrize("deed", [Deed(reply="half"), Deed(reply="none"), Deed(status=503, forward=False)], ids=repr)
+def test_gets_are_repeated_within_bounds(deed: Deed, fronted: FronterMaker) -> None:
+    store, front = fronted(
+        concerns=lambda seen: seen.method == "GET", config_kwargs={"retries": {"total_max_attempts": 1}}
+    )
+    body = bytes(range(256)) * 100
+    store.put("k", body)
+    front.plan(*[deed] * 3)
+    found = store.get("k")
+    assert found is not None
+    assert found.body == body
+    front.plan(*[deed] * 4)
+    with pytest.raises(Unavailable, match=f"{store.url}/k"):
+        store.get("k")
+
+
+def test_a_truncated_range_is_read_again(fronted: FronterMaker) -> None:
+    store, front = fronted(concerns=lambda seen: seen.method == "GET")
+    body = bytes(range(256)) * 100
+    store.put("k", body)
+    front.plan(*[Deed(reply="half")] * 3)
+    assert store.read("k", 1000, 5000) == body[1000:6000]
+    front.plan(*[Deed(reply="half")] * 4)
+    with pytest.raises(Unavailable, match=f"{store.url}/k"):
+        store.read("k", 1000, 5000)
+
+
+def test_a_server_that_ignores_ranges_is_survived(fronted: FronterMaker) -> None:
+    store, front = fronted(concerns=lambda seen: seen.method == "GET")
+    store.put("k", b"0123456789")
+    front.plan(Deed(ignore_range=True), Deed(ignore_range=True))
+    assert store.read("k", 3, 4) == b"3456"
+    with pytest.raises(Corrupt):
+        store.read("k", 8, 4)
+
+
+def test_unconditional_writes_are_repeated(fronted: FronterMaker) -> None:
+    store, front = fronted(concerns=lambda seen: seen.method == "PUT")
+    front.plan(Deed(reply="none"), Deed(status=500))
+    store.put("k", b"body")
+    assert store.read("k", 0, 4) == b"body"
+    assert [seen.method for seen in front.seen] == ["PUT", "PUT", "PUT", "GET"]
+
+
+def test_deletions_that_the_store_refuses_one_by_one_are_surfaced(fronted: FronterMaker) -> None:
+    store, front = fronted()
+    failures = "".join(
+        f"<Error><Key>{PREFIX}/{key}</Key><Code>{code}</Code></Error>"
+        for key, code in (("gone", "NoSuchKey"), ("a", "InternalError"), ("b", "AccessDenied"))
+    )
+    front.plan(Deed(forward=False, status=200, body=f"<DeleteResult>{failures}</DeleteResult>"))
+    with pytest.raises(Unavailable, match=rf"{store.url}/a and 1 more could not be deleted \(InternalError\)"):
+        store.delete(["gone", "a", "b"])
+
+
+def test_a_store_without_batch_deletion_is_asked_for_each_key(fronted: FronterMaker) -> None:
+    store, front = fronted(concerns=lambda seen: seen.method == "POST")
+    for key in ("a", "b", "c"):
+        store.put(key, b"x")
+    front.plan(Deed(forward=False, status=501, code="NotImplemented"))
+    store.delete(["a", "b", "nothing"])
+    assert [found.key for found in store.list("").objects] == ["c"]
+
+
+@pytest.fixture
+def many_keys(bucket: str) -> list[str]:
+    """2,300 objects, put where the server keeps them: over HTTP it would take ten seconds."""
+    keys = [f"many/{number:05d}" for number in range(2300)]
+    (backend,) = (
+        backend for account in s3_backends.values() for backend in account.values() if bucket in backend.buckets
+    )
+    for key in keys:
+        backend.put_object(bucket, f"{PREFIX}/{key}", b"")
+    return keys
+
+
+def test_lists_and_deletions_go_by_thousands(many_keys: list[str], fronted: FronterMaker) -> None:
+    store, front = fronted()
+    first = store.list("many/")
+    second = store.list("many/", first.token)
+    third = store.list("many/", second.token)
+    assert [len(page.objects) for page in (first, second, third)] == [1000, 1000, 300]
+    assert third.token is None
+    listed = [found.key for page in (first, second, third) for found in page.objects]
+    assert sorted(listed) == many_keys
+    front.seen.clear()
+    store.delete(listed)
+    assert [seen.method for seen in front.seen] == ["POST"] * 3
+    assert store.list("").objects == ()
+
+
+def test_folder_markers_of_consoles_are_no_objects(s3_store: S3Store, bucket: str) -> None:
+    for key in (f"{PREFIX}/", f"{PREFIX}/topic/"):
+        s3_store.bulk_client().put_object(Bucket=bucket, Key=key, Body=b"")
+    s3_store.put("topic/object", b"x")
+    assert [found.key for found in s3_store.list("").objects] == ["topic/object"]
+    assert list(s3_store.folders("")) == ["topic"]
+
+
+def test_stores_with_and_without_a_prefix_see_each_other(lithify_s3: S3Server, bucket: str) -> None:
+    whole, part = S3Store(bucket, "", lithify_s3.options), S3Store(bucket, "/p/", lithify_s3.options)
+    assert part.create("k", b"x") is Outcome.CREATED
+    assert whole.create("p/k", b"y") is Outcome.EXISTS
+    assert (whole.url, part.url) == (f"s3://{bucket}", f"s3://{bucket}/p")
+    assert [found.key for found in whole.list("p/").objects] == ["p/k"]
+
+
+def test_a_forked_child_uses_the_parents_store(s3_store: S3Store) -> None:
+    """Its sockets are not the parent's: mixed replies would hand one process the other's objects."""
+    s3_store.put("parent", b"parent")
+    pids: list[int] = []
+    for child in range(3):
+        pid = os.fork()
+        if pid == 0:
+            code = 99
+            try:
+                for number in range(5):
+                    s3_store.create(f"child/{child}/{number}", str(child).encode())
+                code = int(not all(s3_store.read(f"child/{child}/{n}", 0, 1) == str(child).encode() for n in range(5)))
+            finally:
+                os._exit(code)
+        pids.append(pid)
+    bodies = [s3_store.read("parent", 0, 6) for _ in range(20)]
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0, 0]
+    assert bodies == [b"parent"] * 20
+    assert len(s3_store.list("child/").objects) == 15
+
+
+def test_now_costs_no_request_after_any_reply(fronted: FronterMaker) -> None:
+    store, front = fronted()
+    store.now()
+    assert [seen.method for seen in front.seen] == ["HEAD"]
+    store.now()
+    again, front = fronted()
+    with pytest.raises(NotFound):
+        again.read("nothing", 0, 1)
+    front.seen.clear()
+    again.now()
+    assert front.seen == []
+
+
+def test_extra_parameters_go_to_the_operations_that_know_them(fronted: FronterMaker, bucket: str) -> None:
+    store, _ = fronted(s3_additional_kwargs={"ServerSideEncryption": "AES256", "StorageClass": "STANDARD_IA"})
+    store.create("created", b"x")
+    store.put("put", b"x")
+    output = store.output("streamed")
+    output.write(b"x")
+    output.close()
+    store.delete(["nothing", "else"])
+    for key in ("created", "put", "streamed"):
+        assert store.read(key, 0, 1) == b"x"
+        found = store.bulk_client().head_object(Bucket=bucket, Key=f"{PREFIX}/{key}")
+        assert (found["ServerSideEncryption"], found["StorageClass"]) == ("AES256", "STANDARD_IA")

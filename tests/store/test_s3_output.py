@@ -1,0 +1,156 @@
+"""Streaming uploads to S3: one PUT when small, parts when large, nothing visible and nothing left when given up."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.port import OutputFile
+from lithify.store.s3 import S3Store
+from lithify.store.s3_output import PART_BYTES
+from lithify.testing.front import Deed, Front, Seen
+from lithify.testing.server import S3Server
+
+PIECE = bytes(range(256)) * 4096  # 1 MiB
+
+
+def is_part(seen: Seen) -> bool:
+    return "partNumber=" in seen.path
+
+
+def is_completion(seen: Seen) -> bool:
+    return seen.method == "POST" and "uploadId=" in seen.path
+
+
+@pytest.fixture
+def front(lithify_s3: S3Server) -> Iterator[Front]:
+    with Front(lithify_s3.endpoint_url) as front:
+        yield front
+
+
+@pytest.fixture
+def store(front: Front, lithify_s3: S3Server, bucket: str) -> S3Store:
+    return S3Store(bucket, "p", front.options(lithify_s3.options))
+
+
+@pytest.fixture
+def unfinished(s3_store: S3Store, bucket: str) -> Callable[[], int]:
+    return lambda: len(s3_store.bulk_client().list_multipart_uploads(Bucket=bucket).get("Uploads", ()))
+
+
+def test_what_fits_one_part_is_one_put(store: S3Store, front: Front) -> None:
+    output = store.output("k")
+    for _ in range(8):
+        output.write(PIECE)
+    output.close()
+    assert [seen.method for seen in front.seen] == ["PUT"]
+    assert output.requests == 1
+    assert store.read("k", PART_BYTES - 4, 4) == PIECE[-4:]
+
+
+def test_parts_are_sent_while_it_is_written(store: S3Store, front: Front, unfinished: Callable[[], int]) -> None:
+    output = store.output("k")
+    for _ in range(24):
+        output.write(PIECE)
+    output.write(memoryview(PIECE)[: 1 << 19])
+    assert sum(map(is_part, front.seen)) >= 1  # of three, two may be on their way
+    assert store.head("k") is None
+    output.close()
+    head = store.head("k")
+    assert head is not None
+    assert head.size == (24 << 20) + (1 << 19)
+    for start in (0, PART_BYTES - 10, 2 * PART_BYTES - 10):
+        assert store.read("k", start, 20) == (PIECE + PIECE)[start % (1 << 20) :][:20]
+    assert output.requests == sum(seen.method in ("PUT", "POST") for seen in front.seen) == 6
+    assert unfinished() == 0
+
+
+def test_an_exact_multiple_of_the_part_has_no_empty_part(store: S3Store, front: Front) -> None:
+    output = store.output("k")
+    output.write(bytes(2 * PART_BYTES))
+    output.close()
+    head = store.head("k")
+    assert head is not None
+    assert head.size == 2 * PART_BYTES
+    assert sum(map(is_part, front.seen)) == 2
+
+
+def test_given_up_it_leaves_nothing(store: S3Store, unfinished: Callable[[], int]) -> None:
+    output = store.output("k")
+    output.write(bytes(2 * PART_BYTES + 1))
+    assert unfinished() == 1
+    output.abort()
+    output.close()
+    assert unfinished() == 0
+    assert store.head("k") is None
+
+
+@pytest.mark.parametrize("concerned", [is_part, is_completion])
+@pytest.mark.parametrize(
+    ("status", "code", "error"), [(500, "InternalError", Unavailable), (403, "AccessDenied", InvalidRequest)]
+)
+def test_a_failure_surfaces_and_leaves_nothing(
+    concerned: Callable[[Seen], bool],
+    status: int,
+    code: str,
+    error: type[LithifyError],
+    lithify_s3: S3Server,
+    bucket: str,
+    unfinished: Callable[[], int],
+) -> None:
+    def rule(seen: Seen) -> Deed:
+        return Deed(forward=False, status=status, code=code) if concerned(seen) else Deed()
+
+    with Front(lithify_s3.endpoint_url, rule=rule) as front:
+        options = front.options(lithify_s3.options)
+        store = S3Store(bucket, "p", {**options, "config_kwargs": {"retries": {"total_max_attempts": 2}}})
+        output = store.output("k")
+        with pytest.raises(error, match=r"/p/k"):
+            write_and_close(output, 2 * PART_BYTES + 1)
+        assert output.closed
+        assert store.head("k") is None
+    assert unfinished() == 0
+
+
+def write_and_close(output: OutputFile, size: int) -> None:
+    output.write(bytes(size))
+    output.close()
+
+
+@pytest.mark.parametrize("deed", [Deed(reply="none"), Deed(status=500)], ids=repr)
+def test_a_completion_whose_reply_was_lost_is_a_completion(
+    deed: Deed, lithify_s3: S3Server, bucket: str, unfinished: Callable[[], int]
+) -> None:
+    """The client asks again, and is told that there is no such upload: its own first request ended it."""
+    with Front(lithify_s3.endpoint_url, is_completion) as front:
+        store = S3Store(bucket, "p", front.options(lithify_s3.options))
+        front.plan(deed)
+        output = store.output("k")
+        output.write(bytes(PART_BYTES + 1))
+        output.close()
+        assert sum(map(is_completion, front.seen)) == 2
+        head = store.head("k")
+    assert head is not None
+    assert head.size == PART_BYTES + 1
+    assert unfinished() == 0
+
+
+def test_uploads_of_killed_processes_are_cleared_when_stale(lithify_s3: S3Server) -> None:
+    fresh, stale = (datetime.fromtimestamp(at, UTC).isoformat() for at in (4e9, 1e9))
+    uploads = "".join(
+        f"<Upload><Key>p/{name}</Key><UploadId>{name}</UploadId><Initiated>{at}</Initiated></Upload>"
+        for name, at in (("fresh", fresh), ("stale", stale))
+    )
+    listing = Deed(
+        forward=False, status=200, body=f"<ListMultipartUploadsResult>{uploads}</ListMultipartUploadsResult>"
+    )
+
+    def rule(seen: Seen) -> Deed:
+        listed, aborted = "?uploads" in seen.path, seen.method == "DELETE"
+        return listing if listed else Deed(forward=False, status=204) if aborted else Deed()
+
+    with Front(lithify_s3.endpoint_url, rule=rule) as front:
+        store = S3Store("bucket", "p", front.options(lithify_s3.options))
+        assert store.remove_stale_temporaries() == 1
+        assert [seen.path for seen in front.seen if seen.method == "DELETE"] == ["/bucket/p/stale?uploadId=stale"]
