@@ -1,0 +1,172 @@
+"""Protocol coroutines interleaved over one simulated store, from a seed: each request is one step, and any of them may
+lose its reply, fail, land late, or be the last thing its actor does."""
+
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from lithify.store.errors import Unavailable
+from lithify.store.port import (
+    Create,
+    Delete,
+    Folders,
+    Get,
+    Head,
+    List,
+    NewId,
+    Now,
+    Object,
+    ObjectInfo,
+    Outcome,
+    Page,
+    Pause,
+    Put,
+    Request,
+)
+
+
+@dataclass
+class Actor:
+    name: str
+    coroutine: Coroutine[Any, Any, Any]
+    reply: Any = None
+    error: Exception | None = None
+    result: Any = None
+    failed: Exception | None = None
+    running: bool = True
+    asleep: int = 0  # steps of the world it sits out
+
+
+@dataclass
+class World:
+    """`answers` takes requests that are none of the store's (an engine's), and returns their reply."""
+
+    seed: int
+    fault_share: float = 0.0
+    sleep_share: float = 0.0  # how often an actor is put to sleep, to wake up in a world that went on
+    answers: Callable[[Request[Any]], Any] | None = None
+    objects: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    actors: list[Actor] = field(default_factory=list)
+    now_ms: int = 1_000_000
+    counts: dict[str, int] = field(default_factory=dict)
+    _late: list[tuple[str, bytes]] = field(default_factory=list)
+    _ids: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+
+    def start(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> Actor:
+        actor = Actor(name, coroutine)
+        self.actors.append(actor)
+        return actor
+
+    def run(self, steps_max: int = 200_000) -> None:
+        for _ in range(steps_max):
+            live = [actor for actor in self.actors if actor.running]
+            if not live:
+                return
+            awake = [actor for actor in live if not actor.asleep] or live
+            for actor in live:
+                actor.asleep = max(0, actor.asleep - 1)
+            actor = self.random.choice(awake)
+            if self.random.random() < self.sleep_share:
+                actor.asleep = self.random.randrange(100, 1_500)
+            self.step(actor)
+        raise AssertionError(f"seed {self.seed}: actors did not end: {[a.name for a in self.actors if a.running]}")
+
+    def alone(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run one coroutine to its end without faults or rivals."""
+        share, self.fault_share = self.fault_share, 0.0
+        actor = Actor("alone", coroutine)
+        while actor.running:
+            self.step(actor)
+        self.fault_share = share
+        if actor.failed is not None:
+            raise actor.failed
+        return actor.result
+
+    def step(self, actor: Actor) -> None:
+        if self._late and self.random.random() < 0.05:
+            key, body = self._late.pop(self.random.randrange(len(self._late)))
+            self._store_if_absent(key, body)
+        try:
+            if actor.error is not None:
+                error, actor.error = actor.error, None
+                request = actor.coroutine.throw(error)
+            else:
+                request = actor.coroutine.send(actor.reply)
+        except StopIteration as stop:
+            actor.result, actor.running = stop.value, False
+            return
+        except Exception as error:
+            actor.failed, actor.running = error, False
+            return
+        try:
+            actor.reply = self._answer(request)
+        except Exception as error:
+            actor.error = error
+
+    def crash(self, actor: Actor) -> None:
+        actor.running = False
+        actor.coroutine.close()
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def _store_if_absent(self, key: str, body: bytes) -> Outcome:
+        if key in self.objects:
+            return Outcome.EXISTS
+        self.objects[key] = (body, self.now_ms)
+        return Outcome.CREATED
+
+    def _create(self, key: str, body: bytes) -> Outcome:
+        fault = self.random.random()
+        if fault >= self.fault_share:
+            return self._store_if_absent(key, body)
+        kind = self.random.choice(["lost reply", "never arrived", "arrives late"])
+        self._count(kind)
+        if kind == "lost reply":
+            self._store_if_absent(key, body)
+        elif kind == "arrives late":
+            self._late.append((key, body))
+        return Outcome.UNKNOWN
+
+    def _answer(self, request: Request[Any]) -> Any:
+        self.now_ms += self.random.randrange(50)
+        idempotent = isinstance(request, Get | Head | Put | List | Delete | Folders)
+        if idempotent and self.random.random() < self.fault_share / 10:
+            self._count("unavailable")
+            raise Unavailable(f"{type(request).__name__} failed")
+        match request:
+            case Create(key, body):
+                return self._create(key, body)
+            case Get(key):
+                found = self.objects.get(key)
+                return None if found is None else Object(*found)
+            case Put(key, body):
+                self.objects[key] = (body, self.now_ms)
+            case Head(key):
+                found = self.objects.get(key)
+                return None if found is None else ObjectInfo(key, len(found[0]), found[1])
+            case List(prefix, token):
+                keys = sorted(k for k in self.objects if k.startswith(prefix) and (token is None or k > token))
+                page = tuple(ObjectInfo(k, len(self.objects[k][0]), self.objects[k][1]) for k in keys[:7])
+                return Page(page, keys[6] if len(keys) > 7 else None)
+            case Folders(prefix):
+                rest = (k[len(prefix) :] for k in self.objects if k.startswith(prefix))
+                return tuple(sorted({k.partition("/")[0] for k in rest if "/" in k}))
+            case Delete(keys):
+                for key in keys:
+                    self.objects.pop(key, None)
+            case Now():
+                return self.now_ms
+            case NewId():
+                self._ids += 1
+                return f"{self._ids:016x}"
+            case Pause(ms):
+                self.now_ms += ms
+            case _:
+                assert self.answers is not None, type(request).__name__
+                return self.answers(request)
+        return None
