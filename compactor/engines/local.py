@@ -1,0 +1,56 @@
+"""The local engine: tasks run in threads of this process, for tests and for machines without Java.
+
+pyarrow releases the interpreter's lock in what costs time (decoding, sorting, encoding), so threads do scale.
+"""
+
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from lithify.compactor.engine import TaskFailure
+from lithify.compactor.engines.outcome import outcome_of
+from lithify.compactor.engines.underway import Underway
+from lithify.segment.execute import execute
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.errors import InvalidRequest
+from lithify.store.port import Store
+
+__all__ = ["LocalEngine"]
+
+
+class LocalEngine:
+    """At most `parallelism` tasks at a time (default: as many as the machine has processors), whatever the number of
+    attempts. Peak memory in results is that of the whole process."""
+
+    def __init__(self, parallelism: int | None = None) -> None:
+        if parallelism is not None and parallelism < 1:
+            raise InvalidRequest(f"parallelism is {parallelism}: it must be at least 1")
+        self._pool = ThreadPoolExecutor(parallelism or os.cpu_count() or 1, thread_name_prefix="lithify-merge")
+        self._attempts: weakref.WeakSet[Underway] = weakref.WeakSet()
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        return "local"
+
+    def start(
+        self, store: Store, tasks: Sequence[MergeTask], label: str, *, tiers: Mapping[str, Store] | None = None
+    ) -> Underway:
+        """`tiers`: the store of every tier that a source names. Raises InvalidRequest once the engine is closed."""
+        if self._closed:
+            raise InvalidRequest(f"{label}: this engine is closed; make a new one")
+
+        def run(task: MergeTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
+            return outcome_of(task, lambda: execute(task, store, cancelled, tiers=tiers))
+
+        attempt = Underway(self._pool, tasks, run)
+        self._attempts.add(attempt)
+        return attempt
+
+    def close(self) -> None:
+        """Stop what is under way."""
+        self._closed = True
+        for attempt in list(self._attempts):
+            attempt.stop()
+        self._pool.shutdown()

@@ -1,0 +1,70 @@
+"""What became of a task: its result, or a failure in words without record contents. One mapping for every engine."""
+
+import traceback
+from collections.abc import Callable
+
+import structlog
+
+from lithify.compactor.engine import TaskFailure
+from lithify.manifest.keys import PartitionKeys
+from lithify.segment.execute import TaskCancelled
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
+
+__all__ = ["failure_of", "outcome_of"]
+
+log = structlog.get_logger("lithify.compactor.engines")
+
+
+def outcome_of(task: MergeTask, work: Callable[[], TaskResult]) -> TaskResult | TaskFailure:
+    """Do `work` for `task`. Raises only TaskCancelled."""
+    try:
+        return work()
+    except TaskCancelled:
+        raise
+    except Exception as error:  # noqa: BLE001 - a bug in one task must reach the coordinator, as data without contents
+        return failure_of(task, error)
+
+
+def failure_of(task: MergeTask, error: Exception) -> TaskFailure:
+    """The failure that `error` means for `task`."""
+    match error:
+        case Corrupt() | NotFound():
+            return _damaged(task, error)
+        case Unavailable():
+            return TaskFailure(task.range_index, "unavailable", str(error))
+        case InvalidRequest():
+            return TaskFailure(task.range_index, "invalid", str(error))
+        case MemoryError():  # pyarrow's ArrowMemoryError is one
+            reason = "the task ran out of memory: give workers more, or run fewer tasks at a time"
+            return TaskFailure(task.range_index, "memory", reason)
+        case _:
+            return _unexpected(task, error)
+
+
+def _damaged(task: MergeTask, error: Corrupt | NotFound) -> TaskFailure:
+    """Only a source can be damaged or gone for good. What is told of any other object concerns an output just written,
+    which another attempt writes anew: to quarantine the partition for it would be wrong."""
+    keys = PartitionKeys(task.topic, task.topic_id, task.partition)
+    text = str(error)
+    for ref in (ref for source in task.sources for ref in source):
+        if keys.segment(ref.id) in text:
+            category = "corrupt" if isinstance(error, Corrupt) else "missing"
+            return TaskFailure(task.range_index, category, text, ref.id)
+    return TaskFailure(task.range_index, "unavailable", text)
+
+
+def _unexpected(task: MergeTask, error: Exception) -> TaskFailure:
+    """Of an error nobody foresaw only the type is told: its message may quote a record, and so may its locals."""
+    log.debug(
+        "task failed",
+        topic=task.topic,
+        partition=task.partition,
+        job=task.job,
+        range_index=task.range_index,
+        error=type(error).__name__,
+        traceback="".join(traceback.format_tb(error.__traceback__)),
+    )
+    detail = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+    reason = f"the task failed with {type(error).__name__}{detail}; its traceback is in the worker's debug log"
+    return TaskFailure(task.range_index, "engine", reason)

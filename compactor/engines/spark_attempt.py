@@ -1,0 +1,124 @@
+"""One attempt on Spark: its tasks, each a Spark job, and how they are stopped."""
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from lithify.compactor.engine import TaskFailure
+from lithify.compactor.engines.outcome import failure_of
+from lithify.compactor.engines.private_folder import PrivateFolder
+from lithify.compactor.engines.spark_jobs import SparkJobs, explain
+from lithify.compactor.engines.stop_file import StopFile
+from lithify.compactor.engines.underway import Underway
+from lithify.compactor.engines.worker import Order, installed_version, seal, unseal
+from lithify.segment.execute import TaskCancelled
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.driver import new_id
+from lithify.store.port import Store
+
+__all__ = ["Opened", "SparkAttempt"]
+
+_ASKED_MS = 2_000  # what workers of this machine get to stop by themselves before Spark is told to cancel
+_CANCEL_AGAIN_MS = 500
+_KILLED_MS = 15_000  # by then Spark has long killed the workers of cancelled jobs on this machine
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session at work; `own` is it, where it is ours to stop."""
+
+    jobs: SparkJobs
+    own: Any = None
+
+
+class SparkAttempt:
+    """The tasks of one attempt; the jobs of Spark are tagged `lithify-<job>-<attempt>`. `stores`: the warehouse's under
+    "", those of tiers under their names."""
+
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        opening: Future[Opened],
+        private: PrivateFolder,
+        stores: Mapping[str, Store],
+        tasks: Sequence[MergeTask],
+        label: str,
+    ) -> None:
+        self._opening = opening
+        self._private = private
+        self._stores = dict(stores)
+        self._label = label
+        self._tags = {_tag(task) for task in tasks}
+        self._stop_file = StopFile(private.path(f"attempt-{new_id()}"))
+        weakref.finalize(self, self._stop_file.close)  # threads at work hold on to `self`
+        self._underway = Underway(pool, tasks, self._run)
+
+    def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
+        """See `Running`."""
+        return self._underway.results(timeout_ms)
+
+    def stop(self) -> None:
+        """Workers of this machine stop at their next block, and none writes any more when this returns.
+
+        Elsewhere Spark cancels the jobs, and this returns within about a second; Spark kills their Python workers 3 to
+        4 seconds after that (`spark.python.task.killTimeout`), and until then they may still write: under names of this
+        attempt, which nobody else uses.
+        """
+        self._underway.withdraw()
+        self._stop_file.order()
+        jobs = self._jobs()
+        if jobs is None or jobs.workers_share_machine:
+            self._underway.ended(_ASKED_MS)
+        while not self._underway.ended(0):
+            # Again and again: a job may be on its way to Spark, past its last look at whether it was withdrawn.
+            if (jobs := self._jobs()) is not None:
+                for tag in self._tags:
+                    jobs.cancel(tag)
+            self._underway.ended(_CANCEL_AGAIN_MS)
+        self._stop_file.obeyed(_KILLED_MS)
+
+    def _jobs(self) -> SparkJobs | None:
+        if self._opening.done() and self._opening.exception() is None:
+            return self._opening.result().jobs
+        return None
+
+    def _run(self, task: MergeTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
+        try:
+            jobs = self._opening.result().jobs
+        except Exception as error:  # noqa: BLE001 - told as data, like every failure of a task
+            return failure_of(task, error)
+        if cancelled():
+            raise TaskCancelled(f"job {task.job}, range {task.range_index}")
+        described = f"{self._label} range {task.range_index}, {len(task.sources)} sources"
+        try:
+            reply = unseal(jobs.run(seal(self._order(task, jobs)), described, _tag(task)))
+        except Exception as error:  # noqa: BLE001 - py4j's, PySpark's or gRPC's, depending on the session
+            if cancelled():
+                raise TaskCancelled(f"job {task.job}, range {task.range_index}") from None
+            return explain(task, error)
+        if outcome := reply.result or reply.failure:
+            return outcome
+        if cancelled():
+            raise TaskCancelled(f"job {task.job}, range {task.range_index}")
+        reason = (
+            "a worker did not find the file that tells it to go on: leave lithify's folder of temporary files alone"
+        )
+        return TaskFailure(task.range_index, "engine", reason)
+
+    def _order(self, task: MergeTask, jobs: SparkJobs) -> Order:
+        here = jobs.workers_share_machine
+        specs = {name: self._private.spec(store) if here else store.spec() for name, store in self._stores.items()}
+        return Order(
+            version=installed_version(),
+            range_index=task.range_index,
+            task=task,
+            store=specs.pop(""),
+            tiers=specs,
+            stop_file=str(self._stop_file.path) if here else None,
+        )
+
+
+def _tag(task: MergeTask) -> str:
+    return f"lithify-{task.job}-{task.attempt}"

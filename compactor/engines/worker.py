@@ -1,0 +1,100 @@
+"""What runs in a Spark worker: one sealed order in, one sealed reply out, both JSON.
+
+Everything foreseen and unforeseen is answered as data: an exception would reach Spark's logs with whatever it quotes.
+Clients are opened here, once per process and store; an order names stores and never holds a secret.
+"""
+
+import functools
+import importlib.metadata
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pyarrow as pa
+
+from lithify.compactor.engine import TaskFailure
+from lithify.compactor.engines.outcome import outcome_of
+from lithify.compactor.engines.stop_file import working
+from lithify.segment.execute import TaskCancelled, execute
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.opening import open_spec
+from lithify.store.port import StoreSpec
+
+__all__ = ["Order", "Reply", "installed_version", "obey", "obey_batches", "seal", "unseal"]
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """The part of an order that every release reads."""
+
+    version: str
+    range_index: int
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    version: str  # of the driver's lithify
+    range_index: int
+    task: MergeTask
+    store: StoreSpec
+    tiers: dict[str, StoreSpec] = {}
+    stop_file: str | None = None  # where driver and worker share a machine
+
+
+class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Neither: the task was cancelled."""
+
+    result: TaskResult | None = None
+    failure: TaskFailure | None = None
+
+
+@functools.cache
+def installed_version() -> str:
+    """The version of lithify in this process."""
+    try:
+        return importlib.metadata.version("lithify")
+    except importlib.metadata.PackageNotFoundError:
+        return "without version (its wheel's metadata is missing)"
+
+
+def seal(order: Order) -> str:
+    return msgspec.json.encode(order).decode()
+
+
+def unseal(reply: str) -> Reply:
+    return msgspec.json.decode(reply, type=Reply)
+
+
+def obey(sealed: str) -> str:
+    """Carry out a sealed order; answers with a sealed reply."""
+    return msgspec.json.encode(_reply(sealed)).decode()
+
+
+def obey_batches(sealed: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same as the function of a `mapInArrow` over one row, for Spark Connect."""
+    for _ in rows:  # Spark wants its input read to the end
+        pass
+    yield pa.RecordBatch.from_pydict({"reply": pa.array([obey(sealed)], pa.string())})
+
+
+def _reply(sealed: str) -> Reply:
+    stamp = msgspec.json.decode(sealed, type=Stamp)
+    if stamp.version != installed_version():
+        reason = f"worker runs lithify {installed_version()}, this is {stamp.version}: install the same wheel"
+        return Reply(failure=TaskFailure(stamp.range_index, "invalid", reason))
+    order = msgspec.json.decode(sealed, type=Order)
+    try:
+        outcome = outcome_of(order.task, lambda: _merge(order))
+    except TaskCancelled:
+        return Reply()
+    return Reply(result=outcome) if isinstance(outcome, TaskResult) else Reply(failure=outcome)
+
+
+def _merge(order: Order) -> TaskResult:
+    if order.stop_file is None:
+        return _execute(order, None)
+    with working(order.stop_file) as stopped:
+        return _execute(order, stopped)
+
+
+def _execute(order: Order, stopped: Callable[[], bool] | None) -> TaskResult:
+    store = open_spec(order.store)
+    tiers = {name: open_spec(spec) for name, spec in order.tiers.items()}
+    return execute(order.task, store, stopped, tiers=tiers)
