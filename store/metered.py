@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +81,16 @@ class Metered:
         return self.inner.create(key, body)
 
     def get(self, key: str) -> Object | None:
+        self._count(gets=1)
         found = self.inner.get(key)
-        self._count(gets=1, bytes_read=len(found.body) if found else 0)
+        self._count(bytes_read=len(found.body) if found else 0)
         return found
 
     def read(self, key: str, start: int, length: int) -> bytes:
-        self._count(reads=1, bytes_read=length)
-        return self.inner.read(key, start, length)
+        self._count(reads=1)
+        body = self.inner.read(key, start, length)
+        self._count(bytes_read=length)
+        return body
 
     def put(self, key: str, body: bytes) -> None:
         self._count(puts=1, bytes_written=len(body))
@@ -148,16 +151,17 @@ class _MeteredOutput:
         """Nothing becomes visible before `close`."""
 
     def close(self) -> None:
-        if not self.closed:
-            self._end()
-            self._inner.close()
+        self._end(self._inner.close)
 
     def abort(self) -> None:
-        if not self.closed:
-            self._end()
-            self._inner.abort()
+        self._end(self._inner.abort)
 
-    def _end(self) -> None:
+    def _end(self, end: Callable[[], None]) -> None:
+        if self.closed:
+            return
         self.closed = True
-        requests = getattr(self._inner, "requests", 1)
-        self._store._count(output_requests=requests, bytes_written=self._bytes)  # pyright: ignore[reportPrivateUsage]
+        try:
+            end()
+        finally:
+            requests = getattr(self._inner, "requests", 1)
+            self._store._count(output_requests=requests, bytes_written=self._bytes)  # pyright: ignore[reportPrivateUsage]

@@ -24,6 +24,7 @@ __all__ = ["S3Server"]
 
 _HOST = "127.0.0.1"
 _REGION = "us-east-1"
+_DELETE_KEYS = 1000  # per request
 
 
 class S3Server:
@@ -79,13 +80,15 @@ class S3Server:
         return bucket
 
     def delete_bucket(self, name: str) -> None:
-        """Delete the bucket and all that is in it."""
+        """Delete the bucket and all that is in it, old versions and unfinished uploads too."""
         for page in self._client.get_paginator("list_multipart_uploads").paginate(Bucket=name):
             for upload in page.get("Uploads", ()):
                 self._client.abort_multipart_upload(Bucket=name, Key=upload["Key"], UploadId=upload["UploadId"])
-        for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=name):
-            if found := [{"Key": entry["Key"]} for entry in page.get("Contents", ())]:
-                self._client.delete_objects(Bucket=name, Delete={"Objects": found})
+        for page in self._client.get_paginator("list_object_versions").paginate(Bucket=name):
+            entries = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
+            found = [{"Key": entry["Key"], "VersionId": entry["VersionId"]} for entry in entries]
+            for first in range(0, len(found), _DELETE_KEYS):
+                self._client.delete_objects(Bucket=name, Delete={"Objects": found[first : first + _DELETE_KEYS]})
         self._client.delete_bucket(Bucket=name)
 
     def url(self, path: str) -> str:

@@ -1,0 +1,91 @@
+"""Requests and bytes are counted as they are billed."""
+
+import os
+
+import pytest
+
+from lithify.store.errors import NotFound
+from lithify.store.memory import MemoryStore
+from lithify.store.metered import Metered, RequestCounts
+from lithify.store.s3 import S3Store
+from lithify.store.s3_output import PART_BYTES
+
+
+def test_every_kind_of_request_is_counted() -> None:
+    store = Metered(MemoryStore())
+    assert store.snapshot() == RequestCounts()
+    store.create("a", b"12345")
+    store.create("a", b"123")
+    store.get("a")
+    store.get("nothing")
+    store.read("a", 1, 3)
+    store.put("b", b"1234567")
+    store.head("a")
+    store.list("")
+    store.folders("")
+    store.now()
+    output = store.output("c")
+    output.write(b"12")
+    output.close()
+    output.close()
+    store.delete(["a", "b"])
+    store.delete([])
+    store.delete([f"k{number}" for number in range(1001)])
+    assert store.snapshot() == RequestCounts(
+        creates=2,
+        gets=2,
+        reads=1,
+        puts=1,
+        output_requests=1,
+        heads=1,
+        lists=2,
+        deletes=3,
+        bytes_read=5 + 3,
+        bytes_written=5 + 3 + 7 + 2,
+    )
+
+
+def test_a_failed_request_is_counted_too() -> None:
+    store = Metered(MemoryStore())
+    with pytest.raises(NotFound):
+        store.read("nothing", 0, 1)
+    assert store.snapshot() == RequestCounts(reads=1)
+
+
+def test_the_difference_of_two_snapshots_is_what_happened_between() -> None:
+    store = Metered(MemoryStore())
+    store.put("a", b"1")
+    before = store.snapshot()
+    store.get("a")
+    assert store.snapshot() - before == RequestCounts(gets=1, bytes_read=1)
+
+
+def test_cost_is_by_the_list_prices() -> None:
+    """1,000 PUT or LIST 0.005 USD, 1,000 GET or HEAD 0.0004, deletions free."""
+    writes = RequestCounts(creates=250, puts=250, output_requests=250, lists=250)
+    assert writes.cost_usd == pytest.approx(0.005)
+    assert RequestCounts(gets=500, reads=300, heads=200).cost_usd == pytest.approx(0.0004)
+    assert RequestCounts(deletes=1000, bytes_read=1 << 40, bytes_written=1 << 40).cost_usd == 0
+
+
+def test_parts_of_an_upload_are_counted_as_requests(s3_store: S3Store) -> None:
+    store = Metered(s3_store)
+    output = store.output("big")
+    output.write(bytes(PART_BYTES + 1))
+    output.close()
+    assert store.snapshot() == RequestCounts(output_requests=4, bytes_written=PART_BYTES + 1)
+
+
+def test_counting_goes_on_in_a_forked_child() -> None:
+    store = Metered(MemoryStore())
+    store.put("a", b"1")
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            store.put("b", b"1")
+            code = store.snapshot().puts
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
+    assert store.snapshot().puts == 1
