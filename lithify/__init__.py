@@ -1,0 +1,104 @@
+"""lithify turns loose log segments in an object store into solid, sorted, compacted runs, and keeps them so.
+
+    import lithify
+    warehouse = lithify.open("s3://bucket/prefix")
+
+Every public name is here and is imported when it is first used: importing lithify itself costs next to nothing, and
+nobody pays for Spark who does not compact. Errors are a small tree, ordered by what the caller must do next:
+`lithify.store.errors`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lithify.compactor.compactor import Compactor
+    from lithify.compactor.engines.local import LocalEngine
+    from lithify.compactor.engines.spark import SparkEngine
+    from lithify.compactor.info import CompactionInfo, MaintenanceReport
+    from lithify.gc.collector import Collector, GcReport
+    from lithify.log.info import PartitionInfo, RunInfo, SegmentInfo, TopicInfo
+    from lithify.log.partition import Partition
+    from lithify.log.record import Record
+    from lithify.log.snapshot import Snapshot
+    from lithify.log.topic import Topic
+    from lithify.log.warehouse import Warehouse, open  # noqa: A004 - the face's own name
+    from lithify.manifest.model import Checkpoint
+    from lithify.store.errors import (
+        AlreadyExists,
+        CommitUnknown,
+        Corrupt,
+        EpochRegression,
+        Fenced,
+        InvalidRequest,
+        LithifyError,
+        NotFound,
+        OffsetOutOfRange,
+        SnapshotExpired,
+        Unavailable,
+    )
+
+__all__ = [
+    "AlreadyExists",
+    "Checkpoint",
+    "Collector",
+    "CommitUnknown",
+    "CompactionInfo",
+    "Compactor",
+    "Corrupt",
+    "EpochRegression",
+    "Fenced",
+    "GcReport",
+    "InvalidRequest",
+    "LithifyError",
+    "LocalEngine",
+    "MaintenanceReport",
+    "NotFound",
+    "OffsetOutOfRange",
+    "Partition",
+    "PartitionInfo",
+    "Record",
+    "RunInfo",
+    "SegmentInfo",
+    "Snapshot",
+    "SnapshotExpired",
+    "SparkEngine",
+    "Topic",
+    "TopicInfo",
+    "Unavailable",
+    "Warehouse",
+    "open",
+]
+
+_MODULES = {
+    "Checkpoint": "lithify.manifest.model",
+    "Collector": "lithify.gc.collector",
+    "CompactionInfo": "lithify.compactor.info",
+    "Compactor": "lithify.compactor.compactor",
+    "GcReport": "lithify.gc.collector",
+    "LocalEngine": "lithify.compactor.engines.local",
+    "MaintenanceReport": "lithify.compactor.info",
+    "Partition": "lithify.log.partition",
+    "PartitionInfo": "lithify.log.info",
+    "Record": "lithify.log.record",
+    "RunInfo": "lithify.log.info",
+    "SegmentInfo": "lithify.log.info",
+    "Snapshot": "lithify.log.snapshot",
+    "SparkEngine": "lithify.compactor.engines.spark",
+    "Topic": "lithify.log.topic",
+    "TopicInfo": "lithify.log.info",
+    "Warehouse": "lithify.log.warehouse",
+    "open": "lithify.log.warehouse",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'lithify' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULES.get(name, "lithify.store.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

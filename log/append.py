@@ -1,0 +1,155 @@
+"""The append protocol (P6, P7), and what became of an append whose commit is unknown. Protocol coroutines.
+
+Upload the segment under an id that begins with the manifest number last read, then commit the edit that names it. Warm
+and uncontended that is two PUTs and one GET.
+"""
+
+from msgspec.structs import replace
+
+from lithify.manifest.appends import Append, BelowOrphanFloor, ProducerStamp, TransactionStamp
+from lithify.manifest.commit import Already, Refused, Version
+from lithify.manifest.edits import Collect
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
+from lithify.store.port import NewId, Now, Pause, Put
+
+__all__ = ["append", "outcome"]
+
+UPLOADS_MAX = 4  # of one append, each under a new id because the orphan floor passed the one before
+DELAY_MS_MAX = 1_000  # of an append to a partition that is nearly full of L0 segments
+
+
+async def append(
+    files: PartitionFiles,
+    body: bytes,
+    ref: SegmentRef,
+    *,
+    l0_segments_max: int,
+    producer: ProducerStamp | None = None,
+    transaction: TransactionStamp | None = None,
+) -> range:
+    """Append the encoded segment `body`, whose reference but for its id is `ref`; answers with its offsets.
+
+    Raises the edit's own refusal (nothing was appended), Unavailable (nor was it), CommitUnknown with a token for
+    `outcome`.
+    """
+    for _ in range(UPLOADS_MAX):
+        head = await _seen(files)
+        segment_id = SegmentId.for_append(head.number, await NewId())
+        edit = Append(replace(ref, id=segment_id), l0_segments_max, producer, transaction)
+        try:
+            known = await _known_before(files, edit)
+            if known is not None:
+                return known
+            await _delay(files, l0_segments_max)
+            await Put(files.keys.segment(segment_id), body)
+            return (await files.manifest.commit(edit)).result
+        except BelowOrphanFloor:
+            await files.head()
+        except CommitUnknown as error:
+            raise CommitUnknown(str(error), f"{error.token}:{segment_id}") from error
+    raise Unavailable(
+        f"{files.name}: garbage collection overtook {UPLOADS_MAX} uploads of this append; nothing was appended. Retry "
+        "with smaller appends, or give collection a longer grace period"
+    )
+
+
+async def _seen(files: PartitionFiles) -> Version[Manifest]:
+    if files.manifest.seen.value is None:
+        await files.head()
+    return files.manifest.seen
+
+
+async def _known_before(files: PartitionFiles, edit: Append) -> range | None:
+    """The offsets where a transaction or producer repeats what the head shows, so that nothing need be uploaded.
+
+    A refusal is raised here already: what is refused leaves no orphan behind.
+    """
+    for fresh in (False, True):
+        if fresh:
+            await files.head()
+        head = files.manifest.seen
+        verdict = edit.apply(head.value, head.number + 1, await Now())
+        if isinstance(verdict, Already):
+            return verdict.result
+        if not isinstance(verdict, Refused):
+            return None
+        if fresh:
+            raise verdict.error
+    return None
+
+
+async def _delay(files: PartitionFiles, l0_segments_max: int) -> None:
+    """Give compaction time: from three quarters of the limit on the wait grows to its maximum, then appends are
+    refused (by the edit)."""
+    slow_from = l0_segments_max - l0_segments_max // 4
+    if len(_l0(files)) < slow_from:
+        return
+    await files.head()  # the cached head may be long compacted
+    over = len(_l0(files)) - slow_from
+    if over >= 0:
+        await Pause(DELAY_MS_MAX * (over + 1) // (l0_segments_max - slow_from + 1))
+
+
+def _l0(files: PartitionFiles) -> tuple[SegmentRef, ...]:
+    head = files.manifest.seen.value
+    return () if head is None else head.l0
+
+
+async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) -> range | None:
+    """What became of an append that ended in CommitUnknown with `token`: its offsets, or None: it certainly did not
+    and will not happen. Raises CommitUnknown where that cannot be said (yet).
+
+    `settle`: where its manifest number is still vacant, so that a request on its way could yet create it, take the
+    number with a commit that changes nothing. Then the answer is certain.
+    """
+    number, nonce, segment_id = _parse(token)
+    head = await files.head()
+    if head.id < number and settle:
+        # Whoever creates `number` first decides: after this commit the late body meets EXISTS.
+        await files.manifest.commit(Collect(boundary=0, collected=frozenset(), always=True))
+        head = await files.head()
+    for known in (*head.l0, *head.retired):
+        if known.id == segment_id and known.base_offset is not None:
+            return range(known.base_offset, known.base_offset + known.rows)
+    if head.id < number:
+        raise CommitUnknown(
+            f"{files.name}: manifest {number} does not exist yet, and the append's commit may still arrive. Any other "
+            "commit of this partition settles it: append what comes next, or ask with settle=True",
+            token,
+        )
+    # An entry is forgotten only together with raising the orphan floor above its id (P7, P16). So an id at or above
+    # the floor that is neither live nor retired was committed nowhere up to this head. And it will not be: bodies
+    # tried before `number` were seen to lose or their numbers are dead, and `number` itself is taken or dead.
+    if SegmentId.manifest_id(segment_id) >= head.orphan_floor:
+        return None
+    return await _from_its_manifest(files, number, nonce, segment_id, token)
+
+
+async def _from_its_manifest(
+    files: PartitionFiles, number: int, nonce: str, segment_id: str, token: str
+) -> range | None:
+    """Below the floor the head may have forgotten the segment. The numbered file decides, while it is not dead."""
+    version = await files.manifest.read(number)
+    boundary = (await files.boundary.refresh()).value
+    # SUBTLE! The boundary is read after the file: a stalled writer can create a collected number anew (P4).
+    if version is None or version.value is None or (boundary is not None and number <= boundary.manifest):
+        raise CommitUnknown(
+            f"{files.name}: whether the append happened can no longer be told, its manifest {number} was collected. "
+            "Read the log from about that time and look for the records",
+            token,
+        )
+    if version.value.nonce != nonce:
+        return None  # a rival has the number for good; earlier bodies were seen to lose before `number` was tried
+    base = next(s.min_offset for s in version.value.l0 if s.id == segment_id)
+    return range(base, version.value.next_offset)
+
+
+def _parse(token: str) -> tuple[int, str, str]:
+    number, _, rest = token.partition(":")
+    nonce, _, segment_id = rest.partition(":")
+    if not number.isdecimal() or not nonce or SegmentId.manifest_id(segment_id) < 0:
+        raise InvalidRequest(f"{token[:120]!r} is not the token of an append: give the token of its CommitUnknown")
+    return int(number), nonce, segment_id

@@ -1,0 +1,71 @@
+"""Checkpoints by name: pinning, finding again, refreshing, deleting (P20). Protocol coroutines."""
+
+from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
+from lithify.manifest.model import Checkpoint, Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired, Unavailable
+from lithify.store.port import NewId
+
+__all__ = ["check_checkpoint_name", "delete", "find", "pin", "refresh"]
+
+NAME_CHARACTERS_MAX = 249
+RACES_MAX = 8  # lost to others who create and delete the same name
+
+
+def check_checkpoint_name(name: object) -> str:
+    if not isinstance(name, str) or not 1 <= len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
+        raise InvalidRequest(f"a checkpoint's name is a text of 1 to {NAME_CHARACTERS_MAX} printable characters")
+    return name
+
+
+async def pin(files: PartitionFiles, name: str, ttl_ms: int | None) -> tuple[Manifest, Checkpoint]:
+    """The manifest that checkpoint `name` pins. Where there is no such checkpoint it is created, and pins the manifest
+    that its commit makes. An existing one keeps its expiry, whatever `ttl_ms` says."""
+    for _ in range(RACES_MAX):
+        head = await files.head()
+        known = _named(head, name)
+        if known is not None:
+            return await _pinned(files, known), known
+        try:
+            made = await files.manifest.commit(CreateCheckpoint(await NewId(), name, ttl_ms))
+        except AlreadyExists:
+            continue  # somebody pinned under this name meanwhile: theirs is the one
+        manifest = made.version.value
+        if manifest is None or manifest.id != made.result.manifest:
+            manifest = await _pinned(files, made.result)
+        return manifest, made.result
+    raise Unavailable(f"{files.name}: others create and delete checkpoint {name!r} all the time; retry later")
+
+
+async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
+    # A pinned manifest stays readable below the boundary (P17).
+    version = await files.manifest.read(checkpoint.manifest)
+    if version is None or version.value is None:
+        raise SnapshotExpired(
+            f"{files.name}: checkpoint {checkpoint.name!r} was deleted, and manifest {checkpoint.manifest} with it; "
+            "take a new snapshot"
+        )
+    return version.value
+
+
+async def find(files: PartitionFiles, name: str) -> Checkpoint:
+    known = _named(await files.head(), name)
+    if known is None:
+        raise NotFound(f"{files.name} has no checkpoint {name!r}; 'lithify checkpoint list' shows what there is")
+    return known
+
+
+def _named(head: Manifest, name: str) -> Checkpoint | None:
+    return next((checkpoint for checkpoint in head.checkpoints if checkpoint.name == name), None)
+
+
+async def refresh(files: PartitionFiles, name: str, ttl_ms: int | None) -> Checkpoint:
+    """Let checkpoint `name` expire `ttl_ms` from now (None: never). Raises NotFound where it is gone."""
+    known = await find(files, name)
+    return (await files.manifest.commit(RefreshCheckpoint(known.id, ttl_ms))).result
+
+
+async def delete(files: PartitionFiles, name: str) -> None:
+    """Raises NotFound where there is none of that name."""
+    known = await find(files, name)
+    await files.manifest.commit(DeleteCheckpoint(known.id))

@@ -1,0 +1,97 @@
+"""What `describe` tells of a topic and its partitions."""
+
+import msgspec
+
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.debt import assess
+from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
+
+__all__ = ["PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "partition_info", "topic_info"]
+
+
+class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A live segment. Its key bounds are exact up to 32 bytes, rounded outward beyond; None: unbounded, or no keys."""
+
+    id: str
+    store: str  # the tier's; "" is the warehouse itself
+    bytes: int  # of the Parquet object
+    rows: int
+    min_key: Key | None
+    max_key: Key | None
+    min_offset: int
+    max_offset: int  # inclusive
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    tombstones: int
+    order: str  # "key" or "offset"
+    added_at: int  # manifest number
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    segments: tuple[SegmentInfo, ...]
+
+
+class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+    manifest_id: int
+    compactor_epoch: int
+    log_start_offset: int
+    next_offset: int
+    cleaned_to: int  # every offset below it was merged with every other
+    last_compacted_at: int | None  # milliseconds since 1970
+    due: str | None  # why a compaction is due; None: none is
+    l0: tuple[SegmentInfo, ...]
+    runs: tuple[RunInfo, ...]
+    bytes: int  # of all live segments
+    rows: int
+    dirty_bytes: int  # uncleaned and past min.compaction.lag.ms
+    dirty_ratio: float
+
+
+class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    topic_id: str  # new at each creation
+    version: int  # of the configuration
+    created_at_ms: int
+    config: dict[str, str]  # what was set; the rest has its defaults
+    partitions: tuple[PartitionInfo, ...]
+
+
+def segment_info(ref: SegmentRef) -> SegmentInfo:
+    return SegmentInfo(**{name: getattr(ref, name) for name in SegmentInfo.__struct_fields__})
+
+
+def partition_info(manifest: Manifest, config: TopicConfig, floor: int, now_ms: int) -> PartitionInfo:
+    """`floor`: the log start offset as a reader sees it (R3)."""
+    debt = assess(manifest, config, now_ms)
+    segments = manifest.segments()
+    return PartitionInfo(
+        topic=manifest.topic,
+        partition=manifest.partition,
+        manifest_id=manifest.id,
+        compactor_epoch=manifest.compactor_epoch,
+        log_start_offset=floor,
+        next_offset=manifest.next_offset,
+        cleaned_to=manifest.cleaned_to,
+        last_compacted_at=manifest.last_compacted_at_ms,
+        due=None if debt.due is None else f"{debt.due.kind}: {debt.due.reason}",
+        l0=tuple(map(segment_info, manifest.l0)),
+        runs=tuple(RunInfo(id=run.id, segments=tuple(map(segment_info, run.segments))) for run in manifest.runs),
+        bytes=sum(ref.bytes for ref in segments),
+        rows=sum(ref.rows for ref in segments),
+        dirty_bytes=debt.dirty_bytes,
+        dirty_ratio=debt.dirty_ratio,
+    )
+
+
+def topic_info(topic: TopicFile, partitions: tuple[PartitionInfo, ...]) -> TopicInfo:
+    return TopicInfo(
+        topic=topic.topic,
+        topic_id=topic.topic_id,
+        version=topic.id,
+        created_at_ms=topic.created_at_ms,
+        config=dict(topic.config),
+        partitions=partitions,
+    )

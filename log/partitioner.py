@@ -1,0 +1,73 @@
+"""Which partition a key belongs to: Kafka's default partitioner, so that a topic moved here keeps its placement.
+
+Source: Kafka's BuiltInPartitioner and Utils.murmur2 (Austin Appleby's MurmurHash2, seed 0x9747b28c), Apache-2.0.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["murmur2", "partition_for_key", "partitions_for_keys"]
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_R = 24
+_WORD = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
+
+
+def murmur2(key: bytes) -> int:
+    """The signed 32-bit MurmurHash2 of `key`, as Kafka computes it."""
+    whole = len(key) & ~3
+    h = (_SEED ^ len(key)) & _WORD
+    for at in range(0, whole, 4):
+        k = int.from_bytes(key[at : at + 4], "little") * _M & _WORD
+        k = (k ^ k >> _R) * _M & _WORD
+        h = h * _M & _WORD ^ k
+    if whole < len(key):
+        h = (h ^ int.from_bytes(key[whole:], "little")) * _M & _WORD
+    h = (h ^ h >> 13) * _M & _WORD
+    h ^= h >> 15
+    return h - (1 << 32) if h >> 31 else h
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    return (murmur2(key) & _POSITIVE) % partitions
+
+
+def partitions_for_keys(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64]:
+    """`partition_for_key` of each key of a binary array; -1 where it is null. All keys advance a word at a time."""
+    array: Any = keys
+    if len(array) == 0:
+        return np.zeros(0, np.int64)
+    _, offsets, content = array.buffers()
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    text = np.frombuffer(content or b"", np.uint8)
+    text = np.concatenate([text[: ends[-1]], np.zeros(4, np.uint8)]).astype(np.uint32)
+    start, length = ends[:-1], np.diff(ends)
+    h = np.uint32(_SEED) ^ length.astype(np.uint32)
+    rows = np.arange(len(array))
+    for done in range(0, int(length.max()) & ~3, 4):
+        rows = rows[length[rows] >= done + 4]
+        k = _word(text, start[rows] + done, 4) * np.uint32(_M)
+        k = (k ^ k >> np.uint32(_R)) * np.uint32(_M)
+        h[rows] = h[rows] * np.uint32(_M) ^ k
+    for rest in (1, 2, 3):
+        rows = np.flatnonzero(length & 3 == rest)
+        h[rows] = (h[rows] ^ _word(text, start[rows] + length[rows] - rest, rest)) * np.uint32(_M)
+    h = (h ^ h >> np.uint32(13)) * np.uint32(_M)
+    h ^= h >> np.uint32(15)
+    result = (h & np.uint32(_POSITIVE)).astype(np.int64) % partitions
+    if array.null_count:
+        result[array.is_null().to_numpy(zero_copy_only=False)] = -1
+    return result
+
+
+def _word(text: npt.NDArray[np.uint32], at: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.uint32]:
+    """`count` bytes at each position, little-endian."""
+    word = text[at]
+    for byte in range(1, count):
+        word = word | text[at + byte] << np.uint32(8 * byte)
+    return word

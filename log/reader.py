@@ -1,0 +1,91 @@
+"""Reading one manifest: every stored record in offset order, or the latest of each key in key order (R1, R2).
+
+Memory is bounded whatever the partition holds: one row group (≤ 8 MiB) of each stream that is merged, fetches of at
+most 64 MiB in all, and one external sort (about three times 64 MiB; what does not fit is spilled to the system's
+temporary folder).
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from lithify.manifest.model import Manifest, SegmentRef
+from lithify.segment.order import blocks
+from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
+from lithify.segment.scan import latest, records
+from lithify.segment.sort import external_sort
+from lithify.segment.source import Source
+
+__all__ = ["OpenSegment", "in_offset_order", "latest_by_key"]
+
+STREAMS_MAX = 16  # sorted runs merged as they are; what goes beyond is sorted together first
+
+OpenSegment = Callable[[SegmentRef, int], SegmentReader]
+"""Opens a segment, fetching at most so many bytes at once."""
+
+
+def in_offset_order(manifest: Manifest, open_segment: OpenSegment, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Every stored record with start ≤ offset < end, superseded ones and tombstones included, schema RECORDS.
+
+    Segments and row groups outside are not read: to tail costs the L0 segments alone. Key-ordered runs are sorted.
+    """
+    wanted = [ref for ref in manifest.segments() if ref.max_offset >= start and ref.min_offset < end]
+    l0 = {ref.id for ref in manifest.l0}
+    # An L0 segment is one append: in key order, too, its offsets are a stretch that nothing else shares.
+    stretches = [ref for ref in wanted if ref.order == "offset" or ref.id in l0]
+    scattered = [ref for ref in wanted if ref.order == "key" and ref.id not in l0]
+    chains = _chains(stretches)
+    fan_in = len(chains) + 1
+
+    def rows(refs: Sequence[SegmentRef]) -> Iterator[pa.RecordBatch]:
+        return Source(refs, open_segment, "offset", min_offset=start, fan_in=fan_in).rows()
+
+    streams: list[Iterator[pa.RecordBatch]] = [
+        itertools.chain.from_iterable(rows([ref]) for ref in chain) for chain in chains
+    ]
+    if scattered:
+        streams.append(rows(scattered))
+    return _until(end, (block.ordered() for block in blocks(streams, "offset")))
+
+
+def _chains(stretches: list[SegmentRef]) -> list[list[SegmentRef]]:
+    """Segments whose offsets do not interleave follow each other in one stream: one of them is open at a time."""
+    chains: list[list[SegmentRef]] = []
+    for ref in sorted(stretches, key=lambda ref: ref.min_offset):
+        free = next((chain for chain in chains if chain[-1].max_offset < ref.min_offset), None)
+        if free is None:
+            chains.append([ref])
+        else:
+            free.append(ref)
+    return chains
+
+
+def _until(end: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        inside = int(batch.column("offset").to_numpy().searchsorted(end))
+        if inside:
+            yield records(batch.slice(0, inside))
+        if inside < batch.num_rows:
+            return
+
+
+def latest_by_key(
+    manifest: Manifest, open_segment: OpenSegment, floor: int, *, tombstones: bool
+) -> Iterator[pa.RecordBatch]:
+    """The record with the highest offset ≥ `floor` of each key, in key order, schema RECORDS."""
+    runs = [run for run in manifest.runs if run.segments[0].order == "key"][:STREAMS_MAX]
+    streamed = {run.id for run in runs}
+    # Thousands of small L0 segments are sorted faster than they are merged one by one, and in bounded memory.
+    others = [ref for run in manifest.runs if run.id not in streamed for ref in run.segments]
+    others += manifest.l0
+    sources = [Source(run.segments, open_segment, "key", min_offset=floor, fan_in=len(runs) + 1).rows() for run in runs]
+    if others:
+        sources.append(external_sort(_stored(others, open_segment, floor), "key"))
+    return latest(sources, floor, keep_tombstones=tombstones)
+
+
+def _stored(refs: Sequence[SegmentRef], open_segment: OpenSegment, floor: int) -> Iterator[pa.RecordBatch]:
+    for ref in refs:
+        if ref.max_offset >= floor:
+            yield from open_segment(ref, FETCH_BYTES_MAX).batches(min_offset=floor)

@@ -1,0 +1,74 @@
+"""One record, as users hold it."""
+
+from collections.abc import Iterator
+from types import NoneType
+
+import msgspec
+import pyarrow as pa
+
+__all__ = ["Headers", "Record", "record_bytes", "record_problem", "to_records"]
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_BYTES = (bytes, NoneType)
+_PAIRS = (tuple, list)
+_ROWS = 1024  # made into Python objects at a time
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A keyed record. A null value is a tombstone; empty bytes are a value, and an empty key is a key.
+
+    `timestamp_ms` is milliseconds since 1970; None: the time of the append. `offset` is the log's: None before the
+    append, and not looked at by it.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None = None
+    headers: Headers = ()
+    offset: int | None = None
+
+
+def record_problem(record: object) -> str | None:
+    """What makes `record` unfit to be appended to any topic; None: nothing. Names types, never contents."""
+    if not isinstance(record, Record):
+        return f"is a {type(record).__name__}, not a lithify.Record"
+    for name, given in (("key", record.key), ("value", record.value)):
+        if type(given) not in _BYTES:
+            return f"has a {name} of type {type(given).__name__}: give bytes or None"
+    time = record.timestamp_ms
+    if type(time) not in (int, NoneType) or not 0 <= (time or 0) < 1 << 63:
+        return "has a timestamp_ms that is no whole number of milliseconds since 1970"
+    if type(record.headers) not in _PAIRS or not all(_is_header(pair) for pair in record.headers):
+        return "has headers that are no sequence of (str, bytes or None) pairs"
+    return None
+
+
+def _is_header(pair: object) -> bool:
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or type(pair[1]) not in _BYTES:
+        return False
+    return type(pair[0]) is str and _has_utf8(pair[0])
+
+
+def _has_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # lone surrogates
+        return False
+    return True
+
+
+def record_bytes(record: Record) -> int:
+    """Key, value and headers together: what max.message.bytes bounds."""
+    headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
+
+
+def to_records(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:
+    """The rows of batches with schema RECORDS."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, _ROWS):
+            columns = [column.to_pylist() for column in batch.slice(start, _ROWS).columns]
+            for key, value, offset, timestamp_ms, headers in zip(*columns, strict=True):
+                pairs = tuple((pair["key"], pair["value"]) for pair in headers or ())
+                yield Record(key, value, timestamp_ms, pairs, offset)

@@ -1,0 +1,129 @@
+"""A topic: its configuration, its partitions, and what spans them."""
+
+import itertools
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lithify.log.info import TopicInfo, topic_info
+from lithify.log.intake import Records, prepare
+from lithify.log.partition import Partition
+from lithify.log.partitioner import partition_for_key, partitions_for_keys
+from lithify.log.record import Record
+from lithify.manifest.catalog import alter_topic, live_topic, partition_keys
+from lithify.manifest.commit import Lineage
+from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.model import TopicFile
+from lithify.segment.schema import RECORDS
+from lithify.store.driver import Driver, new_id
+from lithify.store.errors import InvalidRequest, LithifyError, NotFound
+
+__all__ = ["Topic"]
+
+
+class Topic:
+    """A handle of one topic, thread-safe. Its configuration is read when it is opened, altered or described; a handle
+    of a topic that was deleted answers NotFound, also where a new one bears the name."""
+
+    def __init__(self, driver: Driver, lineage: Lineage[TopicFile], topic: TopicFile) -> None:
+        self._driver = driver
+        self._lineage = lineage
+        self._lock = threading.Lock()
+        self._topic = topic
+        self._parsed = parse(topic.config)
+        self._partitions: dict[int, Partition] = {}
+        self._sticky = itertools.count(int(new_id(), 16))  # where keyless appends go, in turn
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r}, {self.partitions} partitions)"
+
+    @property
+    def name(self) -> str:
+        return self._topic.topic
+
+    @property
+    def partitions(self) -> int:
+        return self._topic.partitions
+
+    @property
+    def config(self) -> dict[str, str]:
+        """What was set; everything else has its default."""
+        return dict(self._topic.config)
+
+    @property
+    def parsed_config(self) -> TopicConfig:
+        return self._parsed
+
+    def partition(self, number: int) -> Partition:
+        """Raises NotFound. The same handle each time."""
+        if type(number) is not int or not 0 <= number < self.partitions:
+            raise NotFound(f"topic {self.name} has partitions 0 to {self.partitions - 1}, no {number!r}")
+        with self._lock:
+            found = self._partitions.get(number)
+            if found is None:
+                keys = partition_keys(self._topic)[number]
+                found = self._partitions[number] = Partition(self._driver, keys, lambda: self._parsed)
+            return found
+
+    def alter(
+        self, config: Mapping[str, str | int | float | None] | None = None, partitions: int | None = None
+    ) -> None:
+        """Change configuration values (None: back to the default), or grow the number of partitions: then keys move to
+        other partitions, and records already there do not. Raises InvalidRequest, NotFound."""
+        changes = {name: None if value is None else str(value) for name, value in (config or {}).items()}
+        if partitions is not None and type(partitions) is not int:
+            raise InvalidRequest(f"topic {self.name}: a partition count is a whole number")
+        with self._lock:
+            self._set(self._driver.run(alter_topic(self._lineage, self._topic, changes, partitions)))
+
+    def describe(self) -> TopicInfo:
+        """Raises NotFound."""
+        with self._lock:
+            topic = self._driver.run(live_topic(self._lineage, self.name))
+            if topic.topic_id != self._topic.topic_id:
+                raise NotFound(f"topic {self.name} was deleted, and another made under its name: open it anew")
+            self._set(topic)
+        return topic_info(topic, tuple(self.partition(number).describe() for number in range(topic.partitions)))
+
+    def _set(self, topic: TopicFile) -> None:
+        self._topic, self._parsed = topic, parse(topic.config)
+
+    def append(self, records: Records) -> dict[int, range]:
+        """Append records, or a table, each to the partition of its key; answers with the offsets in each partition.
+
+        Keys go where Kafka's default partitioner puts them; the keyless records of an append go to one partition, the
+        next append's to another. Each partition's part is atomic, the whole is not: where one fails, the error's notes
+        tell what was appended before. Raises as `Partition.append`; what is invalid is refused as a whole.
+        """
+        table = prepare(records, self._parsed, self._driver.now_ms(), self.name)
+        keys: Any = table.column("key").chunk(0)
+        places = partitions_for_keys(keys, self.partitions)
+        places[places < 0] = next(self._sticky) % self.partitions
+        done: dict[int, range] = {}
+        for number in np.unique(places).tolist():
+            part = table.take(pa.array(np.flatnonzero(places == number))).combine_chunks()
+            try:
+                done[number] = self.partition(number).append_prepared(part)
+            except LithifyError as error:
+                error.add_note(f"appended before, by partition: {done or 'nothing'}")
+                raise
+        return done
+
+    def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
+        """The latest record of each key of all partitions, one after the other, each in key order."""
+        snapshots = [self.partition(number).snapshot() for number in range(self.partitions)]
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for snapshot in snapshots:
+                yield from snapshot.scan(tombstones)
+
+        return pa.RecordBatchReader.from_batches(RECORDS, batches())
+
+    def get(self, key: bytes) -> Record | None:
+        """The latest record of `key`; None where there is none, or it was deleted."""
+        if type(key) is not bytes:
+            raise InvalidRequest(f"{self.name}: a key is bytes, not {type(key).__name__}")
+        return self.partition(partition_for_key(key, self.partitions)).get(key)
