@@ -3,13 +3,13 @@
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lithify.manifest.model import KEY_BOUND_BYTES
+from lithify.segment.arrays import Longs, longs, starts
 
-__all__ = ["Extent", "Order", "key_bounds", "row_bytes"]
+__all__ = ["Extent", "Order", "key_bounds", "row_bytes", "shared_prefix"]
 
 Order = Literal["key", "offset"]
 
@@ -27,29 +27,27 @@ def key_bounds(smallest: bytes, largest: bytes) -> tuple[bytes, bytes | None]:
     return smallest[:KEY_BOUND_BYTES], stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
-def row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def shared_prefix(smallest: bytes, largest: bytes) -> bytes:
+    """What all keys from `smallest` to `largest` begin with."""
+    apart = next((at for at, (a, b) in enumerate(zip(smallest, largest, strict=False)) if a != b), len(smallest))
+    return smallest[:apart]
+
+
+def row_bytes(batch: pa.RecordBatch) -> Longs:
     """Bytes in memory of each row."""
     size = np.full(batch.num_rows, _ROW_FIXED_BYTES, np.int64)
     for name in ("key", "value"):
-        size += np.diff(_starts(batch.column(name)))
+        size += np.diff(starts(batch.column(name)))
     headers: Any = batch.column("headers")
     if headers.null_count < len(headers):
-        starts = _starts(headers)
+        rows = starts(headers)
         entries = headers.values
         inside = np.zeros(len(entries) + 1, np.int64)
         for child in entries.flatten():
-            inside[1:] += 4 + np.diff(_starts(child))
+            inside[1:] += 4 + np.diff(starts(child))
         np.cumsum(inside, out=inside)
-        size += np.diff(inside[starts])
+        size += np.diff(inside[rows])
     return size
-
-
-def _starts(array: Any) -> npt.NDArray[np.int64]:
-    """The offsets of a variable-size array: where each row begins, and the last ends."""
-    raw = np.frombuffer(array.buffers()[1] or b"\0\0\0\0", np.int32)
-    if len(array) == 0:
-        return np.zeros(1, np.int64)
-    return raw[array.offset : array.offset + len(array) + 1].astype(np.int64)
 
 
 class Extent:
@@ -86,7 +84,7 @@ def _wider(seen: Any, more: Any) -> Any:
 
 
 def _int_extremes(column: pa.Array) -> tuple[int, int]:
-    values = column.to_numpy()
+    values = longs(column)
     return int(values.min()), int(values.max())
 
 

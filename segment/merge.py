@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lithify.manifest.jobs import MergeRules
+from lithify.segment.arrays import Flags, Longs, flags, from_flags, from_longs, longs, nulls
 from lithify.segment.order import Block, blocks
-from lithify.segment.rules import NO_HORIZON, Fate, fates, stamps
+from lithify.segment.rules import NO_HORIZON, Fate, Fates, fates, stamps
 from lithify.segment.schema import RUN
 
 __all__ = ["Tally", "merge"]
@@ -25,7 +25,7 @@ class Tally:
         self.rows_in = 0
         self.by_fate = [0] * len(Fate)
 
-    def count(self, rows: npt.NDArray[np.uint8]) -> None:
+    def count(self, rows: Fates) -> None:
         self.rows_in += len(rows)
         for fate, count in enumerate(np.bincount(rows, minlength=len(Fate))):
             self.by_fate[fate] += int(count)
@@ -66,7 +66,7 @@ def _split_last(block: Block) -> tuple[pa.RecordBatch, Block]:
     last = block.rows.num_rows - 1
     at = last if block.order is None else int(block.order[last])
     # `take` copies: a slice would keep the whole block in memory for the sake of one row.
-    held = block.rows.take(pa.array([at]))
+    held = block.rows.take(from_longs(np.array([at])))
     return held, Block(block.rows.slice(0, last), None) if block.order is None else Block(
         block.rows, block.order[:last]
     )
@@ -78,9 +78,9 @@ def _survivors(block: Block, next_key: bytes | None, rules: MergeRules, tally: T
     count = rows.num_rows if order is None else len(order)
     if count == 0:
         return
-    offset = _in_order(rows.column("offset").to_numpy(), order)
-    keyless = _in_order(_nulls(rows.column("key")), order)
-    tombstone = _in_order(_nulls(rows.column("value")), order)
+    offset = _in_order(longs(rows.column("offset")), order)
+    keyless = _in_order(nulls(rows.column("key")), order)
+    tombstone = _in_order(nulls(rows.column("value")), order)
     horizon_ms = _in_order(_horizons(rows), order)
     superseded = _superseded(block, next_key) if rules.drop_superseded else np.zeros(count, np.bool_)
     fate = fates(
@@ -96,39 +96,33 @@ def _survivors(block: Block, next_key: bytes | None, rules: MergeRules, tally: T
     yield _stamp(Block(rows, order).ordered(), stamp, rules)
 
 
-def _in_order(values: npt.NDArray[Any], order: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+def _in_order(values: Any, order: Longs | None) -> Any:
     return values if order is None else values[order]
 
 
-def _nulls(column: pa.Array) -> npt.NDArray[np.bool_]:
-    if column.null_count == 0:
-        return np.zeros(len(column), np.bool_)
-    return column.is_null().to_numpy(zero_copy_only=False)
-
-
-def _horizons(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def _horizons(rows: pa.RecordBatch) -> Longs:
     column = rows.column(_HORIZON)
     if column.null_count == len(column):
         return np.full(len(column), NO_HORIZON, np.int64)
-    return column.fill_null(NO_HORIZON).to_numpy()
+    return np.where(nulls(column), NO_HORIZON, longs(column))
 
 
-def _superseded(block: Block, next_key: bytes | None) -> npt.NDArray[np.bool_]:
+def _superseded(block: Block, next_key: bytes | None) -> Flags:
     """Where the next row has the same key: versions of a key are neighbours, the highest offset last."""
     keys: Any = block.rows.column("key")
     if block.order is not None:
-        keys = keys.take(pa.array(block.order))
+        keys = keys.take(from_longs(block.order))
     result = np.zeros(len(keys), np.bool_)
     same = pc.call_function("equal", [keys.slice(0, len(keys) - 1), keys.slice(1)])
-    result[:-1] = same.fill_null(False).to_numpy(zero_copy_only=False)
+    result[:-1] = flags(same) & ~nulls(same)
     result[-1] = next_key is not None and keys[len(keys) - 1].as_py() == next_key
     return result
 
 
-def _stamp(batch: pa.RecordBatch, stamp: npt.NDArray[np.bool_], rules: MergeRules) -> pa.RecordBatch:
+def _stamp(batch: pa.RecordBatch, stamp: Flags, rules: MergeRules) -> pa.RecordBatch:
     if not stamp.any():
         return batch
     assert rules.stamp_horizon_ms is not None
-    stamps = [pa.array(stamp), pa.scalar(rules.stamp_horizon_ms, pa.int64()), batch.column(_HORIZON)]
+    stamps = [from_flags(stamp), pa.scalar(rules.stamp_horizon_ms, pa.int64()), batch.column(_HORIZON)]
     columns = [*batch.columns[:_HORIZON], pc.call_function("if_else", stamps)]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

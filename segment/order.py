@@ -8,17 +8,15 @@ than a batch holds is no exception, since positions are (key, offset) and not ke
 import bisect
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lithify.segment.arrays import Longs, from_longs, longs
 from lithify.segment.extent import Order
+from lithify.segment.sorting import sorted_indices, stable_by_key
 
-__all__ = ["Block", "Position", "blocks", "position", "rows_through", "sort_block", "sorted_indices"]
+__all__ = ["Block", "Position", "blocks", "position", "rows_through", "sort_block"]
 
 Position = tuple[bool, bytes, int]
 """Whether the row has a key, its key, its offset; in offset order (False, b"", offset). They compare as rows do."""
@@ -28,10 +26,10 @@ class Block(msgspec.Struct, frozen=True):
     """Rows that precede all later blocks' rows. `order` lists them in order; None: they lie in order already."""
 
     rows: pa.RecordBatch
-    order: npt.NDArray[np.int64] | None
+    order: Longs | None
 
     def ordered(self) -> pa.RecordBatch:
-        return self.rows if self.order is None else self.rows.take(pa.array(self.order))
+        return self.rows if self.order is None else self.rows.take(from_longs(self.order))
 
 
 def position(batch: pa.RecordBatch, row: int, order: Order) -> Position:
@@ -95,23 +93,9 @@ def sort_block(pieces: list[pa.RecordBatch], order: Order) -> Block:
     if order == "offset":
         return Block(rows, None)
     # With the pieces in the order of their offsets, a stable sort by key alone sorts by (key, offset).
-    return Block(rows, _stable_by_key(rows.column("key")))
-
-
-def sorted_indices(rows: pa.RecordBatch, order: Order) -> npt.NDArray[np.int64]:
-    """Indices that put any rows in `order`."""
-    by_offset = np.argsort(rows.column("offset").to_numpy(), kind="stable")
-    if order == "offset":
-        return by_offset
-    return by_offset[_stable_by_key(rows.column("key").take(pa.array(by_offset)))]
-
-
-def _stable_by_key(keys: pa.Array) -> npt.NDArray[np.int64]:
-    options = pc.ArraySortOptions(null_placement="at_start")
-    indices: Any = pc.call_function("array_sort_indices", [keys], options)
-    return indices.to_numpy().astype(np.int64)
+    return Block(rows, stable_by_key(rows.column("key")))
 
 
 def _offset_extremes(batch: pa.RecordBatch) -> tuple[int, int]:
-    offsets = batch.column("offset").to_numpy()
+    offsets = longs(batch.column("offset"))
     return int(offsets.min()), int(offsets.max())

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from lithify.manifest.jobs import KeyRange
+from lithify.segment.extent import shared_prefix
 from lithify.segment.read import SegmentReader
 
 __all__ = ["BOUNDARY_BYTES_MAX", "Weight", "row_group_weights", "split_ranges"]
@@ -39,7 +40,9 @@ def split_ranges(weights: Iterable[Weight], target_bytes: int) -> tuple[KeyRange
     known = [(w.min_key, w.max_key, w.weight_bytes) for w in weights if w.min_key is not None and w.max_key is not None]
     if not known:
         return (KeyRange(None, None),)
-    stem = _common(min(low for low, _, _ in known), max(high for _, high, _ in known))[: BOUNDARY_BYTES_MAX - _DIGITS]
+    stem = shared_prefix(min(low for low, _, _ in known), max(high for _, high, _ in known))[
+        : BOUNDARY_BYTES_MAX - _DIGITS
+    ]
     spans = [(_number(low, stem), _number(high, stem) + 1, weight) for low, high, weight in known]
     count = -(-sum(weight for _, _, weight in spans) // max(1, target_bytes))
     cuts = sorted({cut for cut in (_key(number, stem) for number in _even_cuts(spans, count)) if cut})
@@ -65,11 +68,6 @@ def _even_cuts(spans: list[tuple[int, int, int]], count: int) -> Iterator[int]:
             yield at + (total * share // count - before) // slope
             share += 1
         at, before, slope = point, here, slope + slopes[point]
-
-
-def _common(smallest: bytes, largest: bytes) -> bytes:
-    length = next((i for i, (a, b) in enumerate(zip(smallest, largest, strict=False)) if a != b), None)
-    return smallest[: min(len(smallest), len(largest)) if length is None else length]
 
 
 def _number(key: bytes, stem: bytes) -> int:

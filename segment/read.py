@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from lithify.manifest.model import SegmentRef
+from lithify.segment.arrays import from_flags, from_longs, longs
 from lithify.segment.schema import RUN
 from lithify.segment.write import FOOTER_CHECKSUM, NO_CHECKSUM, ROW_GROUP_CHECKSUMS
 from lithify.store.errors import Corrupt
@@ -91,14 +92,16 @@ class SegmentReader:
         ]
         for run in self._fetches(wanted):
             content = self._fetch(run[0].start, run[-1].start + run[-1].stored_bytes - run[0].start)
+            start = run[0].start
             for group in run:
-                batch = self._decode(group, content[group.start - run[0].start :][: group.stored_bytes])
+                batch = self._decode(group, content[group.start - start :][: group.stored_bytes])
+                if group is run[-1]:
+                    content = memoryview(b"")  # not kept while the last batch is in use
                 batch = self._within(batch, low, high)
                 if min_offset is not None and group.min_offset < min_offset:
-                    batch = batch.filter(pc.call_function("greater_equal", [batch.column("offset"), min_offset]))
+                    batch = batch.filter(from_flags(longs(batch.column("offset")) >= min_offset))
                 if batch.num_rows:
                     yield batch
-            del content
 
     def _fetches(self, groups: list[RowGroup]) -> Iterator[list[RowGroup]]:
         run: list[RowGroup] = []
@@ -132,7 +135,7 @@ class SegmentReader:
         if self.ref.base_offset is None:
             horizon = batches[0].column(5)
         else:
-            offset = pa.array(offset.to_numpy() + self._base)
+            offset = from_longs(longs(offset) + self._base)
             horizon = pa.nulls(group.rows, pa.int64())
         return pa.RecordBatch.from_arrays([key, value, offset, timestamp, headers, horizon], schema=RUN)
 
@@ -146,9 +149,11 @@ class SegmentReader:
             return batch.slice(start, max(stop - start, 0))
         inside = pc.call_function("is_null" if low is None else "is_valid", [keys])
         if low is not None:
-            inside = pc.call_function("and", [inside, pc.call_function("greater_equal", [keys, low])])
+            inside = pc.call_function(
+                "and", [inside, pc.call_function("greater_equal", [keys, pa.scalar(low, keys.type)])]
+            )
         if high is not None:
-            below = pc.call_function("less", [keys, high])
+            below = pc.call_function("less", [keys, pa.scalar(high, keys.type)])
             inside = pc.call_function("or_kleene" if low is None else "and", [inside, below])
         return batch.filter(inside)
 

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lithify.manifest.jobs import MergeRules
+from lithify.segment.arrays import Flags, Longs
 
-__all__ = ["NO_HORIZON", "Fate", "fate", "fates", "stamped", "stamps"]
+__all__ = ["NO_HORIZON", "Fate", "Fates", "fate", "fates", "stamped", "stamps"]
 
 NO_HORIZON: Final = np.iinfo(np.int64).max
 """Stands for "no horizon" in arrays: no clock reaches it."""
 
-Flags = npt.NDArray[np.bool_]
-Longs = npt.NDArray[np.int64]
+Fates = npt.NDArray[np.uint8]
 
 
 class Fate(enum.IntEnum):
@@ -57,7 +57,7 @@ def stamped(rules: MergeRules, *, offset: int, tombstone: bool, horizon_ms: int 
 
 def fates(
     rules: MergeRules, *, offset: Longs, keyless: Flags, tombstone: Flags, horizon_ms: Longs, superseded: Flags
-) -> npt.NDArray[np.uint8]:
+) -> Fates:
     """`fate` of each row, with NO_HORIZON where there is none."""
     result = np.zeros(len(offset), np.uint8)
     # From the last reason to the first: a later assignment wins.

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from lithify.segment.arrays import from_longs
 from lithify.segment.extent import Order, row_bytes
-from lithify.segment.order import blocks, sorted_indices
+from lithify.segment.order import blocks
+from lithify.segment.sorting import sorted_indices
 
 __all__ = ["SORT_BYTES", "external_sort"]
 
@@ -47,7 +49,7 @@ def external_sort(
 
 def _sorted(held: list[pa.RecordBatch], order: Order) -> pa.RecordBatch:
     rows = pa.concat_batches(held)
-    return rows.take(pa.array(sorted_indices(rows, order)))
+    return rows.take(from_longs(sorted_indices(rows, order)))
 
 
 def _spill(batch: pa.RecordBatch, path: Path, memory_bytes: int) -> Path:

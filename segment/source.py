@@ -12,7 +12,7 @@ from lithify.segment.sort import SORT_BYTES, external_sort
 
 __all__ = ["FETCHES_BYTES", "Source"]
 
-FETCHES_BYTES = 64 << 20  # fetched at once by all sources of one merge
+FETCHES_BYTES = 32 << 20  # fetched at once by all sources of one merge
 
 OpenSegment = Callable[[SegmentRef, int], SegmentReader]
 """Opens a segment, fetching at most so many bytes at once."""

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from lithify.manifest.model import SegmentRef
+from lithify.segment.arrays import from_longs
 from lithify.segment.extent import Extent, Order, key_bounds, row_bytes
 from lithify.segment.schema import L0, RUN
 from lithify.store.errors import InvalidRequest
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 ROW_GROUP_ROWS_MAX = 65_536
-ROW_GROUP_BYTES_MAX = 8 << 20  # in memory
+ROW_GROUP_BYTES_MAX = 4 << 20  # in memory: a merge holds one of each source, three times over at its peak
 ROW_GROUP_CHECKSUMS = "lithify.row_groups.xxh3"
 FOOTER_CHECKSUM = "lithify.footer.xxh3"
 NO_CHECKSUM = "0" * 16
@@ -41,6 +42,7 @@ NO_CHECKSUM = "0" * 16
 _BLOOM_FILTERS = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters  # not before 24
 _BLOOM_FALSE_POSITIVES = 0.05
 _PAGE_BYTES = 1 << 20
+_BATCH_ROWS = 8192
 
 
 class _Sink:
@@ -235,6 +237,7 @@ def _parquet_writer(file: Any, schema: pa.Schema, order: Order, row_group_rows: 
         compression_level=1,
         use_dictionary=False,
         data_page_size=_PAGE_BYTES,
+        write_batch_size=_BATCH_ROWS,
         write_page_index=True,
         write_page_checksum=True,
         store_schema=False,
@@ -268,7 +271,7 @@ def encode_append(table: pa.Table, order: Order, segment_id: str = "") -> tuple[
     if table.num_rows == 0:
         raise InvalidRequest("the table has no rows: an append needs at least one")
     batch = table.combine_chunks().to_batches()[0]
-    deltas = pa.array(np.arange(batch.num_rows, dtype=np.int64))
+    deltas = from_longs(np.arange(batch.num_rows))
     key, value, timestamp, headers = batch.columns
     rows = pa.RecordBatch.from_arrays([key, value, deltas, timestamp, headers], schema=L0)
     if order == "key":

@@ -137,7 +137,7 @@ def test_row_groups_are_bounded_in_rows_and_bytes() -> None:
     groups = pq.read_metadata(io.BytesIO(body))
     sizes = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
     assert max(sizes) == 65_536
-    assert sizes[:2] == [8, 8]  # 8 MiB hold eight rows of 1 MB
+    assert sizes[:2] == [4, 4]  # 4 MiB hold four rows of 1 MB
     assert sum(sizes) == ref.rows == len(values)
 
 

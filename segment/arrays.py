@@ -1,0 +1,56 @@
+"""Arrow columns as numpy arrays and back, without copies where there can be none.
+
+pyarrow's own conversions import pandas at their first call: more than a second and 60 MB in every worker.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["Flags", "Longs", "flags", "from_flags", "from_longs", "longs", "nulls", "starts"]
+
+Flags = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+
+
+def longs(column: Any) -> Longs:
+    """The values of an integer column of 64 bits; what stands under a null is anything."""
+    whole = np.frombuffer(column.buffers()[1] or b"", np.int64)
+    return whole[column.offset : column.offset + len(column)]
+
+
+def from_longs(values: npt.NDArray[Any]) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
+
+
+def flags(column: Any) -> Flags:
+    """The values of a boolean column; what stands under a null is anything."""
+    return _bits(column.buffers()[1], column)
+
+
+def from_flags(values: Flags) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
+
+
+def nulls(column: Any) -> Flags:
+    """Where the column is null."""
+    if column.null_count == 0:
+        return np.zeros(len(column), np.bool_)
+    return ~_bits(column.buffers()[0], column)
+
+
+def starts(column: Any) -> Longs:
+    """Of a column of variable-size values: where each begins in the column's content, and where the last ends."""
+    if len(column) == 0:
+        return np.zeros(1, np.int64)
+    whole = np.frombuffer(column.buffers()[1], np.int32)
+    return whole[column.offset : column.offset + len(column) + 1].astype(np.int64)
+
+
+def _bits(buffer: Any, column: Any) -> Flags:
+    content = np.frombuffer(buffer or b"", np.uint8)
+    first = column.offset // 8
+    bits = np.unpackbits(content[first:], bitorder="little", count=column.offset - 8 * first + len(column))
+    return bits[column.offset - 8 * first :].view(np.bool_)
