@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lithify.gc.collector import Collector, GcReport
     from lithify.log.info import PartitionInfo, RunInfo, SegmentInfo, TopicInfo
     from lithify.log.partition import Partition
+    from lithify.log.producer import Delivery, Producer
     from lithify.log.record import Record
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
@@ -46,6 +47,7 @@ __all__ = [
     "CompactionInfo",
     "Compactor",
     "Corrupt",
+    "Delivery",
     "EpochRegression",
     "Fenced",
     "GcReport",
@@ -57,6 +59,7 @@ __all__ = [
     "OffsetOutOfRange",
     "Partition",
     "PartitionInfo",
+    "Producer",
     "Record",
     "RunInfo",
     "SegmentInfo",
@@ -75,11 +78,13 @@ _MODULES = {
     "Collector": "lithify.gc.collector",
     "CompactionInfo": "lithify.compactor.info",
     "Compactor": "lithify.compactor.compactor",
+    "Delivery": "lithify.log.producer",
     "GcReport": "lithify.gc.collector",
     "LocalEngine": "lithify.compactor.engines.local",
     "MaintenanceReport": "lithify.compactor.info",
     "Partition": "lithify.log.partition",
     "PartitionInfo": "lithify.log.info",
+    "Producer": "lithify.log.producer",
     "Record": "lithify.log.record",
     "RunInfo": "lithify.log.info",
     "SegmentInfo": "lithify.log.info",

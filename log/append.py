@@ -4,6 +4,8 @@ Upload the segment under an id that begins with the manifest number last read, t
 and uncontended that is two PUTs and one GET.
 """
 
+import contextlib
+
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append, BelowOrphanFloor, ProducerStamp, TransactionStamp
@@ -109,8 +111,7 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
     head = await files.head()
     if head.id < number and settle:
         # Whoever creates `number` first decides: after this commit the late body meets EXISTS.
-        await files.manifest.commit(Collect(boundary=0, collected=frozenset(), always=True))
-        head = await files.head()
+        head = await _take_number(files)
     for known in (*head.l0, *head.retired):
         if known.id == segment_id and known.base_offset is not None:
             return range(known.base_offset, known.base_offset + known.rows)
@@ -126,6 +127,12 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
     if SegmentId.manifest_id(segment_id) >= head.orphan_floor:
         return None
     return await _from_its_manifest(files, number, nonce, segment_id, token)
+
+
+async def _take_number(files: PartitionFiles) -> Manifest:
+    with contextlib.suppress(CommitUnknown):  # whether it settled anything, the head shows
+        await files.manifest.commit(Collect(boundary=0, collected=frozenset(), always=True))
+    return await files.head()
 
 
 async def _from_its_manifest(

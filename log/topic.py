@@ -12,6 +12,8 @@ from lithify.log.info import TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key, partitions_for_keys
+from lithify.log.producer import Producer
+from lithify.log.producer_config import parse_producer_config
 from lithify.log.record import Record
 from lithify.manifest.catalog import alter_topic, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
@@ -111,6 +113,16 @@ class Topic:
                 error.add_note(f"appended before, by partition: {done or 'nothing'}")
                 raise
         return done
+
+    def producer(self, id: str | None = None, config: Mapping[str, str | int] | None = None) -> Producer:  # noqa: A002
+        """Send records one by one, in batches. With an `id` it is idempotent, and whoever held the id before is fenced.
+
+        `config`: linger.ms (1000), batch.records (10000), batch.size (8 MiB), buffer.memory (64 MiB), max.block.ms
+        (60000), delivery.timeout.ms (120000).
+        """
+        partitions = [self.partition(number) for number in range(self.partitions)]
+        settings = parse_producer_config(config or {})
+        return Producer(self._driver, self.name, partitions, lambda: self._parsed, settings, id)
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """The latest record of each key of all partitions, one after the other, each in key order."""

@@ -1,0 +1,130 @@
+"""Records gathered into batches until they are due. No threads and no clock in here; the producer's lock guards it."""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+
+from lithify.log.producer_config import ProducerConfig
+from lithify.log.record import Record
+from lithify.store.errors import Unavailable
+
+__all__ = ["Batch", "Batches", "Delivery"]
+
+RECORD_OVERHEAD_BYTES = 256  # of the Python objects around a small record
+
+
+class Batch:
+    """Records of one partition that will be appended together; `offsets` is resolved with what became of them."""
+
+    def __init__(self, partition: int, opened_at_ms: int) -> None:
+        self.partition = partition
+        self.opened_at_ms = opened_at_ms
+        self.records: list[Record] = []
+        self.bytes = 0
+        self.open = True  # more may be added
+        self.offsets: Future[range] = Future()
+
+
+class Delivery:
+    """A record on its way. `partition` is where it goes."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    @property
+    def partition(self) -> int:
+        return self._batch.partition
+
+    def done(self) -> bool:
+        """Whether the record was acknowledged, or has failed."""
+        return self._batch.offsets.done()
+
+    def offset(self, timeout_ms: int | None = None) -> int:
+        """Wait until the record is durable; its offset. Raises what became of it instead, and Unavailable where
+        `timeout_ms` passed before that is known."""
+        try:
+            return self._batch.offsets.result(None if timeout_ms is None else timeout_ms / 1000)[self._index]
+        except (TimeoutError, CancelledError):
+            raise Unavailable(f"the record was not acknowledged within {timeout_ms} ms; ask again, or flush") from None
+
+
+class _Queue:
+    """One partition's batches, oldest first; only the last may be open. While one is being sent it is not in here."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Batch] = deque()
+        self.busy = False
+
+
+class Batches:
+    """Batches are sent in order, one at a time per partition."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+        self._queues: dict[int, _Queue] = {}
+        self._sending: set[Batch] = set()
+        self.bytes = 0  # of all that is not settled
+
+    def __len__(self) -> int:
+        return len(self._sending) + sum(len(queue.waiting) for queue in self._queues.values())
+
+    def has_room(self, more_bytes: int) -> bool:
+        """A record larger than the whole buffer goes alone."""
+        return self.bytes == 0 or self.bytes + more_bytes + RECORD_OVERHEAD_BYTES <= self._config.buffer_memory
+
+    def add(self, partition: int, record: Record, record_bytes: int, now_ms: int) -> tuple[Batch, int]:
+        """Put the record into its partition's open batch; the batch, and the record's index in it."""
+        queue = self._queues.setdefault(partition, _Queue())
+        if not queue.waiting or not queue.waiting[-1].open:
+            queue.waiting.append(Batch(partition, now_ms))
+        batch = queue.waiting[-1]
+        batch.records.append(record)
+        batch.bytes += record_bytes + RECORD_OVERHEAD_BYTES
+        self.bytes += record_bytes + RECORD_OVERHEAD_BYTES
+        if len(batch.records) >= self._config.batch_records or batch.bytes >= self._config.batch_size:
+            batch.open = False
+        return batch, len(batch.records) - 1
+
+    def take(self, now_ms: int, *, hurry: bool) -> Batch | None:
+        """The batch that is due for longest, now being sent; None where none is. `hurry`: all of them are due."""
+        due = [
+            queue
+            for queue in self._queues.values()
+            if not queue.busy and queue.waiting and (hurry or self.is_due(queue.waiting[0], now_ms))
+        ]
+        if not due:
+            return None
+        queue = min(due, key=lambda queue: queue.waiting[0].opened_at_ms)
+        batch = queue.waiting.popleft()
+        batch.open, queue.busy = False, True
+        self._sending.add(batch)
+        return batch
+
+    def is_due(self, batch: Batch, now_ms: int) -> bool:
+        return not batch.open or now_ms - batch.opened_at_ms >= self._config.linger_ms
+
+    def due_in_ms(self, now_ms: int) -> int | None:
+        """How long until the next batch is due; None where nothing waits but behind what is being sent."""
+        opened = [queue.waiting[0].opened_at_ms for queue in self._queues.values() if queue.waiting and not queue.busy]
+        return max(0, min(opened) + self._config.linger_ms - now_ms) if opened else None
+
+    def settled(self, batch: Batch) -> None:
+        """What was being sent is acknowledged, or has failed."""
+        self._sending.remove(batch)
+        self._queues[batch.partition].busy = False
+        self.bytes -= batch.bytes
+
+    def unsent(self) -> Iterator[Batch]:
+        """Take out every batch that is not being sent."""
+        for queue in self._queues.values():
+            while queue.waiting:
+                batch = queue.waiting.popleft()
+                batch.open = False
+                self.bytes -= batch.bytes
+                yield batch
+
+    def all(self) -> list[Batch]:
+        return [*self._sending, *(batch for queue in self._queues.values() for batch in queue.waiting)]

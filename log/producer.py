@@ -1,0 +1,234 @@
+"""Sending records one by one: gathered into batches, appended in the background, in order per partition.
+
+With an id the producer is idempotent (KIP-98): each partition knows its epoch and sequence, so a batch whose commit
+was unknown is sent again as a repeat and recognised, and the same id opened elsewhere fences this one.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from types import TracebackType
+
+from lithify.log.batches import Batch, Batches, Delivery
+from lithify.log.delivering import deliver
+from lithify.log.partition import Partition
+from lithify.log.partitioner import partition_for_key
+from lithify.log.producer_config import ProducerConfig
+from lithify.log.record import Headers, Record, record_bytes, record_problem
+from lithify.manifest.appends import ProducerStamp
+from lithify.manifest.config import TopicConfig
+from lithify.store.driver import Clock, Driver, monotonic_ms, new_id
+from lithify.store.errors import InvalidRequest, Unavailable
+
+__all__ = ["Delivery", "Producer"]
+
+SENDERS_MAX = 8  # threads, and so appends under way at once
+ID_CHARACTERS_MAX = 249
+
+
+class Producer:
+    """Use it in a `with` block, or `close` it: what still waits when the process ends is lost. Thread-safe.
+
+    A producer fails as a whole: once a batch could not be appended, everything not acknowledged yet fails with the same
+    error, and so does every further call; open another one. So nothing is lost in silence, and no later record of a
+    partition is appended where an earlier one was not.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        topic: str,
+        partitions: Sequence[Partition],
+        topic_config: Callable[[], TopicConfig],
+        config: ProducerConfig,
+        producer_id: str | None,
+        clock: Clock = monotonic_ms,
+    ) -> None:
+        """`partitions`: all of the topic's; `clock` measures lingering, in milliseconds. Costs one commit for each
+        partition where there is an id: older holders of the id are fenced everywhere before this returns."""
+        if producer_id is not None and (type(producer_id) is not str or not 1 <= len(producer_id) <= ID_CHARACTERS_MAX):
+            raise InvalidRequest(f"topic {topic}: a producer's id is a text of 1 to {ID_CHARACTERS_MAX} characters")
+        self._driver = driver
+        self._topic = topic
+        self._partitions = partitions
+        self._topic_config = topic_config
+        self._config = config
+        self._clock = clock
+        self._id = producer_id
+        self._epochs = [] if producer_id is None else _open_everywhere(partitions, producer_id)
+        self._sequences = [0] * len(partitions)
+        self._changed = threading.Condition()
+        self._batches = Batches(config)
+        self._hurried = 0  # callers that wait for room or for all to be sent
+        self._keyless: Batch | None = None
+        self._keyless_turn = int(new_id(), 16)
+        self._failure: Exception | None = None
+        self._closing = False
+        self._senders = [
+            threading.Thread(target=self._send_until_closed, name=f"lithify-producer-{number}", daemon=True)
+            for number in range(min(SENDERS_MAX, len(partitions)))
+        ]
+        for sender in self._senders:
+            sender.start()
+
+    def __enter__(self) -> "Producer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except Exception as failure:
+            if error is None:
+                raise
+            if failure is not error:
+                error.add_note(f"and the producer failed: {failure}")
+
+    def append(
+        self, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None, headers: Headers = ()
+    ) -> Delivery:
+        """Hand over one record; it is durable once the delivery is done, or after `flush`. Waits while the buffer is
+        full, at most max.block.ms. Raises InvalidRequest or Unavailable for this record, or what failed before."""
+        record = Record(key, value, self._driver.now_ms() if timestamp_ms is None else timestamp_ms, headers)
+        size = self._check(record)
+        record = Record(record.key, record.value, record.timestamp_ms, tuple((n, v) for n, v in record.headers))
+        with self._changed:
+            self._wait_for_room(size)
+            now_ms = self._clock()
+            batch, index = self._batches.add(self._place(key), record, size, now_ms)
+            if key is None:
+                self._keyless = batch
+            # A sender must learn of a batch that is due, and of a new one, whose lingering it will time.
+            if index == 0 or self._batches.is_due(batch, now_ms):
+                self._changed.notify_all()
+            return Delivery(batch, index)
+
+    def _check(self, record: Record) -> int:
+        problem, config = record_problem(record), self._topic_config()
+        if problem is None and record.key is None and config.compacted:
+            problem = "has no key, which a compacted topic cannot keep: give it a key"
+        if problem is not None:
+            raise InvalidRequest(f"topic {self._topic}: the record {problem}. It was not appended")
+        size = record_bytes(record)
+        if size > config.max_message_bytes:
+            limit = f"max.message.bytes ({config.max_message_bytes})"
+            raise InvalidRequest(f"topic {self._topic}: the record has {size} bytes, more than {limit}")
+        return size
+
+    def _place(self, key: bytes | None) -> int:
+        if key is not None:
+            return partition_for_key(key, len(self._partitions))
+        if self._keyless is None or not self._keyless.open:
+            self._keyless_turn += 1  # keyless records fill one batch, then the next partition's (KIP-480)
+        return self._keyless_turn % len(self._partitions)
+
+    def _wait_for_room(self, size: int) -> None:
+        deadline_ms = self._clock() + self._config.max_block_ms
+        self._raise_failure()
+        while not self._batches.has_room(size):
+            left_ms = deadline_ms - self._clock()
+            if left_ms <= 0:
+                raise Unavailable(
+                    f"topic {self._topic}: buffer.memory is full of records that are not acknowledged yet. This record "
+                    "was not appended; retry later"
+                )
+            self._hurry(left_ms)
+            self._raise_failure()
+        if self._closing:
+            raise InvalidRequest(f"topic {self._topic}: the producer is closed; open another")
+
+    def _hurry(self, timeout_ms: int) -> None:
+        self._hurried += 1
+        self._changed.notify_all()
+        self._changed.wait(timeout_ms / 1000)
+        self._hurried -= 1
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def flush(self) -> None:
+        """Wait until every record handed over so far is durable. Raises what prevented it."""
+        with self._changed:
+            under_way = [batch.offsets for batch in self._batches.all()]
+            self._hurried += 1
+            self._changed.notify_all()
+        wait(under_way)
+        with self._changed:
+            self._hurried -= 1
+            self._raise_failure()
+
+    def close(self) -> None:
+        """Flush, and end. Raises what prevented a record from being durable; a second call does nothing."""
+        with self._changed:
+            if self._closing:
+                return
+            self._closing = True
+        try:
+            self.flush()
+        finally:
+            with self._changed:
+                self._changed.notify_all()
+            for sender in self._senders:
+                sender.join()
+
+    def _send_until_closed(self) -> None:
+        while True:
+            with self._changed:
+                batch = self._next()
+            if batch is None:
+                return
+            try:
+                offsets = self._send(batch)
+            except Exception as error:  # noqa: BLE001 - handed on to everyone who waits for these records
+                self._settle(batch, error)
+            else:
+                self._settle(batch, offsets)
+
+    def _next(self) -> Batch | None:
+        """Wait for the next batch that is due; None at the end."""
+        while True:
+            now_ms = self._clock()
+            batch = self._batches.take(now_ms, hurry=self._hurried > 0 or self._closing)
+            if batch is not None or (self._closing and not len(self._batches)):
+                return batch
+            due_in_ms = self._batches.due_in_ms(now_ms)
+            self._changed.wait(None if due_in_ms is None else due_in_ms / 1000)
+
+    def _send(self, batch: Batch) -> range:
+        number = batch.partition
+        partition = self._partitions[number]
+        stamp = None
+        if self._id is not None:
+            stamp = ProducerStamp(self._id, self._epochs[number], self._sequences[number])
+        offsets = deliver(
+            self._driver,
+            partition,
+            batch.records,
+            self._topic_config(),
+            stamp,
+            timeout_ms=self._config.delivery_timeout_ms,
+            clock=self._clock,
+        )
+        self._sequences[number] += len(batch.records)  # one batch of a partition is under way at a time
+        return offsets
+
+    def _settle(self, batch: Batch, result: "range | Exception") -> None:
+        with self._changed:
+            self._batches.settled(batch)
+            failed = [batch]
+            if isinstance(result, Exception):
+                self._failure = self._failure or result
+                failed += self._batches.unsent()
+            self._changed.notify_all()
+        if isinstance(result, range):
+            batch.offsets.set_result(result)
+            return
+        for lost in failed:
+            lost.offsets.set_exception(result)
+
+
+def _open_everywhere(partitions: Sequence[Partition], producer_id: str) -> list[int]:
+    with ThreadPoolExecutor(min(SENDERS_MAX, len(partitions))) as pool:
+        return list(pool.map(lambda partition: partition.open_producer(producer_id), partitions))
