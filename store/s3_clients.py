@@ -21,17 +21,20 @@ class S3Clients:
         self._options = options
         self._observe = observe
         self._lock = threading.Lock()
+        self._session: Any = None
         self._conditional: Any = None
         self._bulk: Any = None
 
     def conditional(self) -> Any:
         with self._lock:
-            self._conditional = self._conditional or self._watched(self._options.single_attempt_client())
+            if self._conditional is None:
+                self._conditional = self._watched(self._options.single_attempt_client)
             return self._conditional
 
     def bulk(self) -> Any:
         with self._lock:
-            self._bulk = self._bulk or self._watched(self._options.bulk_client())
+            if self._bulk is None:
+                self._bulk = self._watched(self._options.bulk_client)
             return self._bulk
 
     def close(self) -> None:
@@ -41,6 +44,8 @@ class S3Clients:
                     client.close()
             self._conditional = self._bulk = None
 
-    def _watched(self, client: Any) -> Any:
+    def _watched(self, make: Callable[[Any], Any]) -> Any:
+        self._session = self._session or self._options.session()
+        client = make(self._session)
         client.meta.events.register("after-call.s3", self._observe)
         return client

@@ -69,19 +69,32 @@ class S3Options:
     def secrets(self) -> dict[str, Any]:
         return {name: value for name, value in self._options.items() if name in SECRET_OPTIONS}
 
-    def single_attempt_client(self) -> Any:
-        """For create-if-absent: a retry by the client would meet its own first attempt and call it a rival (P1)."""
-        return self._client(
-            {"connect_timeout": _CONNECT_TIMEOUT_S, "read_timeout": _CREATE_READ_TIMEOUT_S},
-            {"retries": {"total_max_attempts": 1}},
-        )
+    def session(self) -> Session:
+        """Where credentials come from; not to be carried across a fork."""
+        try:
+            core = botocore.session.get_session()
+            core.register_component("data_loader", _loader())
+            return Session(
+                botocore_session=core,
+                aws_access_key_id=self._options.get("key"),
+                aws_secret_access_key=self._options.get("secret"),
+                aws_session_token=self._options.get("token"),
+                profile_name=self._options.get("profile"),
+            )
+        except BotoCoreError as error:
+            raise _no_client(error) from error
 
-    def bulk_client(self) -> Any:
+    def single_attempt_client(self, session: Session) -> Any:
+        """For create-if-absent: a retry by the client would meet its own first attempt and call it a rival (P1)."""
+        timeouts = {"connect_timeout": _CONNECT_TIMEOUT_S, "read_timeout": _CREATE_READ_TIMEOUT_S}
+        return self._client(session, timeouts, {"retries": {"total_max_attempts": 1}})
+
+    def bulk_client(self, session: Session) -> Any:
         retries = {"mode": "standard", "total_max_attempts": 5}
         timeouts = {"connect_timeout": _CONNECT_TIMEOUT_S, "read_timeout": _BULK_READ_TIMEOUT_S}
-        return self._client({"retries": retries, **timeouts}, {})
+        return self._client(session, {"retries": retries, **timeouts}, {})
 
-    def _client(self, defaults: dict[str, Any], forced: dict[str, Any]) -> Any:
+    def _client(self, session: Session, defaults: dict[str, Any], forced: dict[str, Any]) -> Any:
         settings = {"max_pool_connections": _CONNECTIONS_MAX, **defaults, **_mapping(self._options, "config_kwargs")}
         if self._options.get("anon"):
             settings["signature_version"] = UNSIGNED
@@ -89,20 +102,13 @@ class S3Options:
         if "endpoint_url" in self._options:
             client["endpoint_url"] = self._options["endpoint_url"]
         try:
-            core = botocore.session.get_session()
-            core.register_component("data_loader", _loader())
-            session = Session(
-                botocore_session=core,
-                aws_access_key_id=self._options.get("key"),
-                aws_secret_access_key=self._options.get("secret"),
-                aws_session_token=self._options.get("token"),
-                profile_name=self._options.get("profile"),
-            )
             return session.client("s3", config=Config(**{**settings, **forced}), **client)
         except (BotoCoreError, TypeError, ValueError) as error:
-            raise InvalidRequest(
-                f"no S3 client can be made from these storage options and this environment: {error}"
-            ) from error
+            raise _no_client(error) from error
+
+
+def _no_client(error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"no S3 client can be made from these storage options and this environment: {error}")
 
 
 @cache
