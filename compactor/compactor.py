@@ -98,7 +98,7 @@ class Compactor:
                 raise partition.lost
         if lost and lost[0].lost and not any(p.coordinator.owns for p in self._partitions.values()):
             raise lost[0].lost
-        more = any(r.outcome in ("failed", "stopped", "standby") for r in done)
+        more = any(r.outcome in ("failed", "waiting", "stopped", "standby") for r in done)
         return MaintenanceReport(partitions=done, more_work=more)
 
     def run(self) -> None:
@@ -174,7 +174,7 @@ class _Partition:
             self._resting = False
             return self._report("failed", str(error), self._infos(steps, driver), before)
         last = steps[-1]
-        self._resting = last.outcome == "idle"
+        self._resting = last.outcome in ("idle", "waiting")
         worked = any(step.outcome == "worked" for step in steps)
         outcome = "worked" if worked and last.outcome == "idle" else last.outcome
         return self._report(outcome, last.detail, self._infos(steps, driver), before)

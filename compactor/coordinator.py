@@ -42,7 +42,7 @@ RANGES_MIN = 8
 class Step:
     """What one step came to."""
 
-    outcome: Literal["idle", "standby", "worked", "failed", "stopped"]
+    outcome: Literal["idle", "waiting", "standby", "worked", "failed", "stopped"]
     detail: str
     job: Job | None = None
 
@@ -79,7 +79,7 @@ class Coordinator:
         now_ms = await Now()
         action = decide(manifest, state, config, now_ms)
         if isinstance(action, Wait):
-            return Step("idle", action.reason)
+            return _rest(action)
         if self._epoch is None:
             theirs = state is not None and state.owner != self._owner
             if theirs and not take_over and incumbent_lives(state, now_ms):
@@ -88,8 +88,8 @@ class Coordinator:
             manifest, state = await self.files.head(), await self.files.compactor_state()
             action = decide(manifest, state, config, await Now())
         match action:
-            case Wait(reason):
-                return Step("idle", reason)
+            case Wait():
+                return _rest(action)
             case Settle(job, status, reason, error):
                 return await self._finish(job, status, reason, error)
             case Resume(job):
@@ -115,7 +115,7 @@ class Coordinator:
         if manifest is None:
             return None
         action = decide(manifest, state, config, await Now())
-        return Step("idle", action.reason) if isinstance(action, Wait) else None
+        return _rest(action) if isinstance(action, Wait) else None
 
     async def _claim(self, manifest: Manifest) -> None:
         """Manifest first, then `.compactor`. A crash between the two leaves an epoch nobody owns; the next claim
@@ -307,6 +307,10 @@ class Coordinator:
         except InvalidRequest as error:
             return await self._finish(job, "failed", str(error), JobError("invalid", str(error)))
         return await self._finish(job, "completed", current.reason)
+
+
+def _rest(wait: Wait) -> Step:
+    return Step("idle" if wait.until_ms is None else "waiting", wait.reason)
 
 
 def first_state(manifest: Manifest) -> CompactorState:

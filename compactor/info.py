@@ -41,7 +41,7 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
 
     topic: str
     partition: int
-    outcome: str  # idle, standby, worked, failed, stopped
+    outcome: str  # idle, waiting, standby, worked, failed, stopped
     detail: str
     jobs: tuple[CompactionInfo, ...]
     records_before: int

@@ -42,9 +42,10 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do, and why."""
+    """Nothing to do, and why; `until_ms`: there will be, by then (a failed job's next attempt)."""
 
     reason: str
+    until_ms: int | None = None
 
 
 Action = Settle | Resume | Admit | Propose | Wait
@@ -62,14 +63,14 @@ def decide(manifest: Manifest, state: CompactorState | None, config: TopicConfig
         return Wait("the topic was deleted")
     if manifest.quarantine is not None:
         return Wait(f"quarantined since a corrupt segment: {manifest.quarantine.reason}")
-    waiting: list[str] = []
+    waiting: list[Wait] = []
     for job in (j for j in jobs if j.status == "in_progress"):
         action = _resume(job, state, config, now_ms)
         if not isinstance(action, Wait):
             return action
-        waiting.append(action.reason)
+        waiting.append(action)
     if waiting:
-        return Wait("; ".join(waiting))
+        return waiting[0]
     for job in (j for j in jobs if j.status == "submitted"):
         return Admit(job)
     return _propose(manifest, state, config, now_ms)
@@ -91,7 +92,9 @@ def _resume(job: Job, state: CompactorState | None, config: TopicConfig, now_ms:
     if failure is not None and failure.count >= config.compaction_attempts_max:
         return Settle(job, "failed", _given_up(failure), JobError("attempts", _given_up(failure)))
     if failure is not None and failure.retry_at_ms > now_ms:
-        return Wait(f"job {job.id} failed ({failure.error.reason}); next attempt in {failure.retry_at_ms - now_ms} ms")
+        pause_ms = failure.retry_at_ms - now_ms
+        text = f"job {job.id} failed ({failure.error.reason}); next attempt in {pause_ms} ms"
+        return Wait(text, failure.retry_at_ms)
     return Resume(job)
 
 
@@ -110,7 +113,8 @@ def _propose(manifest: Manifest, state: CompactorState | None, config: TopicConf
         # New segments change the set, and with it the verdict; 'lithify compaction submit' asks regardless.
         return Wait(f"due ({due.reason}), but given up: {_given_up(failure)}")
     if failure.retry_at_ms > now_ms:
-        return Wait(f"due ({due.reason}), but it failed: next attempt in {failure.retry_at_ms - now_ms} ms")
+        text = f"due ({due.reason}), but it failed: next attempt in {failure.retry_at_ms - now_ms} ms"
+        return Wait(text, failure.retry_at_ms)
     return Propose(due)
 
 

@@ -131,7 +131,7 @@ class Lineage(Generic[S]):
             # our reads, and others be far ahead. Only a boundary that is still below N, read after N+1 was found
             # absent, does. Test: tests/manifest/test_head_search.py
             dead = await self._dead()
-            if found is not None and (found.number > dead or found.number == 0):
+            if found is not None and (found.number > dead or found.number == dead == 0):
                 self._saw(found)
                 return found
             low = Version(dead, None)

@@ -99,12 +99,12 @@ class World:
         except StopIteration as stop:
             actor.result, actor.running = stop.value, False
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - kept, for the test to judge
             actor.failed, actor.running = error, False
             return
         try:
             actor.reply = self._answer(request)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - thrown into the actor at its next step
             actor.error = error
 
     def crash(self, actor: Actor) -> None:
@@ -132,7 +132,7 @@ class World:
             self._late.append((key, body))
         return Outcome.UNKNOWN
 
-    def _answer(self, request: Request[Any]) -> Any:
+    def _answer(self, request: Request[Any]) -> Any:  # noqa: C901 - one flat table
         self.now_ms += self.random.randrange(50)
         idempotent = isinstance(request, Get | Head | Put | List | Delete | Folders)
         if idempotent and self.random.random() < self.fault_share / 10:
@@ -163,7 +163,7 @@ class World:
                 return self.now_ms
             case NewId():
                 self._ids += 1
-                return f"{self._ids:016x}"
+                return f"{self._ids:08x}{self._ids:08x}"
             case Pause(ms):
                 self.now_ms += ms
             case _:

@@ -108,5 +108,3 @@ def test_faults_were_exercised() -> None:
     world.start("producer", producer([], [], 200))
     world.run()
     assert {"lost reply", "never arrived", "arrives late", "unavailable"} <= world.counts.keys()
-
-

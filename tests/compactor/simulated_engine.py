@@ -1,0 +1,133 @@
+"""An engine for interleaved tests: segments hold rows as JSON, and the keep/drop decision is the kernel's own."""
+
+import json
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any
+
+from lithify.compactor.engine import (
+    NextResults,
+    SplitRanges,
+    StartTasks,
+    StopAsked,
+    StopTasks,
+    TaskFailure,
+    VerifyOutputs,
+)
+from lithify.manifest.jobs import KeyRange, MergeCounts
+from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.model import SegmentRef
+from lithify.segment.rules import Fate, fate, stamped
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.errors import NotFound, Unavailable
+from lithify.store.port import Get, Head, NewId, Put
+
+Row = tuple[str, int, str | None, int | None]  # key, offset, value, horizon_ms
+
+
+def encode(rows: list[Row]) -> bytes:
+    return json.dumps(rows).encode()
+
+
+def reference(segment_id: str, rows: list[Row], *, base: bool = False) -> SegmentRef:
+    keys, offsets = [r[0].encode() for r in rows], [r[1] for r in rows]
+    horizons = [r[3] for r in rows if r[3] is not None]
+    return SegmentRef(
+        id=segment_id,
+        bytes=len(encode(rows)),
+        raw_bytes=len(rows) * 50,
+        rows=len(rows),
+        min_key=min(keys),
+        max_key=max(keys),
+        min_offset=min(offsets),
+        max_offset=max(offsets),
+        min_timestamp_ms=0,
+        max_timestamp_ms=0,
+        tombstones=sum(r[2] is None for r in rows),
+        min_horizon_ms=min(horizons, default=None),
+        checksum="0" * 16,
+    )
+
+
+async def read_rows(keys: PartitionKeys, ref: SegmentRef) -> list[Row]:
+    found = await Get(keys.segment(ref.id))
+    if found is None:
+        raise NotFound(ref.id)
+    rows: list[Row] = [tuple(row) for row in json.loads(found.body)]
+    return [(k, o + (ref.base_offset or 0), v, h) for k, o, v, h in rows]
+
+
+async def merge(keys: PartitionKeys, task: MergeTask) -> TaskResult:
+    rows = [row for source in task.sources for ref in source for row in await read_rows(keys, ref)]
+    rows = [
+        r
+        for r in rows
+        if (task.low is None or task.low <= r[0].encode()) and (task.high is None or r[0].encode() < task.high)
+    ]
+    latest: dict[str, int] = {}
+    for key, offset, _, _ in rows:
+        latest[key] = max(latest.get(key, -1), offset)
+    kept: list[Row] = []
+    for key, offset, value, horizon in sorted(rows):
+        verdict = fate(
+            task.rules,
+            offset=offset,
+            key=key.encode(),
+            tombstone=value is None,
+            horizon_ms=horizon,
+            superseded=offset < latest[key],
+        )
+        if verdict is Fate.KEPT:
+            horizon = stamped(task.rules, offset=offset, tombstone=value is None, horizon_ms=horizon)
+            kept.append((key, offset, value, horizon))
+    outputs: tuple[SegmentRef, ...] = ()
+    if kept:
+        segment_id = SegmentId.for_output(task.job, task.attempt, task.range_index, await NewId())
+        await Put(keys.segment(segment_id), encode(kept))
+        outputs = (reference(segment_id, kept),)
+    counts = MergeCounts(rows_in=len(rows), rows_out=len(kept))
+    return TaskResult(range_index=task.range_index, outputs=outputs, counts=counts)
+
+
+async def attempt(keys: PartitionKeys, task: MergeTask, written: list[str]) -> TaskResult | TaskFailure:
+    try:
+        result = await merge(keys, task)
+    except NotFound as error:
+        return TaskFailure(task.range_index, "missing", "a source is missing", str(error))
+    except Unavailable as error:
+        return TaskFailure(task.range_index, "unavailable", str(error))
+    written += [ref.id for ref in result.outputs]
+    return result
+
+
+async def with_engine(keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], written: list[str]) -> Any:
+    """Drive a coordinator's coroutine: the engine's requests are answered here, the store's are passed on."""
+    pending: deque[MergeTask] = deque()
+    reply: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            request = coroutine.throw(error) if error is not None else coroutine.send(reply)
+        except StopIteration as stop:
+            return stop.value
+        reply = error = None
+        try:
+            match request:
+                case SplitRanges():
+                    reply = (KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None))
+                case VerifyOutputs():
+                    reply = frozenset([s.id for s in request.segments if await Head(keys.segment(s.id)) is None])
+                case StartTasks(tasks, _):
+                    pending = deque(tasks)
+                case NextResults():
+                    reply = ()
+                    if pending:
+                        reply = (await attempt(keys, pending.popleft(), written),)
+                case StopTasks():
+                    pending.clear()
+                case StopAsked():
+                    reply = False
+                case _:
+                    reply = await request
+        except Exception as caught:  # noqa: BLE001 - thrown into the coroutine at its next step
+            error = caught
