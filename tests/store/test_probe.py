@@ -30,7 +30,7 @@ def failures(report: ProbeReport) -> list[str]:
 
 @pytest.mark.parametrize("store", ["memory", "file", "s3"], indirect=True)
 def test_an_atomic_store_passes_and_keeps_nothing_of_the_probe(store: Store) -> None:
-    report = probe(Metered(store))
+    report = probe(Metered(store), rounds=6)
     assert failures(report) == []
     report.require()
     assert store.list("").objects == ()

@@ -46,6 +46,7 @@ def test_other_processes_reach_it_by_what_it_exports(lithify_s3: S3Server, bucke
     assert sorted(worker.communicate()[0].strip() for worker in workers) == ["CREATED", "EXISTS"]
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_process_of_its_own() -> None:
     command = [sys.executable, "-m", "lithify.testing.server", "--bucket", "mine"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
