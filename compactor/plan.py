@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Unit, units
+from lithify.manifest.debt import Unit, latest_cleanable_ms, units
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
 from lithify.manifest.model import Manifest
@@ -24,7 +24,7 @@ def choose_requested(manifest: Manifest, requested: Sequence[str], now_ms: int, 
     Records younger than min.compaction.lag.ms keep their unit out of a full request, as out of any compaction.
     """
     everything = units(manifest)
-    latest_ms = now_ms - config.min_compaction_lag_ms
+    latest_ms = latest_cleanable_ms(config, now_ms)
     if not requested:
         return [u for u in everything if not config.compacted or u.max_timestamp_ms <= latest_ms]
     known = {unit.id: unit for unit in everything}
@@ -67,7 +67,8 @@ def freeze(
     """The job that compacts `chosen`, ready to be admitted. A resume recomputes none of it."""
     pinned = tuple(segment.id for unit in chosen for segment in unit.segments)
     covered = coverage_offset(manifest, frozenset(pinned))
-    old_enough = all(u.max_timestamp_ms <= now_ms - config.min_compaction_lag_ms for u in chosen)
+    latest_ms = latest_cleanable_ms(config, now_ms)
+    old_enough = all(u.max_timestamp_ms <= latest_ms for u in chosen)
     order: Literal["key", "offset"] = "key" if config.compacted else "offset"
     rules = MergeRules(
         order=order,

@@ -11,8 +11,9 @@ import msgspec
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.model import Manifest, SegmentRef
 
-__all__ = ["Debt", "Due", "Unit", "assess", "units"]
+__all__ = ["Debt", "Due", "Unit", "assess", "latest_cleanable_ms", "units"]
 
+_NO_LIMIT_MS = 2**63 - 1
 SIMILAR_SIZE_RATIO = 4  # runs within this factor of each other are of similar size
 
 
@@ -79,7 +80,7 @@ def assess(manifest: Manifest, config: TopicConfig, now_ms: int, busy: frozenset
         return Debt(
             clean_bytes=0, dirty_bytes=0, young_bytes=0, dirty_ratio=0.0, due=_due_tier(everything, config, busy)
         )
-    cleanable = _cleanable(everything, manifest.cleaned_to, now_ms - config.min_compaction_lag_ms)
+    cleanable = _cleanable(everything, manifest.cleaned_to, latest_cleanable_ms(config, now_ms))
     clean = [u for u in everything if u.max_offset < manifest.cleaned_to]
     dirty = [u for u in cleanable if u.max_offset >= manifest.cleaned_to]
     clean_bytes, dirty_bytes = _bytes(clean), _bytes(dirty)
@@ -93,6 +94,12 @@ def assess(manifest: Manifest, config: TopicConfig, now_ms: int, busy: frozenset
         due = _due_tier(tuple(cleanable), config, busy)
     young_bytes = _bytes(everything) - clean_bytes - dirty_bytes
     return Debt(clean_bytes=clean_bytes, dirty_bytes=dirty_bytes, young_bytes=young_bytes, dirty_ratio=ratio, due=due)
+
+
+def latest_cleanable_ms(config: TopicConfig, now_ms: int) -> int:
+    """The largest timestamp a unit may hold to be compacted now. Without a lag there is none: a record from the future
+    is no reason to leave its unit alone (as in Kafka)."""
+    return now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else _NO_LIMIT_MS
 
 
 def _bytes(some: Iterable[Unit]) -> int:

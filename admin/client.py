@@ -1,0 +1,182 @@
+"""The admin client: manual compactions, and what a partition's compactor has to say. Any process may use it (P15)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from lithify.compactor.coordinator import first_state
+from lithify.compactor.info import CompactionInfo, compaction_id, compaction_info
+from lithify.compactor.jobs import RequestCancel, Submit
+from lithify.compactor.plan import choose_requested
+from lithify.compactor.policy import Admit, Propose, Resume, Settle, Wait, decide, incumbent_lives
+from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage, topic_names
+from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.debt import assess
+from lithify.manifest.edits import LiftQuarantine
+from lithify.manifest.jobs import Job
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.driver import Driver
+from lithify.store.errors import InvalidRequest, NotFound
+from lithify.store.port import NewId, Now
+
+__all__ = ["Admin", "Explanation"]
+
+
+class WarehouseLike(Protocol):
+    @property
+    def driver(self) -> Driver: ...
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a partition's next compaction is what it is, or why there is none."""
+
+    topic: str
+    partition: int
+    action: str  # wait, propose, admit, resume, settle
+    reason: str
+    kind: str | None  # of the compaction that is due
+    sources: tuple[str, ...]
+    input_bytes: int
+    clean_bytes: int
+    dirty_bytes: int
+    young_bytes: int
+    dirty_ratio: float
+    compactor: str  # who owns the epoch, and whether it shows life
+
+
+class Admin:
+    """Requests to compactors and their status. Reads and writes only numbered files; starts no engine."""
+
+    def __init__(self, warehouse: WarehouseLike) -> None:
+        self._driver = warehouse.driver
+
+    def submit(self, topic: str, partition: int, sources: Literal["full"] | Sequence[str] = "full") -> CompactionInfo:
+        """Ask for a compaction: of everything ("full"), or of these L0 and run ids. The compactor has the last word.
+
+        Raises InvalidRequest where a source is not live, NotFound, Unavailable at the bound of active jobs.
+        """
+        if isinstance(sources, str) and sources != "full":
+            raise InvalidRequest("sources: give 'full', or a list of L0 segment and run ids")
+        if not sources:
+            raise InvalidRequest("sources: the list is empty; give 'full' for a compaction of everything")
+        requested = () if isinstance(sources, str) else tuple(sources)
+        files, config = self._partition(topic, partition)
+
+        async def submit() -> tuple[Job, int]:
+            manifest, now_ms = await files.head(), await Now()
+            choose_requested(manifest, requested, now_ms, config)
+            job_id = SegmentId.for_job(manifest.id, await NewId())
+            job = Job(id=job_id, status="submitted", origin="manual", requested=requested, created_at_ms=now_ms)
+            state = (await files.compactor.commit(Submit(first_state(manifest), job))).version.value
+            return (state.job(job_id) if state else None) or job, now_ms
+
+        job, now_ms = self._driver.run(submit())
+        return compaction_info(topic, partition, job, now_ms)
+
+    def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - the contract's name
+        """The status of one compaction by its id, topic/partition/job. Raises NotFound."""
+        topic, partition, job_id = _split(id)
+        found = next((info for info in self._infos(topic, partition) if info.id == id), None)
+        if found is None:
+            raise NotFound(f"no compaction {job_id} is known in {topic}/{partition}; the oldest finished are forgotten")
+        return found
+
+    def compactions(self, topic: str | None = None, partition: int | None = None) -> list[CompactionInfo]:
+        """Active and remembered compactions, of the whole warehouse or less, oldest first in each partition."""
+        names = [topic] if topic is not None else self._live_topics()
+        return [
+            info for name in names for number in self._numbers(name, partition) for info in self._infos(name, number)
+        ]
+
+    def cancel(self, id: str) -> CompactionInfo:  # noqa: A002
+        """Ask for a compaction to be cancelled; its compactor ends it, so its status may be old for a moment."""
+        topic, partition, job_id = _split(id)
+        files, _ = self._partition(topic, partition)
+        self._driver.run(files.compactor.commit(RequestCancel(job_id)))
+        return self.compaction(id)
+
+    def retry(self, topic: str, partition: int) -> None:
+        """Lift a partition's quarantine, once its segments are repaired ('lithify verify' tells)."""
+        files, _ = self._partition(topic, partition)
+        self._driver.run(files.manifest.commit(LiftQuarantine()))
+
+    def explain(self, topic: str, partition: int) -> Explanation:
+        """What a compactor would do next in a partition, and why."""
+        files, config = self._partition(topic, partition)
+
+        async def explain() -> Explanation:
+            manifest, state = await files.head(), await files.compactor_state()
+            now_ms = await Now()
+            action = decide(manifest, state, config, now_ms)
+            debt = assess(manifest, config, now_ms)
+            due = action.due if isinstance(action, Propose) else None
+            owner = "nobody yet" if state is None or not state.owner else state.owner_name
+            if incumbent_lives(state, now_ms):
+                owner += ", at work"
+            return Explanation(
+                topic=topic,
+                partition=partition,
+                action=type(action).__name__.lower(),
+                reason=_reason(action),
+                kind=due.kind if due else None,
+                sources=tuple(unit.id for unit in due.units) if due else (),
+                input_bytes=sum(unit.bytes for unit in due.units) if due else 0,
+                clean_bytes=debt.clean_bytes,
+                dirty_bytes=debt.dirty_bytes,
+                young_bytes=debt.young_bytes,
+                dirty_ratio=debt.dirty_ratio,
+                compactor=owner,
+            )
+
+        return self._driver.run(explain())
+
+    def _live_topics(self) -> Iterator[str]:
+        for name in self._driver.run(topic_names()):
+            try:
+                self._driver.run(live_topic(topic_lineage(name), name))
+            except NotFound:
+                continue
+            yield name
+
+    def _numbers(self, topic: str, partition: int | None) -> Sequence[int]:
+        if partition is not None:
+            return [partition]
+        return range(self._driver.run(live_topic(topic_lineage(topic), topic)).partitions)
+
+    def _partition(self, topic: str, partition: int) -> tuple[PartitionFiles, TopicConfig]:
+        known = self._driver.run(live_topic(topic_lineage(topic), topic))
+        if not 0 <= partition < known.partitions:
+            raise NotFound(f"topic {topic} has partitions 0 to {known.partitions - 1}, and no {partition}")
+        return PartitionFiles(partition_keys(known)[partition]), parse(known.config)
+
+    def _infos(self, topic: str, partition: int) -> list[CompactionInfo]:
+        files, _ = self._partition(topic, partition)
+        state = self._driver.run(files.compactor_state())
+        now_ms = self._driver.now_ms()
+        jobs = () if state is None else (*state.history, *state.jobs)
+        return [compaction_info(topic, partition, job, now_ms) for job in jobs]
+
+
+def _split(compaction: str) -> tuple[str, int, str]:
+    topic, _, rest = compaction.partition("/")
+    partition, _, job = rest.partition("/")
+    if not job or not partition.isdecimal():
+        example = compaction_id("users", 0, "000000000042-1a2b3c4d")
+        raise InvalidRequest(f"{compaction[:300]!r} is no compaction id: it looks like {example}")
+    return topic, int(partition), job
+
+
+def _reason(action: Wait | Propose | Admit | Resume | Settle) -> str:
+    match action:
+        case Wait(reason):
+            return reason
+        case Propose(due):
+            return due.reason
+        case Settle(job, status, reason):
+            return f"job {job.id} is {status}: {reason}"
+        case Admit(job):
+            return f"job {job.id} was asked for and waits for a compactor"
+        case Resume(job):
+            return f"job {job.id} is under way: {job.reason}"
