@@ -20,7 +20,7 @@ from lithify.segment.schema import normalise
 from lithify.segment.task import MergeTask
 from lithify.segment.verify import verify_rows
 from lithify.segment.write import encode_append
-from lithify.store.errors import Corrupt, InvalidRequest, NotFound
+from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
 from lithify.store.memory import MemoryStore
 
 KEYS = PartitionKeys("orders", "0a", 3)
@@ -232,3 +232,42 @@ def test_planned_ranges_are_balanced_whatever_the_sources() -> None:
     assert isinstance(ranges[0], KeyRange)
     assert len(rows_in) in (4, 5)
     assert max(rows_in) < 2 * 24_000 / len(rows_in)
+
+
+class _FailingOutput:
+    """An output that the store refuses after so many bytes."""
+
+    def __init__(self, room_bytes: int) -> None:
+        self.room_bytes = room_bytes
+        self.aborted = 0
+
+    def write(self, data: Any, /) -> int:
+        self.room_bytes -= len(data)
+        if self.room_bytes < 0:
+            raise Unavailable("the store does not answer")
+        return len(data)
+
+    def close(self) -> None:
+        raise Unavailable("the store does not answer")
+
+    def abort(self) -> None:
+        self.aborted += 1
+
+
+class _FailingStore(MemoryStore):
+    def __init__(self, outputs: list[_FailingOutput]) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+    def output(self, key: str) -> Any:
+        return self.outputs[-1]
+
+
+@pytest.mark.parametrize("room_bytes", [0, 100, 200_000, 2_000_000, 1 << 40])
+def test_a_store_that_fails_is_reported_as_itself_and_the_output_given_up(room_bytes: int) -> None:
+    outputs = [_FailingOutput(room_bytes)]
+    store = _FailingStore(outputs)
+    ref = append(store, [(b"%05d" % i, sha512(b"%d" % i).digest()) for i in range(70_000)], 0)
+    with pytest.raises(Unavailable, match="does not answer"):
+        execute(task([[ref]]), store)
+    assert outputs[0].aborted == 1
