@@ -102,7 +102,7 @@ _OUT_OF_MEMORY = (
     "OutOfMemoryError", "OOMKilled", "exit code 137", "exceeding memory limits", "exceeding physical memory limits",
     "beyond physical memory limits",
 )  # fmt: skip
-_WORKER_DIED = ("Python worker exited unexpectedly", "Python worker failed to connect", "PythonWorkerException")
+_WORKER_DIED = "Python worker exited unexpectedly"
 _EXECUTOR_LOST = "ExecutorLostFailure"
 _STOPPED = ("SparkContext was shut down", "SparkContext has been shut down", "stopped SparkContext")
 _CANCELLED = ("cancelled", "INTERRUPTED", "OPERATION_CANCELED")
@@ -119,7 +119,7 @@ def _meaning(text: str, kind: str) -> tuple[str, str]:
         return "invalid", "Spark's workers cannot import lithify: install the same wheel there as here"
     if any(words in text for words in _OUT_OF_MEMORY):
         return "memory", "an executor or its Python worker ran out of memory: give it more, or run fewer tasks on it"
-    if any(words in text for words in _WORKER_DIED):
+    if _WORKER_DIED in text:
         return "memory", (
             "the Python worker died without a word, most often killed by the kernel for want of memory: look into the "
             "executor's log, give it more memory, or run fewer tasks on it"
