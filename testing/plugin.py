@@ -1,11 +1,12 @@
 """Fixtures for whoever tests against a warehouse. Loaded in every pytest run: imports nothing but pytest here."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from lithify.log.warehouse import Warehouse
     from lithify.testing.server import S3Server
 
 __all__ = ["lithify_s3", "lithify_warehouse"]
@@ -21,10 +22,12 @@ def lithify_s3() -> "Iterator[S3Server]":
 
 
 @pytest.fixture
-def lithify_warehouse(lithify_s3: "S3Server") -> Iterator[Any]:
+def lithify_warehouse(lithify_s3: "S3Server") -> "Iterator[Warehouse]":
     """An open warehouse in a bucket of its own, deleted afterwards."""
     import lithify
 
     bucket = lithify_s3.create_bucket()
-    yield lithify.open(lithify_s3.url(f"{bucket}/warehouse"), storage_options=lithify_s3.options)
+    warehouse = lithify.open(lithify_s3.url(f"{bucket}/warehouse"), storage_options=lithify_s3.options)
+    yield warehouse
+    warehouse.close()
     lithify_s3.delete_bucket(bucket)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import lithify
+from lithify.log.warehouse import Warehouse
 from lithify.store.errors import Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
@@ -141,6 +143,15 @@ def test_every_third_reply_is_lost_and_its_object_is_there(wrap: Callable[[S3Sto
 def test_replies_of_other_stores_cannot_be_lost() -> None:
     with pytest.raises(TypeError, match="use FaultyStore"), lose_replies(MemoryStore()):
         pass
+
+
+def test_the_fixture_is_an_open_warehouse_on_it(lithify_warehouse: Warehouse, lithify_s3: S3Server) -> None:
+    topic = lithify_warehouse.create_topic("users", partitions=1)
+    offsets = topic.partition(0).append([lithify.Record(key=b"k", value=b"v", timestamp_ms=1)])
+    assert offsets == range(1)
+    again = lithify.open(lithify_warehouse.url, storage_options=lithify_s3.options)
+    assert list(again.topics()) == ["users"]
+    again.close()
 
 
 def test_the_plugin_costs_other_peoples_test_runs_nothing() -> None:
