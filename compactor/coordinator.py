@@ -69,7 +69,10 @@ class Coordinator:
         except Fenced:
             self.fenced = True
             raise
-        except CommitUnknown:
+        except CommitUnknown as error:
+            if isinstance(error.__cause__, Fenced):
+                self.fenced = True
+                raise error.__cause__ from error
             # What was in flight is settled by the next claim: it reads both files anew under a new epoch (P14).
             self._epoch = None
             raise

@@ -171,7 +171,7 @@ class Lineage(Generic[S]):
         attempt = _Attempt()
         try:
             return await self._commit(edit, attempt)
-        except Unavailable as error:
+        except LithifyError as error:
             if attempt.open_number == 0:
                 raise
             raise CommitUnknown(
@@ -196,14 +196,12 @@ class Lineage(Generic[S]):
                     continue
                 # SUBTLE! A refusal speaks of this head only. Where an earlier outcome is unknown it may have been a
                 # success that the head no longer shows: its segment compacted, collected, its id below the floor.
-                if attempt.open_number:
-                    raise Unavailable(str(verdict.error)) from verdict.error
+                # `commit` then says CommitUnknown.
                 raise verdict.error
             value = msgspec.structs.replace(verdict.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
             self._check(head.value, value)
-            was_open = attempt.open_number
-            attempt.open_number, attempt.nonce = number, value.nonce
-            settled, rival = await self._create(number, value)
+            before = attempt.open_number, attempt.nonce
+            settled, rival = await self._create(number, value, attempt)
             # SUBTLE! What was learned of `number` counts only while the number is not dead: a stalled writer can
             # create a collected number anew, and a body of ours may have lived and been collected before we looked.
             dead = await self._dead()
@@ -211,7 +209,7 @@ class Lineage(Generic[S]):
                 self._saw(Version(number, value))
                 return Committed(Version(number, value), verdict.result, repeated=False)
             if number > dead and rival is not None:
-                attempt.open_number = was_open
+                attempt.open_number, attempt.nonce = before
                 await Pause(min(5 * (losses + 1), 100))
                 head, verified = await self._forward(rival) or rival, False
                 self._saw(head)
@@ -221,13 +219,16 @@ class Lineage(Generic[S]):
             head, verified = await self.refresh(), True
         raise Unavailable(f"{self.chain.prefix}: {COMMIT_ATTEMPTS_MAX} rivals were faster")
 
-    async def _create(self, number: int, value: S) -> tuple[_Settled, Version[S] | None]:
-        """Create-if-absent until its outcome is certain (P1). Raises Unavailable where it never is."""
+    async def _create(self, number: int, value: S, attempt: "_Attempt") -> tuple[_Settled, Version[S] | None]:
+        """Create-if-absent until its outcome is certain (P1). Raises Unavailable where it never is, and what `Create`
+        raises where that one attempt certainly stored nothing; `attempt` is open if an earlier one may have."""
         key, body = self.chain.key(number), encode(value)
-        for attempt in range(CREATE_ATTEMPTS_MAX):
-            if attempt:
-                await Pause(min(50 * 2 ** (attempt - 1), 2_000))
+        for repeat in range(CREATE_ATTEMPTS_MAX):
+            if repeat:
+                await Pause(min(50 * 2 ** (repeat - 1), 2_000))
             outcome = await Create(key, body)
+            if outcome is not Outcome.EXISTS:
+                attempt.open_number, attempt.nonce = number, value.nonce
             if outcome is Outcome.CREATED:
                 return _Settled.OURS, None
             if outcome is Outcome.UNKNOWN:
@@ -239,6 +240,7 @@ class Lineage(Generic[S]):
             if found is None:
                 return _Settled.GONE, None
             if found.body == body:
+                attempt.open_number, attempt.nonce = number, value.nonce
                 return _Settled.OURS, None
             return _Settled.TAKEN, Version(number, decode(self.kind, found.body, key, number), found.modified_ms)
         raise Unavailable(f"the store gave no certain answer in {CREATE_ATTEMPTS_MAX} attempts")
