@@ -179,8 +179,9 @@ class OpenProducer:
             return Refused(NotFound("the partition has no manifest; create the topic first"))
         if head.sealed:
             return Refused(topic_gone(head))
-        entry = _entry(head, self.id)
-        epoch = 0 if entry is None else entry.epoch + 1
+        # An epoch is the number of the manifest that gives it. Counted from 0, an entry that was forgotten and opened anew
+        # would give an epoch twice, and a stalled instance of long ago could append as its successor.
+        epoch = number
         others = [p for p in head.producers if p.id != self.id]
         if len(others) >= PRODUCERS_MAX:
             oldest = min(others, key=lambda p: p.touched_at)
