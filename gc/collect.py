@@ -193,7 +193,8 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
         segment_id = files.keys.segment_id(found.key)
         if segment_id is None or segment_id in named:
             continue
-        goes, reason = orphan(segment_id, max(manifest.orphan_floor, dead), state)
+        # In a sealed partition no job can commit any more, and no compactor comes back to end it.
+        goes, reason = orphan(segment_id, max(manifest.orphan_floor, dead), None if manifest.sealed else state)
         (deleted if goes else kept).append(Garbage(found.key, found.size, reason))
     if not dry_run:
         await _delete([*deleted, *freed])
