@@ -1,0 +1,99 @@
+"""P3: N is the head when N exists, N+1 does not, and a boundary read after that is below N."""
+
+import pytest
+
+from lithify.gc.collect import collect
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import Unavailable
+from lithify.store.port import Get, Head, List
+from tests.interleave import World
+from tests.protocol.scene import GRACE_MS, KEYS, Held, appends, claim, compact, is_get, new_partition
+
+
+async def grow(files: PartitionFiles, epoch: int, commits: int) -> None:
+    """Commits that leave something to collect, so that the boundary has a reason to move."""
+    await appends(files, commits - 2)
+    await compact(files, epoch)
+    await appends(files, 1)
+
+
+def collect_all(world: World, files: PartitionFiles) -> int:
+    """Passes a grace period apart, until the boundary is just below the head; answers with it."""
+    for _ in range(3):
+        world.now_ms += GRACE_MS
+        done = world.alone(collect(files, GRACE_MS))
+    assert done.boundary > 0
+    return done.boundary
+
+
+def test_a_number_that_was_collected_is_not_the_end() -> None:
+    """A client saw N and slept. Meanwhile N+1 came, went on to be collected, and others are far ahead."""
+    world, slow, quick = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+    epoch = world.alone(claim(quick))
+    seen = world.alone(slow.head()).id
+    world.alone(grow(quick, epoch, 6))
+    boundary = collect_all(world, quick)
+    assert seen + 1 <= boundary
+    assert KEYS.manifest.key(seen + 1) not in world.objects
+    assert world.alone(slow.head()) == world.alone(quick.head())
+
+
+def test_the_boundary_is_read_after_the_absence_of_the_next_number() -> None:
+    """The boundary passes between the client's look at N+1 and the end of its search."""
+    world, slow, quick = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+    epoch = world.alone(claim(quick))
+    seen = world.alone(slow.head()).id
+    held = Held(world, slow.head())
+    held.until(is_get(KEYS.manifest.key(seen + 1)))
+    held.go()  # nothing there
+    world.alone(grow(quick, epoch, 6))
+    boundary = collect_all(world, quick)
+    assert boundary > seen
+    assert held.end() == world.alone(quick.head())
+
+
+def test_a_first_number_collected_while_it_was_looked_for_is_no_empty_chain() -> None:
+    """A cold client reads boundary 0; before it looks at number 1, that number is collected."""
+    world, quick = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(quick))
+    held = Held(world, PartitionFiles(KEYS).head())
+    held.until(is_get(KEYS.manifest.key(1)))
+    world.alone(grow(quick, epoch, 6))
+    collect_all(world, quick)
+    assert KEYS.manifest.key(1) not in world.objects
+    assert held.end() == world.alone(quick.head())
+
+
+def test_every_search_ends_with_a_boundary_read() -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(appends(files, 3))
+    held = Held(world, files.manifest.refresh())
+    held.end()
+    assert [r.key for r in held.asked if isinstance(r, Get)] == [KEYS.manifest.key(5), KEYS.boundary.key(1)]
+
+
+def test_a_cold_start_gallops_and_never_lists() -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(appends(files, 200))
+    held = Held(world, PartitionFiles(KEYS).head())
+    assert held.end().id == 201
+    assert held.asked_for(List) == []
+    assert len(held.asked_for(Get, Head)) <= 22
+
+
+@pytest.mark.parametrize("head", range(1, 40))
+def test_the_gallop_finds_the_head_wherever_it_is(head: int) -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(appends(files, head - 1))
+    assert world.alone(PartitionFiles(KEYS).head()).id == head
+
+
+def test_a_search_that_is_always_overtaken_gives_up() -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(files))
+    world.alone(grow(files, epoch, 6))
+    collect_all(world, files)
+    for key in [k for k in world.objects if KEYS.manifest.number(k) is not None]:
+        del world.objects[key]  # a boundary, and nothing above it: what an endless race looks like
+    with pytest.raises(Unavailable, match="overtook"):
+        world.alone(PartitionFiles(KEYS).head())

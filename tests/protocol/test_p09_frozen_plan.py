@@ -1,0 +1,106 @@
+"""P9: admission freezes ranges, floor, clock and coverage offset; a resume recomputes none of it."""
+
+from msgspec.structs import replace
+
+from lithify.compactor.jobs import Admit, ClaimState, StartAttempt
+from lithify.compactor.plan import freeze, tasks
+from lithify.manifest.commit import Next
+from lithify.manifest.config import parse
+from lithify.manifest.debt import units
+from lithify.manifest.edits import coverage_offset
+from lithify.manifest.jobs import CompactorState, Job, KeyRange
+from lithify.manifest.model import Manifest, SortedRun
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import InvalidRequest
+from tests.protocol.scene import (
+    CONFIG,
+    FIRST,
+    KEYS,
+    TOPIC_ID,
+    appends,
+    at,
+    claim,
+    job,
+    new_partition,
+    replacing,
+    segment,
+)
+
+RANGES = (KeyRange(None, b"m"), KeyRange(b"m", None))
+
+
+def l0(name: str, base: int, rows: int) -> object:
+    return segment(name, rows, base_offset=base, min_offset=base, max_offset=base + rows - 1, added_at=1)
+
+
+def manifest() -> Manifest:
+    """A run of offsets 0..9, and L0 segments of 10..12, 13..14, 15."""
+    run = SortedRun(id="run", segments=(segment("r", 10, max_offset=9, added_at=1),))
+    loose = (l0("a", 10, 3), l0("b", 13, 2), l0("c", 15, 1))
+    return replace(at(FIRST, 5), runs=(run,), l0=loose, next_offset=16, log_start_offset=4)
+
+
+def frozen(chosen: set[str], **fields: object) -> Job:
+    head = manifest()
+    plain = {"job_id": "000000000005-0000abcd", "kind": "clean", "origin": "scheduler", "reason": "", "now_ms": 1_000}
+    picked = [u for u in units(head) if u.id in chosen]
+    return freeze(head, CONFIG, picked, RANGES, **{**plain, **fields})
+
+
+def test_the_coverage_offset_is_the_lowest_offset_left_out() -> None:
+    assert coverage_offset(manifest(), frozenset({"r", "a"})) == 13
+    assert coverage_offset(manifest(), frozenset({"r", "a", "c"})) == 13
+    assert coverage_offset(manifest(), frozenset({"a", "b", "c"})) == 0
+    assert coverage_offset(manifest(), frozenset({"r", "a", "b", "c"})) == 16
+
+
+def test_admission_freezes_ranges_floor_clock_and_coverage() -> None:
+    rules = frozen({"run", "a"}).plan.rules
+    assert frozen({"run", "a"}).plan.ranges == RANGES
+    assert (rules.floor, rules.clock_ms, rules.coverage_offset) == (4, 1_000, 13)
+    assert rules.stamp_horizon_ms == 1_000 + CONFIG.delete_retention_ms
+
+
+def test_a_tier_stamps_nothing() -> None:
+    assert frozen({"a", "b"}, kind="tier").plan.rules.stamp_horizon_ms is None
+
+
+def test_records_younger_than_the_lag_are_not_superseded() -> None:
+    lagging = parse({"cleanup.policy": "compact", "min.compaction.lag.ms": "5000"})
+    head = manifest()
+    job = freeze(head, lagging, units(head), RANGES, job_id="j", kind="tier", origin="manual", reason="", now_ms=1_000)
+    assert job.plan is not None
+    assert not job.plan.rules.drop_superseded
+
+
+def test_every_attempt_works_by_the_same_plan() -> None:
+    """Attempt 2 belongs to another epoch, a later clock and a manifest that has gone on."""
+    empty = CompactorState(format=1, topic="t", topic_id=TOPIC_ID, partition=0, epoch=1, owner="old")
+    planned = frozen({"run", "a"})
+    state = Admit(1, planned).apply(empty, 2, 0)
+    assert isinstance(state, Next)
+    taken = ClaimState(empty, 2, "new", "new:1").apply(state.value, 3, 900_000)
+    assert isinstance(taken, Next)
+    started = StartAttempt(2, planned.id, 2, "new:1", frozenset()).apply(taken.value, 4, 900_000)
+    assert isinstance(started, Next)
+    resumed = started.value.job(planned.id)
+    assert resumed.plan == planned.plan
+    later = replace(manifest(), id=50, log_start_offset=9)
+    first, second = (tasks(m, j, n, [0, 1]) for m, j, n in ((manifest(), planned, 1), (later, resumed, 2)))
+    assert [replace(t, attempt=0) for t in first] == [replace(t, attempt=0) for t in second]
+    assert {t.rules for t in second} == {planned.plan.rules}
+
+
+def test_the_commit_refuses_a_coverage_that_a_live_segment_contradicts() -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(files))
+    world.alone(appends(files, 3))
+    head = world.alone(files.head())
+    claims_too_much = replacing(head, head.l0[1:], epoch, coverage_offset=3, clean=True)
+    verdict = claims_too_much.apply(head, head.id + 1, 0)
+    assert isinstance(verdict.error, InvalidRequest)
+    assert "below its coverage offset" in str(verdict.error)
+
+
+def test_the_scene_s_job_is_planned() -> None:
+    assert len(job().plan.ranges) == 3
