@@ -20,6 +20,7 @@ from lithify.store.port import NewId, Now, Pause, Put
 __all__ = ["append", "outcome"]
 
 UPLOADS_MAX = 4  # of one append, each under a new id because the orphan floor passed the one before
+SEEN_MS_MAX = 10 * 60_000  # how old the cached head may be; collection gives an hour by default
 DELAY_MS_MAX = 1_000  # of an append to a partition that is nearly full of L0 segments
 
 
@@ -59,7 +60,9 @@ async def append(
 
 
 async def _seen(files: PartitionFiles) -> Version[Manifest]:
-    if files.manifest.seen.value is None:
+    seen = files.manifest.seen.value
+    # A handle that slept past the grace period of collection would write to dead numbers, where no outcome is certain.
+    if seen is None or await Now() - seen.committed_at_ms > SEEN_MS_MAX:
         await files.head()
     return files.manifest.seen
 
@@ -107,7 +110,7 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
     `settle`: where its manifest number is still vacant, so that a request on its way could yet create it, take the
     number with a commit that changes nothing. Then the answer is certain.
     """
-    number, nonce, segment_id = _parse(token)
+    number, segment_id = _parse(token)
     head = await files.head()
     if head.id < number and settle:
         # Whoever creates `number` first decides: after this commit the late body meets EXISTS.
@@ -121,12 +124,16 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
             "commit of this partition settles it: append what comes next, or ask with settle=True",
             token,
         )
-    # An entry is forgotten only together with raising the orphan floor above its id (P7, P16). So an id at or above
-    # the floor that is neither live nor retired was committed nowhere up to this head. And it will not be: bodies
-    # tried before `number` were seen to lose or their numbers are dead, and `number` itself is taken or dead.
-    if SegmentId.manifest_id(segment_id) >= head.orphan_floor:
+    # An entry is forgotten only once it was retired at or below the orphan floor (P16), so a commit at `number` that is
+    # neither live nor retired either never was, or lies below the floor. It will not be, either: `number` is taken or
+    # dead, and so is every number that was tried before it (the commit went on only from those it saw lost or dead).
+    if number >= head.orphan_floor:
         return None
-    return await _from_its_manifest(files, number, nonce, segment_id, token)
+    raise CommitUnknown(
+        f"{files.name}: whether the append happened can no longer be told, the time of its manifest {number} was "
+        "collected. Read the log from about then and look for the records",
+        token,
+    )
 
 
 async def _take_number(files: PartitionFiles) -> Manifest:
@@ -135,28 +142,9 @@ async def _take_number(files: PartitionFiles) -> Manifest:
     return await files.head()
 
 
-async def _from_its_manifest(
-    files: PartitionFiles, number: int, nonce: str, segment_id: str, token: str
-) -> range | None:
-    """Below the floor the head may have forgotten the segment. The numbered file decides, while it is not dead."""
-    version = await files.manifest.read(number)
-    boundary = (await files.boundary.refresh()).value
-    # SUBTLE! The boundary is read after the file: a stalled writer can create a collected number anew (P4).
-    if version is None or version.value is None or (boundary is not None and number <= boundary.manifest):
-        raise CommitUnknown(
-            f"{files.name}: whether the append happened can no longer be told, its manifest {number} was collected. "
-            "Read the log from about that time and look for the records",
-            token,
-        )
-    if version.value.nonce != nonce:
-        return None  # a rival has the number for good; earlier bodies were seen to lose before `number` was tried
-    base = next(s.min_offset for s in version.value.l0 if s.id == segment_id)
-    return range(base, version.value.next_offset)
-
-
-def _parse(token: str) -> tuple[int, str, str]:
+def _parse(token: str) -> tuple[int, str]:
     number, _, rest = token.partition(":")
     nonce, _, segment_id = rest.partition(":")
     if not number.isdecimal() or not nonce or SegmentId.manifest_id(segment_id) < 0:
         raise InvalidRequest(f"{token[:120]!r} is not the token of an append: give the token of its CommitUnknown")
-    return int(number), nonce, segment_id
+    return int(number), segment_id

@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lithify.log.record import Record, record_bytes, record_problem
 from lithify.manifest.config import TopicConfig
-from lithify.segment.schema import normalise
+from lithify.segment.arrays import Flags, Longs, from_longs, longs, nulls, starts
+from lithify.segment.schema import L0, normalise
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["APPEND_BYTES_MAX", "Records", "prepare"]
@@ -20,14 +19,16 @@ Records = Iterable[Record] | pa.Table | pa.RecordBatch
 APPEND_BYTES_MAX = 512 << 20  # of keys, values and headers: an append is one object, made in memory
 
 _ROWS_NAMED = 5  # in a refusal
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_HEADERS = L0.field("headers").type
 
 
 def prepare(records: Records, config: TopicConfig, now_ms: int, where: str) -> pa.Table:
     """Records as a table of columns key, value, timestamp_ms, headers, ready to be encoded; `where` names the place
     in refusals. Raises InvalidRequest naming rows by their index, never their contents."""
-    given = records if isinstance(records, pa.Table | pa.RecordBatch) else _table(records, where)
-    table = normalise(given, now_ms)
+    if isinstance(records, pa.Table | pa.RecordBatch):
+        table = normalise(records, now_ms)
+    else:
+        table = _table(records, now_ms, where)
     if table.num_rows:
         _check_keys(table, config, where)
         _check_headers(table, where)
@@ -40,7 +41,7 @@ def prepare(records: Records, config: TopicConfig, now_ms: int, where: str) -> p
     return table
 
 
-def _table(records: object, where: str) -> pa.Table:
+def _table(records: object, now_ms: int, where: str) -> pa.Table:
     if isinstance(records, Record) or not isinstance(records, Iterable):
         raise InvalidRequest(f"{where}: give a list of records, or a pyarrow table, not a {type(records).__name__}")
     rows: list[Record] = []
@@ -53,13 +54,27 @@ def _table(records: object, where: str) -> pa.Table:
         if total_bytes > APPEND_BYTES_MAX:
             raise _too_large(where)
         rows.append(record)
+    times = (now_ms if row.timestamp_ms is None else row.timestamp_ms for row in rows)
+    headers = pa.nulls(len(rows), _HEADERS)
+    if any(row.headers for row in rows):
+        headers = pa.array([_header_entries(row) for row in rows], _HEADERS)
     columns = {
-        "key": pa.array([row.key for row in rows], pa.binary()),
-        "value": pa.array([row.value for row in rows], pa.binary()),
-        "timestamp_ms": pa.array([row.timestamp_ms for row in rows], pa.int64()),
-        "headers": pa.array([_header_entries(row) for row in rows], _HEADERS),
+        "key": _binary([row.key for row in rows]),
+        "value": _binary([row.value for row in rows]),
+        "timestamp_ms": from_longs(np.fromiter(times, np.int64, len(rows))),
+        "headers": headers,
     }
     return pa.table(columns)
+
+
+def _binary(values: list[bytes | None]) -> pa.Array:
+    """As `pa.array` makes it, which imports pandas for that."""
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(value or b"") for value in values], out=ends[1:])
+    content = pa.py_buffer(b"".join(value or b"" for value in values))
+    known = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    valid = np.packbits(known, bitorder="little")
+    return pa.Array.from_buffers(pa.binary(), len(values), [pa.py_buffer(valid), pa.py_buffer(ends), content])
 
 
 def _header_entries(record: Record) -> list[dict[str, str | bytes | None]] | None:
@@ -72,7 +87,7 @@ def _too_large(where: str) -> InvalidRequest:
     )
 
 
-def _refuse(bad: npt.NDArray[np.bool_], where: str, what: str) -> None:
+def _refuse(bad: Flags, where: str, what: str) -> None:
     rows = np.flatnonzero(bad)
     if len(rows):
         named = ", ".join(str(row) for row in rows[:_ROWS_NAMED]) + (", …" if len(rows) > _ROWS_NAMED else "")
@@ -82,8 +97,7 @@ def _refuse(bad: npt.NDArray[np.bool_], where: str, what: str) -> None:
 def _check_keys(table: pa.Table, config: TopicConfig, where: str) -> None:
     keys: Any = table.column("key").chunk(0)
     if config.compacted and keys.null_count:
-        nulls = keys.is_null().to_numpy(zero_copy_only=False)
-        _refuse(nulls, where, "have no key, which a compacted topic cannot keep: give each a key")
+        _refuse(nulls(keys), where, "have no key, which a compacted topic cannot keep: give each a key")
 
 
 def _check_headers(table: pa.Table, where: str) -> None:
@@ -101,7 +115,7 @@ def _check_sizes(table: pa.Table, config: TopicConfig, where: str) -> None:
     _refuse(sizes > most, where, what)
 
 
-def _sizes(table: pa.Table) -> npt.NDArray[np.int64]:
+def _sizes(table: pa.Table) -> Longs:
     """`record_bytes` of each row."""
     sizes = _lengths(table.column("key").chunk(0)) + _lengths(table.column("value").chunk(0))
     headers: Any = table.column("headers").chunk(0)
@@ -109,16 +123,17 @@ def _sizes(table: pa.Table) -> npt.NDArray[np.int64]:
         entries = headers.flatten()
         inside = _lengths(entries.field("key")) + _lengths(entries.field("value"))
         upto = np.concatenate([[0], np.cumsum(inside)])
-        counts: Any = pc.call_function("list_value_length", [headers])
-        stops = np.cumsum(counts.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64))
+        stops = np.cumsum(_lengths(headers))
         sizes += upto[stops] - upto[np.concatenate([[0], stops[:-1]])]
     return sizes
 
 
-def _lengths(column: Any) -> npt.NDArray[np.int64]:
-    lengths: Any = pc.call_function("binary_length", [column])
-    return lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+def _lengths(column: Any) -> Longs:
+    """Of each row's bytes, or header entries; 0 where it is null."""
+    lengths = np.diff(starts(column))
+    lengths[nulls(column)] = 0
+    return lengths
 
 
 def _check_timestamps(table: pa.Table, where: str) -> None:
-    _refuse(table.column("timestamp_ms").to_numpy() < 0, where, "have a timestamp_ms before 1970")
+    _refuse(longs(table.column("timestamp_ms").chunk(0)) < 0, where, "have a timestamp_ms before 1970")

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lithify.segment.arrays import nulls
+
 __all__ = ["murmur2", "partition_for_key", "partitions_for_keys"]
 
 _SEED = 0x9747B28C
@@ -61,7 +63,7 @@ def partitions_for_keys(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64
     h ^= h >> np.uint32(15)
     result = (h & np.uint32(_POSITIVE)).astype(np.int64) % partitions
     if array.null_count:
-        result[array.is_null().to_numpy(zero_copy_only=False)] = -1
+        result[nulls(array)] = -1
     return result
 
 

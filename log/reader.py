@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from lithify.manifest.model import Manifest, SegmentRef
+from lithify.segment.arrays import longs
 from lithify.segment.order import blocks
 from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
 from lithify.segment.scan import latest, records
@@ -63,7 +64,7 @@ def _chains(stretches: list[SegmentRef]) -> list[list[SegmentRef]]:
 
 def _until(end: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        inside = int(batch.column("offset").to_numpy().searchsorted(end))
+        inside = int(longs(batch.column("offset")).searchsorted(end))
         if inside:
             yield records(batch.slice(0, inside))
         if inside < batch.num_rows:

@@ -15,7 +15,7 @@ _PAIRS = (tuple, list)
 _ROWS = 1024  # made into Python objects at a time
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """A keyed record. A null value is a tombstone; empty bytes are a value, and an empty key is a key.
 
     `timestamp_ms` is milliseconds since 1970; None: the time of the append. `offset` is the log's: None before the

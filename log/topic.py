@@ -19,6 +19,7 @@ from lithify.manifest.catalog import alter_topic, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.model import TopicFile
+from lithify.segment.arrays import from_longs
 from lithify.segment.schema import RECORDS
 from lithify.store.driver import Driver, new_id
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
@@ -106,7 +107,7 @@ class Topic:
         places[places < 0] = next(self._sticky) % self.partitions
         done: dict[int, range] = {}
         for number in np.unique(places).tolist():
-            part = table.take(pa.array(np.flatnonzero(places == number))).combine_chunks()
+            part = table.take(from_longs(np.flatnonzero(places == number))).combine_chunks()
             try:
                 done[number] = self.partition(number).append_prepared(part)
             except LithifyError as error:

@@ -1,0 +1,105 @@
+"""What a compactor and a collector do to a partition, in one step each: real merges, real commits, no schedule."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from lithify.log.warehouse import Warehouse
+from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
+from lithify.manifest.commit import Next
+from lithify.manifest.debt import units
+from lithify.manifest.edits import Collect, CommitCompaction, coverage_offset
+from lithify.manifest.jobs import MergeRules
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.model import FORMAT, Boundary, Manifest, SortedRun
+from lithify.manifest.partition import PartitionFiles
+from lithify.segment.execute import execute
+from lithify.segment.task import MergeTask
+from lithify.store.driver import new_id
+
+
+def files_of(warehouse: Warehouse, name: str, number: int = 0) -> PartitionFiles:
+    topic = warehouse.driver.run(live_topic(topic_lineage(name), name))
+    return PartitionFiles(partition_keys(topic)[number])
+
+
+def compact(
+    warehouse: Warehouse,
+    name: str,
+    number: int = 0,
+    *,
+    take: Collection[str] | None = None,
+    order: Any = "key",
+    drop: bool = True,
+    output_bytes: int = 1 << 28,
+) -> Manifest:
+    """Merge the L0 segments and runs `take` (None: all) into one run."""
+    files = files_of(warehouse, name, number)
+    head = warehouse.driver.run(files.head())
+    chosen = [unit for unit in units(head) if take is None or unit.id in take]
+    pinned = tuple(segment.id for unit in chosen for segment in unit.segments)
+    covered = coverage_offset(head, frozenset(pinned))
+    job = SegmentId.for_job(head.id, new_id())
+    task = MergeTask(
+        topic=head.topic,
+        topic_id=head.topic_id,
+        partition=head.partition,
+        job=job,
+        attempt=1,
+        range_index=0,
+        low=None,
+        high=None,
+        sources=tuple(unit.segments for unit in chosen),
+        rules=MergeRules(order=order, drop_superseded=drop and order == "key", coverage_offset=covered),
+        output_bytes=output_bytes,
+    )
+    outputs = execute(task, warehouse.store).outputs
+    edit = CommitCompaction(
+        epoch=head.compactor_epoch,
+        job=job,
+        segments=pinned,
+        run=SortedRun(id=job, segments=outputs),
+        coverage_offset=covered,
+        clean=True,
+        forget=tuple(done.id for done in head.completed_jobs),
+        at_ms=0,
+    )
+    committed = warehouse.driver.run(files.manifest.commit(edit)).version.value
+    assert committed is not None
+    return committed
+
+
+@dataclass
+class _Put:
+    value: Boundary
+
+    repeatable = True
+
+    def apply(self, head: Boundary | None, number: int, now_ms: int) -> Next[Boundary, None]:
+        return Next(self.value, None)
+
+
+def collect(warehouse: Warehouse, name: str, number: int = 0, *, delete_manifests: bool = True) -> int:
+    """Declare every manifest below the head dead, and collect what that lets go. The new boundary."""
+    files, driver = files_of(warehouse, name, number), warehouse.driver
+    head = driver.run(files.head())
+    boundary = Boundary(
+        format=FORMAT,
+        topic=head.topic,
+        topic_id=head.topic_id,
+        partition=head.partition,
+        manifest=head.id - 1,
+        manifest_head=head.id,
+    )
+    driver.run(files.boundary.commit(_Put(boundary)))
+    pins = {checkpoint.manifest for checkpoint in head.checkpoints}
+    gone = [
+        retired.id
+        for retired in head.retired
+        if retired.retired_at <= boundary.manifest
+        and not any(retired.added_at <= pin < retired.retired_at for pin in pins)
+    ]
+    dead = [files.keys.manifest.key(number) for number in range(1, head.id) if number not in pins]
+    driver.store.delete([files.keys.segment(segment) for segment in gone] + (dead if delete_manifests else []))
+    driver.run(files.manifest.commit(Collect(boundary=boundary.manifest, collected=frozenset(gone), always=True)))
+    return boundary.manifest
