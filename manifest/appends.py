@@ -172,15 +172,16 @@ class OpenProducer:
 
     id: str
 
-    repeatable = True  # twice is one epoch more, which nobody has used
+    repeatable = True  # twice is a later epoch; nobody has used the one before
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, int] | Refused:
         if head is None:
             return Refused(NotFound("the partition has no manifest; create the topic first"))
         if head.sealed:
             return Refused(topic_gone(head))
-        # An epoch is the number of the manifest that gives it. Counted from 0, an entry that was forgotten and opened anew
-        # would give an epoch twice, and a stalled instance of long ago could append as its successor.
+        # The manifest's number: counted from 0, an entry that was forgotten and opened anew would give an epoch twice,
+        # and a stalled instance of long ago could append as its successor.
+        # Test: tests/protocol/test_p06_appends.py
         epoch = number
         others = [p for p in head.producers if p.id != self.id]
         if len(others) >= PRODUCERS_MAX:
