@@ -8,7 +8,7 @@ from lithify.manifest.commit import Already, Lineage, Next, Refused
 from lithify.manifest.config import validate
 from lithify.manifest.edits import CreatePartition, Seal
 from lithify.manifest.invariants import check_topic
-from lithify.manifest.keys import PartitionKeys, TopicKeys, check_topic_name
+from lithify.manifest.keys import PartitionKeys, TopicKeys, check_topic_name, is_topic_name
 from lithify.manifest.model import FORMAT, Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound
@@ -37,8 +37,9 @@ def partition_keys(topic: TopicFile) -> list[PartitionKeys]:
 
 
 async def topic_names() -> list[str]:
-    """Names of folders that may be topics: deleted ones are among them. One LIST per 1,000."""
-    return [name for name in await Folders("") if not name.startswith(".")]
+    """Names of folders that may be topics: deleted ones are among them, and folders of others whose names would do.
+    One LIST per 1,000."""
+    return [name for name in await Folders("") if is_topic_name(name)]
 
 
 async def live_topic(lineage: Lineage[TopicFile], name: str) -> TopicFile:

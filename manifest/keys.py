@@ -5,18 +5,23 @@ from dataclasses import dataclass
 
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["PartitionKeys", "SegmentId", "TopicKeys", "check_topic_name"]
+__all__ = ["PartitionKeys", "SegmentId", "TopicKeys", "check_topic_name", "is_topic_name"]
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NUMBER_DIGITS = 20
+_RESERVED = ".lithify-"  # folders at the root that are lithify's own: the probe's, the clock's
+
+
+def is_topic_name(name: str) -> bool:
+    return name not in (".", "..") and not name.startswith(_RESERVED) and _TOPIC_NAME.fullmatch(name) is not None
 
 
 def check_topic_name(name: str) -> str:
     """Kafka's rule for topic names; they are safe as path parts and never become anything else."""
-    if name in (".", "..") or not _TOPIC_NAME.fullmatch(name):
+    if not is_topic_name(name):
         raise InvalidRequest(
             f"topic name {name[:260]!r} is not allowed: use 1 to 249 of the characters A-Z a-z 0-9 . _ - "
-            "(and neither '.' nor '..')"
+            f"(and neither '.' nor '..', nor {_RESERVED!r} at the beginning)"
         )
     return name
 
