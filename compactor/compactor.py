@@ -162,7 +162,8 @@ class _Partition:
                 steps.append(step)
                 if step.job is not None:
                     _tell(self.keys, step)
-                if step.outcome != "worked":
+                ended = step.job is not None and not step.job.active
+                if step.outcome != "worked" and not ended:
                     break
         except Fenced as error:
             self.lost = error
@@ -175,8 +176,8 @@ class _Partition:
             return self._report("failed", str(error), self._infos(steps, driver), before)
         last = steps[-1]
         self._resting = last.outcome in ("idle", "waiting")
-        worked = any(step.outcome == "worked" for step in steps)
-        outcome = "worked" if worked and last.outcome == "idle" else last.outcome
+        outcomes = [step.outcome for step in steps]
+        outcome = next((o for o in ("failed", "worked") if last.outcome == "idle" and o in outcomes), last.outcome)
         return self._report(outcome, last.detail, self._infos(steps, driver), before)
 
     async def _next(self, config: TopicConfig, take_over: bool) -> Step:

@@ -13,9 +13,9 @@ from lithify.store.errors import InvalidRequest
 
 __all__ = ["FAN_IN_BYTES_MAX", "choose_requested", "fan_in", "freeze", "tasks"]
 
-ROW_GROUP_BYTES = 8 * 1024 * 1024  # raw; a merge holds about one row group of each source
+SOURCE_BYTES_MAX = 25 * 1024 * 1024  # what a merge holds of one source: fetched, decoded and waiting (benchmarks/)
 FAN_IN_MAX = 256  # sources of one task, each with a footer in memory
-FAN_IN_BYTES_MAX = 128 * 1024 * 1024  # of row groups held at once by one task; its worker stays under 512 MiB
+FAN_IN_BYTES_MAX = 300 * 1024 * 1024  # of all sources of one task; its worker stays under 512 MiB
 
 
 def choose_requested(manifest: Manifest, requested: Sequence[str], now_ms: int, config: TopicConfig) -> list[Unit]:
@@ -46,7 +46,7 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
     tiered first."""
     held = 0
     for index, unit in enumerate(chosen):
-        held += min(ROW_GROUP_BYTES, max(segment.raw_bytes for segment in unit.segments))
+        held += min(SOURCE_BYTES_MAX, 2 * max(segment.raw_bytes for segment in unit.segments))
         if (held > FAN_IN_BYTES_MAX and index >= 2) or index >= FAN_IN_MAX:
             return chosen[:index]
     return chosen

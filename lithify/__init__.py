@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lithify.admin.client import Admin, Explanation
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engines.local import LocalEngine
     from lithify.compactor.engines.spark import SparkEngine
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Admin",
     "AlreadyExists",
     "Checkpoint",
     "Collector",
@@ -49,6 +51,7 @@ __all__ = [
     "Corrupt",
     "Delivery",
     "EpochRegression",
+    "Explanation",
     "Fenced",
     "GcReport",
     "InvalidRequest",
@@ -74,11 +77,13 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Admin": "lithify.admin.client",
     "Checkpoint": "lithify.manifest.model",
     "Collector": "lithify.gc.collector",
     "CompactionInfo": "lithify.compactor.info",
     "Compactor": "lithify.compactor.compactor",
     "Delivery": "lithify.log.producer",
+    "Explanation": "lithify.admin.client",
     "GcReport": "lithify.gc.collector",
     "LocalEngine": "lithify.compactor.engines.local",
     "MaintenanceReport": "lithify.compactor.info",

@@ -9,7 +9,7 @@ import contextlib
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append, BelowOrphanFloor, ProducerStamp, TransactionStamp
-from lithify.manifest.commit import Already, Refused, Version
+from lithify.manifest.commit import Already, Refused
 from lithify.manifest.edits import Collect
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest, SegmentRef
@@ -20,7 +20,6 @@ from lithify.store.port import NewId, Now, Pause, Put
 __all__ = ["append", "outcome"]
 
 UPLOADS_MAX = 4  # of one append, each under a new id because the orphan floor passed the one before
-SEEN_MS_MAX = 10 * 60_000  # how old the cached head may be; collection gives an hour by default
 DELAY_MS_MAX = 1_000  # of an append to a partition that is nearly full of L0 segments
 
 
@@ -39,7 +38,7 @@ async def append(
     `outcome`.
     """
     for _ in range(UPLOADS_MAX):
-        head = await _seen(files)
+        head = await files.manifest.recent()
         segment_id = SegmentId.for_append(head.number, await NewId())
         edit = Append(replace(ref, id=segment_id), l0_segments_max, producer, transaction)
         try:
@@ -57,14 +56,6 @@ async def append(
         f"{files.name}: garbage collection overtook {UPLOADS_MAX} uploads of this append; nothing was appended. Retry "
         "with smaller appends, or give collection a longer grace period"
     )
-
-
-async def _seen(files: PartitionFiles) -> Version[Manifest]:
-    seen = files.manifest.seen.value
-    # A handle that slept past the grace period of collection would write to dead numbers, where no outcome is certain.
-    if seen is None or await Now() - seen.committed_at_ms > SEEN_MS_MAX:
-        await files.head()
-    return files.manifest.seen
 
 
 async def _known_before(files: PartitionFiles, edit: Append) -> range | None:

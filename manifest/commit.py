@@ -21,6 +21,7 @@ __all__ = ["Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Versio
 
 CREATE_ATTEMPTS_MAX = 10  # of one body at one number, with pauses of 50 ms doubling to 2 s: about 10 s in all
 COMMIT_ATTEMPTS_MAX = 1_000  # of one edit at successive numbers: forty rivals cost a writer about forty
+FRESH_MS = 60_000  # how long a head may be built upon without looking again; well below any grace period (P17)
 SEARCH_ROUNDS_MAX = 32  # restarts of one head search because the boundary overtook it
 
 S = TypeVar("S", bound=Numbered)
@@ -102,6 +103,7 @@ class Lineage(Generic[S]):
         self._check = check
         self._dead_at = dead_at
         self._seen: Version[S] = Version(0, None)
+        self._seen_ms = 0
 
     @property
     def seen(self) -> Version[S]:
@@ -115,6 +117,15 @@ class Lineage(Generic[S]):
             return None
         value = decode(self.kind, found.body, self.chain.key(number), number)
         return Version(number, value, found.modified_ms)
+
+    async def recent(self) -> Version[S]:
+        """The newest version seen if that was in the last minute, else the head.
+
+        Building on an older one would be safe, too, but its successor may be dead by now, and a commit that lands on a
+        dead number can only be reported as unknown (P4).
+        """
+        age_ms = await Now() - self._seen_ms
+        return self._seen if self._seen.number and 0 <= age_ms < FRESH_MS else await self.refresh()
 
     async def moved(self) -> bool:
         """Whether a number after the newest one seen is there. Costs one GET, and proves nothing where it is not."""
@@ -132,7 +143,7 @@ class Lineage(Generic[S]):
             # absent, does. Test: tests/manifest/test_head_search.py
             dead = await self._dead()
             if found is not None and (found.number > dead or found.number == dead == 0):
-                self._saw(found)
+                await self._saw(found)
                 return found
             low = Version(dead, None)
         raise Unavailable(f"{self.chain.prefix}: collection overtook the search for the head; retry")
@@ -158,9 +169,9 @@ class Lineage(Generic[S]):
                 low = Version(middle, None)
         return low if low.value is not None else await self.read(low.number)
 
-    def _saw(self, version: Version[S]) -> None:
+    async def _saw(self, version: Version[S]) -> None:
         if version.number >= self._seen.number:
-            self._seen = version
+            self._seen, self._seen_ms = version, await Now()
 
     async def commit(self, edit: Edit[S, R]) -> Committed[S, R]:
         """Apply `edit` to the head and create the next number; on a lost race apply it to the new head (P1, P2, P4).
@@ -181,9 +192,7 @@ class Lineage(Generic[S]):
             ) from error
 
     async def _commit(self, edit: Edit[S, R], attempt: "_Attempt") -> Committed[S, R]:
-        head, verified = self._seen, False
-        if head.number == 0:
-            head, verified = await self.refresh(), True
+        head, verified = await self.recent(), False
         for losses in range(COMMIT_ATTEMPTS_MAX):
             number = head.number + 1
             now_ms = await Now()
@@ -206,13 +215,13 @@ class Lineage(Generic[S]):
             # create a collected number anew, and a body of ours may have lived and been collected before we looked.
             dead = await self._dead()
             if number > dead and settled is _Settled.OURS:
-                self._saw(Version(number, value))
+                await self._saw(Version(number, value))
                 return Committed(Version(number, value), verdict.result, repeated=False)
             if number > dead and rival is not None:
                 attempt.open_number, attempt.nonce = before
                 await Pause(min(5 * (losses + 1), 100))
                 head, verified = await self._forward(rival) or rival, False
-                self._saw(head)
+                await self._saw(head)
                 continue
             if not edit.repeatable:
                 raise Unavailable("collection passed this number before its outcome was known")
