@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from lithify.manifest.model import Numbered, SegmentRef
+from lithify.manifest.model import KIND, Numbered, SegmentRef
 
 __all__ = [
     "ACTIVE_JOBS_MAX",
@@ -152,7 +152,7 @@ class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
     retry_at_ms: int
 
 
-class CompactorState(Numbered, frozen=True, omit_defaults=True, kw_only=True):
+class CompactorState(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="compactor"):
     """The compactor's own file at version `id`."""
 
     topic: str

@@ -12,6 +12,7 @@ __all__ = [
     "COMPLETED_JOBS_MAX",
     "FORMAT",
     "KEY_BOUND_BYTES",
+    "KIND",
     "PRODUCERS_MAX",
     "PRODUCER_BATCHES_KEPT",
     "RETIRED_MAX",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 FORMAT = 1  # of every numbered file; a reader refuses a larger one
+KIND = "kind"  # the field that says what a numbered file is: a boundary would read as an empty manifest
 
 # Every list has a bound; what happens at it is told at the edit that would grow it (lithify.manifest.edits).
 KEY_BOUND_BYTES = 32  # key bounds in manifests are cut to this, rounded outward
@@ -155,7 +157,7 @@ class Quarantine(msgspec.Struct, frozen=True):
     since_ms: int
 
 
-class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True):
+class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="manifest"):
     """The whole truth of a partition at version `id`."""
 
     topic: str
@@ -182,7 +184,7 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True):
         return self.l0 + tuple(segment for run in self.runs for segment in run.segments)
 
 
-class Boundary(Numbered, frozen=True, kw_only=True):
+class Boundary(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="boundary"):
     """Numbers at or below `manifest` / `compactor` are dead (P4); the heads are what its writer saw (P17)."""
 
     topic: str
@@ -194,7 +196,7 @@ class Boundary(Numbered, frozen=True, kw_only=True):
     compactor_head: int = 0
 
 
-class TopicFile(Numbered, frozen=True, kw_only=True):
+class TopicFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="topic"):
     """A topic's configuration at version `id`. Never collected; deletion is a version, too (P21)."""
 
     topic: str
