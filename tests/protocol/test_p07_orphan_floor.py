@@ -5,13 +5,27 @@ from msgspec.structs import replace
 
 from lithify.gc.reachable import orphan
 from lithify.manifest.appends import Append, BelowOrphanFloor
+from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next, Refused
 from lithify.manifest.edits import Collect
 from lithify.manifest.keys import SegmentId
+from lithify.manifest.model import FORMAT, Boundary
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown
 from lithify.store.port import Create, Outcome
-from tests.protocol.scene import FIRST, KEYS, L0_MAX, Held, append, appends, at, new_partition, segment, upload
+from tests.protocol.scene import (
+    FIRST,
+    KEYS,
+    L0_MAX,
+    TOPIC_ID,
+    Held,
+    append,
+    appends,
+    at,
+    new_partition,
+    segment,
+    upload,
+)
 
 FLOOR = 7
 
@@ -49,13 +63,10 @@ def test_below_the_floor_an_unknown_outcome_stays_unknown() -> None:
     held.until(lambda request: isinstance(request, Create))
     held.reply(Outcome.UNKNOWN)
     rival = PartitionFiles(KEYS)
-    boundary_key = KEYS.boundary.key(1)
     world.alone(appends(rival, 5))
     world.alone(rival.manifest.commit(Collect(4, frozenset(), always=True)))
-    body = (
-        b'{"format":1,"id":1,"nonce":"b","committed_at_ms":0,"topic":"t","topic_id":"x","partition":0,"manifest":4}\n'
-    )
-    world.objects[boundary_key] = (body, world.now_ms)
+    boundary = Boundary(format=FORMAT, topic="t", topic_id=TOPIC_ID, partition=0, id=1, nonce="b", manifest=4)
+    world.objects[KEYS.boundary.key(1)] = (encode(boundary), world.now_ms)
     with pytest.raises(CommitUnknown):
         held.end()
 

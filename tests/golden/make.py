@@ -1,0 +1,203 @@
+"""Writes the golden files of the current format, once: `python -m tests.golden.make`. No test runs it.
+
+Every field of every struct has a value that is not its default, and every variant of a choice occurs. A new format gets
+its own folder and its own values; files of an older one are never written again, or they would prove nothing.
+"""
+
+from pathlib import Path
+
+from lithify.manifest.codec import encode
+from lithify.manifest.jobs import (
+    Attempt,
+    CompactorState,
+    FailureCount,
+    Job,
+    JobError,
+    KeyRange,
+    MergeCounts,
+    MergeRules,
+    Plan,
+    RangeDone,
+)
+from lithify.manifest.model import (
+    FORMAT,
+    Boundary,
+    Checkpoint,
+    CompletedJob,
+    Manifest,
+    Numbered,
+    ProducerBatch,
+    ProducerEntry,
+    Quarantine,
+    Retired,
+    SegmentRef,
+    SortedRun,
+    TopicFile,
+    Transaction,
+)
+
+FOLDER = Path(__file__).parent / f"v{FORMAT}"
+TOPIC_ID = "00112233445566ff"
+JOB = "000000000007-0a1b2c3d"
+HEAD = {"format": FORMAT, "nonce": "fedcba9876543210", "committed_at_ms": 1_760_000_000_000}
+PARTITION = {"topic": "users", "topic_id": TOPIC_ID, "partition": 3}
+
+L0 = SegmentRef(
+    id="000000000008-0123456789abcdef",
+    store="cold",
+    bytes=1_234,
+    raw_bytes=5_678,
+    rows=3,
+    min_key=b"\x00\xffkey",
+    max_key="schlüssel".encode(),
+    base_offset=100,
+    min_offset=100,
+    max_offset=102,
+    min_timestamp_ms=-1,
+    max_timestamp_ms=1_760_000_000_001,
+    tombstones=1,
+    min_horizon_ms=1_760_086_400_000,
+    order="offset",
+    added_at=9,
+    checksum="0011223344556677",
+)
+OUTPUT = SegmentRef(
+    id=f"{JOB}-2-0-89abcdef",
+    bytes=900,
+    raw_bytes=4_000,
+    rows=80,
+    min_offset=0,
+    max_offset=99,
+    min_timestamp_ms=5,
+    max_timestamp_ms=6,
+    added_at=10,
+    checksum="8899aabbccddeeff",
+)
+MANIFEST = Manifest(
+    **HEAD,
+    **PARTITION,
+    id=12,
+    compactor_epoch=4,
+    next_offset=103,
+    log_start_offset=2,
+    cleaned_to=100,
+    orphan_floor=6,
+    last_compacted_at_ms=1_760_000_000_002,
+    sealed=True,
+    quarantine=Quarantine("segment x is damaged", "x", 1_760_000_000_003),
+    l0=(L0,),
+    runs=(SortedRun(id=JOB, segments=(OUTPUT,)),),
+    retired=(
+        Retired(
+            id="000000000005-00000000000000aa", store="cold", bytes=7, rows=2, base_offset=98, added_at=6, retired_at=10
+        ),
+    ),
+    completed_jobs=(CompletedJob(JOB, 10),),
+    producers=(ProducerEntry(id="p", epoch=2, next_sequence=3, batches=(ProducerBatch(0, 3, 100),), touched_at=9),),
+    transactions=(Transaction(application="app", version=41, base_offset=100, rows=3),),
+    checkpoints=(
+        Checkpoint(
+            id="c1", name="daily", manifest=11, created_at_ms=1_760_000_000_004, expires_at_ms=1_760_000_600_000
+        ),
+    ),
+)
+COUNTS = MergeCounts(
+    rows_in=100,
+    rows_out=80,
+    superseded=10,
+    expired_tombstones=4,
+    below_floor=5,
+    keyless=1,
+    bytes_read=2_000,
+    bytes_written=900,
+    cpu_ms=12,
+)
+ERROR = JobError("memory", "a worker ran out of memory")
+RUNNING = Job(
+    id=JOB,
+    kind="clean",
+    status="in_progress",
+    origin="manual",
+    requested=("run-1", "000000000008-0123456789abcdef"),
+    sources=("run-1", "000000000008-0123456789abcdef"),
+    segments=("s1", "s2", "000000000008-0123456789abcdef"),
+    destination=JOB,
+    plan=Plan(
+        ranges=(KeyRange(None, b"m\x00"), KeyRange(b"m\x00", None)),
+        rules=MergeRules(
+            order="offset",
+            drop_superseded=True,
+            drop_keyless=True,
+            floor=2,
+            clock_ms=1_760_000_000_005,
+            coverage_offset=100,
+            stamp_horizon_ms=1_760_086_400_005,
+        ),
+        output_bytes=268_435_456,
+        input_bytes=2_000,
+        input_rows=100,
+        input_segments=3,
+    ),
+    attempts=(
+        Attempt(number=1, epoch=3, worker="host:1", started_at_ms=10, ended_at_ms=20, ranges_done=0, error=ERROR),
+        Attempt(number=2, epoch=4, worker="host:2", started_at_ms=30, ranges_done=1),
+    ),
+    done=(RangeDone(index=0, attempt=2, outputs=(OUTPUT,), counts=COUNTS),),
+    cancel_requested=True,
+    reason="asked for: by sources",
+    error=ERROR,
+    created_at_ms=5,
+    started_at_ms=9,
+    completed_at_ms=40,
+    counts=COUNTS,
+    output_segments=1,
+    output_bytes=900,
+)
+
+
+def finished(number: int, status: str, origin: str, kind: str | None) -> Job:
+    fields = {"id": f"000000000001-{number:08x}", "status": status, "origin": origin, "kind": kind}
+    return Job(**fields, created_at_ms=number, completed_at_ms=number + 1)
+
+
+COMPACTOR = CompactorState(
+    **HEAD,
+    **PARTITION,
+    id=13,
+    epoch=4,
+    owner="00000000000000ab",
+    owner_name="host:2",
+    heartbeat_at_ms=1_760_000_000_006,
+    jobs=(RUNNING, Job(id="000000000012-00000001", status="submitted", origin="manual", created_at_ms=7)),
+    history=(
+        finished(1, "completed", "scheduler", "tier"),
+        finished(2, "failed", "manual", "clean"),
+        finished(3, "cancelled", "manual", None),
+    ),
+    failures=(FailureCount(sources="0123456789abcdef", count=2, error=ERROR, retry_at_ms=1_760_000_002_000),),
+)
+BOUNDARY = Boundary(**HEAD, **PARTITION, id=2, manifest=10, compactor=11, manifest_head=12, compactor_head=13)
+TOPIC = TopicFile(
+    **HEAD,
+    id=3,
+    topic="users",
+    topic_id=TOPIC_ID,
+    partitions=4,
+    config={"cleanup.policy": "compact", "delete.retention.ms": "86400000"},
+    created_at_ms=1_760_000_000_007,
+    deleted=True,
+)
+FILES: dict[str, Numbered] = {"manifest": MANIFEST, "compactor": COMPACTOR, "boundary": BOUNDARY, "topic": TOPIC}
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, value in FILES.items():
+        path = FOLDER / f"{name}.json"
+        if path.exists():
+            raise SystemExit(f"{path} exists: a golden file is written once")
+        path.write_bytes(encode(value))
+
+
+if __name__ == "__main__":
+    main()

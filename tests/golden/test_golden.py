@@ -1,0 +1,122 @@
+"""Files that an earlier lithify wrote are read, and written back byte for byte; what is none of ours is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lithify.manifest import jobs, model
+from lithify.manifest.codec import decode, encode
+from lithify.manifest.jobs import CompactorState
+from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile
+from lithify.store.errors import Corrupt, InvalidRequest
+
+FOLDER = Path(__file__).parent
+KINDS: dict[str, type[Numbered]] = {
+    "manifest": Manifest,
+    "compactor": CompactorState,
+    "boundary": Boundary,
+    "topic": TopicFile,
+}
+NUMBERS = {"manifest": 12, "compactor": 13, "boundary": 2, "topic": 3}
+FILES = sorted(FOLDER.glob("v*/*.json"))
+
+
+def read(name: str, version: int = FORMAT) -> bytes:
+    return (FOLDER / f"v{version}" / f"{name}.json").read_bytes()
+
+
+def test_every_kind_of_every_format_has_its_file() -> None:
+    assert {(p.parent.name, p.stem) for p in FILES} == {(f"v{v}", n) for v in range(1, FORMAT + 1) for n in KINDS}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_it_is_written_back_byte_for_byte(name: str) -> None:
+    body = read(name)
+    assert encode(decode(KINDS[name], body, name, NUMBERS[name])) == body
+
+
+def structs(value: Any) -> list[msgspec.Struct]:
+    """`value` and every struct in it."""
+    inside = value if isinstance(value, tuple) else ()
+    if isinstance(value, msgspec.Struct):
+        inside = tuple(getattr(value, field) for field in value.__struct_fields__)
+    found = [struct for part in inside for struct in structs(part)]
+    return [value, *found] if isinstance(value, msgspec.Struct) else found
+
+
+def test_every_field_is_covered() -> None:
+    """Of each struct that occurs in the four files, every field has a value somewhere that is not its default."""
+    set_somewhere: dict[type, set[str]] = {}
+    for name, kind in KINDS.items():
+        for struct in structs(decode(kind, read(name), name, NUMBERS[name])):
+            named = set_somewhere.setdefault(type(struct), set())
+            for field in msgspec.structs.fields(struct):
+                if field.required or getattr(struct, field.name) != field.default:
+                    named.add(field.name)
+    missing = {kind.__name__: set(kind.__struct_fields__) - named for kind, named in set_somewhere.items()}
+    assert {kind: fields for kind, fields in missing.items() if fields} == {}
+    stored = {
+        c for m in (model, jobs) for c in vars(m).values() if isinstance(c, type) and issubclass(c, msgspec.Struct)
+    }
+    assert stored - set_somewhere.keys() == {Numbered}
+
+
+def test_every_status_kind_and_origin_is_covered() -> None:
+    state = decode(CompactorState, read("compactor"), "compactor", 13)
+    known = state.jobs + state.history
+    assert {job.status for job in known} == {"submitted", "in_progress", "completed", "failed", "cancelled"}
+    assert {job.kind for job in known} == {"tier", "clean", None}
+    assert {job.origin for job in known} == {"scheduler", "manual"}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_operator_can_read_it(name: str) -> None:
+    """One line of plain JSON with a final newline; the envelope comes first."""
+    body = read(name)
+    assert body.count(b"\n") == 1
+    assert list(json.loads(body))[:5] == ["kind", "format", "id", "nonce", "committed_at_ms"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_newer_format_is_refused_with_the_remedy(name: str) -> None:
+    newer = read(name).replace(f'"format":{FORMAT}'.encode(), f'"format":{FORMAT + 1}'.encode(), 1)
+    with pytest.raises(InvalidRequest, match=f"{name}.* has format {FORMAT + 1} .* upgrade lithify"):
+        decode(KINDS[name], newer, name, NUMBERS[name])
+
+
+def test_a_newer_format_is_refused_as_such_even_where_its_fields_mean_other_things() -> None:
+    with pytest.raises(InvalidRequest, match="upgrade lithify"):
+        decode(Manifest, b'{"kind":"manifest","format":2,"id":12,"l0":"moved elsewhere"}', "manifest", 12)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_truncated_file_is_corrupt(name: str) -> None:
+    body = read(name)
+    for length in range(len(body) - 1):  # without its newline alone it is whole
+        with pytest.raises(Corrupt, match=f"{name}.* is damaged"):
+            decode(KINDS[name], body[:length], name, NUMBERS[name])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_file_under_anothers_number_is_corrupt(name: str) -> None:
+    with pytest.raises(Corrupt, match=f"says that it is number {NUMBERS[name]}"):
+        decode(KINDS[name], read(name), name, NUMBERS[name] + 1)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("other", KINDS)
+def test_a_file_of_another_kind_is_not_taken_for_this_one(name: str, other: str) -> None:
+    """A boundary has every field that a manifest needs: without its kind it would read as an empty partition."""
+    if name == other:
+        assert json.loads(read(name))["kind"] == name
+        return
+    with pytest.raises(Corrupt, match="damaged"):
+        decode(KINDS[other], read(name), other, NUMBERS[name])
+
+
+def test_unknown_fields_of_the_same_format_are_ignored() -> None:
+    body = read("topic").replace(b'"format":1', b'"format":1,"a_later_field":[1]', 1)
+    assert encode(decode(TopicFile, body, "topic", 3)) == read("topic")
