@@ -4,6 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.commit import Next
@@ -103,3 +105,19 @@ def collect(warehouse: Warehouse, name: str, number: int = 0, *, delete_manifest
     driver.store.delete([files.keys.segment(segment) for segment in gone] + (dead if delete_manifests else []))
     driver.run(files.manifest.commit(Collect(boundary=boundary.manifest, collected=frozenset(gone), always=True)))
     return boundary.manifest
+
+
+@dataclass
+class _RaiseFloor:
+    offset: int
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None]:
+        assert head is not None
+        return Next(replace(head, log_start_offset=self.offset), None)
+
+
+def raise_floor(warehouse: Warehouse, offset: int, name: str = "t") -> None:
+    """What retention does to a partition."""
+    warehouse.driver.run(files_of(warehouse, name).manifest.commit(_RaiseFloor(offset)))

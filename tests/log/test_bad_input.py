@@ -66,7 +66,7 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("given, told", UNFIT.values(), ids=UNFIT)
+@pytest.mark.parametrize(("given", "told"), UNFIT.values(), ids=UNFIT)
 def test_unfit_records_are_refused_and_nothing_is_written(
     warehouse: Warehouse, compacted: Partition, given: Any, told: str
 ) -> None:

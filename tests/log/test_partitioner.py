@@ -18,7 +18,7 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("key, hashed", PUBLISHED.items())
+@pytest.mark.parametrize(("key", "hashed"), PUBLISHED.items())
 def test_murmur2_is_kafkas(key: bytes, hashed: int) -> None:
     assert murmur2(key) == hashed
 

@@ -7,7 +7,7 @@ from lithify.log.partitioner import partition_for_key
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
-from tests.log.compaction import compact
+from tests.log.compaction import compact, files_of
 
 KEYED = [Record(b"key-%d" % number, b"%d" % number) for number in range(100)]
 
@@ -35,16 +35,16 @@ def test_a_topic_made_anew_under_a_name_is_another_one(any_warehouse: Warehouse)
     for use in (
         lambda: old_part.append([Record(b"k", b"v")]),
         lambda: old_part.append([]),
-        lambda: old_part.read(),
-        lambda: old_part.scan(),
+        old_part.read,
+        old_part.scan,
         lambda: old_part.get(b"key-1"),
         lambda: old_part.snapshot("pin"),
-        lambda: old_part.checkpoints(),
-        lambda: old_part.describe(),
+        old_part.checkpoints,
+        old_part.describe,
         lambda: old.append(KEYED),
-        lambda: old.describe(),
+        old.describe,
         lambda: old.alter({"retention.ms": 5}),
-        lambda: old.scan(),
+        old.scan,
     ):
         with pytest.raises(NotFound, match="open it anew"):
             use()
@@ -144,13 +144,7 @@ def test_a_missing_object_of_a_retained_manifest_is_corruption(any_warehouse: Wa
     part = any_warehouse.create_topic("t").partition(0)
     part.append([Record(b"a", b"1")])
     (segment,) = part.describe().l0
-    (key,) = [
-        info.key
-        for info in any_warehouse.store.list(
-            f"t/{any_warehouse.topic('t').describe().topic_id}/00000/segments/"
-        ).objects
-        if segment.id in info.key
-    ]
+    key = files_of(any_warehouse, "t").keys.segment(segment.id)
     any_warehouse.store.delete([key])
     for use in (lambda: list(part.read()), lambda: part.scan().read_all(), lambda: part.get(b"a")):
         with pytest.raises(Corrupt, match="restore the object"):

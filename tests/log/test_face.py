@@ -1,0 +1,103 @@
+"""The public names and signatures: a change here is a change for every user."""
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import lithify
+
+NAMES = [
+    *("Admin", "AlreadyExists", "Checkpoint", "Collector", "CommitUnknown", "CompactionInfo", "Compactor", "Corrupt"),
+    *("Delivery", "EpochRegression", "Explanation", "Fenced", "GcReport", "InvalidRequest", "LithifyError", "LocalEngine"),
+    *("MaintenanceReport", "NotFound", "OffsetOutOfRange", "Partition", "PartitionInfo", "Producer", "Record"),
+    *("RunInfo", "SegmentInfo", "Snapshot", "SnapshotExpired", "SparkEngine", "Topic", "TopicInfo", "Unavailable"),
+    *("Warehouse", "open"),
+]  # fmt: skip
+
+SIGNATURES = {
+    "open": "(url, clock=None, storage_options=None)",
+    "Record": "(key, value, timestamp_ms=None, headers=(), offset=None)",
+    "Warehouse.create_topic": "(self, name, partitions=1, config=None)",
+    "Warehouse.topic": "(self, name)",
+    "Warehouse.topics": "(self)",
+    "Warehouse.delete_topic": "(self, name)",
+    "Warehouse.close": "(self)",
+    "Topic.partition": "(self, number)",
+    "Topic.alter": "(self, config=None, partitions=None)",
+    "Topic.describe": "(self)",
+    "Topic.append": "(self, records)",
+    "Topic.scan": "(self, tombstones=False)",
+    "Topic.get": "(self, key)",
+    "Topic.producer": "(self, id=None, config=None)",
+    "Partition.append": "(self, records, txn=None)",
+    "Partition.outcome": "(self, token, settle=False)",
+    "Partition.read": "(self, start_offset=0, end_offset=None)",
+    "Partition.read_batches": "(self, start_offset=0, end_offset=None)",
+    "Partition.scan": "(self, tombstones=False)",
+    "Partition.get": "(self, key)",
+    "Partition.snapshot": "(self, pin=None, ttl=None)",
+    "Partition.checkpoints": "(self)",
+    "Partition.refresh_checkpoint": "(self, name, ttl=None)",
+    "Partition.delete_checkpoint": "(self, name)",
+    "Partition.describe": "(self)",
+    "Snapshot.read": "(self, start_offset=0, end_offset=None)",
+    "Snapshot.read_batches": "(self, start_offset=0, end_offset=None)",
+    "Snapshot.scan": "(self, tombstones=False)",
+    "Snapshot.get": "(self, key)",
+    "Producer.append": "(self, key, value, timestamp_ms=None, headers=())",
+    "Producer.flush": "(self)",
+    "Producer.close": "(self)",
+    "Delivery.done": "(self)",
+    "Delivery.offset": "(self, timeout_ms=None)",
+}
+
+
+def signature(path: str) -> str:
+    found: Any = lithify
+    for name in path.split("."):
+        found = getattr(found, name)
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(found).parameters.values()
+    ]
+    return str(inspect.Signature(parameters))
+
+
+def test_public_names() -> None:
+    assert lithify.__all__ == NAMES
+    assert set(NAMES) <= set(dir(lithify))
+    assert [name for name in NAMES if not hasattr(lithify, name)] == []
+
+
+def test_what_is_not_public_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'opne'"):
+        lithify.opne  # noqa: B018 # pyright: ignore
+
+
+@pytest.mark.parametrize("path", SIGNATURES)
+def test_signatures(path: str) -> None:
+    assert signature(path) == SIGNATURES[path]
+
+
+def test_every_public_method_is_listed() -> None:
+    internal = {"Partition.append_prepared", "Partition.open_producer"}
+    for name in ("Warehouse", "Topic", "Partition", "Snapshot", "Producer", "Delivery"):
+        methods = inspect.getmembers(getattr(lithify, name), inspect.isfunction)
+        public = {f"{name}.{method}" for method, _ in methods if not method.startswith("_")}
+        assert public - internal <= set(SIGNATURES)
+
+
+def test_opening_a_warehouse_loads_no_engine_and_no_client() -> None:
+    program = """
+import sys, lithify
+light = "pyarrow" not in sys.modules
+part = lithify.open("memory://light").create_topic("t").partition(0)
+part.append([lithify.Record(b"k", b"v")])
+assert [record.value for record in part.read()] == [b"v"]
+print(light, [name for name in ("pyspark", "boto3", "botocore", "s3fs", "moto", "pandas") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True []"

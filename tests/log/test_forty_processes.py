@@ -1,0 +1,23 @@
+"""Forty processes append to one partition, over files and over S3."""
+
+from pathlib import Path
+
+import pytest
+
+from lithify.testing.server import S3Server
+from tests.log.many_processes import append_at_once
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("forty")]
+
+
+def test_forty_processes_over_files(tmp_path: Path) -> None:
+    part = append_at_once(f"file://{tmp_path}/warehouse", processes=40, appends=10, rows=2)
+    assert part.describe().manifest_id == 1 + 40 * 10
+
+
+def test_forty_processes_over_s3(lithify_s3: S3Server) -> None:
+    bucket = lithify_s3.create_bucket()
+    url = lithify_s3.url(f"{bucket}/warehouse")
+    part = append_at_once(url, processes=40, appends=5, rows=2, options=lithify_s3.options)
+    assert part.describe().manifest_id == 1 + 40 * 5
+    lithify_s3.delete_bucket(bucket)

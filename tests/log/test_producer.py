@@ -1,0 +1,325 @@
+"""Producers: batching, order, fencing, repeats, backpressure, and errors that are not lost."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from lithify.log.partitioner import partition_for_key
+from lithify.log.producer import Producer
+from lithify.log.producer_config import parse_producer_config
+from lithify.log.record import Record
+from lithify.log.topic import Topic
+from lithify.log.warehouse import Warehouse
+from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
+from lithify.store.driver import Driver
+from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, LithifyError, Unavailable
+from lithify.testing.faults import Fault, FaultyStore
+from tests.log.conftest import HandClock
+
+WAIT_MS = 60_000  # a test that waits for so long has failed
+LINGER = {"linger.ms": 10**9}  # only full batches, and flushes
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lithify.store.driver.pause", lambda ms: None)
+
+
+Make = Callable[..., Producer]
+
+
+@pytest.fixture
+def producer_of() -> Iterator[Make]:
+    """Makes producers with a clock of the test's own."""
+    made: list[Producer] = []
+
+    def make(warehouse: Warehouse, name: str = "t", producer_id: str | None = None, clock: Any = None, **config: int):
+        topic = warehouse.topic(name)
+        settings = parse_producer_config({key.replace("_", "."): value for key, value in config.items()})
+        partitions = [topic.partition(number) for number in range(topic.partitions)]
+        clock = clock or HandClock()
+        producer = Producer(
+            warehouse.driver, name, partitions, lambda: topic.parsed_config, settings, producer_id, clock
+        )
+        made.append(producer)
+        return producer
+
+    yield make
+    for producer in made:
+        with contextlib.suppress(LithifyError):  # the test has judged it
+            producer.close()
+
+
+def values(topic: Topic, number: int = 0) -> list[bytes | None]:
+    return [record.value for record in topic.partition(number).read()]
+
+
+@pytest.mark.parametrize("producer_id", [None, "me"])
+def test_records_arrive_in_order_in_their_partitions(any_warehouse: Warehouse, producer_id: str | None) -> None:
+    topic = any_warehouse.create_topic("t", partitions=3, config={"cleanup.policy": "compact"})
+    keys = [b"k%d" % (number % 17) for number in range(300)]
+    with topic.producer(producer_id, config={"batch.records": 20}) as producer:
+        deliveries = [producer.append(key, b"%d" % number) for number, key in enumerate(keys)]
+        producer.flush()
+        assert all(delivery.done() for delivery in deliveries)
+    for number in range(3):
+        mine = [at for at, key in enumerate(keys) if partition_for_key(key, 3) == number]
+        assert values(topic, number) == [b"%d" % at for at in mine]
+        assert [(deliveries[at].partition, deliveries[at].offset()) for at in mine] == [
+            (number, offset) for offset in range(len(mine))
+        ]
+        assert len(topic.partition(number).describe().l0) < len(mine) / 2
+
+
+def test_what_a_record_carries_arrives(warehouse: Warehouse, clock: HandClock) -> None:
+    topic = warehouse.create_topic("t")
+    with topic.producer() as producer:
+        producer.append(b"k", b"v", timestamp_ms=5, headers=(("h", b"1"),))
+        producer.append(None, None)
+    assert list(topic.partition(0).read()) == [
+        Record(b"k", b"v", 5, (("h", b"1"),), 0),
+        Record(None, None, clock.now_ms, (), 1),
+    ]
+
+
+def test_a_batch_is_sent_when_it_has_lingered(warehouse: Warehouse, producer_of: Make) -> None:
+    topic = warehouse.create_topic("t")
+    hand = HandClock()
+    producer = producer_of(warehouse, clock=hand, linger_ms=1000)
+    first = producer.append(None, b"1")
+    hand.now_ms += 999
+    producer.append(None, b"2")
+    assert topic.partition(0).describe().next_offset == 0
+    hand.now_ms += 1
+    third = producer.append(None, b"3")
+    assert (first.offset(WAIT_MS), third.offset(WAIT_MS)) == (0, 2)
+    assert len(topic.partition(0).describe().l0) == 1
+
+
+def test_lingering_ends_by_itself(warehouse: Warehouse) -> None:
+    producer = warehouse.create_topic("t").producer(config={"linger.ms": 1})
+    assert producer.append(None, b"1").offset(WAIT_MS) == 0
+    producer.close()
+
+
+@pytest.mark.parametrize("config", [{"batch_records": 2}, {"batch_size": 600}])
+def test_a_full_batch_is_sent_at_once(warehouse: Warehouse, producer_of: Make, config: dict[str, int]) -> None:
+    topic = warehouse.create_topic("t")
+    producer = producer_of(warehouse, **config)
+    deliveries = [producer.append(None, b"x" * 50) for _ in range(5)]
+    assert deliveries[3].offset(WAIT_MS) == 3
+    assert not deliveries[4].done()
+    producer.close()
+    assert [segment.rows for segment in topic.partition(0).describe().l0][-1] == 1
+    assert deliveries[4].offset() == 4
+
+
+def test_keyless_batches_take_turns(warehouse: Warehouse, producer_of: Make) -> None:
+    topic = warehouse.create_topic("t", partitions=3)
+    producer = producer_of(warehouse, batch_records=4)
+    places = [producer.append(None, b"").partition for _ in range(24)]
+    producer.close()
+    batches = [places[start : start + 4] for start in range(0, 24, 4)]
+    assert all(len(set(batch)) == 1 for batch in batches)
+    assert [topic.partition(number).describe().next_offset for number in range(3)] == [8, 8, 8]
+
+
+def test_the_same_id_opened_again_fences_the_first_everywhere(any_warehouse: Warehouse) -> None:
+    topic = any_warehouse.create_topic("t", partitions=2)
+    first = topic.producer("me", config=LINGER)
+    first.append(b"k", b"1")
+    first.flush()
+    with any_warehouse.topic("t").producer("me") as second:
+        delivery = first.append(b"k", b"zombie")
+        with pytest.raises(Fenced, match="was opened again"):
+            first.flush()
+        with pytest.raises(Fenced):
+            delivery.offset()
+        with pytest.raises(Fenced):
+            first.append(b"another", b"zombie")
+        with pytest.raises(Fenced):
+            first.close()
+        first.close()
+        second.append(b"k", b"2")
+    assert [row["value"] for row in topic.scan().read_all().to_pylist()] == [b"2"]
+    assert sum(part.next_offset for part in topic.describe().partitions) == 2
+
+
+def faulty(warehouse: Warehouse, before: int, plan: Sequence[Fault]) -> tuple[Warehouse, FaultyStore]:
+    """`before` creates go well, then comes `plan`."""
+    store = FaultyStore(warehouse.store, [*[Fault.NONE] * before, *plan])
+    return Warehouse(Driver(store, HandClock())), store
+
+
+NEVER_TOLD = {
+    "it happened": [Fault.LOST_REPLY] + [Fault.LOST_REQUEST] * (CREATE_ATTEMPTS_MAX - 1),
+    "it did not": [Fault.LOST_REQUEST] * CREATE_ATTEMPTS_MAX,
+    "it is late": [Fault.LATE] + [Fault.LOST_REQUEST] * (CREATE_ATTEMPTS_MAX - 1),
+    "twice": [Fault.LATE] + [Fault.LOST_REQUEST] * (2 * CREATE_ATTEMPTS_MAX - 1),
+}
+
+
+@pytest.mark.parametrize("producer_id", [None, "me"])
+@pytest.mark.parametrize("plan", NEVER_TOLD.values(), ids=NEVER_TOLD)
+def test_unknown_commits_are_made_good_once(
+    warehouse: Warehouse, producer_of: Make, producer_id: str | None, plan: Sequence[Fault]
+) -> None:
+    topic = warehouse.create_topic("t")
+    lossy, store = faulty(warehouse, 0 if producer_id is None else 1, plan)
+    producer = producer_of(lossy, producer_id=producer_id, linger_ms=10**9)
+    first = producer.append(b"k", b"1")
+    producer.flush()
+    store.deliver()
+    second = producer.append(b"k", b"2")
+    producer.close()
+    store.deliver()
+    assert (first.offset(), second.offset()) == (0, 1)
+    assert values(topic) == [b"1", b"2"]
+
+
+def test_what_stays_unknown_is_told_as_such(warehouse: Warehouse, producer_of: Make) -> None:
+    warehouse.create_topic("t")
+    lossy, _ = faulty(warehouse, 0, [Fault.LOST_REQUEST] * 1000)
+    producer = producer_of(lossy, delivery_timeout_ms=0)
+    delivery = producer.append(b"k", b"1")
+    with pytest.raises(CommitUnknown) as unknown:
+        producer.close()
+    with pytest.raises(CommitUnknown):
+        delivery.offset()
+    assert warehouse.topic("t").partition(0).outcome(unknown.value.token, settle=True) is None
+
+
+def test_what_is_unavailable_is_tried_until_the_time_is_over(warehouse: Warehouse, producer_of: Make) -> None:
+    topic = warehouse.create_topic("t")
+    lossy, store = faulty(warehouse, 0, [Fault.REFUSED] * 3)
+    producer = producer_of(lossy)
+    producer.append(b"k", b"1")
+    producer.flush()
+    assert ([fault for _, fault in store.attempts].count(Fault.REFUSED), values(topic)) == (3, [b"1"])
+    lossy, _ = faulty(warehouse, 0, [Fault.REFUSED] * 1000)
+    impatient = producer_of(lossy, delivery_timeout_ms=0)
+    impatient.append(b"k", b"2")
+    with pytest.raises(Unavailable):
+        impatient.flush()
+    assert values(topic) == [b"1"]
+
+
+class _Gated(FaultyStore):
+    """Uploads wait until the gate is opened."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        super().__init__(warehouse.store, [])
+        self.gate, self.reached = threading.Event(), threading.Event()
+
+    def put(self, key: str, body: bytes) -> None:
+        self.reached.set()
+        assert self.gate.wait(WAIT_MS / 1000)
+        super().put(key, body)
+
+
+def test_a_full_buffer_makes_append_wait_and_then_refuse(warehouse: Warehouse, producer_of: Make) -> None:
+    topic = warehouse.create_topic("t")
+    store = _Gated(warehouse)
+    gated = Warehouse(Driver(store, HandClock()))
+    producer = producer_of(gated, buffer_memory=1000, batch_records=1, max_block_ms=0)
+    for number in range(3):
+        producer.append(None, b"%d" % number)
+    with pytest.raises(Unavailable, match=r"buffer\.memory is full"):
+        producer.append(None, b"refused")
+    store.gate.set()
+    producer.flush()
+    assert producer.append(None, b"x" * 5000).partition == 0  # larger than the buffer: it goes alone
+    producer.close()
+    assert values(topic) == [b"0", b"1", b"2", b"x" * 5000]
+
+
+def test_waiting_for_room_sends_what_lingers(warehouse: Warehouse, producer_of: Make) -> None:
+    topic = warehouse.create_topic("t")
+    producer = producer_of(warehouse, buffer_memory=1000, linger_ms=10**9)
+    for number in range(20):
+        producer.append(None, b"%d" % number)
+    producer.close()
+    assert values(topic) == [b"%d" % number for number in range(20)]
+
+
+def test_after_a_failure_nothing_is_accepted_and_nothing_is_lost_in_silence(
+    warehouse: Warehouse, producer_of: Make
+) -> None:
+    topic = warehouse.create_topic("t", partitions=2)
+    producer = producer_of(warehouse, linger_ms=10**9)
+    by_partition: dict[int, bytes] = {}
+    for number in range(10):
+        by_partition.setdefault(partition_for_key(b"%d" % number, 2), b"%d" % number)
+    deliveries = [producer.append(key, b"v") for key in by_partition.values()]
+    warehouse.delete_topic("t")
+    with pytest.raises(LithifyError, match="was deleted"):
+        producer.flush()
+    for delivery in deliveries:
+        with pytest.raises(LithifyError, match="was deleted"):
+            delivery.offset(WAIT_MS)
+    with pytest.raises(LithifyError, match="was deleted"):
+        producer.append(b"k", b"v")
+    with pytest.raises(LithifyError, match="was deleted"):
+        producer.close()
+    assert topic.name == "t"
+
+
+def test_an_error_in_the_block_is_not_hidden_by_a_failure_to_deliver(warehouse: Warehouse) -> None:
+    topic = warehouse.create_topic("t")
+
+    def use() -> None:
+        with topic.producer(config=LINGER) as producer:
+            producer.append(b"k", b"v")
+            warehouse.delete_topic("t")
+            raise ValueError("the user's")
+
+    with pytest.raises(ValueError, match="the user's") as raised:
+        use()
+    assert "and the producer failed: topic t was deleted" in raised.value.__notes__[0]
+
+
+def test_bad_records_are_refused_at_once_and_cost_nothing(warehouse: Warehouse) -> None:
+    topic = warehouse.create_topic("t", config={"cleanup.policy": "compact", "max.message.bytes": 10})
+    with topic.producer() as producer:
+        producer.append(b"k", b"v")
+        for arguments, told in (
+            ((None, b"v"), "has no key"),
+            (("k", b"v"), "key of type str"),
+            ((b"k", b"x" * 10), "11 bytes, more than max.message.bytes"),
+            ((b"k", b"v", "now"), "timestamp_ms"),
+        ):
+            with pytest.raises(InvalidRequest, match=told):
+                producer.append(*arguments)  # pyright: ignore
+    assert values(topic) == [b"v"]
+    with pytest.raises(InvalidRequest, match="the producer is closed"):
+        producer.append(b"k", b"v")
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"acks": 1}, "no producer configuration is named 'acks'; there are linger.ms, batch.records"),
+        ({"linger.ms": "soon"}, "linger.ms: give a whole number"),
+        ({"linger.ms": -1}, "linger.ms: give a whole number of at least 0"),
+        ({"batch.size": 0}, "batch.size: give a whole number of at least 1"),
+    ],
+)
+def test_configurations_are_checked(warehouse: Warehouse, config: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        warehouse.create_topic("t").producer(config=config)
+
+
+@pytest.mark.parametrize("producer_id", ["", "x" * 250, 7])
+def test_ids_are_texts(warehouse: Warehouse, producer_id: Any) -> None:
+    with pytest.raises(InvalidRequest, match="a producer's id"):
+        warehouse.create_topic("t").producer(producer_id)
+
+
+def test_a_delivery_can_be_asked_for_a_while(warehouse: Warehouse, producer_of: Make) -> None:
+    warehouse.create_topic("t")
+    delivery = producer_of(warehouse).append(None, b"1")
+    with pytest.raises(Unavailable, match="not acknowledged within 0 ms"):
+        delivery.offset(0)
