@@ -28,7 +28,7 @@ from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.task import TaskResult
-from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, LithifyError, NotFound
+from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.port import NewId, Now
 
 __all__ = ["Coordinator", "Step", "first_state"]
@@ -96,7 +96,7 @@ class Coordinator:
             case Settle(job, status, reason, error):
                 return await self._finish(job, status, reason, error)
             case Resume(job):
-                return await self._work(manifest, job, config)
+                return await self._work(manifest, job)
             case Admit(job):
                 return await self._admit_requested(manifest, job, config)
             case Propose(due):
@@ -189,7 +189,7 @@ class Coordinator:
             return Step("worked", str(error), job)
         state = admitted.version.value
         job = (state.job(job.id) if state else None) or job
-        return await self._work(manifest, job, config)
+        return await self._work(manifest, job)
 
     async def _split(self, chosen: Sequence[Unit], config: TopicConfig) -> tuple[KeyRange, ...]:
         total_bytes = sum(unit.bytes for unit in chosen)
@@ -199,7 +199,7 @@ class Coordinator:
         segments = tuple(segment for unit in chosen for segment in unit.segments)
         return await SplitRanges(self.files.keys, segments, target_bytes)
 
-    async def _work(self, manifest: Manifest, job: Job, config: TopicConfig) -> Step:
+    async def _work(self, manifest: Manifest, job: Job) -> Step:
         """One attempt at an admitted job: what is recorded and intact is kept, the rest is done (P12)."""
         assert job.plan is not None
         live = {segment.id for segment in manifest.segments()}
@@ -216,7 +216,7 @@ class Coordinator:
             label = f"lithify {self.files.name} {job.kind} {job.id}"
             await StartTasks(tasks(manifest, job, number, pending), label)
             try:
-                ended = await self._gather(job, number, set(pending), config)
+                ended = await self._gather(job, number, set(pending))
             except LithifyError:
                 await StopTasks()
                 raise
@@ -224,7 +224,7 @@ class Coordinator:
                 return ended
         return await self._complete(job)
 
-    async def _gather(self, job: Job, attempt: int, pending: set[int], config: TopicConfig) -> Step | None:
+    async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | None:
         """Record results as they land, until all have (None), or the attempt ends otherwise."""
         while pending:
             stop = await StopAsked()
@@ -243,7 +243,7 @@ class Coordinator:
                 return Step("stopped", f"job {job.id} rests with {len(pending)} ranges to do", current)
             if failures:
                 await StopTasks()
-                return await self._failed(job, failures[0], config)
+                return await self._failed(job, failures[0])
             if current is not None and current.cancel_requested:
                 await StopTasks()
                 return await self._finish(job, "cancelled", "cancelled on request")
@@ -257,18 +257,17 @@ class Coordinator:
         edit = jobs.Record(self._mine, job.id, done) if done else jobs.Heartbeat(self._mine)
         return (await self.files.compactor.commit(edit)).version.value
 
-    async def _failed(self, job: Job, failure: TaskFailure, config: TopicConfig) -> Step:
+    async def _failed(self, job: Job, failure: TaskFailure) -> Step:
         error = JobError(failure.category, failure.reason)
         if failure.category in ("corrupt", "missing"):
             return await self._quarantine(job, failure.reason, failure.segment, error)
+        return await self._retry_later(job, error)
+
+    async def _retry_later(self, job: Job, error: JobError) -> Step:
+        """End the attempt as a failure; the policy tries the job again after a pause, or gives it up (P14)."""
         committed = await self.files.compactor.commit(jobs.EndAttempt(self._mine, job.id, error))
         state = committed.version.value
-        count = jobs.failure_of(state, job.segments) if state else None
-        if count is not None and count.count >= config.compaction_attempts_max:
-            return await self._finish(
-                job, "failed", f"{count.count} attempts without progress: {failure.reason}", error
-            )
-        return Step("failed", f"job {job.id}: {failure.reason}; it will be tried again", state and state.job(job.id))
+        return Step("failed", f"job {job.id}: {error.reason}; it will be tried again", state and state.job(job.id))
 
     async def _quarantine(self, job: Job | None, reason: str, segment: str, error: JobError) -> Step:
         """A source is corrupt or missing: surfaced, never skipped (R6). The job ends; its sources stay as they are
@@ -290,8 +289,7 @@ class Coordinator:
         bad = await VerifyOutputs(self.files.keys, outputs, whole=False)
         if bad:
             text = f"{len(bad)} recorded outputs are missing or damaged ({min(bad)})"
-            await self.files.compactor.commit(jobs.EndAttempt(self._mine, job.id, JobError("missing", text)))
-            return Step("failed", f"job {job.id}: {text}; they will be written again", current)
+            return await self._retry_later(job, JobError("missing", text))
         active = {j.id for j in state.jobs}
         manifest = self.files.manifest.seen.value
         completed = () if manifest is None else manifest.completed_jobs
@@ -307,8 +305,10 @@ class Coordinator:
         )
         try:
             await self.files.manifest.commit(commit)
-        except InvalidRequest as error:
+        except (InvalidRequest, NotFound) as error:
             return await self._finish(job, "failed", str(error), JobError("invalid", str(error)))
+        except Unavailable as error:
+            return await self._retry_later(job, JobError("unavailable", str(error)))
         return await self._finish(job, "completed", current.reason)
 
 

@@ -79,22 +79,21 @@ class ClaimState:
             return Already(None)
         if base.epoch > self.epoch or (base.epoch == self.epoch and base.owner):
             return Refused(Fenced(f"{base.topic}/{base.partition}: another compactor claimed epoch {base.epoch} first"))
-        # Attempts of the former owner ended with its epoch. Those that recorded nothing count as failures, or a job
-        # that kills its compactor would be retried for ever (P14); but the next attempt need not wait.
         state = base
         for job in base.jobs:
-            if any(a.ended_at_ms is None and a.ranges_done == 0 for a in job.attempts):
-                error = JobError("engine", f"{base.owner_name or 'its compactor'} ended without a word")
-                state = replace(state, failures=_counted(state, job, error, now_ms, wait=False))
-        state = replace(
-            state,
-            epoch=self.epoch,
-            owner=self.owner,
-            owner_name=self.owner_name,
-            heartbeat_at_ms=now_ms,
-            jobs=tuple(_end_attempts(job, now_ms) for job in base.jobs),
-        )
+            state = _abandon(state, job, now_ms)  # attempts of the former owner ended with its epoch
+        state = replace(state, epoch=self.epoch, owner=self.owner, owner_name=self.owner_name, heartbeat_at_ms=now_ms)
         return Next(state, None)
+
+
+def _abandon(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
+    """End the attempts of `job` that nobody ended. One that recorded nothing counts as a failure, or a job that kills
+    its compactor would be tried for ever (P14); but the next attempt need not wait."""
+    failures = state.failures
+    if any(a.ended_at_ms is None and a.ranges_done == 0 for a in job.attempts):
+        error = JobError("engine", f"{state.owner_name or 'its compactor'} ended without a word")
+        failures = _counted(state, job, error, now_ms, wait=False)
+    return replace(state, jobs=_with(state.jobs, _end_attempts(job, now_ms)), failures=failures)
 
 
 def _end_attempts(job: Job, now_ms: int, error: JobError | None = None) -> Job:
@@ -227,6 +226,7 @@ class StartAttempt(_Owned):
             return Refused(InvalidRequest(f"job {self.job} is not in progress"))
         if any(a.number == self.number for a in job.attempts):
             return Already(None)
+        head = _abandon(head, job, now_ms)
         job = _end_attempts(job, now_ms)
         attempt = Attempt(number=self.number, epoch=self.epoch, worker=self.worker, started_at_ms=now_ms)
         done = tuple(d for d in job.done if d.index in self.keep)

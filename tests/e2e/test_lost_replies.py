@@ -13,9 +13,7 @@ def test_every_third_reply_lost(lithify_warehouse: lithify.Warehouse) -> None:
         compactor = lithify.Compactor(warehouse, engine="local")
         ranges: list[range] = []
         for _ in range(5):
-            partition = warehouse.topic("users").partition(
-                0
-            )  # anew: with no grace, handles go stale
+            partition = warehouse.topic("users").partition(0)  # anew: with no grace, handles go stale
             ranges += [workload.append(partition, 100) for _ in range(3)]
             compactor.run_once()
             lithify.Collector(warehouse, grace_ms=0).run_once(sweep=True)
