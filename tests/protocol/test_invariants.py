@@ -1,0 +1,263 @@
+"""P2: whatever edits are applied, the invariants hold; whatever is damaged, some invariant says so."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from lithify.manifest.appends import Append, OpenProducer, ProducerStamp, TransactionStamp
+from lithify.manifest.codec import decode, encode
+from lithify.manifest.commit import Next
+from lithify.manifest.edits import (
+    Claim,
+    Collect,
+    CreateCheckpoint,
+    DeleteCheckpoint,
+    LiftQuarantine,
+    RefreshCheckpoint,
+    Seal,
+    SetQuarantine,
+    coverage_offset,
+)
+from lithify.manifest.invariants import check_boundary, check_compactor, check_topic, manifest_problems
+from lithify.manifest.jobs import CompactorState
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.model import FORMAT, Boundary, Checkpoint, Manifest, Retired, SortedRun, TopicFile
+from lithify.store.errors import Corrupt
+from tests.protocol.scene import FIRST, L0_MAX, TOPIC_ID, at, job, replacing, segment
+
+# An operation is a letter and three small numbers that say which segment, producer or checkpoint it is about.
+Operation = tuple[str, int, int, int]
+OPERATIONS = st.lists(
+    st.tuples(st.sampled_from("aaaaaptcxkkkgggdrqlz"), *(st.integers(0, 5) for _ in range(3))), max_size=40
+)
+
+
+def edit_of(head: Manifest, operation: Operation) -> Any:  # noqa: C901 - one flat table
+    letter, x, y, z = operation
+    name = SegmentId.for_append(max(head.id - x, 1), f"{head.id}{x}{y}")
+    match letter:
+        case "a":
+            return Append(segment(name, y + 1), L0_MAX)
+        case "p":
+            known = next((p for p in head.producers if p.id == f"p{x}"), None)
+            if known is None or z == 0:
+                return OpenProducer(f"p{x}")
+            return Append(segment(name, y + 1), L0_MAX, ProducerStamp(known.id, known.epoch, known.next_sequence))
+        case "t":
+            return Append(segment(name, y + 1), L0_MAX, transaction=TransactionStamp(f"app{x}", head.id))
+        case "c":
+            return Claim()
+        case "x":
+            return CreateCheckpoint(f"c{x}{y}", f"name{x}", None if z else 5)
+        case "d":
+            return DeleteCheckpoint(f"c{x}{y}")
+        case "r":
+            return RefreshCheckpoint(f"c{x}{y}", z)
+        case "k":
+            return compaction(head, x, y, z)
+        case "g":
+            going = frozenset(r.id for r in head.retired if r.retired_at < head.id - x)
+            return Collect(max(head.id - x - 1, 0), going, frozenset(c.id for c in head.checkpoints), always=bool(y))
+        case "q":
+            return SetQuarantine(head.compactor_epoch, "reason", "s")
+        case "l":
+            return LiftQuarantine()
+        case _:
+            return Seal() if x == y == 0 else Claim()
+
+
+def compaction(head: Manifest, x: int, y: int, z: int) -> Any:
+    """A commit of some whole runs and some L0 segments."""
+    runs = [run for index, run in enumerate(head.runs) if (index + x) % 2]
+    loose = head.l0[y : y + 3]
+    sources = tuple(s for run in runs for s in run.segments) + loose
+    if not sources:
+        return Claim()
+    covered = coverage_offset(head, frozenset(s.id for s in sources))
+    edit = replacing(
+        head, sources, head.compactor_epoch, job=SegmentId.for_job(head.id, f"{head.id:08x}"), coverage_offset=covered
+    )
+    forget = tuple(d.id for d in head.completed_jobs)
+    run = edit.run if z else SortedRun(id=edit.job, segments=())
+    return type(edit)(
+        epoch=edit.epoch,
+        job=edit.job,
+        segments=edit.segments,
+        run=run,
+        coverage_offset=covered,
+        clean=y == 0,
+        forget=forget,
+        at_ms=head.id,
+    )
+
+
+def history(operations: list[Operation]) -> list[Manifest]:
+    manifests = [at(FIRST, 1)]
+    for operation in operations:
+        head = manifests[-1]
+        verdict = edit_of(head, operation).apply(head, head.id + 1, head.id)
+        if isinstance(verdict, Next):
+            manifests.append(at(verdict.value, head.id + 1))
+    return manifests
+
+
+@given(OPERATIONS)
+def test_edits_keep_the_invariants(operations: list[Operation]) -> None:
+    manifests = history(operations)
+    for previous, following in pairwise(manifests):
+        assert list(manifest_problems(previous, following)) == []
+        assert decode(Manifest, encode(following), "m", following.id) == following
+    floors = [(m.next_offset, m.orphan_floor, m.cleaned_to, m.compactor_epoch) for m in manifests]
+    assert all(a <= b for earlier, later in pairwise(floors) for a, b in zip(earlier, later, strict=True))
+
+
+def test_the_history_meets_every_edit() -> None:
+    operations: list[Operation] = [
+        *[("a", 0, 2, 1)] * 4,
+        ("c", 0, 0, 0),
+        ("p", 1, 0, 0),
+        ("p", 1, 2, 1),
+        ("t", 1, 1, 1),
+        ("x", 1, 1, 1),
+        ("k", 1, 0, 1),
+        ("q", 0, 0, 0),
+        ("l", 0, 0, 0),
+        ("k", 0, 0, 0),
+        ("r", 1, 1, 4),
+        ("g", 0, 1, 0),
+        ("d", 1, 1, 0),
+        ("z", 0, 0, 0),
+    ]
+    last = history(operations)[-1]
+    assert last.id == 1 + len(operations)  # none was refused
+    assert last.sealed
+    assert last.producers
+    assert last.transactions
+    assert last.retired
+
+
+START: list[Operation] = [*[("a", 0, 2, 1)] * 3, ("x", 1, 1, 1), ("k", 1, 0, 1), *[("a", 0, 1, 1)] * 3]
+
+
+def _l0(m: Manifest, index: int, **fields: Any) -> Manifest:
+    changed = replace(m.l0[index], **fields)
+    return replace(m, l0=(*m.l0[:index], changed, *m.l0[index + 1 :]))
+
+
+DAMAGES: dict[str, Any] = {
+    "numbers are dense": lambda m, n: replace(m, id=m.id + 1 + n),
+    "every file carries a nonce": lambda m, n: replace(m, nonce=""),
+    "a partition keeps its identity": lambda m, n: replace(m, partition=m.partition + 1 + n),
+    "next_offset never falls": lambda m, n: replace(m, next_offset=m.next_offset - 3 - n),
+    "next_offset grows by what is appended": lambda m, n: replace(m, next_offset=m.next_offset + 1 + n),
+    "cleaned_to never falls": lambda m, n: replace(m, cleaned_to=m.cleaned_to - 1 - n),
+    "log_start_offset never falls": lambda m, n: replace(m, log_start_offset=-1 - n),
+    "orphan_floor never falls": lambda m, n: replace(m, orphan_floor=-1 - n),
+    "compactor_epoch never falls": lambda m, n: replace(m, compactor_epoch=-1 - n),
+    "live offsets lie below next_offset": lambda m, n: _l0(m, -1, max_offset=m.next_offset + n),
+    "added_at is a manifest number": lambda m, n: _l0(m, n % 3, added_at=m.id + 1 + n),
+    "L0 segments are in offset order": lambda m, n: replace(m, l0=m.l0[::-1]),
+    "an L0 segment's offsets are dense": lambda m, n: _l0(m, n % 3, rows=m.l0[n % 3].rows + 1 + n),
+    "a segment is live or retired, once": lambda m, n: replace(m, l0=(*m.l0, m.l0[n % 3])),
+    "for the retired list only": lambda m, n: replace(m, l0=tuple(s for i, s in enumerate(m.l0) if i != n % 2)),
+    "what is newly retired was live": lambda m, n: replace(
+        m, retired=(*m.retired, Retired(id=f"never{n}", bytes=1, rows=1, added_at=1, retired_at=m.id))
+    ),
+    "the orphan floor covers what was collected": lambda m, n: replace(m, retired=m.retired[1:]),
+    "a retired segment does not return": lambda m, n: replace(
+        m, retired=m.retired[1:], runs=(*m.runs, SortedRun(id="r", segments=(segment(m.retired[0].id, added_at=m.id),)))
+    ),
+    "a new segment says when it was added": lambda m, n: replace(
+        m, runs=(*m.runs, SortedRun(id="r", segments=(segment("new", added_at=1),)))
+    ),
+    "a run's segments are disjoint": lambda m, n: replace(
+        m, runs=(SortedRun(id="r", segments=m.runs[0].segments * 2),)
+    ),
+    "a checkpoint pins a manifest that exists": lambda m, n: replace(
+        m, checkpoints=(Checkpoint(id="c", name="c", manifest=m.id + 1 + n, created_at_ms=0),)
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@given(st.integers(0, 5))
+def test_a_damaged_successor_is_caught(damage: str, n: int) -> None:
+    manifests = history(START)
+    head, following = manifests[-2], manifests[-1]
+    assert list(manifest_problems(head, following)) == []
+    problems = list(manifest_problems(head, DAMAGES[damage](following, n)))
+    assert any(damage in problem for problem in problems), problems
+
+
+NUMBERS = ("next_offset", "log_start_offset", "cleaned_to", "orphan_floor", "compactor_epoch")
+
+
+@given(st.sampled_from(NUMBERS), st.integers(1, 2**62))
+def test_no_order_of_the_protocol_runs_backwards(field: str, distance: int) -> None:
+    manifests = history(START)
+    following = replace(manifests[-1], **{field: getattr(manifests[-2], field) - distance})
+    assert list(manifest_problems(manifests[-2], following))
+
+
+def test_sealed_is_final_and_takes_no_appends() -> None:
+    sealed = history([*START, ("z", 0, 0, 0)])[-1]
+    open_again = replace(at(sealed, sealed.id + 1), sealed=False)
+    assert "sealed is final" in list(manifest_problems(sealed, open_again))
+    more = replace(at(sealed, sealed.id + 1), next_offset=sealed.next_offset + 1)
+    assert "nothing is appended to a sealed partition" in list(manifest_problems(sealed, more))
+
+
+PLACE = {"format": FORMAT, "topic": "t", "topic_id": TOPIC_ID, "partition": 0, "nonce": "n"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"manifest": 8, "manifest_head": 8}, "stays below the manifest's head"),
+        ({"compactor": 8, "compactor_head": 8, "manifest_head": 9}, "stays below the compactor's head"),
+        ({"manifest": 4, "manifest_head": 9}, "manifest never falls"),
+    ],
+)
+def test_a_boundary_never_falls_and_stays_below_the_heads(fields: dict[str, int], problem: str) -> None:
+    previous = Boundary(**PLACE, id=1, manifest=5, manifest_head=7)
+    with pytest.raises(Corrupt, match=problem):
+        check_boundary(previous, Boundary(**PLACE, id=2, **fields))
+    check_boundary(previous, Boundary(**PLACE, id=2, manifest=6, manifest_head=7))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"epoch": 2}, "epoch never falls"),
+        ({"jobs": (job(status="failed"),)}, "active jobs and history are apart"),
+        ({"jobs": (job(), job("000000000001-0000beef"))}, "a segment is in one active job"),
+        ({"jobs": ()}, "a job leaves only through the history"),
+    ],
+)
+def test_a_compactors_file_keeps_its_invariants(fields: dict[str, Any], problem: str) -> None:
+    previous = CompactorState(**PLACE, id=1, epoch=3, jobs=(job(),))
+    with pytest.raises(Corrupt, match=problem):
+        check_compactor(previous, replace(previous, **{"id": 2, **fields}))
+    check_compactor(previous, replace(previous, id=2, jobs=(), history=(job(status="completed"),)))
+
+
+def test_a_topics_partitions_never_shrink_and_deletion_is_final_for_its_id() -> None:
+    topic = TopicFile(
+        format=FORMAT,
+        id=1,
+        nonce="n",
+        topic="t",
+        topic_id=TOPIC_ID,
+        partitions=3,
+        config={},
+        created_at_ms=0,
+        deleted=True,
+    )
+    for fields in ({"partitions": 2}, {"deleted": False}):
+        with pytest.raises(Corrupt, match="never falls"):
+            check_topic(topic, replace(topic, id=2, **fields))
+    check_topic(topic, replace(topic, id=2, topic_id="another", partitions=1, deleted=False))
