@@ -11,11 +11,11 @@ import lithify
 
 NAMES = [
     *("Admin", "AlreadyExists", "Checkpoint", "Collector", "CommitUnknown", "CompactionInfo", "Compactor", "Corrupt"),
-    *("Delivery", "EpochRegression", "Explanation", "Fenced", "GcReport", "InvalidRequest", "LithifyError", "LocalEngine"),
-    *("MaintenanceReport", "NotFound", "OffsetOutOfRange", "Partition", "PartitionInfo", "Producer", "Record"),
-    *("RunInfo", "SegmentInfo", "Snapshot", "SnapshotExpired", "SparkEngine", "Topic", "TopicInfo", "Unavailable"),
-    *("Warehouse", "open"),
-]  # fmt: skip
+    *("Delivery", "EpochRegression", "Explanation", "Fenced", "GcReport", "InvalidRequest", "LithifyError"),
+    *("LocalEngine", "MaintenanceReport", "NotFound", "OffsetOutOfRange", "Partition", "PartitionInfo", "Producer"),
+    *("Record", "RunInfo", "SegmentInfo", "Snapshot", "SnapshotExpired", "SparkEngine", "Topic", "TopicInfo"),
+    *("Unavailable", "Warehouse", "open"),
+]
 
 SIGNATURES = {
     "open": "(url, clock=None, storage_options=None)",
