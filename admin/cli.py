@@ -1,0 +1,104 @@
+"""The command line: the outermost command, and what becomes of an error."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from lithify.admin.failures import BROKEN_PIPE, tell
+from lithify.admin.invocation import Invocation, outermost
+from lithify.admin.logs import set_up_logs
+
+__all__ = ["cli", "main"]
+
+# Imported when they are asked for. A command whose module is not installed is not there.
+_COMMANDS = {
+    "demo": "lithify.admin.demo",
+    "dev": "lithify.admin.dev",
+    "topic": "lithify.admin.topics",
+    "append": "lithify.admin.appends",
+    "read": "lithify.admin.reads",
+    "scan": "lithify.admin.reads",
+    "get": "lithify.admin.reads",
+    "export": "lithify.admin.reads",
+    "compactor": "lithify.admin.service",
+    "compaction": "lithify.admin.compactions",
+    "gc": "lithify.admin.garbage",
+    "checkpoint": "lithify.admin.checkpoints",
+    "manifest": "lithify.admin.manifests",
+    "verify": "lithify.admin.verification",
+    "doctor": "lithify.admin.doctor",
+}
+
+
+class _Root(click.Group):
+    """Loads its commands lazily, and turns whatever they raise into one line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, module in _COMMANDS.items() if importlib.util.find_spec(module) is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = _COMMANDS.get(cmd_name)
+        if module is None or importlib.util.find_spec(module) is None:
+            return None
+        return getattr(importlib.import_module(module), cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Here, since click would answer 1. Python flushes again at its end and would complain: it writes nowhere.
+            _silence(sys.stdout)
+            return BROKEN_PIPE
+        return result
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> NoReturn:
+        """Exits with the code of docs/cli.md's table."""
+        invocation = Invocation()
+        more |= {"standalone_mode": False, "obj": invocation}
+        try:
+            result = super().main(args, *rest, **more)
+            code = result if isinstance(result, int) else 0
+        except Exception as error:  # noqa: BLE001 - the outermost place: nobody is left to raise to
+            code = tell(error, as_json=invocation.as_json, debug=invocation.log_level == "debug")
+        finally:
+            invocation.close()
+        sys.exit(code)
+
+
+@click.group(
+    cls=_Root,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Settings, formats and exit codes: docs/cli.md.",
+)
+@click.version_option(package_name="lithify", prog_name="lithify", message="%(prog)s %(version)s")
+@outermost
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Compaction, retention and garbage collection for keyed logs that live in an object store."""
+    invocation = context.ensure_object(Invocation)
+    set_up_logs(invocation.log_format, invocation.log_level or "warning")
+
+
+def _silence(stream: Any) -> None:
+    try:
+        descriptor = stream.fileno()
+    except OSError:  # captured: it has none
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def main() -> NoReturn:
+    """The console script."""
+    cli.main(prog_name="lithify")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""`lithify compaction`: submit, status, list, cancel, explain, retry."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from lithify.admin.invocation import Invocation, command
+from lithify.admin.output import Output, count_text, size_text, time_text
+from lithify.store.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from lithify.admin.client import Admin, Explanation
+    from lithify.compactor.info import CompactionInfo
+
+__all__ = ["compaction", "show_compactions"]
+
+_partition = click.option("--partition", type=int, help="Only this partition.")
+
+
+@click.group()
+def compaction() -> None:
+    """Ask for compactions, follow them, and learn why there is none."""
+
+
+def _admin(invocation: Invocation) -> "Admin":
+    from lithify.admin.client import Admin
+
+    return Admin(invocation.warehouse())
+
+
+def _partitions(invocation: Invocation, topic: str, partition: int | None) -> list[int]:
+    opened = invocation.warehouse().topic(topic)
+    return list(range(opened.partitions)) if partition is None else [opened.partition(partition).number]
+
+
+@command(compaction)
+@click.argument("topic")
+@_partition
+@click.option("--full", is_flag=True, help="Everything that is old enough.")
+@click.option("--sources", metavar="ID,ID", help="These L0 segments and runs ('lithify manifest show' lists them).")
+def submit(invocation: Invocation, topic: str, partition: int | None, full: bool, sources: str | None) -> None:
+    """Ask for a compaction of TOPIC. A compactor must be running; it has the last word."""
+    if full == (sources is not None):
+        raise InvalidRequest("give either --full or --sources ID,ID")
+    numbers = _partitions(invocation, topic, partition)
+    if sources is not None and len(numbers) > 1:
+        raise InvalidRequest(f"--sources are of one partition: say which of the {len(numbers)} with --partition")
+    chosen = None if sources is None else [part.strip() for part in sources.split(",") if part.strip()]
+    admin = _admin(invocation)
+    infos = [admin.submit(topic, number, "full" if chosen is None else chosen) for number in numbers]
+    output = invocation.output
+    output.answer(infos, lambda: output.lines(f"{info.id} {info.status}" for info in infos))
+
+
+@command(compaction)
+@click.argument("compaction_id", metavar="ID")
+def status(invocation: Invocation, compaction_id: str) -> None:
+    """How compaction ID (topic/partition/job) goes."""
+    info = _admin(invocation).compaction(compaction_id)
+    output = invocation.output
+    output.answer(info, lambda: _show(output, info))
+
+
+def _show(output: Output, info: "CompactionInfo") -> None:
+    progress, counts = info.progress, info.counts
+    rows = [
+        ("id", info.id),
+        ("kind", info.kind or "not admitted yet"),
+        ("status", f"{info.status}, {info.phase}"),
+        ("reason", f"{info.origin}: {info.reason}"),
+        ("sources", f"{len(info.sources)}: {', '.join(info.sources[:4])}{', …' if len(info.sources) > 4 else ''}"),
+        ("progress", f"{progress.completion_percentage:g} %, {progress.output_segments_written} segments written"),
+        ("rows", f"{count_text(counts.rows_in)} in, {count_text(counts.rows_out)} out"),
+        ("bytes", f"{size_text(counts.bytes_read)} read, {size_text(counts.bytes_written)} written"),
+        ("attempts", len(info.attempts)),
+        ("created", time_text(info.created_at)),
+        ("started", time_text(info.started_at)),
+        ("completed", time_text(info.completed_at)),
+    ]
+    if progress.estimated_completion is not None:
+        rows.append(("expected", time_text(progress.estimated_completion)))
+    if info.error is not None:
+        rows.append(("error", f"{info.error.category}: {info.error.reason}"))
+    output.table(("", ""), rows)
+
+
+@command(compaction, "list")
+@click.argument("topic", required=False)
+@_partition
+@click.option("--active", is_flag=True, help="Only submitted and running ones.")
+def list_(invocation: Invocation, topic: str | None, partition: int | None, active: bool) -> None:
+    """Active and remembered compactions, of TOPIC or of the whole warehouse, oldest first in each partition."""
+    found = _admin(invocation).compactions(topic, partition)
+    infos = [info for info in found if not active or info.status in ("submitted", "in_progress")]
+    output = invocation.output
+    output.answer(infos, lambda: show_compactions(output, infos))
+
+
+def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
+    rows = [
+        (
+            *(info.id, info.kind, info.status, f"{info.progress.completion_percentage:g}"),
+            *(count_text(info.counts.rows_in), count_text(info.counts.rows_out)),
+            *(time_text(info.created_at), info.error.reason if info.error else info.reason),
+        )
+        for info in infos
+    ]
+    output.table(("id", "kind", "status", "#%", "#rows in", "#rows out", "created", "reason"), rows)
+
+
+@command(compaction)
+@click.argument("compaction_id", metavar="ID")
+def cancel(invocation: Invocation, compaction_id: str) -> None:
+    """Ask for compaction ID to be cancelled; its compactor ends it at its next step."""
+    info = _admin(invocation).cancel(compaction_id)
+    output = invocation.output
+    output.answer(info, lambda: output.line(f"{info.id}: cancellation asked for (now {info.status})"))
+
+
+@command(compaction)
+@click.argument("topic")
+@_partition
+def explain(invocation: Invocation, topic: str, partition: int | None) -> None:
+    """What a compactor would do next in TOPIC, and why, or why nothing."""
+    admin = _admin(invocation)
+    found = [admin.explain(topic, number) for number in _partitions(invocation, topic, partition)]
+    output = invocation.output
+    output.answer(found, lambda: _explain(output, found))
+
+
+def _explain(output: Output, found: "list[Explanation]") -> None:
+    rows = [
+        (
+            *(each.partition, each.action, each.kind, each.reason, len(each.sources), size_text(each.input_bytes)),
+            *(size_text(each.clean_bytes), size_text(each.dirty_bytes), size_text(each.young_bytes)),
+            *(f"{each.dirty_ratio:.2f}", each.compactor),
+        )
+        for each in found
+    ]
+    columns = ("#partition", "action", "kind", "reason", "#sources", "#input", "#clean", "#dirty", "#too young")
+    output.table((*columns, "#dirty ratio", "compactor"), rows)
+
+
+@command(compaction)
+@click.argument("topic")
+@click.option("--partition", type=int, default=0, show_default=True)
+def retry(invocation: Invocation, topic: str, partition: int) -> None:
+    """Let a quarantined partition of TOPIC be compacted again, once 'lithify verify' finds nothing in it."""
+    _admin(invocation).retry(topic, partition)
+    output = invocation.output
+    value = {"topic": topic, "partition": partition, "quarantined": False}
+    output.answer(value, lambda: output.line(f"{topic}/{partition} is not quarantined; the next pass compacts it"))

@@ -1,0 +1,150 @@
+"""The service: passes of the compactor on its interval, and of the collector on its own, until it is told to leave."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+
+import structlog
+
+from lithify.compactor.compactor import Compactor
+from lithify.compactor.info import PartitionReport
+from lithify.gc.collector import Collector
+from lithify.store.driver import monotonic_ms
+from lithify.store.errors import Fenced, LithifyError
+
+__all__ = ["Collecting", "Compacting", "leave_on_signals", "run_together"]
+
+_NOTHING = "nothing is due"
+
+log = structlog.get_logger("lithify.service")
+
+
+class Compacting:
+    """A pass, a rest of `interval_ms`, a pass. `changed` in a partition's state is logged once, idleness never."""
+
+    def __init__(
+        self, compactor: Compactor, interval_ms: int, initial_delay_ms: int = 0, take_over: bool = False
+    ) -> None:
+        self._compactor = compactor
+        self._interval_ms = interval_ms
+        self._initial_delay_ms = initial_delay_ms
+        self._take_over = take_over
+        self._stopped = threading.Event()
+        self._told: dict[tuple[str, int], str] = {}
+
+    def run(self) -> None:
+        """Returns after `stop`. A pass that fails is logged, and the next one tries again. Raises Fenced, of which
+        EpochRegression is one: this compactor owns nothing any more."""
+        self._stopped.wait(self._initial_delay_ms / 1000)
+        while not self._stopped.is_set():
+            with _logged("compaction pass failed"):
+                for report in self._compactor.run_once(self._take_over).partitions:
+                    self._tell(report)
+                self._take_over = False  # asked for once: what others take over later is theirs
+            self._stopped.wait(self._interval_ms / 1000)
+
+    def stop(self) -> None:
+        """Finish recording what has finished, and leave. Safe in a signal handler."""
+        self._stopped.set()
+        self._compactor.stop()
+
+    def _tell(self, report: PartitionReport) -> None:
+        where = report.topic, report.partition
+        rests = report.outcome == "idle" and report.detail == _NOTHING
+        text = "" if rests or report.outcome == "worked" else f"{report.outcome}: {report.detail}"
+        # Waiting counts down in its text: only another kind of rest is news.
+        kind = report.outcome if text and report.outcome != "idle" else text
+        if kind and kind != self._told.get(where) and report.outcome != "failed":  # failures are logged as they come
+            log.warning("partition rests", topic=report.topic, partition=report.partition, reason=text)
+        self._told[where] = kind
+
+
+class Collecting:
+    """A collection, a rest of `interval_ms`, a collection; every `sweep_interval_ms` one of them sweeps."""
+
+    def __init__(self, collector: Collector, interval_ms: int, sweep_interval_ms: int) -> None:
+        self._collector = collector
+        self._interval_ms = interval_ms
+        self._sweep_interval_ms = sweep_interval_ms
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Returns after `stop`, when the collection that runs has ended."""
+        # The second collection sweeps: a service that is started again and again does not list everything each time.
+        sweep_at_ms = monotonic_ms() + min(self._interval_ms, self._sweep_interval_ms)
+        while not self._stopped.is_set():
+            sweep = monotonic_ms() >= sweep_at_ms
+            with _logged("collection failed"):
+                self._collector.run_once(sweep=sweep)
+            if sweep:
+                sweep_at_ms = monotonic_ms() + self._sweep_interval_ms
+            self._stopped.wait(self._interval_ms / 1000)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
+@contextmanager
+def _logged(what: str) -> Generator[None]:
+    """A pass that fails ends neither the service nor its silence."""
+    try:
+        yield
+    except Fenced:
+        raise
+    except LithifyError as error:
+        log.error(what, kind=type(error).__name__, error=str(error))
+    except Exception as error:  # noqa: BLE001 - a fault in one pass must not leave every topic without compaction
+        log.error(what, kind=type(error).__name__, at=_place(error))
+
+
+def _place(error: Exception) -> str:
+    """Where it was raised; its words are not told, as they may quote a record."""
+    frame, place = error.__traceback__, "?"
+    while frame is not None:
+        place = f"{frame.tb_frame.f_globals.get('__name__')}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    return place
+
+
+def run_together(parts: "list[Compacting | Collecting]") -> None:
+    """Run each part in a thread of its own until all have ended. What one raises stops the others, and is raised."""
+    raised: list[Exception] = []
+
+    def run(part: "Compacting | Collecting") -> None:
+        try:
+            part.run()
+        except Exception as error:  # noqa: BLE001 - raised again below, in the thread that asked
+            raised.append(error)
+            for other in parts:
+                other.stop()
+
+    threads = [threading.Thread(target=run, args=(part,), name=f"lithify-{type(part).__name__}") for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]
+
+
+@contextmanager
+def leave_on_signals(stop: Callable[[], None]) -> Generator[None]:
+    """Within, the first SIGTERM or SIGINT calls `stop`, and a second one ends the process at once."""
+    asked = False
+
+    def leave(number: int, _: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(128 + number)
+        asked = True
+        stop()
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,161 @@
+"""`lithify doctor`: is this place fit for a log, is this machine fit for the work, and does anything need a person?"""
+
+import importlib.metadata
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+import click
+import msgspec
+
+from lithify.admin.failures import FOUND_DAMAGE
+from lithify.admin.invocation import Invocation, command
+from lithify.admin.output import Output, ms_text, size_text
+from lithify.store.errors import LithifyError, NotFound
+
+if TYPE_CHECKING:
+    from lithify.log.warehouse import Warehouse
+    from lithify.manifest.config import TopicConfig
+    from lithify.manifest.keys import PartitionKeys
+    from lithify.manifest.model import Manifest
+
+__all__ = ["Check", "doctor"]
+
+_PACKAGES = ("pyarrow", "pyspark", "boto3", "botocore", "s3fs", "fsspec")
+_S3FS_YEAR_MIN = 2026
+_FREE_BYTES_MIN = 2 << 30  # sorting what does not fit into memory spills there
+_DEBT_OLD_MS = 3_600_000
+
+
+class Check(msgspec.Struct, frozen=True):
+    """`verdict` failure makes the command answer 9; a warning does not."""
+
+    name: str
+    verdict: Literal["ok", "warning", "failure"]
+    detail: str
+
+
+@command()
+@click.option("--rounds", type=click.IntRange(1), default=16, show_default=True, help="Of the probe's races.")
+def doctor(invocation: Invocation, rounds: int) -> int:
+    """Probe the warehouse's store, and look at versions, Java, clocks, free space, topics and debt."""
+    warehouse = invocation.warehouse()
+    output = invocation.output
+    with output.progress("examining") as tick:
+        checks: list[Check] = []
+        for part in (_versions(), _java(), _space(), _store(warehouse, rounds), _topics(warehouse)):
+            checks += part
+            tick(1)
+    output.answer({"warehouse": warehouse.url, "checks": checks}, lambda: _show(output, warehouse.url, checks))
+    return FOUND_DAMAGE if any(check.verdict == "failure" for check in checks) else 0
+
+
+def _show(output: Output, url: str, checks: list[Check]) -> None:
+    output.table(("verdict", "check", "what was found"), [(c.verdict, c.name, c.detail) for c in checks], url)
+    bad = [check for check in checks if check.verdict == "failure"]
+    output.line(f"{len(bad)} checks failed" if bad else "fit")
+
+
+def _versions() -> Iterator[Check]:
+    yield Check("lithify", "ok", f"{importlib.metadata.version('lithify')}, Python {platform.python_version()}")
+    for name in _PACKAGES:
+        version = importlib.metadata.version(name)
+        if name == "s3fs" and int(version.split(".")[0]) < _S3FS_YEAR_MIN:
+            detail = f"{version} lacks what exports need, a resolver's fallback: pip install 's3fs>={_S3FS_YEAR_MIN}.2'"
+            yield Check(name, "warning", detail)
+        else:
+            yield Check(name, "ok", version)
+
+
+def _java() -> Iterator[Check]:
+    from lithify.compactor.java import find_java
+
+    java = find_java()
+    missing = "no Java 17 or later: the Spark engine needs one (pip install 'lithify[java]'); --engine local does not"
+    yield Check("java", "ok", str(java)) if java else Check("java", "warning", missing)
+
+
+def _space() -> Iterator[Check]:
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    detail = f"{size_text(free)} free in {folder}"
+    if free >= _FREE_BYTES_MIN:
+        yield Check("temporary folder", "ok", detail)
+    else:
+        yield Check("temporary folder", "warning", f"{detail}: large sorts spill there; free some, or set TMPDIR")
+
+
+def _store(warehouse: "Warehouse", rounds: int) -> Iterator[Check]:
+    from lithify.store.metered import Metered
+    from lithify.store.probe import probe
+
+    for found in probe(warehouse.store, rounds).checks:
+        yield Check(f"store: {found.name}", "ok" if found.ok else found.severity, found.detail)
+    store = warehouse.store
+    try:
+        removed = store.remove_stale_temporaries() if isinstance(store, Metered) else 0
+    except LithifyError as error:
+        yield Check("stale temporaries", "warning", str(error))
+    else:
+        yield Check("stale temporaries", "ok", f"{removed} removed that killed processes left")
+
+
+def _topics(warehouse: "Warehouse") -> Iterator[Check]:
+    from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage, topic_names
+    from lithify.manifest.config import parse
+
+    driver = warehouse.driver
+    try:
+        names = driver.run(topic_names())
+    except LithifyError as error:
+        yield Check("topics", "failure", str(error))
+        return
+    readable = 0
+    for name in names:
+        try:
+            known = driver.run(live_topic(topic_lineage(name), name))
+        except NotFound:  # deleted
+            continue
+        except LithifyError as error:
+            yield Check(f"topic {name}", "failure", str(error))
+            continue
+        config = parse(known.config)
+        for keys in partition_keys(known):
+            head = _head(warehouse, keys)
+            if isinstance(head, LithifyError):
+                yield Check(f"{name}/{keys.partition}", "failure", str(head))
+                continue
+            readable += 1
+            yield from _partition(warehouse, head, config)
+    yield Check("topics", "ok", f"{readable} partitions are readable")
+
+
+def _head(warehouse: "Warehouse", keys: "PartitionKeys") -> "Manifest | LithifyError":
+    """The head, once the jobs beside it can be read, too."""
+    from lithify.manifest.partition import PartitionFiles
+
+    files = PartitionFiles(keys)
+    try:
+        warehouse.driver.run(files.compactor_state())
+        return warehouse.driver.run(files.head())
+    except LithifyError as error:
+        return error
+
+
+def _partition(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") -> Iterator[Check]:
+    from lithify.manifest.debt import assess
+
+    where = f"{head.topic}/{head.partition}"
+    if head.quarantine is not None:
+        yield Check(where, "failure", f"quarantined: {head.quarantine.reason}; then 'lithify compaction retry'")
+        return
+    now_ms = warehouse.driver.now_ms()
+    due = assess(head, config, now_ms).due
+    if due is None:
+        return
+    age_ms = now_ms - max((head.last_compacted_at_ms or 0), min(unit.min_timestamp_ms for unit in due.units))
+    if age_ms >= _DEBT_OLD_MS:
+        detail = f"a {due.kind} is due ({due.reason}) and waits, by its records, for {ms_text(age_ms)}"
+        yield Check(where, "warning", f"{detail}: does a compactor run?")

@@ -1,0 +1,107 @@
+"""What an error means for whoever called the command: one line, and an exit code by its kind."""
+
+import sys
+import traceback
+
+import click
+import msgspec
+
+from lithify.store.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    Corrupt,
+    Fenced,
+    InvalidRequest,
+    LithifyError,
+    NotFound,
+    OffsetOutOfRange,
+    SnapshotExpired,
+    Unavailable,
+)
+
+__all__ = ["BROKEN_PIPE", "FAILED", "FOUND_DAMAGE", "INTERRUPTED", "UNEXPECTED", "exit_codes_table", "one_line", "tell"]
+
+FAILED = 1
+USAGE = InvalidRequest.exit_code
+FOUND_DAMAGE = Corrupt.exit_code
+UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+_KINDS: tuple[tuple[type[LithifyError], str], ...] = (
+    (InvalidRequest, "fix the request, the flags or the configuration; nothing was done"),
+    (NotFound, "name something that exists"),
+    (AlreadyExists, "pick another name, or use what is there"),
+    (Fenced, "stop: another compactor owns the partition"),
+    (CommitUnknown, "look before retrying: it may have happened"),
+    (Unavailable, "retry later: the store cannot be reached, or compaction is behind"),
+    (SnapshotExpired, "open a new snapshot, or pin the next one"),
+    (Corrupt, "a person must look: an object is missing or damaged, or `verify` or `doctor` found something"),
+    (OffsetOutOfRange, "choose an offset inside the log"),
+)
+
+
+def exit_codes_table() -> str:
+    """The table of docs/cli.md, in Markdown."""
+    rows = [(0, "", "done; a service left as it was asked to")]
+    rows.append((FAILED, "", "done in part: the report names the partitions that failed"))
+    rows += [(kind.exit_code, kind.__name__, what) for kind, what in _KINDS]
+    rows.append((UNEXPECTED, "Unexpected", "a fault of lithify: please report it"))
+    rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
+    rows.append((BROKEN_PIPE, "", "the reader of the output went away"))
+    lines = ["| Code | Kind | What to do |", "|---|---|---|"]
+    lines += [f"| {code} | {f'`{kind}`' if kind else ''} | {what} |" for code, kind, what in rows]
+    return "\n".join(lines) + "\n"
+
+
+def one_line(error: BaseException) -> str:
+    """The error's message and notes as one line."""
+    return " ".join("; ".join([str(error), *getattr(error, "__notes__", ())]).split())
+
+
+def tell(error: BaseException, *, as_json: bool, debug: bool) -> int:
+    """Say on standard error what went wrong; answers with the exit code."""
+    match error:
+        case LithifyError():
+            kind, message, code = type(error).__name__, one_line(error), error.exit_code
+        case click.exceptions.NoArgsIsHelpError():
+            error.show()
+            return USAGE
+        case click.UsageError():
+            kind, message, code = "Usage", _usage(error), USAGE
+        case click.ClickException():
+            kind, message, code = "Usage", error.format_message(), USAGE
+        case click.Abort() | KeyboardInterrupt():
+            kind, message, code = "Interrupted", "interrupted", INTERRUPTED
+        case _:
+            kind, message, code = "Unexpected", _unexpected(error), UNEXPECTED
+    token = error.token if isinstance(error, CommitUnknown) else ""
+    if as_json:
+        body = {"kind": kind, "message": message, "exit_code": code} | ({"token": token} if token else {})
+        click.echo(msgspec.json.encode({"error": body}), err=True)
+    else:
+        click.echo(f"lithify: {message}" + (f" (token {token})" if token else ""), err=True)
+    if debug and code == UNEXPECTED:
+        # The places only: the error's own words may quote a record.
+        click.echo("".join(traceback.format_tb(error.__traceback__)), err=True, nl=False)
+    return code
+
+
+def _usage(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".")
+    where = error.ctx.command_path if error.ctx is not None else "lithify"
+    return f"{message}. Try '{where} --help'"
+
+
+def _unexpected(error: BaseException) -> str:
+    frame, where = error.__traceback__, "?"
+    while frame is not None:
+        module = str(frame.tb_frame.f_globals.get("__name__", ""))
+        if module.startswith("lithify"):
+            where = f"{module}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    version = sys.version.split()[0]
+    return (
+        f"unexpected {type(error).__name__} at {where} (Python {version}). This is a fault of lithify: please report "
+        "it, with what --log-level debug shows"
+    )

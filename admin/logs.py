@@ -1,0 +1,35 @@
+"""Where log lines go: standard error, as text for people or one JSON object per line for machines."""
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+__all__ = ["set_up_logs"]
+
+
+def set_up_logs(form: str, level: str) -> None:
+    """`form` is text or json; `level` a name of logging's."""
+    text = form == "text"
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+        if text
+        else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=_to_stderr,
+        cache_logger_on_first_use=False,
+    )
+
+
+def _to_stderr(*_: Any) -> structlog.PrintLogger:
+    # Looked up for each logger: whoever captures standard error replaces it.
+    return structlog.PrintLogger(sys.stderr)

@@ -1,0 +1,142 @@
+"""`lithify read`, `scan`, `get`, `export`: records as lines of JSON, or as Parquet."""
+
+import base64
+import binascii
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lithify.admin.invocation import Invocation, command
+from lithify.store.errors import InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lithify.log.partition import Partition
+
+__all__ = ["export", "get", "read", "scan"]
+
+_partition = click.option("--partition", type=int, help="Only this partition; else all, one after the other.")
+_limit = click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N records.")
+
+_Read = Callable[["Partition"], "Iterable[pa.RecordBatch]"]
+
+
+@command()
+@click.argument("topic")
+@_partition
+@click.option("--from-offset", type=click.IntRange(0), default=0, help="Begin here.", show_default=True)
+@click.option("--to-offset", type=click.IntRange(0), help="End before this offset.")
+@_limit
+def read(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    from_offset: int,
+    to_offset: int | None,
+    limit: int | None,
+) -> None:
+    """Every stored record of TOPIC in offset order, tombstones included, as lines of JSON."""
+    _write(invocation, topic, partition, "-", limit, lambda part: part.read_batches(from_offset, to_offset))
+
+
+@command()
+@click.argument("topic")
+@_partition
+@click.option("--tombstones", is_flag=True, help="Show deleted keys, too.")
+@_limit
+def scan(invocation: Invocation, topic: str, partition: int | None, tombstones: bool, limit: int | None) -> None:
+    """The latest record of each key of TOPIC, in key order, as lines of JSON."""
+    _write(invocation, topic, partition, "-", limit, lambda part: part.scan(tombstones))
+
+
+@command()
+@click.argument("topic")
+@click.argument("key")
+@click.option("--base64", "is_base64", is_flag=True, help="KEY is base64.")
+def get(invocation: Invocation, topic: str, key: str, is_base64: bool) -> None:
+    """The latest record of KEY in TOPIC, as a line of JSON."""
+    from lithify.log.partitioner import partition_for_key
+
+    try:
+        wanted = base64.b64decode(key, validate=True) if is_base64 else key.encode()
+    except (binascii.Error, UnicodeEncodeError, ValueError):
+        raise InvalidRequest("KEY is no base64" if is_base64 else "KEY is no text: give it as --base64") from None
+    opened = invocation.warehouse().topic(topic)
+    number = partition_for_key(wanted, opened.partitions)
+    record = opened.partition(number).get(wanted)
+    if record is None:
+        raise NotFound(f"{topic} has no record of this key, or it was deleted")
+    _write_record(record, number)
+
+
+@command()
+@click.argument("topic")
+@click.option("--to", "target", required=True, metavar="URL", help="A file or URL: JSON lines, or .parquet.")
+@_partition
+@click.option("--log", "shape", flag_value="log", help="Every stored record. The default where nothing is compacted.")
+@click.option(
+    "--latest", "shape", flag_value="latest", help="The latest of each key. The default for compacted topics."
+)
+def export(invocation: Invocation, topic: str, target: str, partition: int | None, shape: str | None) -> None:
+    """Write the records of TOPIC to a file or URL, which appears when it is complete."""
+    compacted = invocation.warehouse().topic(topic).parsed_config.compacted
+    latest = compacted if shape is None else shape == "latest"
+    rows = _write(
+        invocation, topic, partition, target, None, lambda part: part.scan() if latest else part.read_batches()
+    )
+    if target != "-":
+        output = invocation.output
+        value = {"topic": topic, "exported": rows}
+        output.answer(value, lambda: output.line(f"{rows} records exported from {topic}"))
+
+
+def _write(
+    invocation: Invocation, topic: str, partition: int | None, target: str, limit: int | None, read: _Read
+) -> int:
+    from lithify.admin.bulk import open_sink
+
+    opened = invocation.warehouse().topic(topic)
+    numbers = range(opened.partitions) if partition is None else [partition]
+    parts = [opened.partition(number) for number in numbers]
+    with (
+        open_sink(target, invocation.options_for(target)) as sink,
+        invocation.output.progress(f"reading {topic}", seen=target != "-") as tick,
+    ):
+        for part in parts:
+            for batch in _limited(read(part), None if limit is None else limit - sink.rows):
+                sink.write(batch, part.number)
+                tick(batch.num_rows)
+    return sink.rows
+
+
+def _limited(batches: "Iterable[pa.RecordBatch]", limit: int | None) -> "Iterator[pa.RecordBatch]":
+    left = limit
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        if left <= 0:
+            return
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def _write_record(record: Any, partition: int) -> None:
+    import pyarrow as pa
+
+    from lithify.admin.lines import record_lines
+    from lithify.segment.schema import RECORDS
+
+    headers = [{"key": name, "value": value} for name, value in record.headers] or None
+    row = {
+        "key": record.key,
+        "value": record.value,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "headers": headers,
+    }
+    batch = pa.RecordBatch.from_pylist([row], schema=RECORDS)
+    sys.stdout.buffer.write(b"".join(record_lines(batch, partition)))

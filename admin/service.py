@@ -1,0 +1,139 @@
+"""`lithify compactor run`: one pass with its report, or the service."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import structlog
+
+from lithify.admin.failures import FAILED, FOUND_DAMAGE
+from lithify.admin.invocation import Invocation, command
+from lithify.admin.logs import set_up_logs
+from lithify.admin.output import Output, count_text, size_text
+from lithify.admin.settings import option
+
+if TYPE_CHECKING:
+    from lithify.compactor.compactor import Compactor
+    from lithify.compactor.engine import Engine
+    from lithify.compactor.info import MaintenanceReport
+    from lithify.gc.collector import Collector
+
+__all__ = ["compactor", "make_engine", "serve"]
+
+_DAMAGED = ("corrupt", "missing")  # categories of a job's error
+
+log = structlog.get_logger("lithify.service")
+
+
+@click.group()
+def compactor() -> None:
+    """Compact: once, or as a service."""
+
+
+@command(compactor)
+@click.option("--once", is_flag=True, help="One pass over all partitions, then a report. Else for ever.")
+@click.option("--take-over", is_flag=True, help="Claim partitions whose compactor is at work, too.")
+@option("engine")
+@option("master")
+@option("compactor.interval.ms")
+@option("compactor.initial.delay.ms")
+@option("compactor.concurrency")
+@option("compactor.probe")
+@option("gc")
+@option("gc.interval.ms")
+@option("gc.grace.ms")
+@option("gc.sweep.interval.ms")
+def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master: str | None, **settings: Any) -> int:
+    """Compact what is due, in every partition of the warehouse. SIGTERM or Ctrl-C: it records what has finished and
+    leaves; a second one ends it at once."""
+    from lithify.compactor.compactor import Compactor
+    from lithify.gc.collector import Collector
+
+    warehouse = invocation.warehouse()
+    if not once and settings["probe"]:
+        from lithify.store.probe import probe
+
+        probe(warehouse.store).require()
+    made = make_engine(engine, master)
+    compactor = Compactor(warehouse, made, concurrency=settings["concurrency"], interval_ms=settings["interval_ms"])
+    try:
+        if once:
+            return _run_once(invocation, compactor, take_over)
+        collecting = None
+        if settings["gc"]:
+            collector = Collector(warehouse, grace_ms=settings["gc_grace_ms"])
+            collecting = (collector, settings["gc_interval_ms"], settings["gc_sweep_interval_ms"])
+        serve(invocation, (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over), collecting)
+        return 0
+    finally:
+        compactor.close()
+
+
+def make_engine(name: str, master: str | None) -> "Engine":
+    """Raises InvalidRequest. A Spark session starts when the first job is due."""
+    from lithify.compactor import compactor
+    from lithify.store.errors import InvalidRequest
+
+    if master is None:
+        return compactor.make_engine(name)
+    if name != "spark":
+        raise InvalidRequest(f"--master is Spark's, and the engine is {name}: leave one of them out")
+    from lithify.compactor.engines.spark import SparkEngine
+
+    return SparkEngine(master)
+
+
+def serve(
+    invocation: Invocation,
+    compactor: "tuple[Compactor, int, int, bool] | None" = None,
+    collector: "tuple[Collector, int, int] | None" = None,
+) -> None:
+    """Run until SIGTERM or SIGINT. Raises Fenced."""
+    from lithify.admin.daemon import Collecting, Compacting, leave_on_signals, run_together
+
+    set_up_logs(invocation.log_format, invocation.log_level or "info")
+    parts: list[Compacting | Collecting] = [Compacting(*compactor)] if compactor is not None else []
+    parts += [Collecting(*collector)] if collector is not None else []
+
+    def stop() -> None:
+        for part in parts:
+            part.stop()
+
+    with leave_on_signals(stop):
+        log.info("started", warehouse=invocation.warehouse().url, compacts=bool(compactor), collects=bool(collector))
+        run_together(parts)
+    log.info("left")
+
+
+def _run_once(invocation: Invocation, compactor: "Compactor", take_over: bool) -> int:
+    from lithify.admin.daemon import leave_on_signals
+    from lithify.admin.following import following
+
+    output = invocation.output
+    with leave_on_signals(compactor.stop), following(invocation.warehouse(), output):
+        report = compactor.run_once(take_over)
+    output.answer(report, lambda: _show(output, report))
+    damaged = any(job.error is not None and job.error.category in _DAMAGED for job in report.jobs)
+    if damaged or any(part.detail.startswith("quarantined") for part in report.partitions):
+        return FOUND_DAMAGE
+    return FAILED if any(part.outcome == "failed" for part in report.partitions) else 0
+
+
+def _show(output: Output, report: "MaintenanceReport") -> None:
+    rows = [
+        (
+            *(part.topic, part.partition, part.outcome, _what(part.jobs) or part.detail),
+            *(count_text(part.records_before), count_text(part.records_after)),
+            *(size_text(part.bytes_before), size_text(part.bytes_after)),
+        )
+        for part in report.partitions
+    ]
+    columns = ("topic", "#partition", "outcome", "jobs, or why none", "#records before", "#after", "#size before")
+    output.table((*columns, "#after"), rows)
+    if not rows:
+        output.line("there is no topic in this warehouse")
+    elif report.more_work:
+        output.line("something is left to do: run again, or see the reasons above")
+
+
+def _what(jobs: Any) -> str:
+    return "; ".join(f"{job.kind} {job.status}: {job.error.reason if job.error else job.reason}" for job in jobs)

@@ -1,0 +1,229 @@
+"""Every setting of the command line and its service, once: flag, variable, default, meaning.
+
+Flags, `--help` and the table in docs/cli.md are all made from here; a test keeps the page true.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import click
+import msgspec
+
+__all__ = ["SETTINGS", "Setting", "option", "setting", "settings_table"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_INTERVAL_MS_MAX = 365 * 86_400_000
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """`name` is dotted, as topic configuration is; times in it are milliseconds."""
+
+    name: str
+    flag: str
+    kind: Literal["text", "count", "ms", "switch", "choice"] = "text"
+    default: str | int | bool | None = None
+    default_text: str | None = None  # where there is no one default value
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    repeated: bool = False
+    smallest: int = 0
+    commands: str  # where the flag is taken
+    meaning: str
+
+    @property
+    def variable(self) -> str:
+        return "LITHIFY_" + self.name.upper().replace(".", "_")
+
+    @property
+    def shown_default(self) -> str:
+        if self.default_text is not None:
+            return self.default_text
+        if self.kind == "switch":
+            return "on" if self.default else "off"
+        return str(self.default)
+
+
+_EVERYWHERE = "every command"
+_DAEMON = "compactor run"
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="warehouse",
+        flag="--warehouse",
+        metavar="URL",
+        default_text="none: it must be given",
+        commands=_EVERYWHERE,
+        meaning="the warehouse's root: s3://bucket/prefix, file:///folder or a path",
+    ),
+    Setting(
+        name="storage.option",
+        flag="--storage-option",
+        metavar="NAME=VALUE",
+        repeated=True,
+        default_text="none",
+        commands=_EVERYWHERE,
+        meaning="how the store is reached, spelled as s3fs spells it; dots nest (client_kwargs.endpoint_url=…). "
+        "The variable holds several, separated by spaces",
+    ),
+    Setting(
+        name="json",
+        flag="--json",
+        kind="switch",
+        default=False,
+        commands=_EVERYWHERE,
+        meaning="answer with one JSON document (records: one per line); errors as JSON, too",
+    ),
+    Setting(
+        name="log.format",
+        flag="--log-format",
+        kind="choice",
+        choices=("text", "json"),
+        default="text",
+        commands=_EVERYWHERE,
+        meaning="how log lines on standard error look",
+    ),
+    Setting(
+        name="log.level",
+        flag="--log-level",
+        kind="choice",
+        choices=("debug", "info", "warning", "error"),
+        default_text="info for a running service, else warning",
+        commands=_EVERYWHERE,
+        meaning="which log lines are written; debug shows where an unexpected error came from",
+    ),
+    Setting(
+        name="batch.size",
+        flag="--batch-size",
+        kind="count",
+        smallest=1,
+        default=10_000,
+        commands="append",
+        meaning="records appended by one commit per partition",
+    ),
+    Setting(
+        name="engine",
+        flag="--engine",
+        kind="choice",
+        choices=("spark", "local"),
+        default="spark",
+        commands="compactor run, verify",
+        meaning="what carries the work: Spark, or threads of this process",
+    ),
+    Setting(
+        name="master",
+        flag="--master",
+        metavar="URL",
+        default_text="local[*]",
+        commands="compactor run, verify",
+        meaning="Spark's master, as in spark://host:7077",
+    ),
+    Setting(
+        name="compactor.interval.ms",
+        flag="--interval-ms",
+        kind="ms",
+        smallest=1,
+        default=15_000,
+        commands=_DAEMON,
+        meaning="rest between two passes over all partitions",
+    ),
+    Setting(
+        name="compactor.initial.delay.ms",
+        flag="--initial-delay-ms",
+        kind="ms",
+        default=0,
+        commands=_DAEMON,
+        meaning="rest before the first pass",
+    ),
+    Setting(
+        name="compactor.concurrency",
+        flag="--concurrency",
+        kind="count",
+        smallest=1,
+        default=2,
+        commands=_DAEMON,
+        meaning="partitions worked on at once",
+    ),
+    Setting(
+        name="compactor.probe",
+        flag="--probe/--no-probe",
+        kind="switch",
+        default=True,
+        commands="compactor run, topic create",
+        meaning="prove that the store keeps its promises when the service starts, and before a warehouse's first topic",
+    ),
+    Setting(
+        name="gc",
+        flag="--gc/--no-gc",
+        kind="switch",
+        default=True,
+        commands=_DAEMON,
+        meaning="collect garbage beside compacting",
+    ),
+    Setting(
+        name="gc.interval.ms",
+        flag="--gc-interval-ms",
+        kind="ms",
+        smallest=1,
+        default=600_000,
+        commands=_DAEMON,
+        meaning="rest between two collections",
+    ),
+    Setting(
+        name="gc.grace.ms",
+        flag="--gc-grace-ms",
+        kind="ms",
+        default=3_600_000,
+        commands="compactor run, gc run",
+        meaning="how long what was replaced stays readable, at least",
+    ),
+    Setting(
+        name="gc.sweep.interval.ms",
+        flag="--gc-sweep-interval-ms",
+        kind="ms",
+        smallest=1,
+        default=86_400_000,
+        commands=_DAEMON,
+        meaning="how often a collection also lists every object and deletes orphans; the first time with the second "
+        "collection",
+    ),
+)
+
+_BY_NAME = {each.name: each for each in SETTINGS}
+
+
+def setting(name: str) -> Setting:
+    return _BY_NAME[name]
+
+
+def option(name: str, **more: Any) -> Callable[[F], F]:
+    """The click option of a setting. `more` goes to click; its `default` stands in for the setting's."""
+    it = _BY_NAME[name]
+    attributes: dict[str, Any] = {"envvar": it.variable, "show_envvar": True, "default": it.default, "help": it.meaning}
+    match it.kind:
+        case "count" | "ms":
+            attributes |= {"type": click.IntRange(it.smallest, _INTERVAL_MS_MAX), "show_default": True}
+        case "choice":
+            attributes |= {"type": click.Choice(it.choices), "show_default": it.default_text or True}
+        case "switch":
+            attributes |= {"is_flag": True, "show_default": it.default is True}
+        case "text":
+            attributes |= {"metavar": it.metavar, "multiple": it.repeated}
+            attributes |= {"show_default": it.default_text} if it.name == "master" else {}
+    return click.option(it.flag, **(attributes | more))
+
+
+def settings_table() -> str:
+    """The table of docs/cli.md, in Markdown."""
+    rows = ["| Flag | Variable | Default | Taken by | Meaning |", "|---|---|---|---|---|"]
+    for each in SETTINGS:
+        cells = (f"`{each.flag}{_takes(each)}`", f"`{each.variable}`", each.shown_default, each.commands, each.meaning)
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def _takes(it: Setting) -> str:
+    """What follows the flag; a bar would end the cell."""
+    if it.choices:
+        return " " + "/".join(it.choices)
+    return f" {it.metavar}" if it.metavar else " N" if it.kind in ("count", "ms") else ""

@@ -1,0 +1,124 @@
+"""`lithify topic`: create, list, describe, alter, delete."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from lithify.admin.invocation import Invocation, command, parse_pairs
+from lithify.admin.output import Output, count_text, size_text, time_text
+from lithify.admin.settings import option
+from lithify.store.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from lithify.log.info import PartitionInfo, TopicInfo
+    from lithify.log.topic import Topic
+    from lithify.log.warehouse import Warehouse
+
+__all__ = ["topic"]
+
+_config = click.option(
+    "--config", "pairs", multiple=True, metavar="NAME=VALUE", help="Kafka's names, as in cleanup.policy=compact."
+)
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@command(topic)
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
+@_config
+@option("compactor.probe")
+def create(invocation: Invocation, name: str, partitions: int, pairs: tuple[str, ...], probe: bool) -> None:
+    """Create topic NAME. A warehouse's first one proves before that its store keeps its promises."""
+    warehouse = invocation.warehouse()
+    config = parse_pairs(pairs, "--config")
+    if probe and not warehouse.topics():
+        _prove(warehouse, invocation.output)
+    made = warehouse.create_topic(name, partitions, config)
+    _tell(invocation.output, made, f"topic {name} created with {partitions} partitions")
+
+
+def _prove(warehouse: "Warehouse", output: Output) -> None:
+    from lithify.store.probe import probe
+
+    with output.progress("probing the store"):
+        probe(warehouse.store).require()
+
+
+def _tell(output: Output, made: "Topic", text: str) -> None:
+    value = {"topic": made.name, "partitions": made.partitions, "config": made.config}
+    output.answer(value, lambda: output.line(text))
+
+
+@command(topic, "list")
+def list_(invocation: Invocation) -> None:
+    """The topics of the warehouse."""
+    names = invocation.warehouse().topics()
+    output = invocation.output
+    output.answer(names, lambda: output.lines(names))
+
+
+@command(topic)
+@click.argument("name")
+def describe(invocation: Invocation, name: str) -> None:
+    """Configuration and partitions of topic NAME: what they hold and what they owe."""
+    info = invocation.warehouse().topic(name).describe()
+    output = invocation.output
+    output.answer(info, lambda: _describe(output, info))
+
+
+def _describe(output: Output, info: "TopicInfo") -> None:
+    output.line(f"topic {info.topic} (id {info.topic_id}), created {time_text(info.created_at_ms)}")
+    for name, value in sorted(info.config.items()):
+        output.line(f"  {name}={value}")
+    columns = [
+        *("#partition", "#offsets from", "#to", "#rows", "size", "#L0", "#runs"),
+        *("#dirty ratio", "compacted", "due"),
+    ]
+    output.table(columns, [_row(part) for part in info.partitions])
+
+
+def _row(part: "PartitionInfo") -> tuple[object, ...]:
+    return (
+        *(part.partition, part.log_start_offset, part.next_offset, count_text(part.rows), size_text(part.bytes)),
+        *(len(part.l0), len(part.runs), f"{part.dirty_ratio:.2f}"),
+        *(time_text(part.last_compacted_at) or "never", part.due or "nothing"),
+    )
+
+
+@command(topic)
+@click.argument("name")
+@_config
+@click.option("--unset", multiple=True, metavar="NAME", help="Put a configuration back to its default.")
+@click.option("--partitions", type=click.IntRange(1), help="Grow to so many; keys then move to other partitions.")
+def alter(
+    invocation: Invocation, name: str, pairs: tuple[str, ...], unset: tuple[str, ...], partitions: int | None
+) -> None:
+    """Change the configuration of topic NAME, or grow its number of partitions."""
+    changes: dict[str, str | None] = {**parse_pairs(pairs, "--config"), **dict.fromkeys(unset)}
+    if not changes and partitions is None:
+        raise InvalidRequest(f"topic {name}: nothing to change; give --config, --unset or --partitions")
+    altered = invocation.warehouse().topic(name)
+    altered.alter(dict(changes), partitions)
+    _tell(invocation.output, altered, f"topic {name} altered")
+
+
+@command(topic)
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(invocation: Invocation, name: str, yes: bool) -> None:
+    """Delete topic NAME and, once garbage is collected, all its data."""
+    warehouse = invocation.warehouse()
+    known = warehouse.topic(name)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InvalidRequest(f"topic {name}: deleting it deletes its data; say --yes where nobody can be asked")
+        click.confirm(f"Delete topic {name} ({known.partitions} partitions) and its data?", abort=True, err=True)
+    warehouse.delete_topic(name)
+    output = invocation.output
+    text = f"topic {name} deleted; its data go with the next collections"
+    output.answer({"topic": name, "deleted": True}, lambda: output.line(text))

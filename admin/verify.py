@@ -1,0 +1,294 @@
+"""Is everything that a warehouse's manifests name there, and as it was written? On threads, or on Spark.
+
+A task is a few segments of one partition. It crosses process borders as JSON, without secrets; what it finds comes back
+as data.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from lithify.compactor.engines.private_folder import PrivateFolder
+from lithify.compactor.engines.spark_jobs import RddJobs
+from lithify.compactor.engines.spark_session import open_session, prepare
+from lithify.compactor.engines.worker import installed_version
+from lithify.gc.reachable import pinned_manifests
+from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage, topic_names
+from lithify.manifest.invariants import manifest_problems
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.partition import PartitionFiles
+from lithify.segment.verify import verify, verify_rows
+from lithify.store.driver import Driver
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.opening import open_spec
+from lithify.store.port import List, Store, StoreSpec
+
+__all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "local_checks", "spark_checks"]
+
+TASK_BYTES = 256 << 20
+TASK_SEGMENTS_MAX = 64
+"""A task is one order to a worker: large enough that Spark's 0.2 s per task do not count."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong; `message` names the object and what to do."""
+
+    object: str
+    kind: Literal["corrupt", "missing", "unreadable"]  # unreadable: nothing is known, try again
+    message: str
+
+
+class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+    manifest_id: int = 0
+    segments: int = 0  # checked: live ones, and those that checkpoints pin
+    bytes: int = 0
+    pinned: int = 0  # of them, only pinned
+    unnamed: int = 0  # objects that no manifest names: orphans, or uploads under way
+    unnamed_bytes: int = 0
+    quarantine: str | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
+    deep: bool
+    partitions: tuple[PartitionCheck, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for partition in self.partitions for finding in partition.findings)
+
+
+class CheckTask(msgspec.Struct, frozen=True):
+    """Segments to check, under their keys. `version` is the sender's."""
+
+    version: str
+    deep: bool
+    store: StoreSpec
+    segments: tuple[tuple[str, SegmentRef], ...]
+
+
+class RunChecks(Protocol):
+    """Runs tasks somewhere; yields the findings of each as it ends, in any order."""
+
+    def __call__(self, store: Store, tasks: list[CheckTask], /) -> Iterator[tuple[Finding, ...]]: ...
+
+
+def check_segments(store: Store, task: CheckTask) -> tuple[Finding, ...]:
+    check = verify_rows if task.deep else verify
+    found: list[Finding] = []
+    for key, ref in task.segments:
+        try:
+            check(store, key, ref)
+        except NotFound:
+            text = f"{key} is missing: restore the object from a copy, then 'lithify compaction retry'"
+            found.append(Finding(object=key, kind="missing", message=text))
+        except Corrupt as error:
+            found.append(Finding(object=key, kind="corrupt", message=str(error)))
+        except (Unavailable, InvalidRequest) as error:
+            found.append(Finding(object=key, kind="unreadable", message=str(error)))
+    return tuple(found)
+
+
+def local_checks(store: Store, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
+    """On threads of this process."""
+    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="lithify-verify") as pool:
+        yield from pool.map(functools.partial(check_segments, store), tasks)
+
+
+def spark_checks(master: str) -> RunChecks:
+    """On Spark's workers, as one job of one task per order. Raises InvalidRequest, Unavailable."""
+
+    def run(store: Store, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
+        if store.url.startswith("memory:"):
+            raise InvalidRequest(f"{store.url} lies in this process, out of reach of Spark's workers: --engine local")
+        if not tasks:
+            return
+        prepare(master)
+        session, new = open_session(master, {})
+        private = PrivateFolder()
+        try:
+            here = RddJobs(session.sparkContext).workers_share_machine
+            spec = private.spec(store) if here else store.spec()
+            orders = [msgspec.json.encode(msgspec.structs.replace(task, store=spec)).decode() for task in tasks]
+            session.sparkContext.setJobDescription("lithify verify")
+            replies: list[str] = session.sparkContext.parallelize(orders, len(orders)).map(obey).collect()
+        except LithifyError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # py4j's, or Spark's: its words may quote anything.
+            raise Unavailable(f"Spark could not check ({type(error).__name__}); see Spark's own log for why") from None
+        finally:
+            private.delete()
+            if new:
+                session.stop()
+        for reply in replies:
+            yield msgspec.json.decode(reply, type=tuple[Finding, ...])
+
+    return run
+
+
+def obey(order: str) -> str:
+    """Carry out a task in a worker of Spark."""
+    task = msgspec.json.decode(order, type=CheckTask)
+    if task.version != installed_version():
+        text = f"a worker runs lithify {installed_version()}, this is {task.version}: install the same wheel"
+        findings = tuple(Finding(object=key, kind="unreadable", message=text) for key, _ in task.segments)
+    else:
+        findings = check_segments(open_spec(task.store), task)
+    return msgspec.json.encode(findings).decode()
+
+
+class Verifier:
+    """Verifies partitions of the topics of one warehouse."""
+
+    def __init__(self, driver: Driver, run: RunChecks, deep: bool = False, ended: Callable[[int], Any] | None = None):
+        """`deep`: rows, too, not only bytes. `ended` is told of each finished task's number of segments."""
+        self._driver = driver
+        self._run = run
+        self._deep = deep
+        self._ended = ended or (lambda _: None)
+
+    def verify(self, topic: str | None = None) -> VerifyReport:
+        """Raises NotFound where `topic` does not exist; what is wrong with its objects is in the report."""
+        looks: list[_Look] = []
+        checks: list[PartitionCheck] = []
+        for name in [topic] if topic is not None else self._driver.run(topic_names()):
+            try:
+                known = self._driver.run(live_topic(topic_lineage(name), name))
+            except NotFound:
+                if topic is not None:
+                    raise
+                continue  # a deleted topic
+            except (Corrupt, InvalidRequest) as error:
+                checks.append(_unread(name, -1, error))
+                continue
+            for keys in partition_keys(known):
+                try:
+                    looks.append(self._driver.run(_look(PartitionFiles(keys))))
+                except (Corrupt, NotFound, InvalidRequest) as error:
+                    checks.append(_unread(name, keys.partition, error))
+        findings = self._check(looks)
+        checks += [self._settle(look, findings) for look in looks]
+        checks.sort(key=lambda check: (check.topic, check.partition))
+        return VerifyReport(deep=self._deep, partitions=tuple(checks))
+
+    def _check(self, looks: "list[_Look]") -> dict[str, Finding]:
+        spec = self._driver.store.spec()
+        tasks = [
+            CheckTask(installed_version(), self._deep, spec, some) for look in looks for some in _tasks(look.segments())
+        ]
+        found: dict[str, Finding] = {}
+        for findings in self._run(self._driver.store, tasks):
+            found |= {finding.object: finding for finding in findings}
+            self._ended(1)
+        return found
+
+    def _settle(self, look: "_Look", findings: dict[str, Finding]) -> PartitionCheck:
+        mine = [findings[key] for key, _ in look.segments() if key in findings]
+        if any(finding.kind == "missing" for finding in mine):
+            # SUBTLE! A long verification may outlive the manifest it began with: what was compacted and collected
+            # meanwhile is not missing. Only what a later head, or a pin, still names is.
+            now = self._driver.run(_look(PartitionFiles(look.keys)))
+            named = {key for key, _ in now.segments()}
+            mine = [finding for finding in mine if finding.kind != "missing" or finding.object in named]
+        live = {ref.id for ref in look.head.segments()}
+        return PartitionCheck(
+            topic=look.keys.topic,
+            partition=look.keys.partition,
+            manifest_id=look.head.id,
+            segments=len(look.refs),
+            bytes=sum(ref.bytes for ref in look.refs.values()),
+            pinned=sum(ref_id not in live for ref_id in look.refs),
+            unnamed=len(look.unnamed),
+            unnamed_bytes=sum(look.unnamed.values()),
+            quarantine=look.head.quarantine.reason if look.head.quarantine else None,
+            findings=(*look.problems, *mine),
+        )
+
+
+class _Look(msgspec.Struct, frozen=True):
+    """What a partition's files say: the segments to check, what nobody names, and what is wrong with the files."""
+
+    keys: PartitionKeys
+    head: Manifest
+    refs: dict[str, SegmentRef]
+    unnamed: dict[str, int]  # key -> bytes
+    problems: tuple[Finding, ...]
+
+    def segments(self) -> list[tuple[str, SegmentRef]]:
+        return [(self.keys.segment(ref.id), ref) for ref in self.refs.values() if not ref.store]
+
+
+async def _look(files: PartitionFiles) -> _Look:
+    """Lists before it reads the head: what the head does not name then is an orphan, or still under way."""
+    listed = await _list(files.keys)
+    head = await files.head()
+    problems = [
+        Finding(
+            object=files.keys.manifest.key(head.id),
+            kind="corrupt",
+            message=f"{files.name} manifest {head.id} breaks an invariant: {problem}. Please report this",
+        )
+        # Against itself as its predecessor: what a manifest must be, whatever came before.
+        for problem in manifest_problems(msgspec.structs.replace(head, id=head.id - 1), head)
+    ]
+    refs = {ref.id: ref for ref in head.segments()}
+    for number in sorted(pinned_manifests(head)):
+        key = files.keys.manifest.key(number)
+        try:
+            pinned = await files.manifest.read(number)
+        except Corrupt as error:
+            problems.append(Finding(object=key, kind="corrupt", message=str(error)))
+            continue
+        if pinned is None or pinned.value is None:
+            text = f"{key} is missing, and a checkpoint pins it: restore the object, or delete the checkpoint"
+            problems.append(Finding(object=key, kind="missing", message=text))
+            continue
+        refs |= {ref.id: ref for ref in pinned.value.segments() if ref.id not in refs}
+    named = refs.keys() | {retired.id for retired in head.retired}
+    unnamed = {key: size for segment, (key, size) in listed.items() if segment not in named}
+    return _Look(files.keys, head, refs, unnamed, tuple(problems))
+
+
+async def _list(keys: PartitionKeys) -> dict[str, tuple[str, int]]:
+    found: dict[str, tuple[str, int]] = {}
+    token: str | None = None
+    while True:
+        page = await List(keys.segments, token)
+        for each in page.objects:
+            segment = keys.segment_id(each.key)
+            if segment is not None:
+                found[segment] = (each.key, each.size)
+        token = page.token
+        if token is None:
+            return found
+
+
+def _tasks(segments: Iterable[tuple[str, SegmentRef]]) -> Iterator[tuple[tuple[str, SegmentRef], ...]]:
+    some: list[tuple[str, SegmentRef]] = []
+    total_bytes = 0
+    for key, ref in segments:
+        if some and (len(some) == TASK_SEGMENTS_MAX or total_bytes + ref.bytes > TASK_BYTES):
+            yield tuple(some)
+            some, total_bytes = [], 0
+        some.append((key, ref))
+        total_bytes += ref.bytes
+    if some:
+        yield tuple(some)
+
+
+def _unread(topic: str, partition: int, error: LithifyError) -> PartitionCheck:
+    """A topic's or partition's files could not be read; their error names the object."""
+    where = topic if partition < 0 else f"{topic}/{partition}"
+    kind: Literal["missing", "corrupt", "unreadable"] = "unreadable"
+    if isinstance(error, Corrupt | NotFound):
+        kind = "corrupt" if isinstance(error, Corrupt) else "missing"
+    finding = Finding(object=where, kind=kind, message=str(error))
+    return PartitionCheck(topic=topic, partition=partition, findings=(finding,))
