@@ -33,11 +33,10 @@ class S3Server:
     `options` are the storage options to reach it, `env` what to export for programs that read AWS_* variables.
     """
 
-    def __init__(self, port: int = 0) -> None:
-        """`port` 0 takes a free one."""
-        self._server: BaseWSGIServer = make_server(
-            _HOST, port, _OneAtATime(create_backend_app("s3")), threaded=True, request_handler=_KeepAlive
-        )
+    def __init__(self, port: int = 0, observe: Callable[[str, str], object] | None = None) -> None:
+        """`port` 0 takes a free one. `observe` is told the method and the query of each request, one at a time."""
+        app = _OneAtATime(create_backend_app("s3"), observe)
+        self._server: BaseWSGIServer = make_server(_HOST, port, app, threaded=True, request_handler=_KeepAlive)
         self._thread = threading.Thread(target=self._server.serve_forever, name="lithify-s3", daemon=True)
         self._thread.start()
         self._client: Any = boto3.client(
@@ -105,12 +104,15 @@ class S3Server:
 class _OneAtATime:
     """The lock: a request that writes is checked and stored before the next one is looked at."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, observe: Callable[[str, str], object] | None) -> None:
         self._app = app
+        self._observe = observe
         self._lock = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         with self._lock:
+            if self._observe is not None:
+                self._observe(environ["REQUEST_METHOD"], environ["QUERY_STRING"])
             reply: Any = self._app(environ, start_response)
             try:
                 return list(reply)

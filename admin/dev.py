@@ -1,0 +1,44 @@
+"""`lithify dev`: an S3 on loopback to play with, in this process's memory."""
+
+import signal
+import threading
+from importlib.util import find_spec
+
+import click
+
+from lithify.admin.invocation import Invocation, command
+from lithify.admin.settings import setting
+from lithify.store.errors import InvalidRequest
+
+__all__ = ["dev"]
+
+BUCKET = "lithify"
+
+
+@command()
+@click.option("--port", type=click.IntRange(0, 65_535), default=9000, show_default=True, help="0 takes a free one.")
+def dev(invocation: Invocation, port: int) -> None:
+    """Run an S3 with atomic conditional writes on loopback, until Ctrl-C; its objects live in memory.
+
+    Standard output is what to export, for 'source' or, with --json, for programs.
+    """
+    if find_spec("moto") is None or find_spec("werkzeug") is None:
+        raise InvalidRequest("lithify dev needs moto: pip install 'lithify[testing]'")
+    from lithify.testing.server import S3Server
+
+    try:
+        server = S3Server(port)
+    except SystemExit as stop:  # how werkzeug says it; its own words are on standard error
+        raise InvalidRequest(f"no server can listen on 127.0.0.1:{port}: give another --port, or 0") from stop
+    asked = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: asked.set())
+    with server:
+        exports = server.env | {setting("warehouse").variable: f"s3://{server.create_bucket(BUCKET)}/warehouse"}
+        if invocation.as_json:
+            invocation.output.document(exports)
+        else:
+            for name, value in exports.items():
+                click.echo(f"export {name}={value}")
+            click.echo(f"# {server.endpoint_url}, until Ctrl-C: paste these lines into another shell", err=True)
+        asked.wait()
