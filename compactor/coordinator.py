@@ -18,7 +18,7 @@ from lithify.compactor.engine import (
     TaskFailure,
     VerifyOutputs,
 )
-from lithify.compactor.plan import choose_requested, fan_in, freeze, tasks
+from lithify.compactor.plan import choose_requested, fan_in, freeze, offset_ranges, tasks
 from lithify.compactor.policy import Admit, Propose, Resume, Settle, Wait, decide, incumbent_lives
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Unit, units
@@ -194,9 +194,11 @@ class Coordinator:
     async def _split(self, chosen: Sequence[Unit], config: TopicConfig) -> tuple[KeyRange, ...]:
         total_bytes = sum(unit.bytes for unit in chosen)
         target_bytes = min(config.output_bytes, max(SPLIT_BYTES_MIN, total_bytes // RANGES_MIN))
-        if total_bytes <= target_bytes or not config.compacted:
-            return (KeyRange(None, None),)
         segments = tuple(segment for unit in chosen for segment in unit.segments)
+        if not config.compacted:
+            return offset_ranges(segments, target_bytes)
+        if total_bytes <= target_bytes:
+            return (KeyRange(),)
         return await SplitRanges(self.files.keys, segments, target_bytes)
 
     async def _work(self, manifest: Manifest, job: Job) -> Step:

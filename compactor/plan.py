@@ -7,11 +7,11 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Unit, latest_cleanable_ms, units
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
-from lithify.manifest.model import Manifest
+from lithify.manifest.model import Manifest, SegmentRef
 from lithify.segment.task import MergeTask
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["FAN_IN_BYTES_MAX", "choose_requested", "fan_in", "freeze", "tasks"]
+__all__ = ["FAN_IN_BYTES_MAX", "choose_requested", "fan_in", "freeze", "offset_ranges", "tasks"]
 
 SOURCE_BYTES_MAX = 25 * 1024 * 1024  # what a merge holds of one source: fetched, decoded and waiting (benchmarks/)
 FAN_IN_MAX = 256  # sources of one task, each with a footer in memory
@@ -101,6 +101,21 @@ def freeze(
     )
 
 
+def offset_ranges(segments: Sequence[SegmentRef], target_bytes: int) -> tuple[KeyRange, ...]:
+    """Ranges of about `target_bytes` for an offset-ordered job, cut where no segment straddles."""
+    cuts: list[int] = []
+    held = reach = 0
+    for segment in sorted(segments, key=lambda s: s.min_offset):
+        if held >= target_bytes and segment.min_offset >= reach:
+            cuts.append(segment.min_offset)
+            held = 0
+        held += segment.bytes
+        reach = max(reach, segment.max_offset + 1)
+    lows: list[int | None] = [None, *cuts]
+    highs: list[int | None] = [*cuts, None]
+    return tuple(KeyRange(low_offset=low, high_offset=high) for low, high in zip(lows, highs, strict=True))
+
+
 def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) -> tuple[MergeTask, ...]:
     """The tasks of `job`'s ranges `indexes`. Requires: the job's sources are live in `manifest`."""
     assert job.plan is not None
@@ -117,9 +132,27 @@ def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) ->
             range_index=index,
             low=job.plan.ranges[index].low,
             high=job.plan.ranges[index].high,
-            sources=tuple(sources),
+            sources=_within(sources, job.plan.ranges[index]),
             rules=job.plan.rules,
             output_bytes=job.plan.output_bytes,
         )
         for index in indexes
     )
+
+
+def _within(sources: Sequence[tuple[SegmentRef, ...]], wanted: KeyRange) -> tuple[tuple[SegmentRef, ...], ...]:
+    """The sources, less the segments that certainly hold nothing of `wanted`."""
+    kept = (tuple(segment for segment in source if _meets(segment, wanted)) for source in sources)
+    return tuple(source for source in kept if source)
+
+
+def _meets(segment: SegmentRef, wanted: KeyRange) -> bool:
+    if wanted.low_offset is not None and segment.max_offset < wanted.low_offset:
+        return False
+    if wanted.high_offset is not None and segment.min_offset >= wanted.high_offset:
+        return False
+    if wanted.low is None:
+        return True  # null keys lie below every bound, and a reference does not tell of them
+    above = segment.max_key is not None and segment.max_key < wanted.low
+    below = wanted.high is not None and segment.min_key is not None and segment.min_key >= wanted.high
+    return not above and not below

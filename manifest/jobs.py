@@ -51,9 +51,13 @@ class MergeRules(msgspec.Struct, frozen=True, kw_only=True):
     stamp_horizon_ms: int | None = None  # a clean stamps this on unstamped tombstones below T; None stamps nothing
 
 
-class KeyRange(msgspec.Struct, frozen=True):
-    low: bytes | None  # inclusive; None: from the smallest key, null keys included
-    high: bytes | None  # exclusive; None: to the largest key
+class KeyRange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one task of a job covers: keys; in offset-ordered topics offsets, which no source segment straddles."""
+
+    low: bytes | None = None  # inclusive; None: from the smallest key, null keys included
+    high: bytes | None = None  # exclusive; None: to the largest key
+    low_offset: int | None = None  # inclusive
+    high_offset: int | None = None  # exclusive
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,116 @@
+"""Cutting a job into tasks (P9, R5): ranges cover everything once, and a task is given no segment it cannot need."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from lithify.compactor.plan import fan_in, freeze, offset_ranges, tasks
+from lithify.manifest.config import parse
+from lithify.manifest.debt import units
+from lithify.manifest.jobs import KeyRange
+from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
+from lithify.segment.execute import execute
+from lithify.store.memory import MemoryStore
+
+MIB = 1024 * 1024
+
+
+def segment(name: str, first: int, last: int, size: int = MIB, keys: tuple[bytes, bytes] = (b"a", b"z")) -> SegmentRef:
+    return SegmentRef(
+        id=f"000000000001-{name}",
+        bytes=size,
+        raw_bytes=2 * size,
+        rows=last - first + 1,
+        min_key=keys[0],
+        max_key=keys[1],
+        base_offset=first,
+        min_offset=first,
+        max_offset=last,
+        min_timestamp_ms=0,
+        max_timestamp_ms=0,
+        added_at=1,
+        checksum="0" * 16,
+    )
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5_000)), min_size=1, max_size=40), st.integers(1, 9_000))
+def test_offset_ranges_cover_every_segment_in_one_task(sizes: list[tuple[int, int]], target_bytes: int) -> None:
+    segments: list[SegmentRef] = []
+    at = 0
+    for index, (rows, size) in enumerate(sizes):
+        segments.append(segment(str(index), at, at + rows - 1, size))
+        at += rows
+    ranges = offset_ranges(segments, target_bytes)
+    assert ranges[0].low_offset is None
+    assert ranges[-1].high_offset is None
+    assert [r.high_offset for r in ranges[:-1]] == [r.low_offset for r in ranges[1:]]
+    config = parse({})
+    head = Manifest(format=FORMAT, topic="t", topic_id="i", partition=0, id=1, l0=tuple(segments), next_offset=at)
+    job = freeze(head, config, units(head), ranges, job_id="j", kind="tier", origin="scheduler", reason="", now_ms=0)
+    given_out = [
+        ref.id for task in tasks(head, job, 1, range(len(ranges))) for source in task.sources for ref in source
+    ]
+    assert sorted(given_out) == sorted(s.id for s in segments), "each segment is in one task"
+
+
+def test_a_straddling_segment_is_not_cut() -> None:
+    ranges = offset_ranges([segment("a", 0, 9), segment("b", 5, 30), segment("c", 10, 19), segment("d", 31, 40)], 1)
+    assert [r.high_offset for r in ranges] == [31, None]
+
+
+def test_a_task_is_given_the_segments_of_its_keys_only() -> None:
+    run = SortedRun(id="r", segments=(segment("lo", 0, 9, keys=(b"a", b"f")), segment("hi", 10, 19, keys=(b"g", b"z"))))
+    run = SortedRun(id="r", segments=tuple(replace(s, base_offset=None) for s in run.segments))
+    head = Manifest(
+        format=FORMAT,
+        topic="t",
+        topic_id="i",
+        partition=0,
+        id=1,
+        runs=(run,),
+        l0=(segment("l0", 20, 29),),
+        next_offset=30,
+    )
+    ranges = (KeyRange(None, b"c"), KeyRange(b"c", b"g"), KeyRange(b"g", None))
+    config = parse({"cleanup.policy": "compact"})
+    job = freeze(head, config, units(head), ranges, job_id="j", kind="clean", origin="scheduler", reason="", now_ms=0)
+    names = [
+        [ref.id.partition("-")[2] for source in task.sources for ref in source]
+        for task in tasks(head, job, 1, range(3))
+    ]
+    assert names == [["lo", "hi", "l0"], ["lo", "l0"], ["hi", "l0"]]
+    assert job.plan is not None
+    assert job.plan.rules.coverage_offset == 30
+    assert job.plan.rules.stamp_horizon_ms == 86_400_000
+
+
+def test_more_than_one_merge_can_hold_is_tiered_first() -> None:
+    def chosen(count: int, size: int) -> int:
+        l0 = tuple(segment(str(i), i, i, size) for i in range(count))
+        head = Manifest(format=FORMAT, topic="t", topic_id="i", partition=0, id=1, l0=l0, next_offset=count)
+        return len(fan_in(units(head)))
+
+    assert chosen(8, 100 * MIB) == 8
+    assert chosen(40, 100 * MIB) == 12
+    assert chosen(200, 1_000) == 200
+    assert chosen(4_000, 1_000) == 256
+
+
+def test_a_task_without_sources_writes_nothing() -> None:
+    head = Manifest(
+        format=FORMAT,
+        topic="t",
+        topic_id="i",
+        partition=0,
+        id=1,
+        l0=(segment("l0", 0, 9, keys=(b"a", b"b")),),
+        next_offset=10,
+    )
+    config = parse({"cleanup.policy": "compact"})
+    ranges = (KeyRange(None, b"c"), KeyRange(b"c", None))
+    job = freeze(head, config, units(head), ranges, job_id="j", kind="clean", origin="scheduler", reason="", now_ms=0)
+    (empty,) = tasks(head, job, 1, [1])
+    assert empty.sources == ()
+    store = MemoryStore()
+    assert execute(empty, store).outputs == ()
+    assert not store.list("").objects
