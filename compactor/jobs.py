@@ -63,7 +63,7 @@ class ClaimState:
 
     It expects a smaller stored epoch, and carries every job over. SUBTLE! The stored epoch may equal mine with no
     owner: an admin who found no `.compactor` wrote number 1 at the manifest's epoch between the two halves of this
-    claim. Nobody else can own that epoch, so it is taken. Test: tests/compactor/test_claim.py
+    claim. Nobody else can own that epoch, so it is taken. Test: tests/protocol/test_p05_fencing.py
     """
 
     first: CompactorState  # an empty state of this partition, for the very first claim

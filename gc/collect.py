@@ -60,7 +60,8 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     """One normal pass. With nothing to do it writes nothing; it never lists.
 
     SUBTLE! The boundary is read before the head, and retired entries and pins come from that head alone (P19): an
-    older head could still show as retired-and-unpinned what a checkpoint, since, has pinned.
+    older head could still show as retired-and-unpinned what a checkpoint, since, has pinned. Test:
+    tests/protocol/test_p19_collectors.py
     """
     boundary = await files.boundary.refresh()
     manifest = await files.head()
@@ -172,7 +173,8 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     SUBTLE! The order is the proof. First the listing: what is uploaded later is not looked at. Then a commit that
     raises the orphan floor: an append of something older is refused from now on, one that came before it is in the
     head. Then the jobs, then the head: a job that is gone from the jobs has its outputs in the head. Where anything
-    of this cannot be read whole, the sweep raises before it has deleted anything.
+    of this cannot be read whole, the sweep raises before it has deleted anything. Test:
+    tests/protocol/test_p18_sweep.py
     """
     listed = await _list(files.keys.root)
     boundary = await files.boundary.refresh()

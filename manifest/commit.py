@@ -140,7 +140,7 @@ class Lineage(Generic[S]):
             found = await self._forward(low)
             # SUBTLE! That N+1 was absent does not prove that N is the head: N and N+1 may have been collected between
             # our reads, and others be far ahead. Only a boundary that is still below N, read after N+1 was found
-            # absent, does. Test: tests/manifest/test_head_search.py
+            # absent, does. Test: tests/protocol/test_p03_head_search.py
             dead = await self._dead()
             if found is not None and (found.number > dead or found.number == dead == 0):
                 await self._saw(found)

@@ -235,7 +235,7 @@ class CreateCheckpoint:
     """Pin the manifest that this very commit creates (P20).
 
     SUBTLE! Not the head it was applied to: between reading that head and this commit, collection may have let go of
-    what only that head kept. Test: tests/manifest/test_checkpoints.py
+    what only that head kept. Test: tests/protocol/test_p20_checkpoints.py
     """
 
     id: str
