@@ -42,6 +42,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     cleaned_to: int  # every offset below it was merged with every other
     last_compacted_at: int | None  # milliseconds since 1970
     due: str | None  # why a compaction is due; None: none is
+    quarantine: str | None  # why compaction is stopped until a person looked (R6); None: it is not
     l0: tuple[SegmentInfo, ...]
     runs: tuple[RunInfo, ...]
     bytes: int  # of all live segments
@@ -77,6 +78,7 @@ def partition_info(manifest: Manifest, config: TopicConfig, floor: int, now_ms: 
         cleaned_to=manifest.cleaned_to,
         last_compacted_at=manifest.last_compacted_at_ms,
         due=None if debt.due is None else f"{debt.due.kind}: {debt.due.reason}",
+        quarantine=None if manifest.quarantine is None else manifest.quarantine.reason,
         l0=tuple(map(segment_info, manifest.l0)),
         runs=tuple(RunInfo(id=run.id, segments=tuple(map(segment_info, run.segments))) for run in manifest.runs),
         bytes=sum(ref.bytes for ref in segments),

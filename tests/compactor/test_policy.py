@@ -1,0 +1,209 @@
+"""What is due, and what a compactor does about it: Kafka's C1-C5 and the order of actions, as a pure function."""
+
+from msgspec.structs import replace
+
+from lithify.compactor.jobs import source_set
+from lithify.compactor.policy import (
+    LEASE_MS,
+    Admit,
+    Propose,
+    Resume,
+    Settle,
+    Wait,
+    decide,
+    incumbent_lives,
+    segments_of,
+)
+from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.debt import assess
+from lithify.manifest.jobs import Attempt, CompactorState, FailureCount, Job, JobError, KeyRange, MergeRules, Plan
+from lithify.manifest.model import FORMAT, CompletedJob, Manifest, Quarantine, SegmentRef, SortedRun
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_000 * HOUR_MS
+
+
+def config(**settings: str) -> TopicConfig:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return parse({"cleanup.policy": "compact", **named})
+
+
+def segment(at: int, size: int, age_ms: int = 0, horizon_ms: int | None = None) -> SegmentRef:
+    return SegmentRef(
+        id=f"{at:012d}-x",
+        bytes=size,
+        raw_bytes=size,
+        rows=10,
+        base_offset=at * 10,
+        min_offset=at * 10,
+        max_offset=at * 10 + 9,
+        min_timestamp_ms=NOW_MS - age_ms,
+        max_timestamp_ms=NOW_MS - age_ms,
+        min_horizon_ms=horizon_ms,
+        added_at=1,
+        checksum="0" * 16,
+    )
+
+
+def head(*l0: SegmentRef, clean: int = 0, horizon_ms: int | None = None, **fields: object) -> Manifest:
+    """Offsets below 100 are in a clean run of `clean` bytes; L0 segments follow."""
+    runs = (SortedRun(id="clean", segments=(replace(segment(0, clean, 9 * HOUR_MS, horizon_ms), base_offset=None),)),)
+    manifest = Manifest(
+        format=FORMAT,
+        topic="t",
+        topic_id="i",
+        partition=0,
+        id=7,
+        next_offset=10_000,
+        cleaned_to=100 if clean else 0,
+        runs=runs if clean else (),
+        l0=l0,
+    )
+    return replace(manifest, **fields)
+
+
+def state(*jobs: Job, failures: tuple[FailureCount, ...] = (), **fields: object) -> CompactorState:
+    blank = CompactorState(
+        format=FORMAT, topic="t", topic_id="i", partition=0, epoch=1, owner="me", jobs=jobs, failures=failures
+    )
+    return replace(blank, **fields)
+
+
+def job(name: str, status: str = "in_progress", **fields: object) -> Job:
+    plan = Plan(ranges=(KeyRange(),), rules=MergeRules(), output_bytes=1, input_bytes=1, input_rows=1, input_segments=1)
+    blank = Job(id=name, status="in_progress", origin="manual", plan=plan, segments=("s",), created_at_ms=0)
+    return replace(blank, status=status, **fields)
+
+
+def due(manifest: Manifest, settings: TopicConfig) -> str | None:
+    found = assess(manifest, settings, NOW_MS).due
+    return None if found is None else f"{found.kind}: {found.reason}"
+
+
+def test_c1_the_dirty_ratio_must_be_above_its_threshold() -> None:
+    assert assess(head(segment(10, 50), clean=50), config(), NOW_MS).dirty_ratio == 0.5
+    assert due(head(segment(10, 50), clean=50), config()) is None
+    assert due(head(segment(10, 51), clean=50), config()) == "clean: dirty ratio 0.50 is above 0.5"
+    assert due(head(segment(10, 10**9)), config(min_cleanable_dirty_ratio="1")) is None
+    assert due(head(clean=50), config(min_cleanable_dirty_ratio="0")) is None, "nothing dirty, nothing due"
+
+
+def test_c4_what_is_younger_than_the_lag_and_all_above_it_is_left_alone() -> None:
+    lag = config(min_compaction_lag_ms=str(HOUR_MS))
+    young, old = HOUR_MS - 1, HOUR_MS
+    debt = assess(head(segment(10, 70, old), segment(11, 5, young), segment(12, 9, old), clean=30), lag, NOW_MS)
+    assert (debt.clean_bytes, debt.dirty_bytes, debt.young_bytes) == (30, 70, 14)
+    assert debt.due is not None
+    assert [unit.id for unit in debt.due.units] == ["clean", "000000000010-x"]
+    assert due(head(segment(10, 70, young), clean=30), lag) is None
+    future = head(segment(10, 70, -HOUR_MS))
+    assert due(future, config()) == "clean: dirty ratio 1.00 is above 0.5", "without a lag no record is too young"
+
+
+def test_c5_overdue_is_cleaned_whatever_the_ratio() -> None:
+    late = config(min_cleanable_dirty_ratio="1", max_compaction_lag_ms=str(6 * HOUR_MS))
+    assert due(head(segment(10, 1, 6 * HOUR_MS), clean=99), late) is None
+    told = due(head(segment(10, 1, 6 * HOUR_MS + 1), clean=99), late)
+    assert told == f"clean: max.compaction.lag.ms: the oldest uncleaned record is {6 * HOUR_MS + 1} ms old"
+
+
+def test_expired_tombstones_are_a_debt_once_in_a_retention_period() -> None:
+    keep = config(delete_retention_ms=str(HOUR_MS))
+    passed = head(clean=50, horizon_ms=NOW_MS, last_compacted_at_ms=NOW_MS - HOUR_MS)
+    assert due(passed, keep) == "clean: tombstones expired 0 ms ago"
+    assert due(head(clean=50, horizon_ms=NOW_MS + 1, last_compacted_at_ms=0), keep) is None
+    assert due(replace(passed, last_compacted_at_ms=NOW_MS - HOUR_MS + 1), keep) is None
+
+
+def test_l0_segments_and_similar_runs_are_tiered() -> None:
+    lazy = config(min_cleanable_dirty_ratio="1", l0_segments_tier="4", runs_tier="3")
+    assert due(head(*(segment(10 + i, 5) for i in range(3))), lazy) is None
+    assert due(head(*(segment(10 + i, 5) for i in range(4))), lazy) == "tier: 4 L0 segments, tiered at 4"
+
+    def runs(*sizes: int) -> tuple[SortedRun, ...]:
+        made = [replace(segment(20 + i, size), base_offset=None) for i, size in enumerate(sizes)]
+        return tuple(SortedRun(id=f"run {i}", segments=(ref,)) for i, ref in enumerate(made))
+
+    assert due(head(runs=runs(100, 120, 90)), lazy) == "tier: 3 sorted runs of similar size, tiered at 3"
+    assert due(head(runs=runs(1000, 100, 10)), lazy) is None
+    mixed = assess(head(runs=runs(5000, 100, 120, 90)), lazy, NOW_MS).due
+    assert mixed is not None
+    assert [unit.id for unit in mixed.units] == ["run 1", "run 2", "run 3"]
+
+
+def test_delete_topics_are_tiered_and_never_cleaned() -> None:
+    settings = parse({"cleanup.policy": "delete", "l0.segments.tier": "2"})
+    assert due(head(segment(10, 5)), settings) is None
+    assert due(head(segment(10, 5), segment(11, 5)), settings) == "tier: 2 L0 segments, tiered at 2"
+
+
+def test_the_order_of_actions() -> None:
+    dirty = head(segment(10, 99))
+    running, asked = job("running"), job("asked", "submitted", plan=None)
+    assert decide(dirty, None, config(), NOW_MS) == Propose(assess(dirty, config(), NOW_MS).due)  # type: ignore[arg-type]
+    assert decide(dirty, state(asked, running), config(), NOW_MS) == Resume(running)
+    assert decide(dirty, state(asked), config(), NOW_MS) == Admit(asked)
+    cancelled = replace(asked, cancel_requested=True)
+    settled = decide(dirty, state(running, cancelled), config(), NOW_MS)
+    assert settled == Settle(cancelled, "cancelled", "cancelled on request")
+
+
+def test_a_committed_job_is_completed_whatever_was_requested() -> None:
+    done = job("done", cancel_requested=True)
+    committed = head(completed_jobs=(CompletedJob("done", 5),))
+    assert decide(committed, state(done), config(), NOW_MS) == Settle(done, "completed", "committed")
+    assert decide(replace(committed, sealed=True), state(done), config(), NOW_MS) == Settle(
+        done, "completed", "committed"
+    )
+
+
+def test_quarantine_and_seal_stop_everything_but_settling() -> None:
+    ill = head(segment(10, 99), quarantine=Quarantine("bad bytes", "s", 0))
+    assert decide(ill, state(job("running")), config(), NOW_MS) == Wait(
+        "quarantined since a corrupt segment: bad bytes"
+    )
+    gone = head(sealed=True)
+    assert decide(gone, state(job("running")), config(), NOW_MS) == Settle(
+        job("running"), "cancelled", "the topic was deleted"
+    )
+    assert decide(gone, None, config(), NOW_MS) == Wait("the topic was deleted")
+
+
+def test_failures_wait_and_are_given_up_at_the_cap() -> None:
+    dirty = head(segment(10, 99))
+    chosen = assess(dirty, config(), NOW_MS).due
+    assert chosen is not None
+    error = JobError("memory", "out of memory")
+
+    def failed(segments: tuple[str, ...], count: int, retry_at_ms: int) -> CompactorState:
+        failure = FailureCount(sources=source_set(segments), count=count, error=error, retry_at_ms=retry_at_ms)
+        return state(failures=(failure,))
+
+    sources = segments_of(chosen.units)
+    waiting = decide(dirty, failed(sources, 1, NOW_MS + 5), config(), NOW_MS)
+    assert isinstance(waiting, Wait)
+    assert waiting.until_ms == NOW_MS + 5
+    assert isinstance(decide(dirty, failed(sources, 1, NOW_MS), config(), NOW_MS), Propose)
+    given_up = decide(dirty, failed(sources, 10, NOW_MS), config(), NOW_MS)
+    assert isinstance(given_up, Wait)
+    assert given_up.until_ms is None
+    assert "out of memory" in given_up.reason
+
+    running = job("running")
+    capped = replace(failed(running.segments, 10, NOW_MS), jobs=(running,))
+    ended = decide(dirty, capped, config(), NOW_MS)
+    assert isinstance(ended, Settle)
+    assert (ended.status, ended.error.category if ended.error else "") == ("failed", "attempts")
+    later = replace(failed(running.segments, 2, NOW_MS + 9), jobs=(running,))
+    assert isinstance(decide(dirty, later, config(), NOW_MS), Wait)
+
+
+def test_an_incumbent_lives_while_a_job_of_its_runs_and_writes() -> None:
+    attempt = Attempt(number=1, epoch=1, worker="w", started_at_ms=0)
+    running = state(job("running", attempts=(attempt,)), heartbeat_at_ms=NOW_MS - LEASE_MS + 1)
+    assert incumbent_lives(running, NOW_MS)
+    assert not incumbent_lives(replace(running, heartbeat_at_ms=NOW_MS - LEASE_MS), NOW_MS), "its lease is over"
+    rested = job("running", attempts=(replace(attempt, ended_at_ms=1),))
+    assert not incumbent_lives(replace(running, jobs=(rested,)), NOW_MS), "it left its job to be resumed"
+    assert not incumbent_lives(replace(running, owner=""), NOW_MS)
+    assert not incumbent_lives(None, NOW_MS)
