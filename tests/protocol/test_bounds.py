@@ -225,7 +225,7 @@ def realistic(index: int, **fields: Any) -> SegmentRef:
     return SegmentRef(**{**plain, **fields})
 
 
-def test_a_manifest_takes_no_more_than_360_bytes_for_a_segment() -> None:
+def test_a_manifest_takes_no_more_than_350_bytes_for_a_segment() -> None:
     base, rows = 500_000_000, 12_345
     loose = tuple(
         realistic(
@@ -256,5 +256,5 @@ def test_a_manifest_takes_no_more_than_360_bytes_for_a_segment() -> None:
     run = SortedRun(id=job_id, segments=merged)
     manifest = replace(HEAD, id=130_000, next_offset=base + 100 * rows, l0=loose, runs=(run,))
     check_manifest(replace(manifest, id=manifest.id - 1), manifest)
-    assert len(encode(manifest)) / 500 <= 360
-    assert max(len(msgspec.json.encode(ref)) for ref in manifest.segments()) <= 380
+    assert len(encode(manifest)) / 500 <= 350
+    assert max(len(msgspec.json.encode(ref)) for ref in manifest.segments()) <= 360

@@ -61,6 +61,20 @@ def test_a_tombstone_outlives_a_merge_that_does_not_hold_everything_below_it() -
     assert world.alone(files.head()).cleaned_to == 0
 
 
+def test_a_clean_around_a_segment_stamps_nothing_above_it() -> None:
+    """It holds the oldest segment, so it is a clean; the older value lies between its sources."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(append_rows(files, [OTHER, OLD, GONE]))
+    first, _, last = world.alone(files.head()).l0
+    request(world, files, (first.id, last.id))
+    assert world.alone(files.head()).cleaned_to == 1
+    world.now_ms += 2 * RETENTION_MS
+    world.alone(append_rows(files, [OTHER]))
+    runs = tuple(r.id for r in world.alone(files.head()).runs)
+    request(world, files, (*runs, world.alone(files.head()).l0[-1].id))
+    assert [row for row in stored(world, files) if row[0] == "k"] == [("k", 1, "old", None), ("k", 2, None, None)]
+
+
 def test_a_clean_stamps_what_lies_below_its_coverage_offset() -> None:
     world, files = new_partition(), PartitionFiles(KEYS)
     world.alone(append_rows(files, [OLD, GONE, OTHER]))
