@@ -58,7 +58,17 @@ class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 Key = bytes  # of a record; this name leaves `bytes` free to mean sizes
 
 
-class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+# A manifest holds thousands of references, so the longest names are shorter in JSON: 350 bytes each (docs/rfcs/0002).
+_IN_JSON = {
+    "raw_bytes": "raw",
+    "min_timestamp_ms": "min_ts_ms",
+    "max_timestamp_ms": "max_ts_ms",
+    "min_horizon_ms": "horizon_ms",
+    "checksum": "xxh3",
+}
+
+
+class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename=_IN_JSON):
     """One immutable Parquet object.
 
     `min_key` is ≤ every key and `max_key` ≥ every key: exact up to 32 bytes, rounded outward beyond. None is unbounded
