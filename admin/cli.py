@@ -72,6 +72,7 @@ class _Root(click.Group):
 
 
 @click.group(
+    "lithify",
     cls=_Root,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Settings, formats and exit codes: docs/cli.md.",

@@ -46,6 +46,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 _EVERYWHERE = "every command"
 _DAEMON = "compactor run"
+_COLLECTING = "compactor run, gc run"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -166,7 +167,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="ms",
         smallest=1,
         default=600_000,
-        commands=_DAEMON,
+        commands=_COLLECTING,
         meaning="rest between two collections",
     ),
     Setting(
@@ -174,7 +175,7 @@ SETTINGS: tuple[Setting, ...] = (
         flag="--gc-grace-ms",
         kind="ms",
         default=3_600_000,
-        commands="compactor run, gc run",
+        commands=_COLLECTING,
         meaning="how long what was replaced stays readable, at least",
     ),
     Setting(
@@ -183,7 +184,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="ms",
         smallest=1,
         default=86_400_000,
-        commands=_DAEMON,
+        commands=_COLLECTING,
         meaning="how often a collection also lists every object and deletes orphans; the first time with the second "
         "collection",
     ),

@@ -13,7 +13,6 @@ from lithify.store.errors import InvalidRequest
 if TYPE_CHECKING:
     from lithify.log.info import PartitionInfo, TopicInfo
     from lithify.log.topic import Topic
-    from lithify.log.warehouse import Warehouse
 
 __all__ = ["topic"]
 
@@ -36,17 +35,8 @@ def create(invocation: Invocation, name: str, partitions: int, pairs: tuple[str,
     """Create topic NAME. A warehouse's first one proves before that its store keeps its promises."""
     warehouse = invocation.warehouse()
     config = parse_pairs(pairs, "--config")
-    if probe and not warehouse.topics():
-        _prove(warehouse, invocation.output)
-    made = warehouse.create_topic(name, partitions, config)
+    made = warehouse.create_topic(name, partitions, config, probe=probe)
     _tell(invocation.output, made, f"topic {name} created with {partitions} partitions")
-
-
-def _prove(warehouse: "Warehouse", output: Output) -> None:
-    from lithify.store.probe import probe
-
-    with output.progress("probing the store"):
-        probe(warehouse.store).require()
 
 
 def _tell(output: Output, made: "Topic", text: str) -> None:

@@ -1,0 +1,166 @@
+"""The service's loops, without a process of their own."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from lithify.admin.daemon import Collecting, Compacting, run_together
+from lithify.compactor.compactor import Compactor
+from lithify.compactor.info import MaintenanceReport, PartitionReport
+from lithify.gc.collector import Collector, GcReport
+from lithify.log import warehouse as warehouses
+from lithify.log.record import Record
+from lithify.log.warehouse import Warehouse
+from lithify.store.driver import new_id
+from lithify.store.errors import EpochRegression, Fenced, Unavailable
+
+
+@pytest.fixture
+def warehouse() -> Warehouse:
+    return warehouses.open(f"memory://{new_id()}")
+
+
+class Passes:
+    """Stands before a compactor: each pass is announced, some raise instead, and the last one ends the service."""
+
+    def __init__(self, real: Compactor, fates: list[Callable[[], None]]) -> None:
+        self._real = real
+        self._fates = fates
+        self.done = 0
+        self.service: Compacting
+
+    def run_once(self, take_over: bool = False) -> object:
+        fate = self._fates[self.done]
+        self.done += 1
+        if self.done == len(self._fates):
+            self.service.stop()
+        fate()
+        return self._real.run_once(take_over)
+
+    def stop(self) -> None:
+        """The real one goes on: only the loop is under test."""
+
+
+def fine() -> None:
+    """A pass like any other."""
+
+
+def service(warehouse: Warehouse, *fates: Callable[[], None]) -> tuple[Compacting, Passes]:
+    passes = Passes(Compactor(warehouse, "local"), list(fates))
+    made = passes.service = Compacting(passes, interval_ms=1)  # type: ignore[arg-type]
+    return made, passes
+
+
+def raising(error: Exception) -> Callable[[], None]:
+    def fate() -> None:
+        raise error
+
+    return fate
+
+
+def test_a_pass_that_fails_is_logged_and_the_next_one_works(warehouse: Warehouse) -> None:
+    topic = warehouse.create_topic("users", config={"cleanup.policy": "compact"})
+    topic.append([Record(b"k", b"v"), Record(b"k", b"w")])
+    made, passes = service(warehouse, raising(Unavailable("the store sleeps")), raising(KeyError("a record")), fine)
+    with capture_logs() as logs:
+        made.run()
+    assert passes.done == 3
+    failed = [entry for entry in logs if entry["event"] == "compaction pass failed"]
+    assert [entry["kind"] for entry in failed] == ["Unavailable", "KeyError"]
+    assert "a record" not in str(failed)
+    assert len(topic.partition(0).describe().runs) == 1
+
+
+@pytest.mark.parametrize("error", [Fenced("taken over"), EpochRegression("back in time")])
+def test_only_a_take_over_ends_the_service_and_with_it_the_collector(warehouse: Warehouse, error: Fenced) -> None:
+    made, _ = service(warehouse, raising(error), fine)
+    collecting = Collecting(Collector(warehouse), interval_ms=3_600_000, sweep_interval_ms=3_600_000)
+    with pytest.raises(Fenced) as raised:
+        run_together([made, collecting])
+    assert raised.value is error
+
+
+class Standby:
+    """Reports, one after the other."""
+
+    def __init__(self, *outcomes: tuple[str, str]) -> None:
+        self._outcomes = list(outcomes)
+        self.service: Compacting
+
+    def run_once(self, take_over: bool = False) -> MaintenanceReport:
+        outcome, detail = self._outcomes.pop(0)
+        if not self._outcomes:
+            self.service.stop()
+        sizes = {"records_before": 0, "records_after": 0, "bytes_before": 0, "bytes_after": 0}
+        part = PartitionReport(topic="users", partition=0, outcome=outcome, detail=detail, jobs=(), **sizes)
+        return MaintenanceReport(partitions=(part,), more_work=True)
+
+    def stop(self) -> None:
+        """Nothing to end."""
+
+
+def test_what_keeps_a_partition_waiting_is_logged_once_for_each_change() -> None:
+    standby = ("standby", "another is at work")
+    waiting = [("waiting", f"next attempt in {ms} ms") for ms in (900, 800)]
+    quarantined = ("idle", "quarantined since a corrupt segment")
+    idle = ("idle", "nothing is due")
+    compactor = Standby(standby, standby, *waiting, idle, quarantined, quarantined, ("failed", "logged elsewhere"))
+    compactor.service = Compacting(compactor, interval_ms=1)  # type: ignore[arg-type]
+    with capture_logs() as logs:
+        compactor.service.run()
+    assert [entry["reason"].split(":")[0] for entry in logs] == ["standby", "waiting", "idle"]
+
+
+def test_idleness_is_silent(warehouse: Warehouse) -> None:
+    warehouse.create_topic("users")
+    made, _ = service(warehouse, fine, fine, fine)
+    with capture_logs() as logs:
+        made.run()
+    assert logs == []
+
+
+def test_sweeps_are_rare_and_failures_do_not_end_collecting(warehouse: Warehouse) -> None:
+    swept: list[bool] = []
+
+    class Counting(Collector):
+        def run_once(self, dry_run: bool = False, sweep: bool = False) -> GcReport:
+            swept.append(sweep)
+            if len(swept) == 5:
+                collecting.stop()
+            if len(swept) == 2:
+                raise Unavailable("the store sleeps")
+            return super().run_once(dry_run, sweep)
+
+    collecting = Collecting(Counting(warehouse), interval_ms=2, sweep_interval_ms=3_600_000)
+    with capture_logs() as logs:
+        collecting.run()
+    assert swept[0] is False
+    assert sum(swept) == 1
+    assert [entry["event"] for entry in logs] == ["collection failed"]
+
+
+def test_stopping_ends_a_rest(warehouse: Warehouse) -> None:
+    made = Compacting(Compactor(warehouse, "local"), interval_ms=3_600_000)
+    running = threading.Thread(target=made.run)
+    running.start()
+    made.stop()
+    running.join(60)
+    assert not running.is_alive()
+
+
+def test_logs_go_to_standard_error_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    from lithify.admin.logs import set_up_logs
+
+    set_up_logs("json", "info")
+    structlog.get_logger().info("told", topic="users")
+    structlog.get_logger().debug("not told")
+    set_up_logs("text", "warning")
+    structlog.get_logger().warning("told as text", topic="users")
+    captured = capsys.readouterr()
+    first, second = captured.err.splitlines()
+    assert '"event": "told"' in first
+    assert "told as text" in second
+    assert captured.out == ""

@@ -1,0 +1,129 @@
+"""`lithify compactor run --once`, `compaction`, `gc`, `checkpoint`, `manifest`."""
+
+import json
+
+import pytest
+
+from tests.admin.conftest import Lithify, changes
+
+ONCE = ("compactor", "run", "--once", "--engine", "local")
+
+
+@pytest.fixture
+def users(lithify: Lithify) -> Lithify:
+    lithify.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
+    return lithify
+
+
+def test_a_pass_compacts_and_reports_and_the_next_says_why_it_did_nothing(users: Lithify) -> None:
+    users.ok("append", "users", input=changes(50))
+    before = users.ok("scan", "users")
+    (first,) = users.json(*ONCE)["partitions"]
+    assert (first["outcome"], first["records_before"], first["records_after"]) == ("worked", 50, 7)
+    (second,) = users.json(*ONCE)["partitions"]
+    assert (second["outcome"], second["detail"], second["jobs"]) == ("idle", "nothing is due", [])
+    assert users.ok("scan", "users") == before
+    assert "nothing is due" in users.ok(*ONCE)
+
+
+def test_an_empty_warehouse_says_so(lithify: Lithify) -> None:
+    assert "no topic" in lithify.ok(*ONCE)
+
+
+def test_a_manual_compaction_from_request_to_history(users: Lithify) -> None:
+    users.ok("append", "users", input=changes(9))
+    users.ok(*ONCE)
+    users.ok("append", "users", input=changes(3))
+    (submitted,) = users.json("compaction", "submit", "users", "--full")
+    assert submitted["status"] == "submitted"
+    assert users.json("compaction", "list", "--active") == [submitted]
+    (explained,) = users.json("compaction", "explain", "users")
+    assert explained["action"] == "admit"
+    users.ok(*ONCE)
+    done = users.json("compaction", "status", submitted["id"])
+    assert (done["status"], done["origin"], done["kind"]) == ("completed", "manual", "clean")
+    assert submitted["id"] in users.ok("compaction", "list", "users")
+    assert "completed, done" in users.ok("compaction", "status", submitted["id"])
+    assert users.json("compaction", "list", "--active") == []
+
+
+def test_sources_are_named_by_their_ids(users: Lithify) -> None:
+    users.ok("append", "users", "--batch-size", "5", input=changes(15))
+    (part,) = users.json("topic", "describe", "users")["partitions"]
+    chosen = [segment["id"] for segment in part["l0"]][:2]
+    (submitted,) = users.json("compaction", "submit", "users", "--sources", ",".join(chosen))
+    assert submitted["sources"] == chosen
+    users.refused("compaction", "submit", "users", "--sources", "nothing", code=2, saying="nothing")
+    users.refused("compaction", "submit", "users", code=2, saying="--full or --sources")
+    users.refused("compaction", "submit", "users", "--full", "--sources", "x", code=2, saying="--full or --sources")
+    cancelled = users.json("compaction", "cancel", submitted["id"])
+    users.ok(*ONCE)
+    assert users.json("compaction", "status", cancelled["id"])["status"] == "cancelled"
+
+
+def test_sources_need_one_partition(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "wide", "--partitions", "2")
+    lithify.refused("compaction", "submit", "wide", "--sources", "x", code=2, saying="--partition")
+
+
+def test_compactions_that_are_not_there(users: Lithify) -> None:
+    users.refused("compaction", "status", "nonsense", code=2, saying="is no compaction id")
+    users.refused("compaction", "status", "users/0/000000000001-abcd", code=3, saying="is known")
+    users.refused("compaction", "explain", "nobody", code=3, saying="does not exist")
+    users.refused("compaction", "explain", "users", "--partition", "4", code=3, saying="partitions 0 to 0")
+
+
+def test_a_collection_dry_then_wet(users: Lithify) -> None:
+    users.ok("append", "users", input=changes(20))
+    users.ok(*ONCE)
+    grace = ("--gc-grace-ms", "0")
+    users.json("gc", "run", "--once", *grace)
+    dry = users.json("gc", "run", "--dry-run", *grace)
+    (listed,) = [garbage for part in dry["partitions"] for garbage in part["deleted"] if "segments" in garbage["key"]]
+    assert "replaced by manifest" in listed["reason"]
+    assert listed["key"] in users.ok("gc", "run", "--dry-run", *grace)
+    wet = users.json("gc", "run", "--once", "--sweep", *grace)
+    assert listed["key"] in [garbage["key"] for part in wet["partitions"] for garbage in part["deleted"]]
+    assert len(users.records("scan", "users")) == 7
+
+
+def test_checkpoints_pin_until_they_are_deleted(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users", "--partitions", "2")
+    made = lithify.json("checkpoint", "create", "users", "kept", "--ttl-ms", "3600000")
+    assert [(each["partition"], each["checkpoint"]["name"]) for each in made] == [(0, "kept"), (1, "kept")]
+    assert all(each["checkpoint"]["expires_at_ms"] for each in made)
+    lithify.refused("checkpoint", "create", "users", "kept", code=4, saying="already")
+    lithify.ok("checkpoint", "delete", "users", "kept", "--partition", "1")
+    assert "kept" in lithify.ok("checkpoint", "list", "users")
+    # Only where it is missing: a creation that was interrupted can be repeated.
+    assert len(lithify.json("checkpoint", "create", "users", "kept")) == 2
+    lithify.ok("checkpoint", "delete", "users", "kept")
+    assert lithify.json("checkpoint", "list", "users") == []
+    lithify.refused("checkpoint", "delete", "users", "kept", code=3, saying="no checkpoint 'kept'")
+
+
+def test_manifests_are_shown_as_stored_and_for_people(users: Lithify) -> None:
+    users.ok("append", "users", input='{"key": "a key", "value": "v"}\n')
+    users.ok("checkpoint", "create", "users", "kept")
+    stored = json.loads(users.ok("manifest", "show", "users", "--json"))
+    assert (stored["topic"], stored["next_offset"]) == ("users", 1)
+    text = users.ok("manifest", "show", "users")
+    assert f"users/0 manifest {stored['id']}" in text
+    assert stored["l0"][0]["id"] in text
+    assert "checkpoint: kept" in text
+    assert "a key" not in text
+    assert json.loads(users.ok("manifest", "show", "users", "--number", "1", "--json"))["id"] == 1
+    users.refused("manifest", "show", "users", "--number", "99", code=3, saying="does not exist")
+    users.refused("manifest", "show", "users", "--partition", "1", code=3, saying="partitions 0 to 0")
+
+
+def test_a_pass_shows_live_progress_on_a_terminal(users: Lithify) -> None:
+    users.ok("append", "users", input=changes(50))
+    result = users(*ONCE, env={"FORCE_COLOR": "1", "COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert "┃" in result.stdout
+
+
+def test_a_master_is_sparks(users: Lithify) -> None:
+    users.refused(*ONCE, "--master", "local[1]", code=2, saying="--master is Spark's")
+    users.refused("verify", "--engine", "local", "--master", "local[1]", code=2, saying="--master is Spark's")

@@ -1,0 +1,61 @@
+"""`lithify topic`."""
+
+from lithify.store.driver import new_id
+from tests.admin.conftest import Lithify
+
+
+def test_a_topic_from_creation_to_deletion(lithify: Lithify) -> None:
+    assert lithify.json("topic", "create", "users", "--partitions", "2", "--config", "cleanup.policy=compact") == {
+        "topic": "users",
+        "partitions": 2,
+        "config": {"cleanup.policy": "compact"},
+    }
+    assert lithify.json("topic", "list") == ["users"]
+    lithify.ok("topic", "alter", "users", "--config", "retention.ms=5", "--partitions", "3")
+    lithify.ok("topic", "alter", "users", "--unset", "cleanup.policy")
+    described = lithify.json("topic", "describe", "users")
+    assert described["config"] == {"retention.ms": "5"}
+    assert [part["partition"] for part in described["partitions"]] == [0, 1, 2]
+    lithify.ok("topic", "delete", "users", "--yes")
+    assert lithify.ok("topic", "list") == ""
+
+
+def test_deleting_asks_and_without_anybody_to_ask_needs_yes(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users")
+    lithify.refused("topic", "delete", "users", code=2, saying="--yes")
+    assert lithify.json("topic", "list") == ["users"]
+
+
+def test_a_topic_made_again_shares_nothing_with_the_deleted_one(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users")
+    lithify.ok("append", "users", input='{"key": "a", "value": "old"}\n')
+    lithify.ok("checkpoint", "create", "users", "kept")
+    lithify.ok("topic", "delete", "users", "--yes")
+    lithify.refused("read", "users", code=3, saying="does not exist")
+    lithify.ok("topic", "create", "users")
+    assert lithify.ok("read", "users") == ""
+    assert lithify.json("checkpoint", "list", "users") == []
+
+
+def test_the_first_topic_of_a_warehouse_proves_the_store() -> None:
+    unprobed = Lithify(f"memory://{new_id()}")
+    result = unprobed("topic", "create", "users", env={"LITHIFY_COMPACTOR_PROBE": "true"})
+    assert result.exit_code == 0
+    refused = Lithify(f"memory://{new_id()}")("topic", "create", "users", "--no-probe", env={})
+    assert refused.exit_code == 0
+
+
+def test_plain_tables_are_neither_coloured_nor_wrapped(lithify: Lithify) -> None:
+    name = "t" * 200
+    lithify.ok("topic", "create", name)
+    lithify.ok("append", name, input='{"key": "a", "value": "b"}\n')
+    text = lithify.ok("compaction", "explain", name) + lithify.ok("gc", "run", "--once")
+    assert "\x1b" not in text
+    assert any(line.startswith(name) and line.rstrip().endswith("0") for line in text.splitlines())
+
+
+def test_a_terminal_gets_a_table_with_borders(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users")
+    result = lithify("topic", "describe", "users", env={"FORCE_COLOR": "1", "COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert "┃" in result.stdout
