@@ -33,6 +33,10 @@ class CompactionAnswers:
         self._stop = stop
         self._running: Running | None = None
 
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
     def __call__(self, request: Request[Any]) -> Any:
         match request:
             case SplitRanges():
@@ -48,7 +52,7 @@ class CompactionAnswers:
             case StopTasks():
                 return self.close()
             case StopAsked():
-                return self._stop.is_set()
+                return self.stopping
             case _:
                 return self._driver.answer(request)
 

@@ -158,6 +158,9 @@ class _Partition:
             if not self._resting:
                 before = drive(self.coordinator.files.head(), answers)
             for _ in range(STEPS_MAX):
+                if answers.stopping:
+                    steps.append(Step("stopped", "told to stop"))
+                    break
                 step = drive(self._next(config, take_over), answers)
                 steps.append(step)
                 if step.job is not None:

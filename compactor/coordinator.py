@@ -18,10 +18,10 @@ from lithify.compactor.engine import (
     TaskFailure,
     VerifyOutputs,
 )
-from lithify.compactor.plan import choose_requested, fan_in, freeze, offset_ranges, tasks
+from lithify.compactor.plan import choose_requested, fan_in, freeze, kind_of, offset_ranges, tasks
 from lithify.compactor.policy import Admit, Propose, Resume, Settle, Wait, decide, incumbent_lives
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Unit, units
+from lithify.manifest.debt import Unit
 from lithify.manifest.edits import Claim, CommitCompaction, SetQuarantine
 from lithify.manifest.jobs import CompactorState, Job, JobError, KeyRange, Kind, Origin, RangeDone, Status
 from lithify.manifest.keys import SegmentId
@@ -148,10 +148,9 @@ class Coordinator:
             return await self._finish(request, "failed", str(error), JobError("invalid", str(error)))
         if not chosen:
             return await self._finish(request, "completed", "nothing to compact: no segment is old enough")
-        oldest = units(manifest)[0]
-        clean = config.compacted and any(unit.id == oldest.id for unit in chosen)
+        kind = kind_of(manifest, config, chosen, await Now())
         reason = "asked for: full" if not request.requested else "asked for: by sources"
-        return await self._start(manifest, config, chosen, "clean" if clean else "tier", "manual", reason, request)
+        return await self._start(manifest, config, chosen, kind, "manual", reason, request)
 
     async def _start(
         self,
@@ -209,10 +208,11 @@ class Coordinator:
         if gone:
             text = f"{len(gone)} of its sources are no longer live ({gone[0]})"
             return await self._finish(job, "failed", text, JobError("invalid", text))
-        bad = await VerifyOutputs(self.files.keys, job.outputs(), whole=True) if job.done else frozenset[str]()
-        keep = frozenset(d.index for d in job.done if not any(ref.id in bad for ref in d.outputs))
         number = max((a.number for a in job.attempts), default=0) + 1
-        await self.files.compactor.commit(jobs.StartAttempt(self._mine, job.id, number, self._worker, keep))
+        await self.files.compactor.commit(jobs.StartAttempt(self._mine, job.id, number, self._worker))
+        keep = await self._intact(job)
+        if len(keep) < len(job.done):
+            await self.files.compactor.commit(jobs.Discard(self._mine, job.id, keep))
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
         if pending:
             label = f"lithify {self.files.name} {job.kind} {job.id}"
@@ -225,6 +225,18 @@ class Coordinator:
             if ended is not None:
                 return ended
         return await self._complete(job)
+
+    async def _intact(self, job: Job) -> frozenset[int]:
+        """The recorded ranges whose outputs are whole, by size and checksum; a long look shows signs of life."""
+        intact: set[int] = set()
+        beat_ms = await Now()
+        for done in job.done:
+            if not await VerifyOutputs(self.files.keys, done.outputs, whole=True):
+                intact.add(done.index)
+            if await Now() - beat_ms >= HEARTBEAT_MS:
+                await self.files.compactor.commit(jobs.Heartbeat(self._mine))
+                beat_ms = await Now()
+        return frozenset(intact)
 
     async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | None:
         """Record results as they land, until all have (None), or the attempt ends otherwise."""

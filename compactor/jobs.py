@@ -29,6 +29,7 @@ from lithify.store.errors import Fenced, InvalidRequest, NotFound, Unavailable
 __all__ = [
     "Admit",
     "ClaimState",
+    "Discard",
     "EndAttempt",
     "Finish",
     "Heartbeat",
@@ -205,15 +206,11 @@ class Admit(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class StartAttempt(_Owned):
-    """Every start of work, resume included, is a new attempt; its number goes into the names of its outputs (P10).
-
-    `keep`: recorded ranges that were verified; others are done again (P12).
-    """
+    """Every start of work, resume included, is a new attempt; its number goes into the names of its outputs (P10)."""
 
     job: str
     number: int
     worker: str
-    keep: frozenset[int]
 
     repeatable = True  # by the attempt's number
 
@@ -229,8 +226,27 @@ class StartAttempt(_Owned):
         head = _abandon(head, job, now_ms)
         job = _end_attempts(job, now_ms)
         attempt = Attempt(number=self.number, epoch=self.epoch, worker=self.worker, started_at_ms=now_ms)
-        done = tuple(d for d in job.done if d.index in self.keep)
-        job = replace(job, attempts=(*job.attempts, attempt)[-ATTEMPTS_KEPT:], done=done)
+        job = replace(job, attempts=(*job.attempts, attempt)[-ATTEMPTS_KEPT:])
+        return Next(replace(head, jobs=_with(head.jobs, job), planning=False, heartbeat_at_ms=now_ms), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Discard(_Owned):
+    """Take back recorded ranges whose outputs are missing or damaged; all but `keep` are done again (P12)."""
+
+    job: str
+    keep: frozenset[int]
+
+    repeatable = True
+
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
+        lost = self.lost(head)
+        if lost is not None or head is None:
+            return lost or Already(None)
+        job = head.job(self.job)
+        if job is None or all(d.index in self.keep for d in job.done):
+            return Already(None)
+        job = replace(job, done=tuple(d for d in job.done if d.index in self.keep))
         return Next(replace(head, jobs=_with(head.jobs, job), heartbeat_at_ms=now_ms), None)
 
 
@@ -334,4 +350,4 @@ class Finish(_Owned):
         )
         history = (*head.history, finished)[-HISTORY_MAX:]
         jobs = tuple(j for j in head.jobs if j.id != job.id)
-        return Next(replace(head, jobs=jobs, history=history, heartbeat_at_ms=now_ms), None)
+        return Next(replace(head, jobs=jobs, history=history, planning=False, heartbeat_at_ms=now_ms), None)

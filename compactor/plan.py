@@ -11,7 +11,7 @@ from lithify.manifest.model import Manifest, SegmentRef
 from lithify.segment.task import MergeTask
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["FAN_IN_BYTES_MAX", "choose_requested", "fan_in", "freeze", "offset_ranges", "tasks"]
+__all__ = ["FAN_IN_BYTES_MAX", "choose_requested", "fan_in", "freeze", "kind_of", "offset_ranges", "tasks"]
 
 SOURCE_BYTES_MAX = 25 * 1024 * 1024  # what a merge holds of one source: fetched, decoded and waiting (benchmarks/)
 FAN_IN_MAX = 256  # sources of one task, each with a footer in memory
@@ -52,6 +52,18 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
     return chosen
 
 
+def kind_of(manifest: Manifest, config: TopicConfig, chosen: Sequence[Unit], now_ms: int) -> Kind:
+    """What a requested compaction is: one that reaches down to the oldest offset is a clean, else it is a tier. So is
+    one of records younger than min.compaction.lag.ms: it may drop nothing, so nothing is clean after it."""
+    oldest = units(manifest)[0].id
+    reaches_down = any(unit.id == oldest for unit in chosen)
+    return "clean" if config.compacted and reaches_down and _old_enough(config, chosen, now_ms) else "tier"
+
+
+def _old_enough(config: TopicConfig, chosen: Sequence[Unit], now_ms: int) -> bool:
+    return all(unit.max_timestamp_ms <= latest_cleanable_ms(config, now_ms) for unit in chosen)
+
+
 def freeze(
     manifest: Manifest,
     config: TopicConfig,
@@ -67,8 +79,7 @@ def freeze(
     """The job that compacts `chosen`, ready to be admitted. A resume recomputes none of it."""
     pinned = tuple(segment.id for unit in chosen for segment in unit.segments)
     covered = coverage_offset(manifest, frozenset(pinned))
-    latest_ms = latest_cleanable_ms(config, now_ms)
-    old_enough = all(u.max_timestamp_ms <= latest_ms for u in chosen)
+    old_enough = _old_enough(config, chosen, now_ms)
     order: Literal["key", "offset"] = "key" if config.compacted else "offset"
     rules = MergeRules(
         order=order,

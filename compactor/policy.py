@@ -10,6 +10,7 @@ from lithify.manifest.model import Manifest
 
 __all__ = ["LEASE_MS", "Action", "Admit", "Propose", "Resume", "Settle", "Wait", "decide", "incumbent_lives"]
 
+ATTEMPTS_TOTAL_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
 LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
 
 
@@ -91,6 +92,9 @@ def _resume(job: Job, state: CompactorState | None, config: TopicConfig, now_ms:
     failure = None if state is None else failure_of(state, job.segments)
     if failure is not None and failure.count >= config.compaction_attempts_max:
         return Settle(job, "failed", _given_up(failure), JobError("attempts", _given_up(failure)))
+    if max((a.number for a in job.attempts), default=0) >= ATTEMPTS_TOTAL_MAX:
+        text = f"{ATTEMPTS_TOTAL_MAX} attempts did not finish it"
+        return Settle(job, "failed", text, JobError("attempts", text))
     if failure is not None and failure.retry_at_ms > now_ms:
         pause_ms = failure.retry_at_ms - now_ms
         text = f"job {job.id} failed ({failure.error.reason}); next attempt in {pause_ms} ms"
@@ -123,8 +127,9 @@ def segments_of(chosen: tuple[Unit, ...]) -> tuple[str, ...]:
 
 
 def incumbent_lives(state: CompactorState | None, now_ms: int) -> bool:
-    """Whether the owner of the epoch is at work: it has a running attempt, and wrote within the lease."""
+    """Whether the owner of the epoch is at work: it plans its first job or has a running attempt, and wrote within the
+    lease. An idle owner holds nobody up, however lately it wrote (docs/rfcs/0003)."""
     if state is None or not state.owner:
         return False
-    at_work = any(attempt.ended_at_ms is None for job in state.jobs for attempt in job.attempts)
+    at_work = state.planning or any(a.ended_at_ms is None for job in state.jobs for a in job.attempts)
     return at_work and now_ms - state.heartbeat_at_ms < LEASE_MS

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
+
 from lithify.log.topic import Topic
 from lithify.manifest.catalog import create_topic, delete_topic, live_topic, topic_lineage, topic_names
 from lithify.manifest.config import validate
@@ -11,8 +13,13 @@ from lithify.store.driver import Clock, Driver
 from lithify.store.errors import InvalidRequest, NotFound
 from lithify.store.opening import open_store
 from lithify.store.port import Store
+from lithify.store.probe import probe as prove
 
 __all__ = ["Warehouse", "open"]
+
+PROBE_ROUNDS = 4  # of simultaneous creates before a warehouse's first topic; 'lithify doctor' takes 16
+
+log = structlog.get_logger("lithify.log")
 
 
 def open(  # noqa: A001 - the face's own name, as lithify.open
@@ -59,14 +66,32 @@ class Warehouse:
         return self.store.url
 
     def create_topic(
-        self, name: str, partitions: int = 1, config: Mapping[str, str | int | float] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        config: Mapping[str, str | int | float] | None = None,
+        *,
+        probe: bool = True,
     ) -> Topic:
-        """Raises AlreadyExists, InvalidRequest. Configuration has Kafka's names and defaults."""
+        """Create a topic. Configuration has Kafka's names and defaults.
+
+        Before the first topic of a warehouse the store must prove that it keeps its promises (on S3 about a second);
+        `probe` False trusts it. Raises AlreadyExists, InvalidRequest.
+        """
         if type(partitions) is not int:
             raise InvalidRequest(f"topic {name}: a partition count is a whole number")
         stored = validate(config or {})
         lineage = topic_lineage(name)
+        if probe and not self.driver.run(topic_names()):
+            self._prove()
         return Topic(self.driver, lineage, self.driver.run(create_topic(lineage, name, partitions, stored)))
+
+    def _prove(self) -> None:
+        report = prove(self.store, rounds=PROBE_ROUNDS)
+        report.require()
+        for check in report.checks:
+            if not check.ok:
+                log.warning("store", url=report.url, check=check.name, found=check.detail)
 
     def topic(self, name: str) -> Topic:
         """Raises NotFound."""

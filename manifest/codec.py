@@ -4,10 +4,12 @@ from typing import TypeVar
 
 import msgspec
 
-from lithify.manifest.model import FORMAT, Numbered
+from lithify.manifest.jobs import CompactorState
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile
 from lithify.store.errors import Corrupt, InvalidRequest
 
-__all__ = ["decode", "encode"]
+__all__ = ["check_home", "decode", "encode"]
 
 S = TypeVar("S", bound=Numbered)
 
@@ -47,6 +49,17 @@ def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
     return value
 
 
+def check_home(value: Numbered, key: str) -> None:
+    """Raises Corrupt where `value` is another partition's or topic's file, copied to `key`."""
+    home = ""
+    if isinstance(value, Manifest | Boundary | CompactorState):
+        home = PartitionKeys(value.topic, value.topic_id, value.partition).root
+    elif isinstance(value, TopicFile):
+        home = f"{value.topic}/"
+    if not key.startswith(home):
+        raise Corrupt(f"{key} belongs under {home}; nothing was changed. Restore the object")
+
+
 def _place(error: msgspec.DecodeError) -> str:
-    # msgspec names types, field names and byte positions, never stored values.
+    # msgspec names types, field names and byte positions; of stored values only those of enumerations.
     return str(error)

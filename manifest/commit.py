@@ -11,11 +11,11 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from lithify.manifest.codec import decode, encode
+from lithify.manifest.codec import check_home, decode, encode
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
 from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
-from lithify.store.port import Create, Get, Head, NewId, Now, Outcome, Pause
+from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause
 
 __all__ = ["Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
 
@@ -115,7 +115,12 @@ class Lineage(Generic[S]):
         found = await Get(self.chain.key(number))
         if found is None:
             return None
-        value = decode(self.kind, found.body, self.chain.key(number), number)
+        return self._decoded(number, found)
+
+    def _decoded(self, number: int, found: Object) -> Version[S]:
+        key = self.chain.key(number)
+        value = decode(self.kind, found.body, key, number)
+        check_home(value, key)
         return Version(number, value, found.modified_ms)
 
     async def recent(self) -> Version[S]:
@@ -251,7 +256,7 @@ class Lineage(Generic[S]):
             if found.body == body:
                 attempt.open_number, attempt.nonce = number, value.nonce
                 return _Settled.OURS, None
-            return _Settled.TAKEN, Version(number, decode(self.kind, found.body, key, number), found.modified_ms)
+            return _Settled.TAKEN, self._decoded(number, found)
         raise Unavailable(f"the store gave no certain answer in {CREATE_ATTEMPTS_MAX} attempts")
 
     async def _dead(self) -> int:

@@ -127,7 +127,7 @@ def _due_clean(
     horizon_ms = min((u.min_horizon_ms for u in clean if u.min_horizon_ms is not None), default=None)
     if horizon_ms is not None and horizon_ms <= now_ms:
         # At most once per retention period: each such clean rewrites the bottom run.
-        last_ms = manifest.last_compacted_at_ms or 0
+        last_ms = manifest.last_cleaned_at_ms or 0
         if now_ms - last_ms >= config.delete_retention_ms:
             return f"tombstones expired {now_ms - horizon_ms} ms ago"
     return None

@@ -152,6 +152,7 @@ class CommitCompaction:
             completed_jobs=jobs,
             cleaned_to=max(head.cleaned_to, self.coverage_offset) if self.clean else head.cleaned_to,
             last_compacted_at_ms=self.at_ms,
+            last_cleaned_at_ms=self.at_ms if self.clean else head.last_cleaned_at_ms,
         )
         return Next(value, None)
 

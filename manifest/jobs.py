@@ -165,7 +165,8 @@ class CompactorState(Numbered, frozen=True, omit_defaults=True, kw_only=True, ta
     epoch: int = 0
     owner: str = ""  # nonce of the claim that owns this epoch; "": written by an admin before any claim
     owner_name: str = ""  # host:pid, for people
-    heartbeat_at_ms: int = 0  # the owner's latest sign of life while a job runs (P5)
+    planning: bool = False  # the owner claimed, and has not yet begun or ended a job
+    heartbeat_at_ms: int = 0  # the owner's latest sign of life while it is at work (P5)
     jobs: tuple[Job, ...] = ()  # active: submitted or in progress
     history: tuple[Job, ...] = ()  # finished, oldest first
     failures: tuple[FailureCount, ...] = ()

@@ -179,6 +179,7 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     cleaned_to: int = 0  # every offset below was merged with every other (R4)
     orphan_floor: int = 0  # appends whose id is older are refused, so that orphans can go (P7)
     last_compacted_at_ms: int | None = None
+    last_cleaned_at_ms: int | None = None
     sealed: bool = False  # terminal: the topic was deleted (P21)
     quarantine: Quarantine | None = None
     l0: tuple[SegmentRef, ...] = ()  # in offset order

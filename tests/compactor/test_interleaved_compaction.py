@@ -24,7 +24,14 @@ from tests.interleave import World
 
 KEYS = PartitionKeys("t", "0123456789abcdef", 0)
 FIRST = Manifest(format=FORMAT, topic="t", topic_id="0123456789abcdef", partition=0)
-CONFIG = parse({"cleanup.policy": "compact", "delete.retention.ms": "500", "l0.segments.tier": "3"})
+CONFIG = parse(
+    {
+        "cleanup.policy": "compact",
+        "delete.retention.ms": "500",
+        "l0.segments.tier": "3",
+        "compaction.output.bytes": "1024",
+    }
+)
 GRACE_MS = 1_000
 TRANSIENT = (Unavailable, CommitUnknown)
 

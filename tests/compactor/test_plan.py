@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lithify.compactor.plan import fan_in, freeze, offset_ranges, tasks
+from lithify.compactor.plan import fan_in, freeze, kind_of, offset_ranges, tasks
 from lithify.manifest.config import parse
 from lithify.manifest.debt import units
 from lithify.manifest.jobs import KeyRange
@@ -114,3 +114,15 @@ def test_a_task_without_sources_writes_nothing() -> None:
     store = MemoryStore()
     assert execute(empty, store).outputs == ()
     assert not store.list("").objects
+
+
+def test_a_request_of_young_records_cleans_nothing() -> None:
+    lag = parse({"cleanup.policy": "compact", "min.compaction.lag.ms": "1000"})
+    head = Manifest(
+        format=FORMAT, topic="t", topic_id="i", partition=0, id=1, l0=(segment("a", 0, 9), segment("b", 10, 19))
+    )
+    oldest, newest = units(head)
+    assert kind_of(head, lag, [oldest], 1_000) == "clean"
+    assert kind_of(head, lag, [newest], 1_000) == "tier", "an older segment is left out"
+    assert kind_of(head, lag, [oldest, newest], 999) == "tier", "what may not be dropped is not clean afterwards"
+    assert kind_of(head, parse({}), [oldest], 1_000) == "tier", "only compacted topics are cleaned"

@@ -109,10 +109,16 @@ def test_c5_overdue_is_cleaned_whatever_the_ratio() -> None:
 
 def test_expired_tombstones_are_a_debt_once_in_a_retention_period() -> None:
     keep = config(delete_retention_ms=str(HOUR_MS))
-    passed = head(clean=50, horizon_ms=NOW_MS, last_compacted_at_ms=NOW_MS - HOUR_MS)
+    passed = head(clean=50, horizon_ms=NOW_MS, last_cleaned_at_ms=NOW_MS - HOUR_MS)
     assert due(passed, keep) == "clean: tombstones expired 0 ms ago"
-    assert due(head(clean=50, horizon_ms=NOW_MS + 1, last_compacted_at_ms=0), keep) is None
-    assert due(replace(passed, last_compacted_at_ms=NOW_MS - HOUR_MS + 1), keep) is None
+    assert due(head(clean=50, horizon_ms=NOW_MS + 1, last_cleaned_at_ms=0), keep) is None
+    assert due(replace(passed, last_cleaned_at_ms=NOW_MS - HOUR_MS + 1), keep) is None
+
+
+def test_tiers_do_not_put_off_the_clean_that_drops_expired_tombstones() -> None:
+    keep = config(delete_retention_ms=str(HOUR_MS))
+    tiered = head(clean=50, horizon_ms=NOW_MS, last_cleaned_at_ms=NOW_MS - HOUR_MS, last_compacted_at_ms=NOW_MS)
+    assert due(tiered, keep) == "clean: tombstones expired 0 ms ago"
 
 
 def test_l0_segments_and_similar_runs_are_tiered() -> None:
@@ -206,4 +212,5 @@ def test_an_incumbent_lives_while_a_job_of_its_runs_and_writes() -> None:
     rested = job("running", attempts=(replace(attempt, ended_at_ms=1),))
     assert not incumbent_lives(replace(running, jobs=(rested,)), NOW_MS), "it left its job to be resumed"
     assert not incumbent_lives(replace(running, owner=""), NOW_MS)
+    assert incumbent_lives(replace(running, jobs=(rested,), planning=True), NOW_MS), "it claimed, and plans its job"
     assert not incumbent_lives(None, NOW_MS)

@@ -83,6 +83,7 @@ MANIFEST = Manifest(
     log_start_offset=2,
     cleaned_to=100,
     orphan_floor=6,
+    last_cleaned_at_ms=1_760_000_000_002,
     last_compacted_at_ms=1_760_000_000_002,
     sealed=True,
     quarantine=Quarantine("segment x is damaged", "x", 1_760_000_000_003),
@@ -168,6 +169,7 @@ COMPACTOR = CompactorState(
     epoch=4,
     owner="00000000000000ab",
     owner_name="host:2",
+    planning=True,
     heartbeat_at_ms=1_760_000_000_006,
     jobs=(RUNNING, Job(id="000000000012-00000001", status="submitted", origin="manual", created_at_ms=7)),
     history=(

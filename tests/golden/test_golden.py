@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lithify.manifest import jobs, model
-from lithify.manifest.codec import decode, encode
+from lithify.manifest.codec import check_home, decode, encode
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile
 from lithify.store.errors import Corrupt, InvalidRequest
@@ -120,3 +120,11 @@ def test_a_file_of_another_kind_is_not_taken_for_this_one(name: str, other: str)
 def test_unknown_fields_of_the_same_format_are_ignored() -> None:
     body = read("topic").replace(b'"format":1', b'"format":1,"a_later_field":[1]', 1)
     assert encode(decode(TopicFile, body, "topic", 3)) == read("topic")
+
+
+def test_a_file_copied_from_another_partition_is_corrupt() -> None:
+    manifest = decode(Manifest, read("manifest"), "manifest", NUMBERS["manifest"])
+    home = f"{manifest.topic}/{manifest.topic_id}/{manifest.partition:05d}/manifest/"
+    check_home(manifest, home + "00000000000000000012.manifest")
+    with pytest.raises(Corrupt, match="belongs under"):
+        check_home(manifest, home.replace("/00003/", "/00004/") + "00000000000000000012.manifest")

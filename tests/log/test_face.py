@@ -20,7 +20,7 @@ NAMES = [
 SIGNATURES = {
     "open": "(url, clock=None, storage_options=None)",
     "Record": "(key, value, timestamp_ms=None, headers=(), offset=None)",
-    "Warehouse.create_topic": "(self, name, partitions=1, config=None)",
+    "Warehouse.create_topic": "(self, name, partitions=1, config=None, *, probe=True)",
     "Warehouse.topic": "(self, name)",
     "Warehouse.topics": "(self)",
     "Warehouse.delete_topic": "(self, name)",

@@ -154,7 +154,7 @@ def _batches() -> int:
 
 def _attempts() -> int:
     many = tuple(Attempt(number=n, epoch=1, worker="w", started_at_ms=0) for n in range(1, ATTEMPTS_KEPT + 1))
-    edit = StartAttempt(1, job().id, ATTEMPTS_KEPT + 1, "w", frozenset())
+    edit = StartAttempt(1, job().id, ATTEMPTS_KEPT + 1, "w")
     attempts = edit.apply(replace(STATE, jobs=(job(attempts=many),)), 2, 0).value.jobs[0].attempts  # type: ignore[union-attr]
     assert attempts[-1].number == ATTEMPTS_KEPT + 1
     return len(attempts)

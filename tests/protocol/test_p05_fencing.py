@@ -71,7 +71,7 @@ def test_between_the_halves_of_a_claim_the_incumbents_commit_is_fenced_already()
 
 
 @pytest.mark.parametrize(
-    "edit", [SetQuarantine(3, "reason", "s"), Heartbeat(3), StartAttempt(3, "j", 1, "w", frozenset())]
+    "edit", [SetQuarantine(3, "reason", "s"), Heartbeat(3), StartAttempt(3, "j", 1, "w")]
 )
 def test_every_edit_of_the_compactor_checks_its_epoch(edit: object) -> None:
     for stored, error in ((4, Fenced), (2, EpochRegression)):
@@ -132,7 +132,7 @@ def test_a_standby_waits_while_the_incumbent_shows_life(age_ms: int, outcome: st
     files = PartitionFiles(KEYS)
     epoch = world.alone(claim(files, "old"))
     world.alone(files.compactor.commit(Admit(epoch, job())))
-    world.alone(files.compactor.commit(StartAttempt(epoch, job().id, 1, "old:1", frozenset())))
+    world.alone(files.compactor.commit(StartAttempt(epoch, job().id, 1, "old:1")))
     world.now_ms += age_ms
     done = step(world, Coordinator(PartitionFiles(KEYS), "new:1"))
     assert done.outcome == outcome  # type: ignore[attr-defined]
@@ -143,7 +143,7 @@ def test_told_to_take_over_it_does() -> None:
     world, files = new_partition(), PartitionFiles(KEYS)
     epoch = world.alone(claim(files, "old"))
     world.alone(files.compactor.commit(Admit(epoch, job())))
-    world.alone(files.compactor.commit(StartAttempt(epoch, job().id, 1, "old:1", frozenset())))
+    world.alone(files.compactor.commit(StartAttempt(epoch, job().id, 1, "old:1")))
     step(world, Coordinator(PartitionFiles(KEYS), "new:1"), take_over=True)
     assert world.alone(files.head()).compactor_epoch == epoch + 1
 

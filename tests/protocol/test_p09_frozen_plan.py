@@ -81,7 +81,7 @@ def test_every_attempt_works_by_the_same_plan() -> None:
     assert isinstance(state, Next)
     taken = ClaimState(empty, 2, "new", "new:1").apply(state.value, 3, 900_000)
     assert isinstance(taken, Next)
-    started = StartAttempt(2, planned.id, 2, "new:1", frozenset()).apply(taken.value, 4, 900_000)
+    started = StartAttempt(2, planned.id, 2, "new:1").apply(taken.value, 4, 900_000)
     assert isinstance(started, Next)
     resumed = started.value.job(planned.id)
     assert resumed.plan == planned.plan

@@ -28,7 +28,7 @@ def test_every_start_of_work_is_a_new_attempt() -> None:
     epoch = world.alone(claim(files))
     world.alone(files.compactor.commit(Admit(epoch, job(JOB))))
     for number in (1, 2, 3):
-        world.alone(files.compactor.commit(StartAttempt(epoch, JOB, number, "me:1", frozenset())))
+        world.alone(files.compactor.commit(StartAttempt(epoch, JOB, number, "me:1")))
     attempts = world.alone(files.compactor_state()).job(JOB).attempts
     assert [a.number for a in attempts] == [1, 2, 3]
     assert [a.ended_at_ms is None for a in attempts] == [False, False, True]

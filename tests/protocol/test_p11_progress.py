@@ -25,7 +25,7 @@ def done(index: int, attempt: int = 1) -> RangeDone:
 def started() -> CompactorState:
     admitted = Admit(1, job()).apply(EMPTY, 2, 0)
     assert isinstance(admitted, Next)
-    begun = StartAttempt(1, job().id, 1, "me:1", frozenset()).apply(admitted.value, 3, 0)
+    begun = StartAttempt(1, job().id, 1, "me:1").apply(admitted.value, 3, 0)
     assert isinstance(begun, Next)
     return begun.value
 

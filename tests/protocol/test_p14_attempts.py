@@ -47,7 +47,7 @@ def after(state: CompactorState, *edits: object, now_ms: int = 0) -> CompactorSt
 
 
 def failed_attempt(state: CompactorState, number: int, now_ms: int = 0) -> CompactorState:
-    begin = StartAttempt(state.epoch, job().id, number, "me:1", frozenset())
+    begin = StartAttempt(state.epoch, job().id, number, "me:1")
     return after(state, begin, EndAttempt(state.epoch, job().id, ERROR), now_ms=now_ms)
 
 
@@ -89,12 +89,12 @@ def test_planning_anew_does_not_reset_the_count() -> None:
 
 def test_progress_forgives() -> None:
     done = RangeDone(index=0, attempt=4, outputs=(), counts=MergeCounts())
-    begin = StartAttempt(1, job().id, 4, "me:1", frozenset())
+    begin = StartAttempt(1, job().id, 4, "me:1")
     assert count_of(after(failures(3), begin, Record(1, job().id, (done,))), job()) == 0
 
 
 def test_an_attempt_that_died_without_a_word_counts_but_need_not_wait() -> None:
-    running = after(failures(1), StartAttempt(1, job().id, 2, "me:1", frozenset()))
+    running = after(failures(1), StartAttempt(1, job().id, 2, "me:1"))
     claimed = after(running, ClaimState(EMPTY, 2, "new", "new:1"), now_ms=50)
     failure = failure_of(claimed, job().segments)
     assert failure is not None
@@ -105,7 +105,7 @@ def test_an_attempt_that_died_without_a_word_counts_but_need_not_wait() -> None:
 
 def test_an_attempt_that_died_after_progress_is_no_failure() -> None:
     done = RangeDone(index=0, attempt=1, outputs=(), counts=MergeCounts())
-    begin = StartAttempt(1, job().id, 1, "me:1", frozenset())
+    begin = StartAttempt(1, job().id, 1, "me:1")
     running = after(EMPTY, Admit(1, job()), begin, Record(1, job().id, (done,)))
     assert count_of(after(running, ClaimState(EMPTY, 2, "new", "new:1")), job()) == 0
 
