@@ -1,6 +1,9 @@
 """`lithify topic`."""
 
-from lithify.store.driver import new_id
+import pytest
+
+from lithify.store.memory import MemoryStore
+from lithify.store.port import Outcome
 from tests.admin.conftest import Lithify
 
 
@@ -37,12 +40,21 @@ def test_a_topic_made_again_shares_nothing_with_the_deleted_one(lithify: Lithify
     assert lithify.json("checkpoint", "list", "users") == []
 
 
-def test_the_first_topic_of_a_warehouse_proves_the_store() -> None:
-    unprobed = Lithify(f"memory://{new_id()}")
-    result = unprobed("topic", "create", "users", env={"LITHIFY_COMPACTOR_PROBE": "true"})
-    assert result.exit_code == 0
-    refused = Lithify(f"memory://{new_id()}")("topic", "create", "users", "--no-probe", env={})
-    assert refused.exit_code == 0
+def _overwrite(store: MemoryStore, key: str, body: bytes) -> Outcome:
+    """What a store without conditional writes does."""
+    store.put(key, body)
+    return Outcome.CREATED
+
+
+def test_a_place_where_two_writers_could_both_win_is_refused(lithify: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryStore, "create", _overwrite)
+    unsafe = "is not safe for a log"
+    lithify.refused("topic", "create", "users", "--probe", code=2, saying=unsafe)
+    assert lithify.ok("topic", "list") == ""
+    lithify.refused("compactor", "run", "--engine", "local", "--probe", code=2, saying=unsafe)
+    assert lithify("doctor", "--rounds", "1").exit_code == 9
+    lithify.ok("topic", "create", "users", "--no-probe")
+    lithify.ok("topic", "create", "others", "--probe")  # only the first one asks
 
 
 def test_plain_tables_are_neither_coloured_nor_wrapped(lithify: Lithify) -> None:
