@@ -1,5 +1,7 @@
 """P1-P7 and P16-P19 together: appenders, collectors and claims interleaved, with lost and late replies."""
 
+import contextlib
+
 import pytest
 from msgspec.structs import replace
 
@@ -62,19 +64,15 @@ async def producer(log: list[tuple[str, range]], unknown: list[str], appends: in
 async def collector(passes: int) -> None:
     files = PartitionFiles(KEYS)
     for index in range(passes):
-        try:
+        with contextlib.suppress(Unavailable, CommitUnknown):
             await (sweep(files, GRACE_MS) if index % 3 == 2 else collect(files, GRACE_MS))
-        except (Unavailable, CommitUnknown):
-            pass
 
 
 async def claimer(claims: int, epochs: list[int]) -> None:
     files = PartitionFiles(KEYS)
     for _ in range(claims):
-        try:
+        with contextlib.suppress(Unavailable, CommitUnknown):
             epochs.append((await files.manifest.commit(Claim())).result)
-        except (Unavailable, CommitUnknown):
-            pass
 
 
 @pytest.mark.parametrize("seed", range(60))
