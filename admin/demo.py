@@ -51,8 +51,9 @@ def demo(invocation: Invocation, records: int, keys: int, engine: str, seed: int
         if not keep:
             stack.callback(_delete_all, place.open())
         Story(screen, place).run(change_stream(records, keys, COMMITS, seed))
-        screen.say("")
-        screen.say(f"All verified, in {(monotonic_ms() - began_ms) / 1000:.0f} s. {_next_steps(place, keep)}")
+        screen.title(f"\nAll verified, in {(monotonic_ms() - began_ms) / 1000:.0f} s.")
+        for line in _next_steps(place, keep):
+            screen.say(line)
         if keep and place.requests is not None:
             with suppress(KeyboardInterrupt):
                 threading.Event().wait()
@@ -89,12 +90,12 @@ def _delete_all(warehouse: Warehouse) -> None:
         shutil.rmtree(root.parent, ignore_errors=True)
 
 
-def _next_steps(place: Place, keep: bool) -> str:
+def _next_steps(place: Place, keep: bool) -> list[str]:
     if not keep:
-        return "To look at what it made: lithify demo --keep --warehouse FOLDER. The five-minute tour: README.md"
-    lines = ["What it made is left for you to look at:", ""]
-    if place.requests is not None:
-        lines += [f"export {name}={place.env[name]}" for name in sorted(place.env.keys() - os.environ.keys())]
+        return ["Next: the five-minute tour in README.md.", "To look at what this made: lithify demo --keep"]
+    changed = sorted(name for name, value in place.env.items() if os.environ.get(name) != value)
+    given = [name for name in changed if name.startswith("AWS_")]
+    lines = ["What it made is there to look at. In another shell:" if place.requests else "What it made is there:"]
+    lines += [f"export {name}={place.env[name]}" for name in given]
     lines += [f"export {setting('warehouse').variable}={place.url}", f"lithify topic describe {TOPIC}"]
-    lines += ["Ctrl-C ends its S3, and with it the data"] if place.requests is not None else []
-    return "\n   ".join(lines)
+    return [*lines, "Ctrl-C here ends its S3, and with it the data."] if place.requests else lines

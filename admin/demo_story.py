@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,7 +109,10 @@ class Story:
         self._topic.alter({"compaction.output.bytes": max(1024, stored_bytes // RANGES)})
         self._screen.step(f"Start a compactor ({self._place.engine}), and kill it at half of its job")
         self._counted = self._requests()
-        with self._compactor() as compactor, self._screen.bar("compacting", 100) as show:
+        with (
+            self._compactor() as compactor,
+            self._bar() as show,
+        ):
 
             def half_done(job: CompactionInfo) -> bool:
                 done = job.progress.completion_percentage
@@ -135,7 +139,10 @@ class Story:
         stood = self._job()
         self._screen.step("Start another, which takes over")
         began_ms = monotonic_ms()
-        with self._compactor(take_over=True) as compactor, self._screen.bar("compacting", 100) as show:
+        with (
+            self._compactor(take_over=True) as compactor,
+            self._bar() as show,
+        ):
             compactor.watch(self._admin, TOPIC, lambda job: show(job.progress.completion_percentage) is not None)
         took_ms, asked = monotonic_ms() - began_ms, self._requests() - self._counted
         job = self._job()
@@ -172,7 +179,7 @@ class Story:
         kinds = Counter(self._kind(key) for key in found)
         self._screen.say(
             f"deleted: {kinds['replaced']} replaced segments, {kinds['orphan']} orphans of the killed attempt, "
-            f"{kinds['file']} old manifests and job files"
+            f"{kinds['file']} of the old manifests and job files"
         )
         if waiting:
             self._screen.say(f"{waiting} replaced segments stay: checkpoint {PIN!r} pins them")
@@ -194,6 +201,9 @@ class Story:
     def _compactor(self, take_over: bool = False) -> CompactorProcess:
         place = self._place
         return CompactorProcess(place.url, place.engine, place.env, place.folder, take_over=take_over)
+
+    def _bar(self) -> AbstractContextManager[Callable[[float], None]]:
+        return self._screen.bar(f"{self._place.engine} starts, then compacts", 100)
 
     def _job(self) -> CompactionInfo:
         job = newest(self._admin, TOPIC)

@@ -120,9 +120,9 @@ def test_a_compactor_that_fails_ends_the_story_with_its_last_words(tmp_path: Pat
     with lithify.open(str(tmp_path / "warehouse")) as warehouse:
         warehouse.create_topic("users")
         admin = lithify.Admin(warehouse)
-        with CompactorProcess("nonsense://", "local", os.environ, tmp_path) as compactor:
-            with pytest.raises(Unavailable, match="nonsense"):
-                compactor.watch(admin, "users", lambda job: False)
+        failing = CompactorProcess("nonsense://", "local", os.environ, tmp_path)
+        with failing, pytest.raises(Unavailable, match="nonsense"):
+            failing.watch(admin, "users", lambda job: False)
 
 
 def test_the_change_stream_is_the_same_for_the_same_seed() -> None:
