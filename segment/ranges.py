@@ -1,5 +1,6 @@
 """Cutting a job into key ranges of about one output each, from the row-group statistics of its sources. Pure."""
 
+import bisect
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -23,6 +24,7 @@ class Weight(msgspec.Struct, frozen=True):
 
 _DIGITS = 12  # bytes after the common prefix by which keys are told apart
 _FRACTION_BITS = 8 * _DIGITS
+_CLASSES = (b"0123456789", b"abcdef", b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def row_group_weights(reader: SegmentReader) -> list[Weight]:
@@ -43,9 +45,10 @@ def split_ranges(weights: Iterable[Weight], target_bytes: int) -> tuple[KeyRange
     stem = shared_prefix(min(low for low, _, _ in known), max(high for _, high, _ in known))[
         : BOUNDARY_BYTES_MAX - _DIGITS
     ]
-    spans = [(_number(low, stem), _number(high, stem) + 1, weight) for low, high, weight in known]
+    scale = _Scale(stem, (key for low, high, _ in known for key in (low, high)))
+    spans = [(scale.number(low), scale.number(high) + 1, weight) for low, high, weight in known]
     count = -(-sum(weight for _, _, weight in spans) // max(1, target_bytes))
-    cuts = sorted({cut for cut in (_key(number, stem) for number in _even_cuts(spans, count)) if cut})
+    cuts = sorted({cut for cut in (scale.key(number) for number in _even_cuts(spans, count)) if cut})
     lows: list[bytes | None] = [None, *cuts]
     highs: list[bytes | None] = [*cuts, None]
     return tuple(KeyRange(low, high) for low, high in zip(lows, highs, strict=True))
@@ -70,9 +73,33 @@ def _even_cuts(spans: list[tuple[int, int, int]], count: int) -> Iterator[int]:
         at, before, slope = point, here, slope + slopes[point]
 
 
-def _number(key: bytes, stem: bytes) -> int:
-    return int.from_bytes(key[len(stem) : len(stem) + _DIGITS].ljust(_DIGITS, b"\0"), "big")
+class _Scale:
+    """Keys as whole numbers of the same order. Digits are ranks in the alphabet that the keys seem to be written in, so
+    that decimal, hexadecimal and textual keys spread evenly, as bytes of all values do."""
+
+    def __init__(self, stem: bytes, keys: Iterable[bytes]) -> None:
+        seen = {byte for key in keys for byte in key[len(stem) : len(stem) + _DIGITS]}
+        for letters in _CLASSES:
+            seen |= set(letters) if _fits(seen, letters) else set()
+        self._alphabet = bytes(range(256)) if len(seen) > 128 else bytes(sorted(seen))
+        self._stem = stem
+
+    def number(self, key: bytes) -> int:
+        total, base = 0, len(self._alphabet) + 1
+        tail = key[len(self._stem) : len(self._stem) + _DIGITS]
+        for byte in tail:
+            total = total * base + bisect.bisect_left(self._alphabet, byte) + 1
+        return total * base ** (_DIGITS - len(tail))
+
+    def key(self, number: int) -> bytes:
+        base = len(self._alphabet) + 1
+        ranks = [number // base ** (_DIGITS - 1 - i) % base for i in range(_DIGITS)]
+        end = ranks.index(0) if 0 in ranks else _DIGITS
+        return self._stem + bytes(self._alphabet[rank - 1] for rank in ranks[:end])
 
 
-def _key(number: int, stem: bytes) -> bytes:
-    return stem + number.to_bytes(_DIGITS, "big").rstrip(b"\0")
+def _fits(seen: set[int], letters: bytes) -> bool:
+    """Whether keys that hold these bytes are written with `letters`, among others. Those of hexadecimal are not taken
+    for the whole alphabet's."""
+    inside = seen & set(letters)
+    return bool(inside) and (letters != _CLASSES[2] or not inside <= set(_CLASSES[1]))
