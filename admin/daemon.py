@@ -1,5 +1,6 @@
 """The service: passes of the compactor on its interval, and of the collector on its own, until it is told to leave."""
 
+import logging
 import os
 import signal
 import threading
@@ -19,7 +20,7 @@ __all__ = ["Collecting", "Compacting", "leave_on_signals", "run_together"]
 
 _NOTHING = "nothing is due"
 
-log = structlog.get_logger("lithify.service")
+log = structlog.wrap_logger(logging.getLogger("lithify.service"))
 
 
 class Compacting:

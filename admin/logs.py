@@ -28,6 +28,18 @@ def set_up_logs(form: str, level: str) -> None:
         logger_factory=_to_stderr,
         cache_logger_on_first_use=False,
     )
+    # lithify's own loggers are the standard library's, so that an application that embeds it decides where they go;
+    # here the command line is the application. Lines come to them finished.
+    package = logging.getLogger("lithify")
+    package.handlers = [_StandardError()]
+    package.propagate = False
+    package.setLevel(level.upper())
+
+
+class _StandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        # Looked up for each line: whoever captures standard error replaces it.
+        print(record.getMessage(), file=sys.stderr)
 
 
 def _to_stderr(*_: Any) -> structlog.PrintLogger:

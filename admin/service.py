@@ -1,5 +1,6 @@
 """`lithify compactor run`: one pass with its report, or the service."""
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +22,7 @@ __all__ = ["compactor", "make_engine", "serve"]
 
 _DAMAGED = ("corrupt", "missing")  # categories of a job's error
 
-log = structlog.get_logger("lithify.service")
+log = structlog.wrap_logger(logging.getLogger("lithify.service"))
 
 
 @click.group()

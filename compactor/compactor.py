@@ -1,5 +1,6 @@
 """The compactor's shell: every partition of every topic, with bounded concurrency; one pass, or for ever."""
 
+import logging
 import os
 import socket
 import threading
@@ -34,7 +35,7 @@ __all__ = ["Compactor", "WarehouseLike", "make_engine"]
 STEPS_MAX = 1_000  # of one partition in one pass; the policy converges long before
 IDLE_MS = 15_000
 
-log = structlog.get_logger("lithify.compactor")
+log = structlog.wrap_logger(logging.getLogger("lithify.compactor"))
 
 
 class WarehouseLike(Protocol):

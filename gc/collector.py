@@ -1,5 +1,6 @@
 """The collector's shell: every partition of every topic, deleted topics included; one pass."""
 
+import logging
 from typing import Protocol
 
 import msgspec
@@ -20,7 +21,7 @@ __all__ = ["GRACE_MS", "Collector", "GcReport", "PartitionGc"]
 
 GRACE_MS = 3_600_000  # how long a superseded manifest stays readable, at least (P17)
 
-log = structlog.get_logger("lithify.gc")
+log = structlog.wrap_logger(logging.getLogger("lithify.gc"))
 
 
 class WarehouseLike(Protocol):

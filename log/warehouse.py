@@ -1,5 +1,6 @@
 """A warehouse: the topics under one root URL."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ __all__ = ["Warehouse", "open"]
 
 PROBE_ROUNDS = 4  # of simultaneous creates before a warehouse's first topic; 'lithify doctor' takes 16
 
-log = structlog.get_logger("lithify.log")
+log = structlog.wrap_logger(logging.getLogger("lithify.log"))
 
 
 def open(  # noqa: A001 - the face's own name, as lithify.open

@@ -1,5 +1,6 @@
 """What became of a task: its result, or a failure in words without record contents. One mapping for every engine."""
 
+import logging
 import traceback
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
 
 __all__ = ["failure_of", "outcome_of"]
 
-log = structlog.get_logger("lithify.compactor.engines")
+log = structlog.wrap_logger(logging.getLogger("lithify.compactor.engines"))
 
 
 def outcome_of(task: MergeTask, work: Callable[[], TaskResult]) -> TaskResult | TaskFailure:
