@@ -3,13 +3,14 @@
 pyarrow's own conversions import pandas at their first call: more than a second and 60 MB in every worker.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Flags", "Longs", "flags", "from_flags", "from_longs", "longs", "nulls", "starts"]
+__all__ = ["ByteStrings", "Flags", "Longs", "flags", "from_flags", "from_longs", "longs", "nulls", "starts"]
 
 Flags = npt.NDArray[np.bool_]
 Longs = npt.NDArray[np.int64]
@@ -54,3 +55,30 @@ def _bits(buffer: Any, column: Any) -> Flags:
     first = column.offset // 8
     bits = np.unpackbits(content[first:], bitorder="little", count=column.offset - 8 * first + len(column))
     return bits[column.offset - 8 * first :].view(np.bool_)
+
+
+class ByteStrings(Sequence[bytes]):
+    """A column of bytes as a sequence, to be searched: each row costs a tenth of what Arrow's own scalars do.
+
+    A null reads as whatever stands in its place.
+    """
+
+    def __init__(self, column: Any) -> None:
+        self._first: int = column.offset
+        self._rows = len(column)
+        _, starts, content = column.buffers()
+        self._starts = memoryview(starts).cast("B").cast("i") if len(column) else memoryview(b"")
+        self._content = memoryview(content or b"")
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @overload
+    def __getitem__(self, row: int) -> bytes: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, row: int | slice) -> bytes | Sequence[bytes]:
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(self._rows))]
+        at = self._first + (row if row >= 0 else row + self._rows)
+        return bytes(self._content[self._starts[at] : self._starts[at + 1]])

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lithify.manifest.jobs import MergeRules
-from lithify.segment.arrays import Flags, Longs, flags, from_flags, from_longs, longs, nulls
+from lithify.segment.arrays import Flags, Longs, from_flags, longs, nulls
 from lithify.segment.order import Block, blocks
 from lithify.segment.rules import NO_HORIZON, Fate, Fates, fates, stamps
 from lithify.segment.schema import RUN
@@ -39,50 +39,19 @@ def merge(sources: Sequence[Iterator[pa.RecordBatch]], rules: MergeRules, tally:
     """
     if rules.drop_superseded and rules.order != "key":
         raise ValueError("superseded records are found in key order only")
-    held: pa.RecordBatch | None = None
     for block in blocks(sources, rules.order):
-        if not rules.drop_superseded:
-            yield from _survivors(block, None, rules, tally)
-            continue
-        # Whether a block's last record is superseded shows in the next block only: it waits there.
-        if held is not None:
-            yield from _survivors(Block(held, None), _key(block, 0), rules, tally)
-        held, block = _split_last(block)
-        yield from _survivors(block, _key_of(held), rules, tally)
-    if held is not None:
-        yield from _survivors(Block(held, None), None, rules, tally)
+        yield from _survivors(block, rules, tally)
 
 
-def _key(block: Block, row: int) -> bytes | None:
-    at = row if block.order is None else int(block.order[row])
-    return block.rows.column("key")[at].as_py()
-
-
-def _key_of(row: pa.RecordBatch) -> bytes | None:
-    return row.column("key")[0].as_py()
-
-
-def _split_last(block: Block) -> tuple[pa.RecordBatch, Block]:
-    last = block.rows.num_rows - 1
-    at = last if block.order is None else int(block.order[last])
-    # `take` copies: a slice would keep the whole block in memory for the sake of one row.
-    held = block.rows.take(from_longs(np.array([at])))
-    return held, Block(block.rows.slice(0, last), None) if block.order is None else Block(
-        block.rows, block.order[:last]
-    )
-
-
-def _survivors(block: Block, next_key: bytes | None, rules: MergeRules, tally: Tally) -> Iterator[pa.RecordBatch]:
-    """The kept rows of `block`, at most one batch. `next_key` is the key of the row after it."""
+def _survivors(block: Block, rules: MergeRules, tally: Tally) -> Iterator[pa.RecordBatch]:
+    """The kept rows of `block`, at most one batch."""
     rows, order = block.rows, block.order
-    count = rows.num_rows if order is None else len(order)
-    if count == 0:
-        return
+    count = rows.num_rows
     offset = _in_order(longs(rows.column("offset")), order)
     keyless = _in_order(nulls(rows.column("key")), order)
     tombstone = _in_order(nulls(rows.column("value")), order)
     horizon_ms = _in_order(_horizons(rows), order)
-    superseded = _superseded(block, next_key) if rules.drop_superseded else np.zeros(count, np.bool_)
+    superseded = block.superseded() if rules.drop_superseded else np.zeros(count, np.bool_)
     fate = fates(
         rules, offset=offset, keyless=keyless, tombstone=tombstone, horizon_ms=horizon_ms, superseded=superseded
     )
@@ -105,18 +74,6 @@ def _horizons(rows: pa.RecordBatch) -> Longs:
     if column.null_count == len(column):
         return np.full(len(column), NO_HORIZON, np.int64)
     return np.where(nulls(column), NO_HORIZON, longs(column))
-
-
-def _superseded(block: Block, next_key: bytes | None) -> Flags:
-    """Where the next row has the same key: versions of a key are neighbours, the highest offset last."""
-    keys: Any = block.rows.column("key")
-    if block.order is not None:
-        keys = keys.take(from_longs(block.order))
-    result = np.zeros(len(keys), np.bool_)
-    same = pc.call_function("equal", [keys.slice(0, len(keys) - 1), keys.slice(1)])
-    result[:-1] = flags(same) & ~nulls(same)
-    result[-1] = next_key is not None and keys[len(keys) - 1].as_py() == next_key
-    return result
 
 
 def _stamp(batch: pa.RecordBatch, stamp: Flags, rules: MergeRules) -> pa.RecordBatch:

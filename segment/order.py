@@ -8,28 +8,56 @@ than a batch holds is no exception, since positions are (key, offset) and not ke
 import bisect
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
-from lithify.segment.arrays import Longs, from_longs, longs
+from lithify.segment.arrays import ByteStrings, Flags, Longs, from_longs, longs
 from lithify.segment.extent import Order
-from lithify.segment.sorting import sorted_indices, stable_by_key
+from lithify.segment.sorting import Extremes, repeats, sorted_indices, stable_by_key
 
-__all__ = ["Block", "Position", "blocks", "position", "rows_through", "sort_block"]
+__all__ = ["Block", "Position", "blocks", "position", "rows_through", "take"]
 
 Position = tuple[bool, bytes, int]
 """Whether the row has a key, its key, its offset; in offset order (False, b"", offset). They compare as rows do."""
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Rows that precede all later blocks' rows. `order` lists them in order; None: they lie in order already."""
+    """Rows that precede all later blocks' rows.
+
+    `order` lists them in order; None: they lie in order already. `repeated` tells, in order, where the next row has the
+    same key; None: it is yet to be found out. `continued`: so does the row that follows the block's last.
+    """
 
     rows: pa.RecordBatch
-    order: Longs | None
+    order: Longs | None = None
+    repeated: Flags | None = None
+    continued: bool = False
 
     def ordered(self) -> pa.RecordBatch:
-        return self.rows if self.order is None else self.rows.take(from_longs(self.order))
+        return self.rows if self.order is None else take(self.rows, self.order)
+
+    def superseded(self) -> Flags:
+        """In order, where a later row has the same key. Requires: the block is in key order."""
+        keys: Any = self.rows.column("key")
+        if self.repeated is not None:
+            result = self.repeated.copy()
+        else:
+            result = repeats(keys if self.order is None else keys.take(from_longs(self.order)))
+        result[-1] = self.continued
+        return result
+
+
+def take(rows: pa.RecordBatch, indices: Longs) -> pa.RecordBatch:
+    """`rows` at `indices`. A column that is null throughout is made anew, which costs less."""
+    chosen = from_longs(indices)
+    columns = [
+        pa.nulls(len(indices), column.type) if column.null_count == len(column) else column.take(chosen)
+        for column in rows.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def position(batch: pa.RecordBatch, row: int, order: Order) -> Position:
@@ -42,7 +70,19 @@ def position(batch: pa.RecordBatch, row: int, order: Order) -> Position:
 
 def rows_through(batch: pa.RecordBatch, bound: Position, order: Order) -> int:
     """How many rows of `batch` lie at or before `bound`. Requires: the batch is in `order`."""
-    return bisect.bisect_right(range(batch.num_rows), bound, key=lambda row: position(batch, row, order))
+    keyed, key, offset = bound
+    offsets = longs(batch.column("offset"))
+    if order == "offset":
+        return int(np.searchsorted(offsets, offset, "right"))
+    keys: Any = batch.column("key")
+    if not keyed:
+        return int(np.searchsorted(offsets[: keys.null_count], offset, "right"))
+    found = ByteStrings(keys)
+    first = bisect.bisect_left(found, key, lo=keys.null_count)
+    if first == len(found) or found[first] != key:
+        return first
+    past = bisect.bisect_right(found, key, lo=first)
+    return first + int(np.searchsorted(offsets[first:past], offset, "right"))
 
 
 class _Head:
@@ -60,6 +100,9 @@ class _Head:
         self.batch = next((batch for batch in self._source if batch.num_rows), None)
         if self.batch is not None:
             self.last = position(self.batch, self.batch.num_rows - 1, self._order)
+
+    def begins_with(self, key: bytes) -> bool:
+        return self.batch is not None and self.batch.column("key")[0].as_py() == key
 
     def take(self, bound: Position) -> pa.RecordBatch:
         assert self.batch is not None
@@ -79,21 +122,34 @@ def blocks(sources: Sequence[Iterator[pa.RecordBatch]], order: Order) -> Iterato
         bound = min(head.last for head in heads)
         pieces = [piece for piece in (head.take(bound) for head in heads) if piece.num_rows]
         heads = [head for head in heads if head.batch is not None]
-        yield Block(pieces[0], None) if len(pieces) == 1 else sort_block(pieces, order)
+        # The block's last row is the one at `bound`; what follows it is the first row of some head.
+        continued = bound[0] and any(head.begins_with(bound[1]) for head in heads)
+        yield _block(pieces, order, continued)
 
 
-def sort_block(pieces: list[pa.RecordBatch], order: Order) -> Block:
+def _block(pieces: list[pa.RecordBatch], order: Order, continued: bool) -> Block:
     """One block of pieces that are each in `order`."""
+    if len(pieces) == 1:
+        return Block(pieces[0], continued=continued)
     extremes = [_offset_extremes(piece) for piece in pieces]
     in_turn = sorted(range(len(pieces)), key=lambda index: extremes[index])
     apart = all(extremes[a][1] < extremes[b][0] for a, b in itertools.pairwise(in_turn))
     rows = pa.concat_batches([pieces[index] for index in in_turn])
     if not apart:
-        return Block(rows, sorted_indices(rows, order))
+        return Block(rows, sorted_indices(rows, order), continued=continued)
     if order == "offset":
-        return Block(rows, None)
+        return Block(rows)
     # With the pieces in the order of their offsets, a stable sort by key alone sorts by (key, offset).
-    return Block(rows, stable_by_key(rows.column("key")))
+    indices, repeated = stable_by_key(rows.column("key"), _key_extremes(pieces))
+    return Block(rows, indices, repeated, continued)
+
+
+def _key_extremes(pieces: list[pa.RecordBatch]) -> Extremes | None:
+    """Of pieces in key order, unless a key is null."""
+    keys: list[Any] = [piece.column("key") for piece in pieces]
+    if any(column.null_count for column in keys):
+        return None
+    return min(column[0].as_py() for column in keys), max(column[-1].as_py() for column in keys)
 
 
 def _offset_extremes(batch: pa.RecordBatch) -> tuple[int, int]:

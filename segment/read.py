@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from lithify.manifest.model import SegmentRef
-from lithify.segment.arrays import from_flags, from_longs, longs
+from lithify.segment.arrays import ByteStrings, from_flags, from_longs, longs
 from lithify.segment.schema import RUN
 from lithify.segment.write import FOOTER_CHECKSUM, NO_CHECKSUM, ROW_GROUP_CHECKSUMS
 from lithify.store.errors import Corrupt
@@ -227,7 +227,7 @@ class SegmentReader:
 
 def _first_at(keys: Any, bound: bytes) -> int:
     """Index of the first row with a key ≥ `bound`. Requires: keys in order, null keys first."""
-    return bisect.bisect_left(range(len(keys)), bound, lo=keys.null_count, key=lambda row: keys[row].as_py())
+    return bisect.bisect_left(ByteStrings(keys), bound, lo=keys.null_count)
 
 
 class _Window:

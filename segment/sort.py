@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lithify.segment.arrays import from_longs
 from lithify.segment.extent import Order, row_bytes
-from lithify.segment.order import blocks
+from lithify.segment.order import blocks, take
 from lithify.segment.sorting import sorted_indices
 
 __all__ = ["SORT_BYTES", "external_sort"]
@@ -49,7 +48,7 @@ def external_sort(
 
 def _sorted(held: list[pa.RecordBatch], order: Order) -> pa.RecordBatch:
     rows = pa.concat_batches(held)
-    return rows.take(from_longs(sorted_indices(rows, order)))
+    return take(rows, sorted_indices(rows, order))
 
 
 def _spill(batch: pa.RecordBatch, path: Path, memory_bytes: int) -> Path:

@@ -7,10 +7,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lithify.segment.arrays import Longs, from_longs, longs, starts
+from lithify.segment.arrays import Flags, Longs, flags, from_longs, longs, nulls, starts
 from lithify.segment.extent import Order, shared_prefix
 
-__all__ = ["sorted_indices", "stable_by_key"]
+__all__ = ["Extremes", "repeats", "sorted_indices", "stable_by_key"]
+
+Extremes = tuple[bytes, bytes]
+"""A key that no other is below, and one that no other is above."""
+
+_HEAD_BYTES = 8
 
 
 def sorted_indices(rows: pa.RecordBatch, order: Order) -> Longs:
@@ -18,32 +23,68 @@ def sorted_indices(rows: pa.RecordBatch, order: Order) -> Longs:
     by_offset = np.argsort(longs(rows.column("offset")), kind="stable")
     if order == "offset":
         return by_offset
-    return by_offset[stable_by_key(rows.column("key").take(from_longs(by_offset)))]
+    indices, _ = stable_by_key(rows.column("key").take(from_longs(by_offset)))
+    return by_offset[indices]
 
 
-def stable_by_key(keys: Any) -> Longs:
-    """Indices that sort by key and leave rows of one key as they lie; null keys first."""
-    if keys.null_count == 0:
-        # Eight bytes after what all keys share nearly always tell them apart, and whole numbers sort fast. Where two
-        # different keys have the same eight bytes, the general way is taken.
-        heads = _heads(keys)
-        indices = np.argsort(heads, kind="stable")
-        ties = np.flatnonzero(heads[indices[1:]] == heads[indices[:-1]])
-        before, after = (keys.take(from_longs(indices[ties + step])) for step in (0, 1))
-        if pc.call_function("equal", [before, after]).true_count == len(ties):
-            return indices
+def repeats(keys: Any) -> Flags:
+    """Where the next row has the same key. Null is the same as nothing, and nothing follows the last row."""
+    result = np.zeros(len(keys), np.bool_)
+    if len(keys) > 1:
+        same = pc.call_function("equal", [keys.slice(0, len(keys) - 1), keys.slice(1)])
+        result[:-1] = flags(same) & ~nulls(same)
+    return result
+
+
+def stable_by_key(keys: Any, extremes: Extremes | None = None) -> tuple[Longs, Flags]:
+    """Indices that sort by key, null keys first, and leave rows of one key as they lie; and `repeats` of that order.
+
+    Who knows the extremes of the keys spares a search for them. Requires: at least one row.
+    """
+    # Eight bytes after what all keys share nearly always tell them apart, and whole numbers sort fast. Where two
+    # different keys have the same eight bytes, the general way is taken.
+    return (_by_heads(keys, extremes or _extremes(keys)) if keys.null_count == 0 else None) or _by_whole_keys(keys)
+
+
+def _by_whole_keys(keys: Any) -> tuple[Longs, Flags]:
     options = pc.ArraySortOptions(null_placement="at_start")
-    return longs(pc.call_function("array_sort_indices", [keys], options)).copy()
+    indices: Any = pc.call_function("array_sort_indices", [keys], options)
+    return longs(indices).copy(), repeats(keys.take(indices))
 
 
-def _heads(keys: Any) -> npt.NDArray[np.uint64]:
-    """The eight bytes of each key after the prefix that all share, as a big-endian number; zeros follow a short key."""
+def _by_heads(keys: Any, extremes: Extremes) -> tuple[Longs, Flags] | None:
     begin = starts(keys)
-    extremes = pc.call_function("min_max", [keys]).as_py()
-    shared = len(shared_prefix(extremes["min"], extremes["max"]))
+    shared = len(shared_prefix(*extremes))
+    rest_bytes = np.diff(begin) - shared
+    heads = _heads(keys, begin, shared, rest_bytes)
+    indices = np.argsort(heads, kind="stable")
+    in_order = heads[indices]
+    same = np.zeros(len(heads), np.bool_)
+    same[:-1] = in_order[1:] == in_order[:-1]
+    return (indices, same) if _are_equal(keys, indices, np.flatnonzero(same), rest_bytes) else None
+
+
+def _are_equal(keys: Any, indices: Longs, rows: Longs, rest_bytes: Longs) -> bool:
+    """Whether each of `rows`, and the row after it, are of one key. Their heads are equal."""
+    one, other = indices[rows], indices[rows + 1]
+    if rest_bytes.max() <= _HEAD_BYTES:  # nothing stands behind a head: only zeros at the end may tell keys apart
+        return bool((rest_bytes[one] == rest_bytes[other]).all())
+    return pc.call_function("equal", [keys.take(from_longs(one)), keys.take(from_longs(other))]).true_count == len(rows)
+
+
+def _heads(keys: Any, begin: Longs, shared: int, rest_bytes: Longs) -> npt.NDArray[np.uint64]:
+    """The eight bytes of each key after the `shared` first, as a big-endian number; zeros follow a short key."""
     content = np.frombuffer(keys.buffers()[2] or b"", np.uint8)[begin[0] : begin[-1]]
-    padded = np.concatenate([content, np.zeros(8, np.uint8)])
-    eight = np.lib.stride_tricks.as_strided(padded[:0].view(">u8"), (len(content) + 1,), (1,))
-    heads = eight[begin[:-1] - begin[0] + shared].astype(np.uint64)
-    missing = np.clip(8 - (np.diff(begin) - shared), 0, 8).astype(np.uint64) * 8
-    return np.where(missing == 64, 0, heads >> missing << missing)
+    padded = np.concatenate([content, np.zeros(_HEAD_BYTES, np.uint8)])
+    # A window of eight bytes at every byte. As raw bytes numpy copies them fast; as numbers it would align each first.
+    windows = np.lib.stride_tricks.as_strided(padded[:0].view("V8"), (len(content) + 1,), (1,))
+    heads = windows[begin[:-1] + (shared - begin[0])].view(">u8").astype(np.uint64)
+    missing = np.clip(_HEAD_BYTES - rest_bytes, 0, _HEAD_BYTES).astype(np.uint64) * np.uint64(8)
+    if not missing.any():
+        return heads
+    return np.where(missing == 64, np.uint64(0), heads >> missing << missing)
+
+
+def _extremes(keys: Any) -> Extremes:
+    found = pc.call_function("min_max", [keys]).as_py()
+    return found["min"], found["max"]

@@ -39,6 +39,7 @@ ROW_GROUP_CHECKSUMS = "lithify.row_groups.xxh3"
 FOOTER_CHECKSUM = "lithify.footer.xxh3"
 NO_CHECKSUM = "0" * 16
 
+_NUMBERS = ("offset", "offset_delta", "timestamp_ms")  # in blocks of near values: as small as by zstd, and far cheaper
 _BLOOM_FILTERS = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters  # not before 24
 _BLOOM_FALSE_POSITIVES = 0.05
 _PAGE_BYTES = 1 << 20
@@ -236,6 +237,7 @@ def _parquet_writer(file: Any, schema: pa.Schema, order: Order, row_group_rows: 
         compression="zstd",
         compression_level=1,
         use_dictionary=False,
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in schema.names if name in _NUMBERS},
         data_page_size=_PAGE_BYTES,
         write_batch_size=_BATCH_ROWS,
         write_page_index=True,

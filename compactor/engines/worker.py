@@ -15,6 +15,7 @@ from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.outcome import outcome_of
 from lithify.compactor.engines.stop_file import working
 from lithify.segment.execute import TaskCancelled, execute
+from lithify.segment.memory import keep_freed_memory
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.opening import open_spec
 from lithify.store.port import StoreSpec
@@ -95,6 +96,7 @@ def _merge(order: Order) -> TaskResult:
 
 
 def _execute(order: Order, stopped: Callable[[], bool] | None) -> TaskResult:
+    keep_freed_memory()
     store = open_spec(order.store)
     tiers = {name: open_spec(spec) for name, spec in order.tiers.items()}
     return execute(order.task, store, stopped, tiers=tiers)

@@ -110,7 +110,7 @@ def test_ranges_together_give_every_key_once(records: list[Record], appends: int
 
 def test_outputs_are_cut_at_the_target_and_between_keys_only() -> None:
     store = MemoryStore()
-    records: list[Record] = [(b"%04d" % (i // 7), sha512(b"%d" % i).digest()) for i in range(20_000)]
+    records: list[Record] = [(b"%04d" % (i // 7), sha512(b"%d" % i).digest()) for i in range(30_000)]
     ref = append(store, records, 0)
     result = execute(task([[ref]], rules=MergeRules(), output_bytes=300_000), store)
     assert len(result.outputs) > 3
