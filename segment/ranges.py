@@ -1,6 +1,7 @@
 """Cutting a job into key ranges of about one output each, from the row-group statistics of its sources. Pure."""
 
 import bisect
+import itertools
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -22,6 +23,8 @@ class Weight(msgspec.Struct, frozen=True):
     weight_bytes: int
 
 
+_TWICE_SHARE_MIN = 8  # at most one part in so many is read twice,
+_TWICE_BYTES_MIN = 32 << 20  # but so much may always be: about a tenth of a second's work
 _DIGITS = 12  # bytes after the common prefix by which keys are told apart
 _FRACTION_BITS = 8 * _DIGITS
 _CLASSES = (b"0123456789", b"abcdef", b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -36,8 +39,9 @@ def split_ranges(weights: Iterable[Weight], target_bytes: int) -> tuple[KeyRange
     """Ranges that cover all keys, in key order, without overlap, of about equal weight, each about `target_bytes` or
     less. Weights are taken as spread evenly between their keys; their order does not matter.
 
-    Any ranges are right; these are balanced as well as the statistics tell. Fewer come out where keys differ only
-    beyond what a boundary holds.
+    Any ranges are right; these are balanced as well as the statistics tell. Both sides of a cut read and decode the row
+    groups it goes through: where that would come to more than an eighth of all (and more than 32 MiB), the ranges are
+    half as many, or a quarter... Fewer come out, too, where keys differ only beyond what a boundary holds.
     """
     known = [(w.min_key, w.max_key, w.weight_bytes) for w in weights if w.min_key is not None and w.max_key is not None]
     if not known:
@@ -47,11 +51,34 @@ def split_ranges(weights: Iterable[Weight], target_bytes: int) -> tuple[KeyRange
     ]
     scale = _Scale(stem, (key for low, high, _ in known for key in (low, high)))
     spans = [(scale.number(low), scale.number(high) + 1, weight) for low, high, weight in known]
-    count = -(-sum(weight for _, _, weight in spans) // max(1, target_bytes))
-    cuts = sorted({cut for cut in (scale.key(number) for number in _even_cuts(spans, count)) if cut})
+    total = sum(weight for _, _, weight in spans)
+    numbers = list(_even_cuts(spans, -(-total // max(1, target_bytes))))
+    twice_max = max(total // _TWICE_SHARE_MIN, _TWICE_BYTES_MIN)
+    while numbers and _read_twice(spans, numbers) > twice_max:
+        numbers = list(_even_cuts(spans, (len(numbers) + 1) // 2))
+    cuts = sorted({cut for cut in (scale.key(number) for number in numbers) if cut})
     lows: list[bytes | None] = [None, *cuts]
     highs: list[bytes | None] = [*cuts, None]
     return tuple(KeyRange(low, high) for low, high in zip(lows, highs, strict=True))
+
+
+def _read_twice(spans: list[tuple[int, int, int]], cuts: list[int]) -> int:
+    """The weight of the spans that each cut goes through, together."""
+    begun = _Sums((low, weight) for low, _, weight in spans)
+    ended = _Sums((high, weight) for _, high, weight in spans)
+    return sum(begun.below(cut) - ended.below(cut + 1) for cut in cuts)
+
+
+class _Sums:
+    """How much weight lies below a number."""
+
+    def __init__(self, weights: Iterable[tuple[int, int]]) -> None:
+        found = sorted(weights)
+        self._numbers = [number for number, _ in found]
+        self._sums = list(itertools.accumulate((weight for _, weight in found), initial=0))
+
+    def below(self, number: int) -> int:
+        return self._sums[bisect.bisect_left(self._numbers, number)]
 
 
 def _even_cuts(spans: list[tuple[int, int, int]], count: int) -> Iterator[int]:

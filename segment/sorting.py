@@ -16,6 +16,8 @@ Extremes = tuple[bytes, bytes]
 """A key that no other is below, and one that no other is above."""
 
 _HEAD_BYTES = 8
+# By the number of bytes that a key still has: what of a head is its own, and not the next key's.
+_MASKS = np.array([(1 << 64) - (1 << 8 * (_HEAD_BYTES - own)) for own in range(_HEAD_BYTES + 1)], np.uint64)
 
 
 def sorted_indices(rows: pa.RecordBatch, order: Order) -> Longs:
@@ -79,10 +81,8 @@ def _heads(keys: Any, begin: Longs, shared: int, rest_bytes: Longs) -> npt.NDArr
     # A window of eight bytes at every byte. As raw bytes numpy copies them fast; as numbers it would align each first.
     windows = np.lib.stride_tricks.as_strided(padded[:0].view("V8"), (len(content) + 1,), (1,))
     heads = windows[begin[:-1] + (shared - begin[0])].view(">u8").astype(np.uint64)
-    missing = np.clip(_HEAD_BYTES - rest_bytes, 0, _HEAD_BYTES).astype(np.uint64) * np.uint64(8)
-    if not missing.any():
-        return heads
-    return np.where(missing == 64, np.uint64(0), heads >> missing << missing)
+    heads &= _MASKS[np.minimum(rest_bytes, _HEAD_BYTES)]
+    return heads
 
 
 def _extremes(keys: Any) -> Extremes:

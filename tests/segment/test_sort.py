@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -108,11 +109,25 @@ def test_ranges_cover_all_keys_once(weights: list[Weight], parts: int) -> None:
     assert len(ranges) <= max(1, total)
 
 
+@pytest.mark.parametrize(("width", "ranges_min"), [(100, 40), (1000, 10), (9000, 2), (30_000, 1), (100_000, 1)])
+def test_little_is_read_twice(width: int, ranges_min: int) -> None:
+    """However many ranges are asked for, the row groups on both sides of a cut are at most an eighth of all; of small
+    jobs, which may read all twice, as many come out as were asked for."""
+    weights = [Weight(b"%08d" % low, b"%08d" % (low + width - 1), width) for low in range(0, 200_000, width)]
+    assert 38 <= len(split_ranges(weights, 5000)) <= 43
+    heavy = [msgspec.structs.replace(weight, weight_bytes=weight.weight_bytes << 20) for weight in weights]
+    ranges = split_ranges(heavy, 5000 << 20)
+    assert ranges_min <= len(ranges) <= 43
+    cuts = [each.low for each in ranges if each.low is not None]
+    twice = sum(w.weight_bytes for cut in cuts for w in heavy if (w.min_key or b"") < cut <= (w.max_key or b""))
+    assert twice * 8 <= sum(weight.weight_bytes for weight in heavy)
+
+
 @pytest.mark.parametrize("parts", [1, 2, 7, 40])
 def test_even_weights_give_even_ranges(parts: int) -> None:
-    weights = [Weight(i.to_bytes(8, "big"), (i + 2000).to_bytes(8, "big"), 1000) for i in range(0, 100_000, 500)]
+    weights = [Weight(i.to_bytes(8, "big"), (i + 200).to_bytes(8, "big"), 100) for i in range(0, 100_000, 50)]
     ranges = split_ranges(weights, -(-200_000 // parts))
     assert len(ranges) == parts
     starts = [int.from_bytes((each.low or b"").ljust(8, b"\0")[:8], "big") for each in ranges]
-    widths = [b - a for a, b in zip(starts, [*starts[1:], 101_500], strict=True)]
-    assert max(widths) < 101_500 / parts * 1.5
+    widths = [b - a for a, b in zip(starts, [*starts[1:], 100_150], strict=True)]
+    assert max(widths) < 100_150 / parts * 1.5
