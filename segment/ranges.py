@@ -52,17 +52,18 @@ def split_ranges(weights: Iterable[Weight], target_bytes: int) -> tuple[KeyRange
     scale = _Scale(stem, (key for low, high, _ in known for key in (low, high)))
     spans = [(scale.number(low), scale.number(high) + 1, weight) for low, high, weight in known]
     total = sum(weight for _, _, weight in spans)
-    numbers = list(_even_cuts(spans, -(-total // max(1, target_bytes))))
     twice_max = max(total // _TWICE_SHARE_MIN, _TWICE_BYTES_MIN)
-    while numbers and _read_twice(spans, numbers) > twice_max:
-        numbers = list(_even_cuts(spans, (len(numbers) + 1) // 2))
-    cuts = sorted({cut for cut in (scale.key(number) for number in numbers) if cut})
+    count = -(-total // max(1, target_bytes))
+    cuts = _cuts(spans, scale, count)
+    while cuts and _read_twice(spans, map(scale.number, cuts)) > twice_max:
+        count = -(-count // 2)
+        cuts = _cuts(spans, scale, count)
     lows: list[bytes | None] = [None, *cuts]
     highs: list[bytes | None] = [*cuts, None]
     return tuple(KeyRange(low, high) for low, high in zip(lows, highs, strict=True))
 
 
-def _read_twice(spans: list[tuple[int, int, int]], cuts: list[int]) -> int:
+def _read_twice(spans: list[tuple[int, int, int]], cuts: Iterable[int]) -> int:
     """The weight of the spans that each cut goes through, together."""
     begun = _Sums((low, weight) for low, _, weight in spans)
     ended = _Sums((high, weight) for _, high, weight in spans)
@@ -79,6 +80,10 @@ class _Sums:
 
     def below(self, number: int) -> int:
         return self._sums[bisect.bisect_left(self._numbers, number)]
+
+
+def _cuts(spans: list[tuple[int, int, int]], scale: "_Scale", count: int) -> list[bytes]:
+    return sorted({cut for cut in (scale.key(number) for number in _even_cuts(spans, count)) if cut})
 
 
 def _even_cuts(spans: list[tuple[int, int, int]], count: int) -> Iterator[int]:
