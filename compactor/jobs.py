@@ -147,15 +147,18 @@ def _with(jobs: tuple[Job, ...], changed: Job) -> tuple[Job, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Owned:
-    """An edit by the holder of `epoch`."""
+    """An edit by the holder of `epoch`: refused as fenced where another holds it now (P5), else `change`."""
 
     epoch: int
 
-    def lost(self, head: CompactorState | None) -> Refused | None:
+    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
         if head is None:
             return Refused(NotFound("the compactor's state is gone"))
-        error = fenced(head.topic, head.partition, head.epoch, self.epoch)
-        return None if error is None else Refused(error)
+        lost = fenced(head.topic, head.partition, head.epoch, self.epoch)
+        return self.change(head, now_ms) if lost is None else Refused(lost)
+
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +167,7 @@ class Heartbeat(_Owned):
 
     repeatable = True
 
-    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
-        lost = self.lost(head)
-        if lost is not None or head is None:
-            return lost or Already(None)
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
         return Next(replace(head, heartbeat_at_ms=now_ms), None)
 
 
@@ -182,10 +182,7 @@ class Admit(_Owned):
 
     repeatable = True  # by the job id
 
-    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
-        lost = self.lost(head)
-        if lost is not None or head is None:
-            return lost or Already(None)
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
         known = head.job(self.job.id)
         if known is not None and known.status != "submitted":
             return Already(None)
@@ -214,10 +211,7 @@ class StartAttempt(_Owned):
 
     repeatable = True  # by the attempt's number
 
-    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
-        lost = self.lost(head)
-        if lost is not None or head is None:
-            return lost or Already(None)
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
         job = head.job(self.job)
         if job is None or job.status != "in_progress":
             return Refused(InvalidRequest(f"job {self.job} is not in progress"))
@@ -239,10 +233,7 @@ class Discard(_Owned):
 
     repeatable = True
 
-    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
-        lost = self.lost(head)
-        if lost is not None or head is None:
-            return lost or Already(None)
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
         job = head.job(self.job)
         if job is None or all(d.index in self.keep for d in job.done):
             return Already(None)
@@ -259,10 +250,7 @@ class Record(_Owned):
 
     repeatable = True  # by the ranges' indexes
 
-    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
-        lost = self.lost(head)
-        if lost is not None or head is None:
-            return lost or Already(None)
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
         job = head.job(self.job)
         if job is None or job.status != "in_progress":
             return Refused(InvalidRequest(f"job {self.job} is not in progress"))
@@ -287,10 +275,7 @@ class EndAttempt(_Owned):
 
     repeatable = True
 
-    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
-        lost = self.lost(head)
-        if lost is not None or head is None:
-            return lost or Already(None)
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
         job = head.job(self.job)
         if job is None or not any(a.ended_at_ms is None for a in job.attempts):
             return Already(None)
@@ -327,10 +312,7 @@ class Finish(_Owned):
 
     repeatable = True
 
-    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
-        lost = self.lost(head)
-        if lost is not None or head is None:
-            return lost or Already(None)
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
         job = head.job(self.job)
         if job is None or not job.active:
             return Already(None)
