@@ -70,9 +70,7 @@ def test_between_the_halves_of_a_claim_the_incumbents_commit_is_fenced_already()
         world.alone(compact(old, first))
 
 
-@pytest.mark.parametrize(
-    "edit", [SetQuarantine(3, "reason", "s"), Heartbeat(3), StartAttempt(3, "j", 1, "w")]
-)
+@pytest.mark.parametrize("edit", [SetQuarantine(3, "reason", "s"), Heartbeat(3), StartAttempt(3, "j", 1, "w")])
 def test_every_edit_of_the_compactor_checks_its_epoch(edit: object) -> None:
     for stored, error in ((4, Fenced), (2, EpochRegression)):
         head = at(FIRST, 9) if isinstance(edit, SetQuarantine) else state(stored)
