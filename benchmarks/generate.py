@@ -1,73 +1,85 @@
-"""Benchmark data: appends of random keys as L0 segments, the same for the same flags, made once per folder.
+"""Benchmark data: a warehouse with one compacted topic of one partition, whose L0 segments came by public appends.
 
-    python benchmarks/generate.py /tmp/lithify-bench --segments 8 --rows 1000000 --keys 4000000
-
-Keys are 16 bytes; values are 150 bytes that compress about 2:1.
+Made once per folder and shape, the same on every machine; contenders work on copies (hard links: no object is ever
+changed in place). Keys are 16 or 17 bytes, drawn evenly; values compress about 2:1.
 """
 
-import argparse
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import SegmentRef
-from lithify.segment.schema import normalise
-from lithify.segment.write import encode_append
-from lithify.store.file import FileStore
+import lithify
 
-KEYS = PartitionKeys("bench", "0000000000000001", 0)
-VALUE_BYTES = 150
+__all__ = ["NOW_MS", "TOPIC", "Shape", "copy_warehouse", "tables", "warehouse"]
+
+TOPIC = "bench"
 NOW_MS = 1_700_000_000_000
+_PIECE_BYTES = 64 << 20  # of values made at a time
 
 
-def table(seed: int, rows: int, keys: int) -> pa.Table:
-    """`rows` records with keys like `account-00000012`, drawn evenly from `keys`."""
-    random = np.random.default_rng(seed)
-    drawn = random.integers(0, keys, rows)
-    names = pa.array(np.char.add("account-", np.char.mod("%08d", drawn)).astype("S16").tolist(), pa.binary())
-    return normalise(pa.table({"key": names, "value": _values(random, rows)}), NOW_MS)
+class Shape(msgspec.Struct, frozen=True):
+    segments: int = 8
+    rows: int = 1_000_000  # of each segment
+    keys: int = 4_000_000  # to draw from
+    value_bytes: int = 150
+
+    @property
+    def name(self) -> str:
+        return f"{self.segments}x{self.rows}-of-{self.keys}-{self.value_bytes}b"
+
+    @property
+    def total_rows(self) -> int:
+        return self.segments * self.rows
 
 
-def _values(random: np.random.Generator, rows: int) -> pa.Array:
+def tables(shape: Shape) -> Iterator[pa.Table]:
+    """One table per segment, with columns key, value, timestamp_ms."""
+    for seed in range(shape.segments):
+        random = np.random.default_rng(seed)
+        # Around the step from 8 to 9 digits, so that both lengths occur and do not sort as the numbers do.
+        drawn = random.integers(0, shape.keys, shape.rows) + 100_000_000 - shape.keys // 2
+        keys = pa.array([b"account-%d" % number for number in drawn.tolist()], pa.binary())
+        times = pa.array(NOW_MS + seed * shape.rows + np.arange(shape.rows), pa.int64())
+        yield pa.table({"key": keys, "value": _values(random, shape), "timestamp_ms": times})
+
+
+def _values(random: np.random.Generator, shape: Shape) -> pa.ChunkedArray:
     """Half of each value is noise, half a repeated text: zstd takes about half away."""
-    content = np.empty((rows, VALUE_BYTES), np.uint8)
-    content[:, : VALUE_BYTES // 2] = random.integers(0, 256, (rows, VALUE_BYTES // 2), np.uint8)
-    content[:, VALUE_BYTES // 2 :] = np.frombuffer((b"status=active;region=eu;" * 8)[: VALUE_BYTES // 2], np.uint8)
-    offsets = np.arange(rows + 1, dtype=np.int32) * VALUE_BYTES
-    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(content.tobytes())])
+    noise_bytes = shape.value_bytes // 2
+    text = b"status=active;region=eu;" * (shape.value_bytes // 24 + 1)
+    step = max(1, _PIECE_BYTES // shape.value_bytes)
+    chunks: list[pa.Array] = []
+    for start in range(0, shape.rows, step):
+        rows = min(step, shape.rows - start)
+        content = np.empty((rows, shape.value_bytes), np.uint8)
+        content[:, :noise_bytes] = random.integers(0, 256, (rows, noise_bytes), np.uint8)
+        content[:, noise_bytes:] = np.frombuffer(text[: shape.value_bytes - noise_bytes], np.uint8)
+        ends = np.arange(rows + 1, dtype=np.int32) * shape.value_bytes
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(content.reshape(-1))]
+        chunks.append(pa.Array.from_buffers(pa.binary(), rows, buffers))
+    return pa.chunked_array(chunks, pa.binary())
 
 
-def generate(folder: Path, segments: int, rows: int, keys: int) -> list[SegmentRef]:
-    """The references of the segments in `folder`, written there unless they are already."""
-    listing = folder / f"refs-{segments}-{rows}-{keys}.json"
-    if listing.exists():
-        return msgspec.json.decode(listing.read_bytes(), type=list[SegmentRef])
-    store = FileStore(folder)
-    refs: list[SegmentRef] = []
-    for index in range(segments):
-        segment_id = SegmentId.for_append(1, f"{index:016x}")
-        body, ref = encode_append(table(index, rows, keys), "key", segment_id)
-        store.put(KEYS.segment(segment_id), body)
-        base = index * rows
-        refs.append(msgspec.structs.replace(ref, base_offset=base, min_offset=base, max_offset=base + rows - 1))
-    listing.write_bytes(msgspec.json.encode(refs))
-    return refs
+def warehouse(folder: Path, shape: Shape) -> Path:
+    """The warehouse of `shape` under `folder`, made unless it is there. It is read only: work on a copy."""
+    root = folder / shape.name
+    if not root.exists():
+        begun = folder / f"{shape.name}.part"
+        shutil.rmtree(begun, ignore_errors=True)
+        topic = lithify.open(f"file://{begun}").create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
+        for table in tables(shape):
+            topic.partition(0).append(table)
+        begun.rename(root)
+    return root
 
 
-def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where the data lie between runs")
-    parser.add_argument("--segments", type=int, default=8)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of each segment")
-    parser.add_argument("--keys", type=int, default=4_000_000, help="to draw from")
-    return parser
-
-
-if __name__ == "__main__":
-    flags = arguments().parse_args()
-    made = generate(flags.folder, flags.segments, flags.rows, flags.keys)
-    stored = sum(ref.bytes for ref in made)
-    print(f"{len(made)} segments, {sum(ref.rows for ref in made)} rows, {stored / 1e6:.0f} MB of Parquet")
+def copy_warehouse(root: Path, to: Path) -> Path:
+    """A warehouse of its own at `to`, in place of whatever was there, for the price of links."""
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(root, to, copy_function=os.link)
+    return to

@@ -1,0 +1,1 @@
+"""How fast, at what cost, and in how much memory: `python -m benchmarks`."""

@@ -1,0 +1,98 @@
+"""The tables, as Markdown that also reads well on a terminal."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.results import Bar, Found, Results
+from benchmarks.scale import slope
+
+__all__ = ["show", "write_readme"]
+
+_BEGIN, _END = "<!-- bench:begin -->", "<!-- bench:end -->"
+_NAMES = {
+    "lithify_spark": "lithify, clean on Spark",
+    "duckdb_clean": "DuckDB, `qualify row_number()`",
+    "spark_sql": "Spark SQL, `max(struct)`",
+    "rewrite": "read and rewrite unchanged",
+    "slatedb_compaction": "SlateDB's compaction",
+}
+
+
+def show(results: Results) -> str:
+    return "\n\n".join(_parts(results))
+
+
+def write_readme(readme: Path, results: Results) -> None:
+    """Put the tables between the marks in `readme`, in place of what stands there."""
+    text = readme.read_text()
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise SystemExit(f"{readme} has no place for the tables: put {_BEGIN} and {_END} on lines of their own")
+    readme.write_text(f"{before}{_BEGIN}\n{show(results)}\n{_END}{after}")
+
+
+def _parts(results: Results) -> Iterator[str]:
+    machine = results.machine
+    yield (
+        f"{machine['processors']} processors ({machine['architecture']}), Python {machine['python']}, "
+        f"pyarrow {machine['pyarrow']}, pyspark {machine['pyspark']}"
+    )
+    if results.contenders:
+        yield _contenders(results.contenders)
+    if results.scale:
+        yield _scale(results)
+    if results.bars:
+        yield _bars(results.bars)
+
+
+def _contenders(found: dict[str, Found]) -> str:
+    head = ("medians", "rows", "wall s", "CPU s", "CPU s per M rows", "MB out", "peak MB, all", "peak MB, worker")
+    return _table(head, [_contender(_NAMES[name], each) for name, each in found.items()])
+
+
+def _contender(name: str, found: Found) -> Sequence[str]:
+    cpu_s = found.median(lambda run: run.cpu_s)
+    return (
+        name,
+        f"{found.shape.total_rows / 1e6:g} M",
+        f"{found.median(lambda run: run.wall_s):.2f}",
+        f"{cpu_s:.2f}",
+        f"{cpu_s / found.shape.total_rows * 1e6:.2f}",
+        f"{found.median(lambda run: run.told['bytes_out']) / 1e6:.0f}",
+        f"{found.median(lambda run: run.peak_mb):.0f}",
+        f"{found.median(lambda run: run.worker_peak_mb):.0f}",
+    )
+
+
+def _scale(results: Results) -> str:
+    head = ("segments", "rows", "wall s", "wall s per M rows", "CPU s", "CPU s per M rows", "peak MB, worker", "jobs")
+    rows = [
+        (
+            str(point.segments),
+            f"{point.rows / 1e6:g} M",
+            f"{point.wall_s:.2f}",
+            f"{point.wall_s_per_million_rows:.2f}",
+            f"{point.cpu_s:.2f}",
+            f"{point.cpu_s_per_million_rows:.2f}",
+            f"{point.worker_peak_mb:.0f}",
+            str(point.jobs),
+        )
+        for point in results.scale
+    ]
+    return f"{_table(head, rows)}\n\nCPU time grows with the rows to the power of {slope(results.scale):.2f}."
+
+
+def _bars(bars: Sequence[Bar]) -> str:
+    rows = [(bar.what, f"{bar.measured:.3g}", _limit(bar), "yes" if bar.met else "**no**") for bar in bars]
+    return _table(("bar", "measured", "limit", "met"), rows)
+
+
+def _limit(bar: Bar) -> str:
+    return f"≤ {bar.at_most:.3g}" if bar.at_least is None else f"≥ {bar.at_least:.3g}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join("| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in lines)

@@ -1,0 +1,99 @@
+"""What the benchmarks found, and whether it meets the bars that the project sets itself."""
+
+import statistics
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from benchmarks.generate import Shape
+from benchmarks.measure import Run
+from benchmarks.requests import Requests
+from benchmarks.scale import Point, slope
+
+__all__ = ["Bar", "Found", "Results", "bars", "paired"]
+
+_WORKER_MB_MAX = 512 * 1.048576  # 512 MiB
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The runs of one contender, in turn with those of the others."""
+
+    shape: Shape
+    runs: list[Run]
+
+    def median(self, of: Callable[[Run], float]) -> float:
+        return statistics.median(map(of, self.runs))
+
+
+class Bar(msgspec.Struct, frozen=True):
+    what: str
+    measured: float
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def met(self) -> bool:
+        below = self.at_most is None or self.measured <= self.at_most
+        return below and (self.at_least is None or self.measured >= self.at_least)
+
+
+class Results(msgspec.Struct, frozen=True, omit_defaults=True):
+    machine: dict[str, str]
+    contenders: dict[str, Found] = {}
+    requests: Requests | None = None
+    scale: list[Point] = []
+    large_values: Point | None = None
+    bars: list[Bar] = []
+
+
+def paired(one: Found, other: Found, of: Callable[[Run], float]) -> float:
+    """The median of the ratios of runs that followed each other: noise of the machine hits both sides of each."""
+    return statistics.median(of(a) / of(b) for a, b in zip(one.runs, other.runs, strict=True))
+
+
+def bars(results: Results) -> list[Bar]:
+    """Every bar that what was measured can tell of."""
+    return [*_speed(results.contenders), *_requests(results.requests), *_memory(results), *_scale(results.scale)]
+
+
+def _speed(found: dict[str, Found]) -> Iterator[Bar]:
+    ours = found.get("lithify_spark")
+    if ours is None:
+        return
+    if rival := found.get("duckdb_clean"):
+        yield Bar("wall time over DuckDB's", paired(ours, rival, lambda run: run.wall_s), at_most=1)
+    if rival := found.get("spark_sql"):
+        yield Bar("Spark SQL's wall time over ours", paired(rival, ours, lambda run: run.wall_s), at_least=5)
+    if rival := found.get("rewrite"):
+        yield Bar("CPU time over reading and rewriting", paired(ours, rival, lambda run: run.cpu_s), at_most=1.2)
+    if rival := found.get("slatedb_compaction"):
+        # They are filled with fewer of the same records: per record, and so per byte.
+        same = ours.shape.total_rows / rival.shape.total_rows
+        yield Bar("SlateDB's CPU time over ours", same * paired(rival, ours, lambda run: run.cpu_s), at_least=3)
+    share = ours.median(lambda run: 100 * run.told["recording_s"] / run.wall_s)
+    yield Bar("recording progress, % of wall time", share, at_most=2)
+
+
+def _requests(counted: Requests | None) -> Iterator[Bar]:
+    if counted is None:
+        return
+    yield Bar("PUTs of a warm append", counted.append_puts, at_most=2)
+    yield Bar("GETs of a warm append", counted.append_gets, at_most=2)
+    yield Bar("PUTs of an idle poll of a partition", counted.poll_puts, at_most=0)
+    yield Bar("GETs of an idle poll of a partition", counted.poll_gets, at_most=2)
+    yield Bar("manifest bytes per segment", counted.manifest_bytes_per_segment, at_most=350)
+
+
+def _memory(results: Results) -> Iterator[Bar]:
+    if found := results.contenders.get("lithify_spark"):
+        peak = max(run.worker_peak_mb for run in found.runs)
+        yield Bar(f"a worker's peak MB, {found.shape.segments} segments", peak, at_most=_WORKER_MB_MAX)
+    for point in results.scale[-1:]:
+        yield Bar(f"a worker's peak MB, {point.segments} segments", point.worker_peak_mb, at_most=_WORKER_MB_MAX)
+    if point := results.large_values:
+        yield Bar("a worker's peak MB, values of 1 MiB", point.worker_peak_mb, at_most=_WORKER_MB_MAX)
+
+
+def _scale(points: list[Point]) -> Iterator[Bar]:
+    if points:
+        yield Bar("exponent of rows in CPU time", slope(points), at_most=1.1)
