@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -133,7 +133,7 @@ class _Tree:
         return max(peak for pid, peak in self._peaks.items() if pid in self._workers or not self._workers)
 
     @contextmanager
-    def sampled(self) -> Iterator[None]:
+    def sampled(self) -> Generator[None]:
         """Watch the memory within the block."""
         ended = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(ended,))

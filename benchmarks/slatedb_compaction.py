@@ -94,7 +94,7 @@ async def _compact(folder: Path) -> None:
     compactor["scheduler_options"] = {"min_compaction_sources": "1", "max_compaction_sources": "64"}
     database = await _builder(folder, {"compactor_options": compactor}).build()
     admin = uniffi.AdminBuilder(_path(folder), uniffi.ObjectStore.resolve("file:///")).build()
-    while (await admin.read_manifest(None)).l0:
+    while (manifest := await admin.read_manifest(None)) is None or manifest.l0:
         await asyncio.sleep(_POLL_S)
     await database.shutdown()
 

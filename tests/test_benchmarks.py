@@ -1,0 +1,82 @@
+"""The benchmarks work: a tiny run of the parts that need no rivals, and what is made of figures."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.generate import Shape, tables, warehouse
+from benchmarks.measure import Run
+from benchmarks.report import show, write_readme
+from benchmarks.results import Bar, Found, Results, bars
+from benchmarks.scale import Point, slope
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(wall_s: float, cpu_s: float, worker_mb: float = 100) -> Run:
+    return Run(wall_s, cpu_s, worker_mb, worker_mb, {"recording_s": wall_s / 100, "bytes_out": 5e6})
+
+
+def results() -> Results:
+    whole, part = Shape(), Shape(rows=250_000)
+    ours = Found(whole, [run(3, 5), run(6, 10), run(3, 5)])
+    rival = Found(part, [run(2, 4), run(4, 9), run(2, 4)])
+    points = [Point(n, n * 1000, n, n / 10, n / 5, 600 if n == 16 else 100, 1) for n in (1, 4, 16)]
+    machine = {"processors": "2", "architecture": "z80", "python": "3.11", "pyarrow": "26", "pyspark": "4"}
+    found = Results(machine=machine, contenders={"lithify_spark": ours, "slatedb_compaction": rival}, scale=points)
+    return Results(machine=machine, contenders=found.contenders, scale=points, bars=bars(found))
+
+
+def test_bars() -> None:
+    found = {bar.what: bar for bar in results().bars}
+    assert found["SlateDB's CPU time over ours"] == Bar("SlateDB's CPU time over ours", 3.2, at_least=3)
+    assert found["SlateDB's CPU time over ours"].met
+    assert found["recording progress, % of wall time"].measured == pytest.approx(1)
+    assert not found["a worker's peak MB, 16 segments"].met
+    assert found["exponent of rows in CPU time"].measured == pytest.approx(1)
+    assert slope(results().scale[:2]) == pytest.approx(1)
+    assert "wall time over DuckDB's" not in found
+
+
+def test_the_readme_gets_the_tables_between_its_marks(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n")
+    for _ in range(2):
+        write_readme(readme, results())
+    text = readme.read_text()
+    assert text == f"before\n<!-- bench:begin -->\n{show(results())}\n<!-- bench:end -->\nafter\n"
+    assert "**no**" in text
+    readme.write_text("nothing here")
+    with pytest.raises(SystemExit, match="no place"):
+        write_readme(readme, results())
+
+
+def test_the_data(tmp_path: Path) -> None:
+    shape = Shape(segments=2, rows=500, keys=400, value_bytes=150)
+    made = list(tables(shape))
+    assert {len(key) for table in made for key in table["key"].to_pylist()} == {16, 17}
+    assert {len(value) for table in made for value in table["value"].to_pylist()} == {150}
+    assert made[0] == next(tables(shape)), "the same on every call"
+    root = warehouse(tmp_path, shape)
+    assert warehouse(tmp_path, shape) == root
+    assert len(list(root.rglob("*.parquet"))) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_quick_run(tmp_path: Path) -> None:
+    report = tmp_path / "quick.json"
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "lithify_spark,rewrite,requests"]
+    command += ["--folder", str(tmp_path), "--json", str(report)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "| lithify, clean on Spark " in done.stdout
+    found = json.loads(report.read_text())
+    assert set(found["contenders"]) == {"lithify_spark", "rewrite"}
+    counted = {bar["what"]: bar for bar in found["bars"]}
+    for what in ("PUTs of a warm append", "GETs of a warm append", "GETs of an idle poll of a partition"):
+        assert counted[what]["measured"] <= 2
+    assert counted["manifest bytes per segment"]["measured"] <= 350
+    assert [path.name for path in tmp_path.iterdir()] == ["quick.json"], "the data are removed"
