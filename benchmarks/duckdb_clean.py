@@ -21,6 +21,7 @@ class DuckDbClean:
         self._input = plain_files(settings.folder, settings.shape)
         self._output = settings.folder / "work-duckdb"
         self._connection = duckdb.connect(config={"threads": settings.processors})
+        self._connection.execute("set enable_progress_bar = false")
 
     def prepare(self) -> None:
         shutil.rmtree(self._output, ignore_errors=True)

@@ -5,6 +5,7 @@ memory bus are as busy as they are in a compaction.
 """
 
 import multiprocessing
+import shutil
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -39,6 +40,7 @@ class Rewrite:
 
     def close(self) -> None:
         self._pool.shutdown()
+        shutil.rmtree(self._root, ignore_errors=True)
 
 
 def _rewrite(root: Path, segment: Located) -> int:

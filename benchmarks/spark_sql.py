@@ -24,12 +24,13 @@ class SparkSql:
     def __init__(self, settings: Settings) -> None:
         self._files = sorted(map(str, plain_files(settings.folder, settings.shape).glob("*.parquet")))
         self._output = settings.folder / "work-spark-sql"
+        self._shuffle = settings.folder / "work-spark-sql-shuffle"
         master = f"local[{settings.processors}]"
         prepare(master)
         config = {
             "spark.driver.extraJavaOptions": "-XX:+TieredCompilation",
             "spark.driver.memory": _HEAP,
-            "spark.local.dir": str(settings.folder / "work-spark-sql-shuffle"),
+            "spark.local.dir": str(self._shuffle),
             "spark.sql.shuffle.partitions": str(_PARTITIONS),
             "spark.sql.warehouse.dir": str(settings.folder / "work-spark-sql-warehouse"),
         }
@@ -64,7 +65,8 @@ class SparkSql:
 
     def close(self) -> None:
         self._session.stop()
-        shutil.rmtree(self._output, ignore_errors=True)
+        for folder in (self._output, self._shuffle):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def contender(settings: Settings) -> SparkSql:
