@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from lithify.store.errors import Fenced, LithifyError
 __all__ = ["Collecting", "Compacting", "leave_on_signals", "run_together"]
 
 _NOTHING = "nothing is due"
+_LEAVE = (signal.SIGTERM, signal.SIGINT)
 
 log = structlog.wrap_logger(logging.getLogger("lithify.service"))
 
@@ -133,19 +135,40 @@ def run_together(parts: "list[Compacting | Collecting]") -> None:
 
 @contextmanager
 def leave_on_signals(stop: Callable[[], None]) -> Generator[None]:
-    """Within, the first SIGTERM or SIGINT calls `stop`, and a second one ends the process at once."""
-    asked = False
+    """Within, the first SIGTERM or SIGINT calls `stop`, in a thread of its own, and a second one ends the process at
+    once.
 
-    def leave(number: int, _: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            os._exit(128 + number)
-        asked = True
-        stop()
+    The signals are read where the interpreter's C handler writes them. A handler in Python runs only when the main
+    thread next executes bytecode: where the signal came just before that thread blocked, it never did.
+    """
+    told, tell = socket.socketpair()
+    tell.setblocking(False)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
+    def listen() -> None:
+        asked = False
+        while numbers := told.recv(64):
+            for number in numbers:
+                if number not in _LEAVE:
+                    continue
+                if asked:
+                    os._exit(128 + number)
+                asked = True
+                stop()
+
+    listener = threading.Thread(target=listen, name="lithify-signals", daemon=True)
+    listener.start()
+    woken = signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+    before = {number: signal.signal(number, _heard) for number in _LEAVE}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(woken)
+        tell.close()
+        listener.join()
+        told.close()
+
+
+def _heard(_number: int, _frame: FrameType | None) -> None:
+    """Keeps the signal from ending the process; the listener acts on it."""

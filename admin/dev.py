@@ -1,6 +1,5 @@
 """`lithify dev`: an S3 on loopback to play with, in this process's memory."""
 
-import signal
 import threading
 from importlib.util import find_spec
 
@@ -24,6 +23,7 @@ def dev(invocation: Invocation, port: int) -> None:
     """
     if find_spec("moto") is None or find_spec("werkzeug") is None:
         raise InvalidRequest("lithify dev needs moto: pip install 'lithify[testing]'")
+    from lithify.admin.daemon import leave_on_signals
     from lithify.testing.server import S3Server
 
     try:
@@ -31,9 +31,7 @@ def dev(invocation: Invocation, port: int) -> None:
     except SystemExit as stop:  # how werkzeug says it; its own words are on standard error
         raise InvalidRequest(f"no server can listen on 127.0.0.1:{port}: give another --port, or 0") from stop
     asked = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: asked.set())
-    with server:
+    with server, leave_on_signals(asked.set):
         exports = server.env | {setting("warehouse").variable: f"s3://{server.create_bucket(BUCKET)}/warehouse"}
         if invocation.as_json:
             invocation.output.document(exports)

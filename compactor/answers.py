@@ -1,6 +1,6 @@
 """Answering what a coordinator asks: the store's requests by the store, the engine's by the engine."""
 
-import threading
+from collections.abc import Callable
 from typing import Any
 
 from lithify.compactor.engine import (
@@ -27,15 +27,15 @@ __all__ = ["CompactionAnswers"]
 class CompactionAnswers:
     """The answers for one partition's coordinator; `close` ends what it left running."""
 
-    def __init__(self, driver: Driver, engine: Engine, stop: threading.Event) -> None:
+    def __init__(self, driver: Driver, engine: Engine, stopping: Callable[[], bool]) -> None:
         self._driver = driver
         self._engine = engine
-        self._stop = stop
+        self._stopping = stopping
         self._running: Running | None = None
 
     @property
     def stopping(self) -> bool:
-        return self._stop.is_set()
+        return self._stopping()
 
     def __call__(self, request: Request[Any]) -> Any:
         match request:

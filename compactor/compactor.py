@@ -2,10 +2,11 @@
 
 import logging
 import os
+import queue
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Protocol
 
 import structlog
@@ -80,7 +81,8 @@ class Compactor:
         self._concurrency = concurrency
         self._interval_ms = interval_ms
         self._worker = f"{socket.gethostname()}:{os.getpid()}"
-        self._stop = threading.Event()
+        self._stopping = False
+        self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put is reentrant; no event's set is
         self._topics: dict[str, Lineage[TopicFile]] = {}
         self._partitions: dict[PartitionKeys, _Partition] = {}
 
@@ -104,13 +106,15 @@ class Compactor:
 
     def run(self) -> None:
         """Passes until `stop` is called, with a rest between them. Raises as `run_once`."""
-        while not self._stop.is_set():
+        while not self._stopping:
             self.run_once()
-            self._stop.wait(self._interval_ms / 1000)
+            with suppress(queue.Empty):
+                self._woken.get(timeout=self._interval_ms / 1000)
 
     def stop(self) -> None:
         """Finish recording what has finished, and leave: `run` and `run_once` return soon. Safe in a signal handler."""
-        self._stop.set()
+        self._stopping = True
+        self._woken.put(None)
 
     def close(self) -> None:
         """Stop the engine (a session that was given stays)."""
@@ -132,7 +136,7 @@ class Compactor:
 
     def _maintain(self, keys: PartitionKeys, config: TopicConfig, take_over: bool) -> PartitionReport:
         partition = self._partitions.setdefault(keys, _Partition(keys, self._worker))
-        answers = CompactionAnswers(self._driver, self._engine, self._stop)
+        answers = CompactionAnswers(self._driver, self._engine, lambda: self._stopping)
         try:
             return partition.maintain(answers, config, take_over, self._driver)
         finally:

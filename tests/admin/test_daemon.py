@@ -1,5 +1,7 @@
 """The service's loops, without a process of their own."""
 
+import os
+import signal
 import threading
 from collections.abc import Callable
 
@@ -7,7 +9,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from lithify.admin.daemon import Collecting, Compacting, run_together
+from lithify.admin.daemon import Collecting, Compacting, leave_on_signals, run_together
 from lithify.compactor.compactor import Compactor
 from lithify.compactor.info import MaintenanceReport, PartitionReport
 from lithify.gc.collector import Collector, GcReport
@@ -164,3 +166,26 @@ def test_logs_go_to_standard_error_in_both_forms(capsys: pytest.CaptureFixture[s
     assert '"event": "told"' in first
     assert "told as text" in second
     assert captured.out == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_heard_while_the_main_thread_cannot(number: signal.Signals) -> None:
+    """A thread that is about to block is not interrupted any more: shut out here for certain, by its mask."""
+    stopped = threading.Event()
+    with leave_on_signals(stopped.set):
+        shut_out = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+        try:
+            os.kill(os.getpid(), number)
+            assert stopped.wait(60)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, shut_out)
+
+
+def test_outside_of_it_signals_are_as_before() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with leave_on_signals(lambda: None):
+        assert signal.getsignal(signal.SIGTERM) not in before
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    woken = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(woken)
+    assert woken == -1

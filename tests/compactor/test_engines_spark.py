@@ -93,8 +93,9 @@ class SilentS3:
         """Waits until a worker reads, and answers with its process id."""
         self.reader, (_, port) = self._listener.accept()
         self.reader.settimeout(60)
-        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-        (inode,) = {line.split()[9] for line in lines if line.split()[1].endswith(f":{port:04X}")}
+        ours = f":{self._listener.getsockname()[1]:04X}"
+        connections = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        (inode,) = {it[9] for it in connections if it[1].endswith(f":{port:04X}") and it[2].endswith(ours)}
         (pid,) = {int(link.parts[2]) for link in self._links() if self._target(link) == f"socket:[{inode}]"}
         return pid
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 import lithify
+from lithify.admin.daemon import leave_on_signals
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Driver
@@ -91,8 +92,8 @@ def compact_and_die(url: str, requests: int, signal_name: str) -> None:
     warehouse = lithify.open(url)
     warehouse.driver = Driver(DyingStore(warehouse.store, requests, signal.Signals[signal_name]))
     compactor = lithify.Compactor(warehouse, engine="local")
-    signal.signal(signal.SIGTERM, lambda *_: compactor.stop())
-    compactor.run_once(take_over=True)
+    with leave_on_signals(compactor.stop):
+        compactor.run_once(take_over=True)
     compactor.close()
 
 
