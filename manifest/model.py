@@ -10,16 +10,20 @@ import msgspec
 __all__ = [
     "CHECKPOINTS_MAX",
     "COMPLETED_JOBS_MAX",
+    "CONSUMERS_MAX",
     "FORMAT",
     "KEY_BOUND_BYTES",
     "KIND",
     "PRODUCERS_MAX",
     "PRODUCER_BATCHES_KEPT",
     "RETIRED_MAX",
+    "TIME_INDEX_MAX",
     "TRANSACTIONS_MAX",
     "Boundary",
+    "Bucket",
     "Checkpoint",
     "CompletedJob",
+    "ConsumerPosition",
     "Key",
     "Manifest",
     "Numbered",
@@ -44,6 +48,8 @@ PRODUCERS_MAX = 1_024
 PRODUCER_BATCHES_KEPT = 5  # as Kafka: how many of its latest batches a producer may repeat
 TRANSACTIONS_MAX = 1_024
 CHECKPOINTS_MAX = 256
+CONSUMERS_MAX = 256
+TIME_INDEX_MAX = 128
 
 
 class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -64,6 +70,7 @@ _IN_JSON = {
     "min_timestamp_ms": "min_ts_ms",
     "max_timestamp_ms": "max_ts_ms",
     "min_horizon_ms": "horizon_ms",
+    "max_horizon_ms": "last_horizon_ms",
     "checksum": "xxh3",
 }
 
@@ -90,6 +97,7 @@ class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, 
     max_timestamp_ms: int
     tombstones: int = 0
     min_horizon_ms: int | None = None  # earliest stamped tombstone horizon in it (R4)
+    max_horizon_ms: int | None = None  # and the latest
     order: str = "key"  # "key": by (key, offset); "offset": by offset
     added_at: int = 0  # the manifest that made it live
     checksum: str  # XXH3-64 of the object's bytes, 16 hexadecimal digits
@@ -159,6 +167,28 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     expires_at_ms: int | None = None  # by the store's clock; it pins until a commit removes it
 
 
+class Bucket(msgspec.Struct, frozen=True, array_like=True):
+    """A stretch of the log as the time index knows it: [start, the next bucket's start), or to the log's end.
+
+    In JSON an array of the four numbers. Retention forgets whole buckets, oldest first (R3, docs/rfcs/0007).
+    """
+
+    start: int  # offset
+    max_timestamp_ms: int  # of all records ever appended to it: a merge does not move a floor
+    rows: int  # that live segments hold of it
+    bytes: int  # its share of the live segments' bytes
+
+
+class ConsumerPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """How far a named consumer has read (docs/rfcs/0009)."""
+
+    name: str
+    offset: int  # of the next record it wants
+    committed_at: int  # the manifest number of its latest commit: what the next one must know
+    committed_at_ms: int
+    missed_to: int = 0  # cleaning dropped tombstones between `offset` and here before it had read them
+
+
 class Quarantine(msgspec.Struct, frozen=True):
     """Why compaction of this partition is stopped until a person looked (R6)."""
 
@@ -184,11 +214,13 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     quarantine: Quarantine | None = None
     l0: tuple[SegmentRef, ...] = ()  # in offset order
     runs: tuple[SortedRun, ...] = ()  # by smallest offset
+    time_index: tuple[Bucket, ...] = ()  # by start
     retired: tuple[Retired, ...] = ()
     completed_jobs: tuple[CompletedJob, ...] = ()
     producers: tuple[ProducerEntry, ...] = ()
     transactions: tuple[Transaction, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
+    consumers: tuple[ConsumerPosition, ...] = ()
 
     def segments(self) -> tuple[SegmentRef, ...]:
         """Every live segment: L0, then the runs'."""

@@ -60,7 +60,7 @@ class Extent:
         self.keys: tuple[bytes, bytes] | None = None
         self.offsets: tuple[int, int] | None = None
         self.timestamps: tuple[int, int] | None = None
-        self.min_horizon_ms: int | None = None
+        self.horizons: tuple[int, int] | None = None
 
     def add(self, batch: pa.RecordBatch, order: Order, raw_bytes: int) -> None:
         self.rows += batch.num_rows
@@ -70,11 +70,9 @@ class Extent:
         self.offsets = _wider(self.offsets, _int_extremes(batch.column(2)))
         self.timestamps = _wider(self.timestamps, _int_extremes(batch.column(3)))
         if "horizon_ms" in batch.schema.names:
-            horizons = batch.column(5).drop_null()
-            if len(horizons):
-                earliest = _int_extremes(horizons)[0]
-                known = self.min_horizon_ms
-                self.min_horizon_ms = earliest if known is None else min(known, earliest)
+            stamped = batch.column(5).drop_null()
+            if len(stamped):
+                self.horizons = _wider(self.horizons, _int_extremes(stamped))
 
 
 def _wider(seen: Any, more: Any) -> Any:

@@ -68,7 +68,7 @@ def _claims(extent: Extent, ref: SegmentRef) -> list[tuple[str, Any, Any]]:
         ("offsets", extent.offsets, (ref.min_offset, ref.max_offset)),
         ("timestamps", extent.timestamps, (ref.min_timestamp_ms, ref.max_timestamp_ms)),
         ("tombstones", extent.tombstones, ref.tombstones),
-        ("horizons", extent.min_horizon_ms, ref.min_horizon_ms),
+        ("horizons", extent.horizons or (None, None), (ref.min_horizon_ms, ref.max_horizon_ms)),
     ]
 
 

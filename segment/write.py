@@ -208,6 +208,7 @@ class SegmentWriter:
         assert extent.offsets is not None, "a segment has at least one row"
         assert extent.timestamps is not None
         low, high = key_bounds(*extent.keys) if extent.keys else (None, None)
+        horizons = extent.horizons or (None, None)
         return SegmentRef(
             id=self._id,
             bytes=size,
@@ -220,7 +221,8 @@ class SegmentWriter:
             min_timestamp_ms=extent.timestamps[0],
             max_timestamp_ms=extent.timestamps[1],
             tombstones=extent.tombstones,
-            min_horizon_ms=extent.min_horizon_ms,
+            min_horizon_ms=horizons[0],
+            max_horizon_ms=horizons[1],
             order=self._order,
             checksum=checksum,
         )

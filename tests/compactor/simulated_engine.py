@@ -45,6 +45,7 @@ def reference(segment_id: str, rows: list[Row], *, base: bool = False) -> Segmen
         max_timestamp_ms=0,
         tombstones=sum(r[2] is None for r in rows),
         min_horizon_ms=min(horizons, default=None),
+        max_horizon_ms=max(horizons, default=None),
         checksum="0" * 16,
     )
 

@@ -120,6 +120,7 @@ def test_a_missing_object_is_not_found() -> None:
         ({"max_timestamp_ms": 1}, "timestamps"),
         ({"tombstones": 0}, "tombstones"),
         ({"min_horizon_ms": 98}, "horizons"),
+        ({"max_horizon_ms": 100}, "horizons"),
     ],
 )
 def test_a_reference_that_lies_is_found(change: dict[str, Any], naming: str) -> None:

@@ -105,7 +105,7 @@ def test_ranges_and_offsets_select_exactly(
     ]
     assert read_all(store, ref, low=low, high=high, min_offset=min_offset) == expected
     horizons = [row["horizon_ms"] for row in rows if row["horizon_ms"] is not None]
-    assert ref.min_horizon_ms == (min(horizons) if horizons else None)
+    assert (ref.min_horizon_ms, ref.max_horizon_ms) == (min(horizons, default=None), max(horizons, default=None))
     assert (ref.min_offset, ref.max_offset) == (0, len(rows) - 1)
 
 
