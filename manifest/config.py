@@ -5,17 +5,33 @@ bytes. Names of Kafka that mean nothing here are refused with the name to use in
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from lithify.manifest.config_kafka import INSTEAD
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["TopicConfig", "config_table", "parse", "validate"]
+__all__ = [
+    "Setting",
+    "TopicConfig",
+    "config_table",
+    "parse",
+    "spell",
+    "spell_changes",
+    "truth",
+    "validate",
+    "whole_number",
+]
+
+Setting = str | int | float | bool
+"""A value as users give it; it is stored as a string."""
 
 MIB = 1024 * 1024
 LONG_MAX = 2**63 - 1
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +50,16 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     segment_ms: int
     max_message_bytes: int
     message_timestamp_type: str
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
     l0_segments_max: int
     l0_segments_tier: int
     runs_tier: int
     compaction_output_bytes: int
     compaction_attempts_max: int
+    compaction_paused: bool
+    compaction_priority: int  # larger first
+    compaction_throttle_bytes_per_second: int  # -1: no bound
 
     @property
     def order(self) -> str:
@@ -51,14 +72,18 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.compaction_output_bytes, self.segment_bytes)
 
 
-def _integer(low: int, high: int = LONG_MAX) -> Callable[[str], int]:
+def whole_number(low: int, high: int = LONG_MAX, *, none: int | None = None) -> Callable[[str], int]:
+    """A check for a number in [low, high], or `none`, which stands for no bound."""
+    asked = f"between {low} and {high}" if high != LONG_MAX else f"of at least {low} (and at most {LONG_MAX})"
+    if none is not None:
+        asked += f", or {none} for no bound"
+
     def check(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise ValueError("a whole number") from None
-        if not low <= value <= high:
-            raise ValueError(f"a whole number of at least {low}" if high == LONG_MAX else f"between {low} and {high}")
+        if not _WHOLE.fullmatch(text):
+            raise ValueError("a whole number")
+        value = int(text)
+        if value != none and not low <= value <= high:
+            raise ValueError(f"a whole number {asked}")
         return value
 
     return check
@@ -75,10 +100,17 @@ def _ratio(text: str) -> float:
 
 
 def _policy(text: str) -> frozenset[str]:
-    parts = frozenset(part.strip() for part in text.split(","))
+    """A list, as Kafka reads it: spaces and repetitions mean nothing; the empty one keeps everything (KIP-1161)."""
+    parts = frozenset(part.strip() for part in text.split(",")) if text else frozenset[str]()
     if not parts <= {"compact", "delete"}:
-        raise ValueError("'compact', 'delete' or 'compact,delete'")
+        raise ValueError("'compact', 'delete', 'compact,delete', or nothing at all to keep everything")
     return parts
+
+
+def truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
 
 
 def _timestamp_type(text: str) -> str:
@@ -90,57 +122,50 @@ def _timestamp_type(text: str) -> str:
 # name -> (default, check, meaning). Kafka's names come first and bear Kafka's defaults.
 _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "cleanup.policy": ("delete", _policy, "compact, delete, or both: what becomes of old records"),
-    "retention.ms": ("604800000", _integer(-1), "delete: how long records stay; -1 for ever"),
-    "retention.bytes": ("-1", _integer(-1), "delete: how many bytes of a partition stay; -1 all"),
-    "retention.records": ("-1", _integer(-1), "delete: how many records of a partition stay; -1 all"),
+    "retention.ms": ("604800000", whole_number(-1), "delete: how long records stay; -1 for ever"),
+    "retention.bytes": ("-1", whole_number(-1), "delete: how many bytes of a partition stay; -1 all"),
+    "retention.records": ("-1", whole_number(-1), "delete: how many records of a partition stay; -1 all"),
     "min.cleanable.dirty.ratio": ("0.5", _ratio, "compact: clean when more than this part of the bytes is uncleaned"),
-    "min.compaction.lag.ms": ("0", _integer(0), "compact: younger records are left alone"),
-    "max.compaction.lag.ms": (str(LONG_MAX), _integer(1), "compact: clean at the latest when a record is this old"),
-    "delete.retention.ms": ("86400000", _integer(0), "compact: how long a tombstone outlives its first clean"),
-    "segment.bytes": ("1073741824", _integer(14), "outputs of compaction are no larger"),
-    "segment.ms": ("604800000", _integer(1), "the span of one bucket of the time index"),
-    "max.message.bytes": (str(MIB), _integer(1, 64 * MIB), "the largest record: key, value and headers together"),
+    "min.compaction.lag.ms": ("0", whole_number(0), "compact: younger records are left alone"),
+    "max.compaction.lag.ms": (str(LONG_MAX), whole_number(1), "compact: clean at the latest when a record is this old"),
+    "delete.retention.ms": ("86400000", whole_number(0), "compact: how long a tombstone outlives its first clean"),
+    "segment.bytes": ("1073741824", whole_number(14), "outputs of compaction are no larger"),
+    "segment.ms": (
+        "604800000",
+        whole_number(1),
+        "no effect: every append is closed when it returns, none waits to roll",
+    ),
+    "max.message.bytes": (str(MIB), whole_number(1, 64 * MIB), "the largest record: key, value and headers together"),
     "message.timestamp.type": ("CreateTime", _timestamp_type, "whose clock stamps a record"),
-    "l0.segments.max": ("4096", _integer(1, 65_536), "appends wait, then are refused, beyond so many L0 segments"),
-    "l0.segments.tier": ("8", _integer(2, 4_096), "merge L0 segments when there are so many"),
-    "runs.tier": ("4", _integer(2, 256), "merge sorted runs when so many are of similar size"),
-    "compaction.output.bytes": (str(256 * MIB), _integer(1024), "where a compaction cuts its output segments"),
-    "compaction.attempts.max": ("10", _integer(1, 1_000), "attempts without progress before a job is given up"),
-}
-
-_INSTEAD = {
-    "retention.minutes": "retention.ms",
-    "retention.hours": "retention.ms",
-    "log.retention.ms": "retention.ms",
-    "log.retention.minutes": "retention.ms",
-    "log.retention.hours": "retention.ms",
-    "log.retention.bytes": "retention.bytes",
-    "log.cleanup.policy": "cleanup.policy",
-    "log.segment.bytes": "segment.bytes",
-    "log.roll.ms": "segment.ms",
-    "log.roll.hours": "segment.ms",
-    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
-    "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
-    "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
-    "log.cleaner.delete.retention.ms": "delete.retention.ms",
-    "log.cleaner.dedupe.buffer.size": "nothing: a merge of sorted segments needs no map of keys",
-    "log.cleaner.threads": "the compactor's --concurrency",
-    "compression.type": "nothing: segments are Parquet with zstd",
-    "min.insync.replicas": "nothing: the object store is the replica set",
-    "flush.messages": "nothing: an append is durable when it returns",
-    "flush.ms": "nothing: an append is durable when it returns",
-    "local.retention.ms": "nothing yet: all segments are in the object store",
-    "local.retention.bytes": "nothing yet: all segments are in the object store",
-    "remote.storage.enable": "nothing: all segments are in the object store",
+    "message.timestamp.before.max.ms": (
+        str(LONG_MAX),
+        whole_number(0),
+        "CreateTime: an append with a record older than this is refused",
+    ),
+    "message.timestamp.after.max.ms": (
+        str(LONG_MAX),
+        whole_number(0),
+        "CreateTime: an append with a record further in the future is refused",
+    ),
+    "l0.segments.max": ("4096", whole_number(1, 65_536), "appends wait, then are refused, beyond so many L0 segments"),
+    "l0.segments.tier": ("8", whole_number(2, 4_096), "merge L0 segments when there are so many"),
+    "runs.tier": ("4", whole_number(2, 256), "merge sorted runs when so many are of similar size"),
+    "compaction.output.bytes": (str(256 * MIB), whole_number(1024), "where a compaction cuts its output segments"),
+    "compaction.attempts.max": ("10", whole_number(1, 1_000), "attempts without progress before a job is given up"),
+    "compaction.paused": ("false", truth, "true: no compaction starts or goes on; retention and appends do"),
+    "compaction.priority": ("0", whole_number(-100, 100), "of what is due alike, the larger goes first"),
+    "compaction.throttle.bytes.per.second": (
+        "-1",
+        whole_number(1, none=-1),
+        "a compaction reads no more than this; -1 as fast as it can",
+    ),
 }
 
 
-def validate(config: Mapping[str, str | int | float]) -> dict[str, str]:
+def validate(config: Mapping[str, Setting]) -> dict[str, str]:
     """The configuration as stored: known names, valid values, as strings. Raises InvalidRequest with the remedy."""
-    stored = {name: _spell(value) for name, value in config.items()}
+    stored = {_known(name): spell(name, value) for name, value in config.items()}
     for name, text in stored.items():
-        if name not in _TABLE:
-            raise InvalidRequest(_unknown(name))
         try:
             _TABLE[name][1](text)
         except ValueError as error:
@@ -151,18 +176,27 @@ def validate(config: Mapping[str, str | int | float]) -> dict[str, str]:
     return stored
 
 
-def _spell(value: str | int | float) -> str:
-    return value.strip() if isinstance(value, str) else str(value)
+def spell_changes(changes: Mapping[str, Setting | None]) -> dict[str, str | None]:
+    """Changes of a configuration, each value as a string; None puts a default back. Raises InvalidRequest for what is
+    no configuration's name; values are checked together with those they join."""
+    return {_known(name): None if value is None else spell(name, value) for name, value in changes.items()}
 
 
-def _unknown(name: str) -> str:
-    if name in _INSTEAD:
-        return f"{name} has no meaning here; use {_INSTEAD[name]}"
+def spell(name: str, value: Setting) -> str:
+    """`value` as it is stored. Raises InvalidRequest where it is neither text nor a number nor a truth value."""
+    if not isinstance(value, str | int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - users give anything
+        raise InvalidRequest(f"{name}: give a text, a number, True or False, not a {type(value).__name__}")
+    return value.strip() if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
-    near = difflib.get_close_matches(name, _TABLE, n=1)
-    return f"no configuration is named {name[:80]!r}" + (
-        f"; did you mean {near[0]}?" if near else "; see docs/configuration.md"
-    )
+
+def _known(name: str) -> str:
+    if name in _TABLE:
+        return name
+    if name in INSTEAD:
+        raise InvalidRequest(f"{name} is no configuration of a topic here; use {INSTEAD[name]}")
+    near = difflib.get_close_matches(str(name), _TABLE, n=1)
+    told = f"did you mean {near[0]}?" if near else "see docs/configuration.md"
+    raise InvalidRequest(f"no configuration is named {str(name)[:80]!r}; {told}")
 
 
 def parse(config: Mapping[str, str]) -> TopicConfig:
