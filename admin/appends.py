@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["append"]
 
+Check = Callable[[Any], str | None]  # of one record: what is wrong with it
+
 
 @dataclass(frozen=True)
 class _Batch:
@@ -44,21 +46,22 @@ def append(invocation: Invocation, topic: str, partition: int | None, source: st
     """
     from lithify.admin.bulk import is_parquet, open_source, shown
 
-    opened = invocation.warehouse().topic(topic)
+    warehouse = invocation.warehouse()
+    opened = warehouse.topic(topic)
+    check = _check(opened, warehouse.driver.now_ms)
     place = opened if partition is None else opened.partition(partition)
     with open_source(source, invocation.options_for(source)) as file:
-        batches = _tables(file, batch_size, skip) if is_parquet(source) else _lines(file, opened, batch_size, skip)
+        batches = _tables(file, batch_size, skip) if is_parquet(source) else _lines(file, check, batch_size, skip)
         appending = _Appending(place, skip, invocation.output)
         with invocation.output.progress(f"appending to {topic}") as tick:
             appending.run(batches, tick, "standard input" if source == "-" else shown(source))
     appending.tell(topic)
 
 
-def _lines(file: IO[bytes], topic: "Topic", size: int, skip: int) -> Iterator[_Batch]:
+def _lines(file: IO[bytes], check: Check, size: int, skip: int) -> Iterator[_Batch]:
     from lithify.admin.bulk import text_lines
     from lithify.admin.lines import parse_line
 
-    check = _check(topic)
     records: list[Any] = []
     first = skip + 1
     for index, (number, line) in enumerate(text_lines(file), start=1):
@@ -76,18 +79,18 @@ def _lines(file: IO[bytes], topic: "Topic", size: int, skip: int) -> Iterator[_B
         yield _Batch(records, first, len(records))
 
 
-def _check(topic: "Topic") -> Callable[[Any], str | None]:
+def _check(topic: "Topic", now_ms: Callable[[], int]) -> Check:
     """What the topic's configuration says against a record: told here, too, since only here lines have numbers."""
+    from lithify.log.intake import timestamp_problem
     from lithify.log.record import record_bytes
 
-    config = topic.parsed_config
-
     def check(record: Any) -> str | None:
+        config = topic.parsed_config
         if record.key is None and config.compacted:
             return "has no key, which a compacted topic cannot keep: give it a key"
         if record_bytes(record) > config.max_message_bytes:
             return f"is larger than max.message.bytes ({config.max_message_bytes})"
-        return None
+        return timestamp_problem(record.timestamp_ms, config, now_ms())
 
     return check
 

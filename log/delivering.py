@@ -33,7 +33,7 @@ def deliver(
     partition recognises; without one by settling the lost commit first. Raises CommitUnknown where the time is over
     and it may have happened, Unavailable where it did not, and refusals at once.
     """
-    table = prepare(records, config, driver.now_ms(), f"{partition.topic}/{partition.number}")
+    table = prepare(records, config, driver.now_ms(), f"{partition.topic}/{partition.number}", admitted=True)
     deadline_ms = clock() + timeout_ms
     pause_ms = PAUSE_MS_FIRST
     unknown: CommitUnknown | None = None

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from lithify.log.record import Record, record_bytes, record_problem
-from lithify.manifest.config import TopicConfig
+from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.segment.arrays import Flags, Longs, from_longs, longs, nulls, starts
 from lithify.segment.schema import L0, normalise
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["APPEND_BYTES_MAX", "Records", "prepare"]
+__all__ = ["APPEND_BYTES_MAX", "Records", "prepare", "timestamp_problem"]
 
 Records = Iterable[Record] | pa.Table | pa.RecordBatch
 
@@ -22,9 +22,12 @@ _ROWS_NAMED = 5  # in a refusal
 _HEADERS = L0.field("headers").type
 
 
-def prepare(records: Records, config: TopicConfig, now_ms: int, where: str) -> pa.Table:
+def prepare(records: Records, config: TopicConfig, now_ms: int, where: str, *, admitted: bool = False) -> pa.Table:
     """Records as a table of columns key, value, timestamp_ms, headers, ready to be encoded; `where` names the place
-    in refusals. Raises InvalidRequest naming rows by their index, never their contents."""
+    in refusals. Raises InvalidRequest naming rows by their index, never their contents.
+
+    `admitted`: their timestamps were found near enough to the time when they were handed over, some time ago.
+    """
     if isinstance(records, pa.Table | pa.RecordBatch):
         table = normalise(records, now_ms)
     else:
@@ -33,7 +36,7 @@ def prepare(records: Records, config: TopicConfig, now_ms: int, where: str) -> p
         _check_keys(table, config, where)
         _check_headers(table, where)
         _check_sizes(table, config, where)
-        _check_timestamps(table, where)
+        _check_timestamps(table, config, None if admitted else now_ms, where)
     if config.message_timestamp_type == "LogAppendTime":
         index = table.schema.get_field_index("timestamp_ms")
         stamped = pa.repeat(pa.scalar(now_ms, pa.int64()), table.num_rows)
@@ -135,5 +138,37 @@ def _lengths(column: Any) -> Longs:
     return lengths
 
 
-def _check_timestamps(table: pa.Table, where: str) -> None:
-    _refuse(longs(table.column("timestamp_ms").chunk(0)) < 0, where, "have a timestamp_ms before 1970")
+def _check_timestamps(table: pa.Table, config: TopicConfig, now_ms: int | None, where: str) -> None:
+    """`now_ms` None: only what no topic can keep is refused."""
+    times = longs(table.column("timestamp_ms").chunk(0))
+    _refuse(times < 0, where, "have a timestamp_ms before 1970")
+    if now_ms is not None:
+        oldest_ms, latest_ms = _admitted(config, now_ms)
+        _refuse(times < oldest_ms, where, _too_old(config))
+        _refuse(times > latest_ms, where, _too_new(config))
+
+
+def timestamp_problem(timestamp_ms: int | None, config: TopicConfig, now_ms: int) -> str | None:
+    """What keeps a record of this time out of the topic at `now_ms`; None: nothing."""
+    oldest_ms, latest_ms = _admitted(config, now_ms)
+    if timestamp_ms is None or oldest_ms <= timestamp_ms <= latest_ms:
+        return None
+    return (_too_old(config) if timestamp_ms < oldest_ms else _too_new(config)).replace("have", "has", 1)
+
+
+def _admitted(config: TopicConfig, now_ms: int) -> tuple[int, int]:
+    """The earliest and the latest time a record may bear; with LogAppendTime its own does not count (KIP-937)."""
+    if config.message_timestamp_type == "LogAppendTime":
+        return 0, LONG_MAX
+    latest_ms = min(now_ms + config.message_timestamp_after_max_ms, LONG_MAX)
+    return max(now_ms - config.message_timestamp_before_max_ms, 0), latest_ms
+
+
+def _too_old(config: TopicConfig) -> str:
+    limit_ms = config.message_timestamp_before_max_ms
+    return f"have a timestamp_ms further before now than message.timestamp.before.max.ms ({limit_ms})"
+
+
+def _too_new(config: TopicConfig) -> str:
+    limit_ms = config.message_timestamp_after_max_ms
+    return f"have a timestamp_ms further after now than message.timestamp.after.max.ms ({limit_ms})"

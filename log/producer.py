@@ -11,6 +11,7 @@ from types import TracebackType
 
 from lithify.log.batches import Batch, Batches, Delivery
 from lithify.log.delivering import deliver
+from lithify.log.intake import timestamp_problem
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key
 from lithify.log.producer_config import ProducerConfig
@@ -52,6 +53,7 @@ class Producer:
         self._topic = topic
         self._partitions = partitions
         self._topic_config = topic_config
+        self._checked_by = topic_config()  # what the records that wait were checked against
         self._config = config
         self._clock = clock
         self._id = producer_id
@@ -90,24 +92,28 @@ class Producer:
     ) -> Delivery:
         """Hand over one record; it is durable once the delivery is done, or after `flush`. Waits while the buffer is
         full, at most max.block.ms. Raises InvalidRequest or Unavailable for this record, or what failed before."""
-        record = Record(key, value, self._driver.now_ms() if timestamp_ms is None else timestamp_ms, headers)
-        size = self._check(record)
+        now_ms = self._driver.now_ms()
+        record = Record(key, value, now_ms if timestamp_ms is None else timestamp_ms, headers)
+        size = self._check(record, now_ms)
         record = Record(record.key, record.value, record.timestamp_ms, tuple((n, v) for n, v in record.headers))
         with self._changed:
             self._wait_for_room(size)
-            now_ms = self._clock()
-            batch, index = self._batches.add(self._place(key), record, size, now_ms)
+            lingers_from_ms = self._clock()
+            batch, index = self._batches.add(self._place(key), record, size, lingers_from_ms)
             if key is None:
                 self._keyless = batch
             # A sender must learn of a batch that is due, and of a new one, whose lingering it will time.
-            if index == 0 or self._batches.is_due(batch, now_ms):
+            if index == 0 or self._batches.is_due(batch, lingers_from_ms):
                 self._changed.notify_all()
             return Delivery(batch, index)
 
-    def _check(self, record: Record) -> int:
+    def _check(self, record: Record, now_ms: int) -> int:
+        """Its bytes. A fault found here keeps one record out; found when its batch is sent it fails the producer."""
         problem, config = record_problem(record), self._topic_config()
+        self._checked_by = config
         if problem is None and record.key is None and config.compacted:
             problem = "has no key, which a compacted topic cannot keep: give it a key"
+        problem = problem or timestamp_problem(record.timestamp_ms, config, now_ms)
         if problem is not None:
             raise InvalidRequest(f"topic {self._topic}: the record {problem}. It was not appended")
         size = record_bytes(record)
@@ -206,7 +212,7 @@ class Producer:
             self._driver,
             partition,
             batch.records,
-            self._topic_config(),
+            self._checked_by,
             stamp,
             timeout_ms=self._config.delivery_timeout_ms,
             clock=self._clock,

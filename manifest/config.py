@@ -15,6 +15,7 @@ from lithify.manifest.config_kafka import INSTEAD
 from lithify.store.errors import InvalidRequest
 
 __all__ = [
+    "LONG_MAX",
     "Setting",
     "TopicConfig",
     "config_table",

@@ -1,0 +1,32 @@
+"""`lithify append` says which line a topic's configuration keeps out."""
+
+import pytest
+
+from tests.admin.conftest import Lithify, lines
+
+GOOD = {"key": "k", "value": "v"}
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ({"value": "v"}, "has no key"),
+        ({"key": "k", "value": "v" * 100}, "larger than max.message.bytes (100)"),
+        ({"key": "k", "value": "v", "timestamp_ms": 5}, "has a timestamp_ms further before now"),
+        ({"key": "k", "value": "v", "timestamp_ms": 2**62}, "has a timestamp_ms further after now"),
+    ],
+)
+def test_the_line_is_named_and_what_came_before_its_batch_is_appended(
+    lithify: Lithify, bad: dict[str, object], told: str
+) -> None:
+    config = {
+        "cleanup.policy": "compact",
+        "max.message.bytes": 100,
+        "message.timestamp.before.max.ms": 3_600_000,
+        "message.timestamp.after.max.ms": 3_600_000,
+    }
+    lithify.ok("topic", "create", "users", *(f"--config={name}={value}" for name, value in config.items()))
+    given = lines(*[GOOD] * 5, bad)
+    said = lithify.refused("append", "users", "--batch-size", "2", input=given, code=2, saying=f"line 6 {told}")
+    assert "4 records were appended; go on with --skip 4" in said
+    assert len(lithify.records("read", "users")) == 4
