@@ -26,17 +26,18 @@ def prepare(records: Records, config: TopicConfig, now_ms: int, where: str, *, a
     """Records as a table of columns key, value, timestamp_ms, headers, ready to be encoded; `where` names the place
     in refusals. Raises InvalidRequest naming rows by their index, never their contents.
 
-    `admitted`: their timestamps were found near enough to the time when they were handed over, some time ago.
+    `admitted`: what the configuration says against a record was found not to hold when each was handed over. It is not
+    asked again: time has passed, and the configuration may have changed.
     """
     if isinstance(records, pa.Table | pa.RecordBatch):
         table = normalise(records, now_ms)
     else:
         table = _table(records, now_ms, where)
-    if table.num_rows:
+    if table.num_rows and not admitted:
         _check_keys(table, config, where)
         _check_headers(table, where)
         _check_sizes(table, config, where)
-        _check_timestamps(table, config, None if admitted else now_ms, where)
+        _check_timestamps(table, config, now_ms, where)
     if config.message_timestamp_type == "LogAppendTime":
         index = table.schema.get_field_index("timestamp_ms")
         stamped = pa.repeat(pa.scalar(now_ms, pa.int64()), table.num_rows)
@@ -138,14 +139,12 @@ def _lengths(column: Any) -> Longs:
     return lengths
 
 
-def _check_timestamps(table: pa.Table, config: TopicConfig, now_ms: int | None, where: str) -> None:
-    """`now_ms` None: only what no topic can keep is refused."""
+def _check_timestamps(table: pa.Table, config: TopicConfig, now_ms: int, where: str) -> None:
     times = longs(table.column("timestamp_ms").chunk(0))
+    oldest_ms, latest_ms = _admitted(config, now_ms)
     _refuse(times < 0, where, "have a timestamp_ms before 1970")
-    if now_ms is not None:
-        oldest_ms, latest_ms = _admitted(config, now_ms)
-        _refuse(times < oldest_ms, where, _too_old(config))
-        _refuse(times > latest_ms, where, _too_new(config))
+    _refuse(times < oldest_ms, where, _too_old(config))
+    _refuse(times > latest_ms, where, _too_new(config))
 
 
 def timestamp_problem(timestamp_ms: int | None, config: TopicConfig, now_ms: int) -> str | None:

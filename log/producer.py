@@ -53,7 +53,7 @@ class Producer:
         self._topic = topic
         self._partitions = partitions
         self._topic_config = topic_config
-        self._checked_by = topic_config()  # what the records that wait were checked against
+        self._latest_config = topic_config()  # for senders: asking for it may fail, and would fail them
         self._config = config
         self._clock = clock
         self._id = producer_id
@@ -110,7 +110,7 @@ class Producer:
     def _check(self, record: Record, now_ms: int) -> int:
         """Its bytes. A fault found here keeps one record out; found when its batch is sent it fails the producer."""
         problem, config = record_problem(record), self._topic_config()
-        self._checked_by = config
+        self._latest_config = config
         if problem is None and record.key is None and config.compacted:
             problem = "has no key, which a compacted topic cannot keep: give it a key"
         problem = problem or timestamp_problem(record.timestamp_ms, config, now_ms)
@@ -212,7 +212,7 @@ class Producer:
             self._driver,
             partition,
             batch.records,
-            self._checked_by,
+            self._latest_config,
             stamp,
             timeout_ms=self._config.delivery_timeout_ms,
             clock=self._clock,

@@ -11,7 +11,7 @@ GOOD = {"key": "k", "value": "v"}
     ("bad", "told"),
     [
         ({"value": "v"}, "has no key"),
-        ({"key": "k", "value": "v" * 100}, "larger than max.message.bytes (100)"),
+        ({"key": "k", "value": "v" * 100}, "is larger than max.message.bytes (100)"),
         ({"key": "k", "value": "v", "timestamp_ms": 5}, "has a timestamp_ms further before now"),
         ({"key": "k", "value": "v", "timestamp_ms": 2**62}, "has a timestamp_ms further after now"),
     ],
