@@ -15,28 +15,34 @@ from lithify.log.partitioner import partition_for_key, partitions_for_keys
 from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
 from lithify.log.record import Record
+from lithify.log.retention_policy import RetentionPolicy, policy_of, with_retention
 from lithify.manifest.catalog import alter_topic, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
-from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
 from lithify.segment.arrays import from_longs
 from lithify.segment.schema import RECORDS
 from lithify.store.driver import Driver, new_id
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 
-__all__ = ["Topic"]
+__all__ = ["CONFIG_FRESH_MS", "Topic"]
+
+CONFIG_FRESH_MS = 10_000  # by the store's clock
 
 
 class Topic:
-    """A handle of one topic, thread-safe. Its configuration is read when it is opened, altered or described; a handle
-    of a topic that was deleted answers NotFound, also where a new one bears the name."""
+    """A handle of one topic, thread-safe.
+
+    Its configuration is read when it is opened, altered or described, and before a use once it is older than
+    CONFIG_FRESH_MS: what others alter counts here that much later at most. A handle of a topic that was deleted answers
+    NotFound, also where a new one bears the name.
+    """
 
     def __init__(self, driver: Driver, lineage: Lineage[TopicFile], topic: TopicFile) -> None:
         self._driver = driver
         self._lineage = lineage
         self._lock = threading.Lock()
-        self._topic = topic
-        self._parsed = parse(topic.config)
+        self._set(topic)
         self._partitions: dict[int, Partition] = {}
         self._sticky = itertools.count(int(new_id(), 16))  # where keyless appends go, in turn
 
@@ -60,6 +66,11 @@ class Topic:
     def parsed_config(self) -> TopicConfig:
         return self._parsed
 
+    @property
+    def retention_policy(self) -> RetentionPolicy:
+        """The bounds that the configuration gives; all None where nothing is deleted by age or size."""
+        return policy_of(self._parsed)
+
     def partition(self, number: int) -> Partition:
         """Raises NotFound. The same handle each time."""
         if type(number) is not int or not 0 <= number < self.partitions:
@@ -68,31 +79,56 @@ class Topic:
             found = self._partitions.get(number)
             if found is None:
                 keys = partition_keys(self._topic)[number]
-                found = self._partitions[number] = Partition(self._driver, keys, lambda: self._parsed)
+                found = self._partitions[number] = Partition(self._driver, keys, self._fresh_config)
             return found
 
     def alter(
-        self, config: Mapping[str, str | int | float | None] | None = None, partitions: int | None = None
+        self,
+        config: Mapping[str, Setting | None] | None = None,
+        partitions: int | None = None,
+        *,
+        retention: RetentionPolicy | None = None,
     ) -> None:
         """Change configuration values (None: back to the default), or grow the number of partitions: then keys move to
-        other partitions, and records already there do not. Raises InvalidRequest, NotFound."""
-        changes = {name: None if value is None else str(value) for name, value in (config or {}).items()}
+        other partitions, and records already there do not. `retention` replaces all bounds, and adds delete to
+        cleanup.policy. Raises InvalidRequest, NotFound."""
         if partitions is not None and type(partitions) is not int:
             raise InvalidRequest(f"topic {self.name}: a partition count is a whole number")
         with self._lock:
+            if retention is not None:
+                self._read()
+            policy = self._topic.config.get("cleanup.policy", "")
+            changes = spell_changes(with_retention(config or {}, retention, policy))
             self._set(self._driver.run(alter_topic(self._lineage, self._topic, changes, partitions)))
 
     def describe(self) -> TopicInfo:
         """Raises NotFound."""
         with self._lock:
-            topic = self._driver.run(live_topic(self._lineage, self.name))
-            if topic.topic_id != self._topic.topic_id:
-                raise NotFound(f"topic {self.name} was deleted, and another made under its name: open it anew")
-            self._set(topic)
+            topic = self._read()
         return topic_info(topic, tuple(self.partition(number).describe() for number in range(topic.partitions)))
+
+    def _read(self) -> TopicFile:
+        """Requires: the lock is held. One GET where nothing has changed."""
+        topic = self._driver.run(live_topic(self._lineage, self.name))
+        if topic.topic_id != self._topic.topic_id:
+            raise NotFound(f"topic {self.name} was deleted, and another made under its name: open it anew")
+        self._set(topic)
+        return topic
 
     def _set(self, topic: TopicFile) -> None:
         self._topic, self._parsed = topic, parse(topic.config)
+        self._read_at_ms = self._driver.now_ms()
+
+    def _fresh_config(self) -> TopicConfig:
+        """Read again if it is older than CONFIG_FRESH_MS. Raises NotFound."""
+        if not self._is_fresh():
+            with self._lock:
+                if not self._is_fresh():  # another thread may have read it meanwhile
+                    self._read()
+        return self._parsed
+
+    def _is_fresh(self) -> bool:
+        return 0 <= self._driver.now_ms() - self._read_at_ms < CONFIG_FRESH_MS
 
     def append(self, records: Records) -> dict[int, range]:
         """Append records, or a table, each to the partition of its key; answers with the offsets in each partition.
@@ -101,7 +137,7 @@ class Topic:
         next append's to another. Each partition's part is atomic, the whole is not: where one fails, the error's notes
         tell what was appended before. Raises as `Partition.append`; what is invalid is refused as a whole.
         """
-        table = prepare(records, self._parsed, self._driver.now_ms(), self.name)
+        table = prepare(records, self._fresh_config(), self._driver.now_ms(), self.name)
         keys: Any = table.column("key").chunk(0)
         places = partitions_for_keys(keys, self.partitions)
         places[places < 0] = next(self._sticky) % self.partitions
@@ -121,12 +157,14 @@ class Topic:
         `config`: linger.ms (1000), batch.records (10000), batch.size (8 MiB), buffer.memory (64 MiB), max.block.ms
         (60000), delivery.timeout.ms (120000).
         """
+        self._fresh_config()
         partitions = [self.partition(number) for number in range(self.partitions)]
         settings = parse_producer_config(config or {})
-        return Producer(self._driver, self.name, partitions, lambda: self._parsed, settings, id)
+        return Producer(self._driver, self.name, partitions, self._fresh_config, settings, id)
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """The latest record of each key of all partitions, one after the other, each in key order."""
+        self._fresh_config()
         snapshots = [self.partition(number).snapshot() for number in range(self.partitions)]
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -139,4 +177,5 @@ class Topic:
         """The latest record of `key`; None where there is none, or it was deleted."""
         if type(key) is not bytes:
             raise InvalidRequest(f"{self.name}: a key is bytes, not {type(key).__name__}")
+        self._fresh_config()
         return self.partition(partition_for_key(key, self.partitions)).get(key)

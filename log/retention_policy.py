@@ -1,0 +1,74 @@
+"""How much of a log stays, said in one piece: sugar for retention.* of a topic's configuration."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from lithify.manifest.config import LONG_MAX, Setting, TopicConfig
+from lithify.store.errors import InvalidRequest
+
+__all__ = ["RetentionPolicy", "policy_of", "with_retention"]
+
+
+class RetentionPolicy(msgspec.Struct, frozen=True):
+    """Of each partition; None: no bound. Where several bounds are given, the one that keeps least wins.
+
+    What they exclude is out of sight at once, and its bytes go with later compactions and collections. Raises
+    InvalidRequest where a bound is no number from 0.
+    """
+
+    max_records: int | None = None
+    max_age_seconds: int | float | None = None  # by the timestamps of records, to the millisecond
+    max_total_bytes: int | None = None  # as they are stored
+
+    def __post_init__(self) -> None:
+        _check("max_records", self.max_records, int, LONG_MAX)
+        _check("max_age_seconds", self.max_age_seconds, int | float, LONG_MAX / 1000)
+        _check("max_total_bytes", self.max_total_bytes, int, LONG_MAX)
+
+
+def _check(name: str, bound: Any, kind: Any, most: float) -> None:
+    if bound is None or (isinstance(bound, kind) and not isinstance(bound, bool) and 0 <= bound <= most):
+        return
+    raise InvalidRequest(f"RetentionPolicy: {name} is a number from 0, or None for no bound")
+
+
+def with_retention(
+    config: Mapping[str, Setting | None], policy: RetentionPolicy | None, cleanup_policy: str
+) -> dict[str, Setting | None]:
+    """`config`, and what `policy` says in the topic's terms. To `cleanup_policy`, or to the one in `config`, delete is
+    added. Raises InvalidRequest where `config` says something of retention, too."""
+    if policy is None:
+        return dict(config)
+    twice = sorted(config.keys() & _bounds(policy).keys())
+    if twice:
+        raise InvalidRequest(f"{', '.join(twice)}: say it in the configuration or as retention, not in both")
+    said = config.get("cleanup.policy", cleanup_policy)
+    return {**config, **_bounds(policy), "cleanup.policy": "compact,delete" if "compact" in str(said) else "delete"}
+
+
+def _bounds(policy: RetentionPolicy) -> dict[str, Setting]:
+    age_ms = None if policy.max_age_seconds is None else min(round(policy.max_age_seconds * 1000), LONG_MAX)
+    bounds = {
+        "retention.records": policy.max_records,
+        "retention.ms": age_ms,
+        "retention.bytes": policy.max_total_bytes,
+    }
+    return {name: -1 if bound is None else bound for name, bound in bounds.items()}
+
+
+def policy_of(config: TopicConfig) -> RetentionPolicy:
+    """What the configuration keeps. A topic that deletes nothing by age or size has no bounds."""
+    if not config.deleting:
+        return RetentionPolicy()
+    age_ms = config.retention_ms
+    return RetentionPolicy(
+        max_records=_bound(config.retention_records),
+        max_age_seconds=None if age_ms < 0 else age_ms // 1000 if age_ms % 1000 == 0 else age_ms / 1000,
+        max_total_bytes=_bound(config.retention_bytes),
+    )
+
+
+def _bound(value: int) -> int | None:
+    return None if value < 0 else value
