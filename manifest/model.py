@@ -187,6 +187,7 @@ class ConsumerPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
     committed_at: int  # the manifest number of its latest commit: what the next one must know
     committed_at_ms: int
     missed_to: int = 0  # cleaning dropped tombstones between `offset` and here before it had read them
+    instance: str = ""  # who made that commit: another process of this name that comes later takes the position over
 
 
 class Quarantine(msgspec.Struct, frozen=True):

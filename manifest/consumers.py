@@ -1,0 +1,111 @@
+"""The edits that consumers make to a manifest: committing and forgetting named positions; and what cleaning took from
+under them. Pure (docs/rfcs/0009).
+"""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from lithify.manifest.appends import topic_gone
+from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.model import CONSUMERS_MAX, ConsumerPosition, Manifest
+from lithify.store.errors import Fenced, LithifyError, NotFound, OffsetOutOfRange, Unavailable
+
+__all__ = ["CommitPosition", "ForgetConsumer", "find_consumer", "missed"]
+
+
+def find_consumer(head: Manifest, name: str) -> ConsumerPosition | None:
+    return next((consumer for consumer in head.consumers if consumer.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPosition:
+    """Consumer `name` has read everything before `offset`; answers with its entry.
+
+    `expected` is the manifest number of the consumer's latest commit that this instance knows (0: it must have none):
+    another instance's commit since then refuses this one. Offsets may go back. `rebuilt`: what the consumer holds was
+    made anew, from the start of the log or from a scan, so whatever cleaning dropped before does not matter to it.
+    """
+
+    name: str
+    offset: int
+    expected: int
+    instance: str
+    rebuilt: bool = False
+
+    # Twice is the same as once. SUBTLE! It never answers Already, though its entry may show this very offset: a commit
+    # of this instance to another offset may still be on its way to this number, and only taking the number turns it
+    # away. Test: tests/manifest/test_consumers.py
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest; create the topic first"))
+        known = find_consumer(head, self.name)
+        refused = self._refusal(head, known)
+        if refused is not None:
+            return Refused(refused)
+        fresh = self.rebuilt or self.offset == 0 or known is None
+        mine = ConsumerPosition(
+            name=self.name,
+            offset=self.offset,
+            committed_at=number,
+            committed_at_ms=now_ms,
+            instance=self.instance,
+            missed_to=0 if fresh else known.missed_to,
+        )
+        others = (consumer for consumer in head.consumers if consumer.name != self.name)
+        consumers = tuple(sorted((*others, mine), key=lambda consumer: consumer.name))
+        return Next(replace(head, consumers=consumers), mine)
+
+    def _refusal(self, head: Manifest, known: ConsumerPosition | None) -> LithifyError | None:
+        where = f"{head.topic}/{head.partition}: consumer {self.name!r}"
+        if head.sealed:
+            return topic_gone(head)
+        if self.offset > head.next_offset:
+            return OffsetOutOfRange(
+                f"{where}: offset {self.offset} lies beyond the log, which ends before {head.next_offset}"
+            )
+        # An entry of this instance is its own earlier commit, whether or not it learned of that one's outcome.
+        if known is not None and known.instance != self.instance and known.committed_at != self.expected:
+            return Fenced(
+                f"{where} was taken over at manifest {known.committed_at}: another instance runs under this name, or "
+                "its position was reset. This one stops; what it read since its last commit will be read again"
+            )
+        if known is None and self.expected != 0:
+            return NotFound(f"{where} was deleted; open it anew to begin again")
+        if known is None and len(head.consumers) >= CONSUMERS_MAX:
+            return Unavailable(
+                f"{head.topic}/{head.partition} remembers {CONSUMERS_MAX} consumers, its limit: delete one that is "
+                "not used any more ('lithify consumer list' and 'delete')"
+            )
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetConsumer:
+    """Its position and its alarm are gone; an instance that still runs is refused at its next commit."""
+
+    name: str
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
+        if head is None or find_consumer(head, self.name) is None:
+            return Already(None)
+        if head.sealed:
+            return Refused(topic_gone(head))
+        return Next(replace(head, consumers=tuple(c for c in head.consumers if c.name != self.name)), None)
+
+
+def missed(consumers: tuple[ConsumerPosition, ...], dropped_to: int) -> tuple[ConsumerPosition, ...]:
+    """The consumers after a clean that dropped expired tombstones, the highest at offset `dropped_to` - 1.
+
+    Who has read something, but not up to there, may hold a key whose deletion it will never see.
+    """
+    return tuple(
+        replace(consumer, missed_to=max(consumer.missed_to, dropped_to))
+        if 0 < consumer.offset < dropped_to
+        else consumer
+        for consumer in consumers
+    )
