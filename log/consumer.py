@@ -1,0 +1,245 @@
+"""A named consumer of a partition: it goes on where the last one of its name left off (docs/rfcs/0009)."""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, SnapshotOf, check_poll_ms, placed
+from lithify.log.positions import take
+from lithify.log.record import Record
+from lithify.manifest.consumers import CommitPosition
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import ConsumerPosition, Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.driver import Driver
+from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
+
+__all__ = ["AUTO_COMMIT_INTERVAL_MS", "RECORDS_MAX", "Consumer", "ConsumerConfig", "open_consumer"]
+
+AUTO_COMMIT_INTERVAL_MS = 5_000  # as Kafka's auto.commit.interval.ms
+RECORDS_MAX = 500  # of one poll, as Kafka's max.poll.records
+
+log = structlog.wrap_logger(logging.getLogger("lithify.log"))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """Where to begin without a position in the log, when positions are committed (None: only by `commit`), how often
+    something new is looked for, and what is asked whether to go on waiting."""
+
+    auto_offset_reset: OffsetReset = "earliest"
+    auto_commit_interval_ms: int | None = AUTO_COMMIT_INTERVAL_MS
+    poll_ms: int = POLL_MS
+    stop: Callable[[], bool] | None = None
+
+    def __post_init__(self) -> None:
+        interval_ms = self.auto_commit_interval_ms
+        if interval_ms is not None and (type(interval_ms) is not int or interval_ms < 1):
+            raise InvalidRequest(
+                "auto_commit_interval_ms is a whole number of milliseconds from 1; None: only commit() commits"
+            )
+        check_poll_ms(self.poll_ms)
+
+
+def open_consumer(
+    driver: Driver,
+    keys: PartitionKeys,
+    snapshot_of: SnapshotOf,
+    name: str,
+    config: ConsumerConfig,
+    rebuilt_to: int | None = None,
+) -> "Consumer":
+    """Take the name over. With `rebuilt_to` this instance goes on from there, holding what a scan before that offset
+    showed.
+
+    SUBTLE! Taking over commits the old position, not `rebuilt_to`: the scan is read only afterwards, and an instance
+    that dies over it must not leave a position that its successor has no state for.
+    """
+    files = PartitionFiles(keys)
+
+    def beginning(head: Manifest) -> int:
+        snapshot = snapshot_of(head)
+        reset = config.auto_offset_reset if rebuilt_to is None else "earliest"
+        where = f"{files.name}: consumer {name!r}"
+        return placed(where, None, snapshot.log_start_offset, snapshot.next_offset, reset)
+
+    taken = driver.run(take(files, name, beginning))
+    start = taken.offset if rebuilt_to is None else rebuilt_to
+    follower = Follower(driver, files, snapshot_of, start, config.auto_offset_reset, resumed=True)
+    return Consumer(driver, files, follower, taken, config, rebuilt=rebuilt_to is not None)
+
+
+class Consumer:
+    """Iterate over it, or `poll` it. One thread at a time.
+
+    Every record is handed out at least once over all instances of this name: a position is committed only once the
+    caller came back for more (every `auto_commit_interval_ms`), called `commit`, or left the `with` block without an
+    error. An instance that opens later takes the name over; then this one's next commit raises Fenced.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        files: PartitionFiles,
+        follower: Follower,
+        taken: ConsumerPosition,
+        config: ConsumerConfig,
+        *,
+        rebuilt: bool = False,
+    ) -> None:
+        """`taken` is the position as this instance took it over. With `rebuilt` the first commit says that what this
+        consumer holds was made anew up to the follower's position."""
+        self._driver = driver
+        self._files = files
+        self._follower = follower
+        self._entry = taken
+        self._interval_ms = config.auto_commit_interval_ms
+        self._poll_ms = config.poll_ms
+        self._stop = config.stop
+        self._rebuilt = rebuilt
+        self._waiting: deque[Record | Gap] = deque()  # of the follower's last stretch
+        self._position = follower.position
+        self._done = self._position  # everything before was dealt with, once the caller came back for more
+        self._came_back = False
+        self._tried_ms = driver.now_ms()
+        self._closed = False
+        if taken.missed_to:
+            log.warning(
+                "consumer missed deletions", partition=files.name, consumer=taken.name, before_offset=taken.missed_to
+            )
+
+    def __repr__(self) -> str:
+        return f"Consumer({self.name!r} of {self._files.name} at {self._position})"
+
+    @property
+    def name(self) -> str:
+        return self._entry.name
+
+    @property
+    def position(self) -> int:
+        """The offset from which the next record is sought."""
+        return self._position
+
+    @property
+    def waiting(self) -> int:
+        """Items that `poll` hands out without another look at the store."""
+        return len(self._waiting)
+
+    @property
+    def committed(self) -> int:
+        """The position that the next instance of this name would begin at, as far as this one knows."""
+        return self._entry.offset
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Record | Gap:
+        """The next record, or the gap before it; waits for it. Ends when `stop` says so, or after `close`."""
+        if not self._await_some(None):
+            raise StopIteration
+        return self._hand_out()
+
+    def poll(self, timeout_ms: int = 0, max_records: int = RECORDS_MAX) -> list[Record | Gap]:
+        """What there is, at most `max_records`; where there is nothing it is waited for, at most `timeout_ms`."""
+        if type(timeout_ms) is not int or timeout_ms < 0 or type(max_records) is not int or max_records < 1:
+            raise InvalidRequest("timeout_ms is a whole number from 0, max_records one from 1")
+        self._await_some(timeout_ms)
+        return [self._hand_out() for _ in range(min(max_records, len(self._waiting)))]
+
+    def _await_some(self, timeout_ms: int | None) -> bool:
+        """Whether something waits to be handed out now."""
+        self._come_back()
+        waited_ms = 0
+        while not self._waiting and not self._closed and (self._stop is None or not self._stop()):
+            stretch = self._follower.take()
+            if stretch is not None:
+                self._waiting.extend(stretch.items)
+                if not stretch.items:
+                    self._position = stretch.end_offset
+                continue
+            if timeout_ms is not None and waited_ms >= timeout_ms:
+                break
+            pause_ms = self._poll_ms if timeout_ms is None else min(self._poll_ms, timeout_ms - waited_ms)
+            self._follower.wait(pause_ms)
+            waited_ms += pause_ms
+            self._come_back()
+        return bool(self._waiting)
+
+    def _hand_out(self) -> Record | Gap:
+        item = self._waiting.popleft()
+        if not self._waiting:
+            self._position = self._follower.position
+        elif isinstance(item, Gap):
+            self._position = item.end_offset
+        else:
+            assert item.offset is not None  # it comes from the log
+            self._position = item.offset + 1
+        return item
+
+    def commit(self) -> None:
+        """Commit the position, where it moved since: everything handed out is dealt with.
+
+        Raises Fenced where another instance took the name over, or the position was reset; NotFound where the consumer
+        or the topic was deleted; Unavailable, CommitUnknown: commit again, or those records are read once more.
+        """
+        self._done, self._came_back = self._position, True
+        self._commit()
+
+    def _come_back(self) -> None:
+        self._done, self._came_back = self._position, True
+        if self._interval_ms is None or not self._is_behind():
+            return
+        now_ms = self._driver.now_ms()
+        if now_ms - self._tried_ms < self._interval_ms:
+            return
+        self._tried_ms = now_ms
+        try:
+            self._commit()
+        except (Unavailable, CommitUnknown) as error:  # the next commit settles it; until then nothing is lost
+            self._warn(error)
+
+    def _is_behind(self) -> bool:
+        """Whether there is something to commit."""
+        return self._done != self._entry.offset or self._rebuilt
+
+    def _commit(self) -> None:
+        if not self._is_behind():
+            return
+        edit = CommitPosition(
+            self.name, self._done, self._entry.committed_at, self._entry.instance, rebuilt=self._rebuilt
+        )
+        self._entry = self._driver.run(self._files.manifest.commit(edit)).result
+        self._rebuilt = False
+
+    def _warn(self, error: LithifyError) -> None:
+        log.warning("position not committed", partition=self._files.name, consumer=self.name, error=str(error))
+
+    def close(self) -> None:
+        """Commit, if commits are automatic, and end. Repeating it is harmless."""
+        if not self._closed:
+            self._closed = True
+            self._waiting.clear()
+            if self._interval_ms is not None:
+                self.commit()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """After an error the next instance begins with what was handed out last: it was perhaps not dealt with."""
+        if error is None:
+            self.close()
+        elif not self._closed:
+            self._closed = True
+            if self._interval_ms is not None and self._came_back:
+                try:
+                    self._commit()
+                except LithifyError as another:  # the first one is what the caller is to see
+                    self._warn(another)

@@ -1,0 +1,42 @@
+"""What `describe` tells of a partition's consumers."""
+
+import msgspec
+
+from lithify.manifest.model import ConsumerPosition, Manifest
+
+__all__ = ["ConsumerInfo", "consumer_infos"]
+
+
+class ConsumerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A named consumer's position, as it was committed last."""
+
+    name: str
+    offset: int  # of the next record it wants
+    lag: int  # offsets from there, or from the log's start, to the log's end
+    committed_at_ms: int  # milliseconds since 1970
+    missed_to: int  # cleaning dropped tombstones before here that it had not read; 0: none
+    alarm: str | None  # what it has lost, or what its state may hold that was deleted; None: nothing
+
+
+def consumer_infos(manifest: Manifest, floor: int) -> tuple[ConsumerInfo, ...]:
+    """By name. `floor`: the log start offset as a reader sees it (R3)."""
+    return tuple(_info(consumer, manifest, floor) for consumer in manifest.consumers)
+
+
+def _info(consumer: ConsumerPosition, manifest: Manifest, floor: int) -> ConsumerInfo:
+    lost_from = max(consumer.offset, manifest.deleted_to)
+    alarms = [
+        f"retention passed it: offsets {lost_from} to {floor - 1} are gone unread" if lost_from < floor else "",
+        f"delete.retention.ms passed before it read the deletions below offset {consumer.missed_to}: its state may "
+        "hold keys that are gone, rebuild it"
+        if consumer.missed_to
+        else "",
+    ]
+    return ConsumerInfo(
+        name=consumer.name,
+        offset=consumer.offset,
+        lag=manifest.next_offset - max(consumer.offset, floor),
+        committed_at_ms=consumer.committed_at_ms,
+        missed_to=consumer.missed_to,
+        alarm="; ".join(filter(None, alarms)) or None,
+    )

@@ -1,0 +1,230 @@
+"""Reading a partition on and on: what is there, then what comes, across compactions and collections underneath.
+
+A follower goes from snapshot to snapshot. It waits for nothing by itself: `take` answers with the next stretch of
+records, or with None where there is nothing yet; who asks decides how long to wait (docs/rfcs/0009).
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import msgspec
+
+from lithify.log.record import Record
+from lithify.log.snapshot import Snapshot
+from lithify.manifest.appends import topic_gone
+from lithify.manifest.model import Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.driver import Driver
+from lithify.store.errors import InvalidRequest, OffsetOutOfRange, SnapshotExpired
+from lithify.store.port import Pause
+
+__all__ = [
+    "POLL_MS",
+    "Follower",
+    "Gap",
+    "OffsetReset",
+    "SnapshotOf",
+    "Stretch",
+    "bounded",
+    "check_poll_ms",
+    "check_reset",
+    "follow",
+    "placed",
+]
+
+POLL_MS = 1_000  # between two looks for something new
+STRETCH_RECORDS = 500  # records handed out at a time, as Kafka's max.poll.records
+
+OffsetReset = Literal["earliest", "latest", "error"]
+"""Where to go on when the log has no record at an offset any more, or not yet (Kafka's auto.offset.reset)."""
+
+SnapshotOf = Callable[[Manifest], Snapshot]
+"""Opens a manifest, with the log start offset as it is for a reader now (R3)."""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Records with start_offset ≤ offset < end_offset were lost to this reader against its will: they expired before it
+    came to them. Reading goes on at `end_offset`. What compaction superseded, or somebody deleted, is no gap."""
+
+    start_offset: int
+    end_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Consecutive items, and the offset at which reading goes on after all of them."""
+
+    items: list[Record | Gap]
+    end_offset: int
+
+
+def check_reset(value: object) -> OffsetReset:
+    for known in get_args(OffsetReset):
+        if value == known:
+            return known
+    raise InvalidRequest(f"auto_offset_reset is one of {', '.join(get_args(OffsetReset))}")
+
+
+def check_poll_ms(value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise InvalidRequest("poll_ms is a whole number of milliseconds from 1")
+    return value
+
+
+def placed(where: str, offset: int | None, floor: int, end: int, reset: OffsetReset) -> int:
+    """Where a reader that wants `offset` (None: it has no position yet) starts in a log of [floor, end).
+
+    Raises OffsetOutOfRange where there is no such place in the log and the reset policy is to say so.
+    """
+    if offset is not None and floor <= offset <= end:
+        return offset
+    if reset == "error":
+        wanted = "no position was given" if offset is None else f"offset {offset} lies outside the log"
+        raise OffsetOutOfRange(
+            f"{where}: {wanted}, which holds offsets {floor} to {end}: choose one of them, or another auto_offset_reset"
+        )
+    return floor if reset == "earliest" else end
+
+
+def bounded(snapshot: Snapshot, start: int | None, end: int | None, reset: OffsetReset) -> tuple[int, int | None]:
+    """Where a reader that ends starts and ends; what is wrong with the offsets themselves the snapshot says."""
+    floor, log_end = snapshot.log_start_offset, snapshot.next_offset
+    if start is not None and (type(start) is not int or not 0 <= start < floor or (type(end) is int and end < start)):
+        return start, end
+    start = placed(repr(snapshot), start, floor, log_end, reset)
+    return start, max(start, end) if type(end) is int else end
+
+
+class Follower:
+    """One reader of a partition, going on for ever. Not thread-safe; it holds nothing open between two stretches.
+
+    `start_offset` 0 is the log's beginning, wherever that is by now; None: `reset` says where to begin. Where it begins
+    is fixed here. With `resumed` the offset is where an earlier reader left off: what is missing from there is lost.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        files: PartitionFiles,
+        snapshot_of: SnapshotOf,
+        start_offset: int | None,
+        reset: OffsetReset,
+        *,
+        resumed: bool = False,
+    ) -> None:
+        """`files` are this follower's own. Raises OffsetOutOfRange, NotFound."""
+        if start_offset is not None and (type(start_offset) is not int or start_offset < 0):
+            raise InvalidRequest(f"{files.name}: offsets are whole numbers from 0")
+        self._driver = driver
+        self._files = files
+        self._snapshot_of = snapshot_of
+        self._reset: OffsetReset = reset
+        self._looks = 0
+        self._at_end = False
+        self._stretches: Iterator[Stretch] | None = None
+        self._open(driver.run(files.head()))
+        begins = start_offset is None or (start_offset == 0 and not resumed)
+        if begins or reset == "error" or start_offset > self._snapshot.next_offset:
+            self.position = self._placed(start_offset)
+        else:
+            self.position = start_offset  # below the floor it begins with a gap
+
+    def take(self) -> Stretch | None:
+        """What comes next; None: nothing yet. Costs one GET, every second time two, where it is None.
+
+        Raises OffsetOutOfRange where the log's start passed this reader and its reset policy is to say so, NotFound
+        once the topic is deleted, Unavailable: ask again.
+        """
+        while True:
+            if self._stretches is None:
+                if self._at_end and not self._look():
+                    return None
+                gap = self._step_over()
+                if gap is not None:
+                    return Stretch([gap], self.position)
+            # Whatever is raised below, the next call begins anew at `position`.
+            stretches, self._stretches = self._stretches or self._read(), None
+            try:
+                stretch = next(stretches, None)
+            except SnapshotExpired:
+                # Its manifest was collected; what of it is still there, the head holds.
+                self._open(self._driver.run(self._files.head()))
+                continue
+            if stretch is None:
+                self._at_end = True
+                continue
+            self._stretches, self.position = stretches, stretch.end_offset
+            return stretch
+
+    def wait(self, ms: int) -> None:
+        """Let time pass, between half of `ms` and all of it."""
+        self._driver.answer(Pause(ms))
+
+    def _open(self, manifest: Manifest) -> None:
+        if manifest.sealed:
+            raise topic_gone(manifest)
+        self._manifest, self._snapshot = manifest, self._snapshot_of(manifest)
+
+    def _look(self) -> bool:
+        """Whether there is a newer manifest; it is open then."""
+        self._looks += 1
+        newer = self._driver.run(_newer(self._files, self._manifest.id, boundary_too=self._looks % 2 == 0))
+        if newer is None:
+            return False
+        self._open(newer)
+        self._at_end = False
+        return True
+
+    def _step_over(self) -> Gap | None:
+        """Go on at an offset that the log still has."""
+        if self.position >= self._snapshot.log_start_offset:
+            return None
+        # What was deleted by hand is no loss, unless the reset policy goes beyond it.
+        lost_from = max(self.position, self._manifest.deleted_to)
+        self.position = self._placed(self.position)
+        if lost_from >= self.position:
+            return None
+        floor = self._snapshot.log_start_offset
+        reason = f"the log starts at offset {floor} by now; auto_offset_reset is {self._reset}"
+        return Gap(lost_from, self.position, reason)
+
+    def _placed(self, offset: int | None) -> int:
+        floor, end = self._snapshot.log_start_offset, self._snapshot.next_offset
+        return placed(self._files.name, offset, floor, end, self._reset)
+
+    def _read(self) -> Iterator[Stretch]:
+        records, end = self._snapshot.read(self.position), self._snapshot.next_offset
+        reached = self.position
+        while items := list(itertools.islice(records, STRETCH_RECORDS)):
+            last = items[-1].offset
+            assert last is not None  # it comes from the log
+            reached = last + 1
+            yield Stretch([*items], reached)
+        if reached < end:
+            yield Stretch([], end)  # compaction took the last ones
+
+
+async def _newer(files: PartitionFiles, number: int, *, boundary_too: bool) -> Manifest | None:
+    """A manifest after `number`, or None where none was seen."""
+    seen = files.manifest.seen
+    if seen.value is not None and seen.number > number:
+        return seen.value  # this very client committed it
+    # SUBTLE! That there is no next number proves nothing: who slept through a collection finds it gone. The boundary
+    # has moved then. Test: tests/log/test_follow.py
+    if not await files.manifest.moved() and not (boundary_too and await files.boundary.moved()):
+        return None
+    head = await files.head()
+    return head if head.id > number else None
+
+
+def follow(follower: Follower, poll_ms: int, stop: Callable[[], bool] | None) -> Iterator[Record | Gap]:
+    """What the follower takes, for ever; `stop` is asked between two takes."""
+    while stop is None or not stop():
+        stretch = follower.take()
+        if stretch is None:
+            follower.wait(poll_ms)
+        else:
+            yield from stretch.items

@@ -1,0 +1,48 @@
+"""A state store's two halves: what there is, and what comes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lithify.log.consumer import Consumer, ConsumerConfig, open_consumer
+from lithify.log.follow import Follower, Gap, SnapshotOf, follow
+from lithify.log.record import Record
+from lithify.log.snapshot import Snapshot
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.driver import Driver
+
+__all__ = ["ScanAndFollow", "scan_and_follow"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanAndFollow:
+    """Read `state` to its end first, then iterate over `changes`, for ever. A deleted key is not in the state; in the
+    changes it is a record with value None.
+
+    `state` raises SnapshotExpired where reading it takes longer than the collector's grace period: begin anew. A `Gap`
+    in the changes means that the state has missed something: begin anew, too.
+    """
+
+    state: pa.RecordBatchReader  # the latest record of each key below `next_offset`, in key order
+    next_offset: int  # where the changes begin
+    changes: Iterator[Record | Gap]  # in offset order
+    consumer: Consumer | None  # the changes, where they are a named consumer's: to be closed, or used as a context
+
+
+def scan_and_follow(
+    driver: Driver,
+    keys: PartitionKeys,
+    snapshot: Snapshot,
+    snapshot_of: SnapshotOf,
+    consumer: str | None,
+    config: ConsumerConfig,
+) -> ScanAndFollow:
+    """The changes come from the named `consumer`, if there is one."""
+    end = snapshot.next_offset
+    if consumer is not None:
+        changes = open_consumer(driver, keys, snapshot_of, consumer, config, rebuilt_to=end)
+        return ScanAndFollow(snapshot.scan(), end, changes, changes)
+    follower = Follower(driver, PartitionFiles(keys), snapshot_of, end, config.auto_offset_reset, resumed=True)
+    return ScanAndFollow(snapshot.scan(), end, follow(follower, config.poll_ms, config.stop), None)

@@ -1,0 +1,90 @@
+"""A named consumer of a whole topic: one position per partition, read in turn."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from lithify.log.consumer import RECORDS_MAX, Consumer
+from lithify.log.follow import Gap
+from lithify.log.record import Record
+from lithify.store.driver import Driver
+from lithify.store.errors import InvalidRequest
+from lithify.store.port import Pause
+
+__all__ = ["TopicConsumer"]
+
+
+class TopicConsumer:
+    """Iterate over it, or `poll` it: pairs of a partition's number and a record, or a gap, of it. One thread at a time.
+
+    The partitions are those the topic had when it was opened. Offsets are in order within each; commits are as
+    `Consumer` makes them, each partition's by itself.
+    """
+
+    def __init__(
+        self, driver: Driver, consumers: Sequence[Consumer], *, poll_ms: int, stop: Callable[[], bool] | None
+    ) -> None:
+        self._driver = driver
+        self._consumers = consumers
+        self._poll_ms = poll_ms
+        self._stop = stop
+        self._turn = 0
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """By partition: the offset from which the next record is sought."""
+        return {number: consumer.position for number, consumer in enumerate(self._consumers)}
+
+    def __iter__(self) -> Iterator[tuple[int, Record | Gap]]:
+        """Waits for what comes. Ends when `stop` says so."""
+        while self._stop is None or not self._stop():
+            found = self.poll(self._poll_ms, max_records=1)
+            while found:  # the rest of that partition's stretch: to look at the others between any two would cost GETs
+                yield from found
+                number, _ = found[0]
+                consumer = self._consumers[number]
+                found = [(number, item) for item in (consumer.poll(0, 1) if consumer.waiting else ())]
+
+    def poll(self, timeout_ms: int = 0, max_records: int = RECORDS_MAX) -> list[tuple[int, Record | Gap]]:
+        """What there is, at most `max_records`; where there is nothing it is waited for, at most `timeout_ms`."""
+        if type(timeout_ms) is not int or timeout_ms < 0:
+            raise InvalidRequest("timeout_ms is a whole number from 0")
+        left_ms = timeout_ms
+        while True:
+            found = self._poll_each(max_records)
+            if found or left_ms <= 0 or (self._stop is not None and self._stop()):
+                return found
+            pause_ms = min(left_ms, self._poll_ms)
+            self._driver.answer(Pause(pause_ms))
+            left_ms -= pause_ms
+
+    def _poll_each(self, max_records: int) -> list[tuple[int, Record | Gap]]:
+        found: list[tuple[int, Record | Gap]] = []
+        for _ in self._consumers:
+            number = self._turn
+            self._turn = (number + 1) % len(self._consumers)
+            found += [(number, item) for item in self._consumers[number].poll(0, max_records - len(found))]
+            if len(found) >= max_records:
+                break
+        return found
+
+    def commit(self) -> None:
+        """As `Consumer.commit`, of every partition."""
+        for consumer in self._consumers:
+            consumer.commit()
+
+    def close(self) -> None:
+        """As `Consumer.close`, of every partition, also where one of them raises."""
+        self.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        each = ExitStack()
+        for consumer in self._consumers:
+            each.push(consumer)
+        each.__exit__(kind, error, trace)
