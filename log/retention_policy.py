@@ -1,14 +1,16 @@
 """How much of a log stays, said in one piece: sugar for retention.* of a topic's configuration."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from lithify.manifest.config import LONG_MAX, Setting, TopicConfig
+from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["RetentionPolicy", "policy_of", "with_retention"]
+
+V = TypeVar("V")  # a configuration's value, or None where values may be
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True):
@@ -35,8 +37,8 @@ def _check(name: str, bound: Any, kind: Any, most: float) -> None:
 
 
 def with_retention(
-    config: Mapping[str, Setting | None], policy: RetentionPolicy | None, cleanup_policy: str
-) -> dict[str, Setting | None]:
+    config: Mapping[str, V], policy: RetentionPolicy | None, cleanup_policy: str
+) -> dict[str, V | str | int]:
     """`config`, and what `policy` says in the topic's terms. To `cleanup_policy`, or to the one in `config`, delete is
     added. Raises InvalidRequest where `config` says something of retention, too."""
     if policy is None:
@@ -48,7 +50,7 @@ def with_retention(
     return {**config, **_bounds(policy), "cleanup.policy": "compact,delete" if "compact" in str(said) else "delete"}
 
 
-def _bounds(policy: RetentionPolicy) -> dict[str, Setting]:
+def _bounds(policy: RetentionPolicy) -> dict[str, int]:
     age_ms = None if policy.max_age_seconds is None else min(round(policy.max_age_seconds * 1000), LONG_MAX)
     bounds = {
         "retention.records": policy.max_records,

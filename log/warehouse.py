@@ -4,23 +4,32 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import structlog
 
+from lithify.log.retention_policy import RetentionPolicy, with_retention
 from lithify.log.topic import Topic
 from lithify.manifest.catalog import create_topic, delete_topic, live_topic, topic_lineage, topic_names
-from lithify.manifest.config import validate
+from lithify.manifest.config import Setting, validate
 from lithify.manifest.keys import check_topic_name
+from lithify.manifest.warehouse_settings import AlterWarehouse, parse_settings, spell_settings, warehouse_lineage
 from lithify.store.driver import Clock, Driver
-from lithify.store.errors import InvalidRequest, NotFound
+from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound
 from lithify.store.opening import open_store
 from lithify.store.port import Store
 from lithify.store.probe import probe as prove
 
-__all__ = ["Warehouse", "open"]
+__all__ = ["Warehouse", "WarehouseInfo", "open"]
 
 PROBE_ROUNDS = 4  # of simultaneous creates before a warehouse's first topic; 'lithify doctor' takes 16
 
 log = structlog.wrap_logger(logging.getLogger("lithify.log"))
+
+
+class WarehouseInfo(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    settings: dict[str, str]  # what was set; the rest has its defaults (docs/configuration.md)
+    topics: tuple[str, ...]
 
 
 def open(  # noqa: A001 - the face's own name, as lithify.open
@@ -70,18 +79,20 @@ class Warehouse:
         self,
         name: str,
         partitions: int = 1,
-        config: Mapping[str, str | int | float] | None = None,
+        config: Mapping[str, Setting] | None = None,
         *,
+        retention: RetentionPolicy | None = None,
         probe: bool = True,
     ) -> Topic:
-        """Create a topic. Configuration has Kafka's names and defaults.
+        """Create a topic. Configuration has Kafka's names and defaults; `retention` says its bounds in one piece, and
+        adds delete to cleanup.policy.
 
         Before the first topic of a warehouse the store must prove that it keeps its promises (on S3 about a second);
         `probe` False trusts it. Raises AlreadyExists, InvalidRequest.
         """
         if type(partitions) is not int:
             raise InvalidRequest(f"topic {name}: a partition count is a whole number")
-        stored = validate(config or {})
+        stored = validate(with_retention(config or {}, retention, "delete"))
         lineage = topic_lineage(name)
         if probe and not self.driver.run(topic_names()):
             self._prove()
@@ -94,10 +105,42 @@ class Warehouse:
             if not check.ok:
                 log.warning("store", url=report.url, check=check.name, found=check.detail)
 
-    def topic(self, name: str) -> Topic:
-        """Raises NotFound."""
+    def topic(self, name: str, *, for_append: bool = False) -> Topic:
+        """A handle of the topic. Raises NotFound where there is none.
+
+        `for_append` says that records are about to be appended to it: where the warehouse creates topics by their first
+        append (auto.create.topics.enable), it is created. Reading never creates one.
+        """
         lineage = topic_lineage(name)
-        return Topic(self.driver, lineage, self.driver.run(live_topic(lineage, name)))
+        try:
+            return Topic(self.driver, lineage, self.driver.run(live_topic(lineage, name)))
+        except NotFound as missing:
+            if not for_append:
+                raise
+            return self._created(name, missing)
+
+    def _created(self, name: str, missing: NotFound) -> Topic:
+        settings = parse_settings(self._settings())
+        if not settings.auto_create_topics:
+            remedy = "'lithify warehouse alter --config auto.create.topics.enable=true'"
+            raise NotFound(f"{missing}. Appends create no topics in this warehouse; let them with {remedy}") from None
+        try:
+            return self.create_topic(name, settings.partitions, settings.topic_config)
+        except AlreadyExists:
+            return self.topic(name)  # another first append was faster: its topic is the one
+
+    def alter(self, settings: Mapping[str, Setting | None]) -> None:
+        """Change settings of the warehouse (None: back to the default): auto.create.topics.enable, num.partitions, and
+        any topic's configuration prefixed `default.`, for topics that their first append creates. Topics that are there
+        keep what they have. Raises InvalidRequest."""
+        self.driver.run(warehouse_lineage().commit(AlterWarehouse(spell_settings(settings))))
+
+    def describe(self) -> WarehouseInfo:
+        return WarehouseInfo(url=self.url, settings=self._settings(), topics=tuple(self.topics()))
+
+    def _settings(self) -> dict[str, str]:
+        head = self.driver.run(warehouse_lineage().refresh()).value
+        return {} if head is None else dict(head.config)
 
     def topics(self) -> list[str]:
         """The names of all live topics, sorted. One LIST per thousand, and a few GETs for each topic."""

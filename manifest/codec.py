@@ -5,8 +5,8 @@ from typing import TypeVar
 import msgspec
 
 from lithify.manifest.jobs import CompactorState
-from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile
+from lithify.manifest.keys import WAREHOUSE_CONFIG, PartitionKeys
+from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
 from lithify.store.errors import Corrupt, InvalidRequest
 
 __all__ = ["check_home", "decode", "encode"]
@@ -56,6 +56,8 @@ def check_home(value: Numbered, key: str) -> None:
         home = PartitionKeys(value.topic, value.topic_id, value.partition).root
     elif isinstance(value, TopicFile):
         home = f"{value.topic}/"
+    elif isinstance(value, WarehouseFile):
+        home = WAREHOUSE_CONFIG.prefix
     if not key.startswith(home):
         raise Corrupt(f"{key} belongs under {home}; nothing was changed. Restore the object")
 

@@ -1,7 +1,7 @@
 """Numbered files: finding the head of a chain and committing the next one. Nothing else creates numbered files.
 
-One abstraction serves `.manifest`, `.compactor`, `.boundary` and `.topic` (docs/rfcs/0002). The rules are P1-P4 of
-docs/protocol.md; each race is told beside the line that prevents it.
+One abstraction serves `.manifest`, `.compactor`, `.boundary`, `.topic` and `.warehouse` (docs/rfcs/0002). The rules are
+P1-P4 of docs/protocol.md; each race is told beside the line that prevents it.
 """
 
 import enum

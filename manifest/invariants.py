@@ -21,8 +21,9 @@ from lithify.manifest.model import (
     TopicFile,
 )
 from lithify.store.errors import Corrupt
+    WarehouseFile,
 
-__all__ = ["check_boundary", "check_compactor", "check_manifest", "check_topic", "manifest_problems"]
+__all__ = ["check_boundary", "check_compactor", "check_manifest", "check_topic", "check_warehouse", "manifest_problems"]
 
 
 def check_manifest(previous: Manifest | None, following: Manifest) -> None:
@@ -182,3 +183,7 @@ def check_topic(previous: TopicFile | None, following: TopicFile) -> None:
             yield from _grows(previous, following, "partitions", "deleted")
 
     _refuse(f"topic {following.topic} version {following.id}", problems())
+
+
+def check_warehouse(previous: WarehouseFile | None, following: WarehouseFile) -> None:
+    _refuse(f"warehouse settings version {following.id}", _follows(previous, following))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["PartitionKeys", "SegmentId", "TopicKeys", "check_topic_name", "is_topic_name"]
+__all__ = ["WAREHOUSE_CONFIG", "PartitionKeys", "SegmentId", "TopicKeys", "check_topic_name", "is_topic_name"]
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NUMBER_DIGITS = 20
@@ -42,6 +42,9 @@ class Chain:
             return None
         digits = key[len(self.prefix) : -len(self.suffix) - 1]
         return int(digits) if len(digits) == _NUMBER_DIGITS and digits.isdecimal() else None
+
+
+WAREHOUSE_CONFIG = Chain("@warehouse/config/", "warehouse")  # '@' begins no topic's name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""The truth of a partition at version N, and the other small files around it: what `.manifest`, `.boundary` and
-`.topic` hold. Frozen structs, encoded as JSON (docs/rfcs/0002), read by operators with `jq`.
+"""The truth of a partition at version N, and the other small files around it: what `.manifest`, `.boundary`,
+`.topic` and `.warehouse` hold. Frozen structs, encoded as JSON (docs/rfcs/0002), read by operators with `jq`.
 
 Names carry units. Offsets are int64, assigned densely at commit. Times are milliseconds since 1970 by the store's
 clock. A field that ends in `_at` is a manifest number: the only order the protocol knows.
@@ -35,6 +35,7 @@ __all__ = [
     "SortedRun",
     "TopicFile",
     "Transaction",
+    "WarehouseFile",
 ]
 
 FORMAT = 1  # of every numbered file; a reader refuses a larger one
@@ -249,3 +250,9 @@ class TopicFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="topic"
     config: dict[str, str]
     created_at_ms: int
     deleted: bool = False
+
+
+class WarehouseFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="warehouse"):
+    """A warehouse's settings at version `id`: what was set, the rest has its defaults. Never collected."""
+
+    config: dict[str, str]

@@ -37,6 +37,7 @@ from lithify.manifest.model import (
     Transaction,
 )
 
+    WarehouseFile,
 FOLDER = Path(__file__).parent / f"v{FORMAT}"
 TOPIC_ID = "00112233445566ff"
 JOB = "000000000007-0a1b2c3d"
@@ -190,7 +191,16 @@ TOPIC = TopicFile(
     created_at_ms=1_760_000_000_007,
     deleted=True,
 )
-FILES: dict[str, Numbered] = {"manifest": MANIFEST, "compactor": COMPACTOR, "boundary": BOUNDARY, "topic": TOPIC}
+WAREHOUSE = WarehouseFile(
+    **HEAD, id=4, config={"auto.create.topics.enable": "true", "default.cleanup.policy": "compact"}
+)
+FILES: dict[str, Numbered] = {
+    "manifest": MANIFEST,
+    "compactor": COMPACTOR,
+    "boundary": BOUNDARY,
+    "topic": TOPIC,
+    "warehouse": WAREHOUSE,
+}
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import pytest
 from lithify.manifest import jobs, model
 from lithify.manifest.codec import check_home, decode, encode
 from lithify.manifest.jobs import CompactorState
-from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile
+from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
 from lithify.store.errors import Corrupt, InvalidRequest
 
 FOLDER = Path(__file__).parent
@@ -19,8 +19,9 @@ KINDS: dict[str, type[Numbered]] = {
     "compactor": CompactorState,
     "boundary": Boundary,
     "topic": TopicFile,
+    "warehouse": WarehouseFile,
 }
-NUMBERS = {"manifest": 12, "compactor": 13, "boundary": 2, "topic": 3}
+NUMBERS = {"manifest": 12, "compactor": 13, "boundary": 2, "topic": 3, "warehouse": 4}
 FILES = sorted(FOLDER.glob("v*/*.json"))
 
 
@@ -48,7 +49,7 @@ def structs(value: Any) -> list[msgspec.Struct]:
 
 
 def test_every_field_is_covered() -> None:
-    """Of each struct that occurs in the four files, every field has a value somewhere that is not its default."""
+    """Of each struct that occurs in the files, every field has a value somewhere that is not its default."""
     set_somewhere: dict[type, set[str]] = {}
     for name, kind in KINDS.items():
         for struct in structs(decode(kind, read(name), name, NUMBERS[name])):

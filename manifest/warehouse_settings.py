@@ -1,0 +1,118 @@
+"""What a warehouse says of topics that nobody created: a numbered chain of its own, beside the topics.
+
+Kafka's names. Values under `default.` are copied into a topic when its first append creates it, and change no topic
+afterwards: a topic's own file always says all of it.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from lithify.manifest.catalog import PARTITIONS_MAX
+from lithify.manifest.commit import Lineage, Next
+from lithify.manifest.config import Setting, config_table, spell, spell_changes, truth, validate, whole_number
+from lithify.manifest.config_kafka import INSTEAD
+from lithify.manifest.invariants import check_warehouse
+from lithify.manifest.keys import WAREHOUSE_CONFIG
+from lithify.manifest.model import FORMAT, WarehouseFile
+from lithify.store.errors import InvalidRequest
+
+__all__ = [
+    "AlterWarehouse",
+    "WarehouseSettings",
+    "parse_settings",
+    "spell_settings",
+    "warehouse_lineage",
+    "warehouse_table",
+]
+
+_AUTO_CREATE = "auto.create.topics.enable"
+_PARTITIONS = "num.partitions"
+_DEFAULT = "default."  # before the name of a topic's configuration
+
+_TABLE = {
+    _AUTO_CREATE: ("false", truth, "true: the first append to a topic that is not there creates it"),
+    _PARTITIONS: ("1", whole_number(1, PARTITIONS_MAX), "partitions of a topic that its first append creates"),
+}
+
+
+class WarehouseSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The parsed settings of a warehouse. The last two are of topics that their first append creates."""
+
+    auto_create_topics: bool
+    partitions: int
+    topic_config: dict[str, str]
+
+
+def warehouse_lineage() -> Lineage[WarehouseFile]:
+    return Lineage(WAREHOUSE_CONFIG, WarehouseFile, check_warehouse)
+
+
+def warehouse_table() -> list[tuple[str, str, str]]:
+    """(name, default, meaning) of every setting but those under `default.`, in the order of the documentation."""
+    return [(name, default, meaning) for name, (default, _, meaning) in _TABLE.items()]
+
+
+def parse_settings(stored: Mapping[str, str]) -> WarehouseSettings:
+    """Stored settings with their defaults filled in."""
+    return WarehouseSettings(
+        auto_create_topics=truth(stored.get(_AUTO_CREATE, "false")),
+        partitions=int(stored.get(_PARTITIONS, "1")),
+        topic_config=_of_topics(stored),
+    )
+
+
+def _of_topics(stored: Mapping[str, str]) -> dict[str, str]:
+    return {name.removeprefix(_DEFAULT): text for name, text in stored.items() if name.startswith(_DEFAULT)}
+
+
+def spell_settings(changes: Mapping[str, Setting | None]) -> dict[str, str | None]:
+    """Changes of the settings, each value as a string; None puts a default back. Raises InvalidRequest for what is no
+    setting's name; values are checked together with those they join."""
+    for name in changes:
+        if name in _TABLE:
+            continue
+        if not str(name).startswith(_DEFAULT):
+            raise InvalidRequest(_unknown(str(name)))
+        spell_changes({name.removeprefix(_DEFAULT): None})
+    return {name: None if value is None else spell(name, value) for name, value in changes.items()}
+
+
+def _unknown(name: str) -> str:
+    of_topics = [topic_name for topic_name, _, _ in config_table()]
+    meant = INSTEAD.get(name, name)
+    if meant in of_topics:
+        return f"{name} is a topic's, not a warehouse's; for topics that a first append creates use {_DEFAULT}{meant}"
+    near = difflib.get_close_matches(name, [*_TABLE, *(_DEFAULT + topic_name for topic_name in of_topics)], n=1)
+    told = f"did you mean {near[0]}?" if near else "see docs/configuration.md"
+    return f"no setting of a warehouse is named {name[:80]!r}; {told}"
+
+
+def _checked(stored: Mapping[str, str]) -> dict[str, str]:
+    for name, (_, check, _) in _TABLE.items():
+        try:
+            if name in stored:
+                check(stored[name])
+        except ValueError as error:
+            raise InvalidRequest(f"{name}={stored[name][:80]!r}: give {error}") from None
+    try:
+        validate(_of_topics(stored))
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{_DEFAULT}*: {error}") from None
+    return dict(stored)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterWarehouse:
+    """Change settings (None: back to the default)."""
+
+    changes: dict[str, str | None]
+
+    repeatable = True  # it sets values
+
+    def apply(self, head: WarehouseFile | None, number: int, now_ms: int) -> Next[WarehouseFile, None]:
+        merged = {**(head.config if head else {}), **self.changes}
+        config = _checked({name: value for name, value in merged.items() if value is not None})
+        return Next(WarehouseFile(format=FORMAT, config=config), None)
