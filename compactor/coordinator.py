@@ -19,14 +19,16 @@ from lithify.compactor.engine import (
     VerifyOutputs,
 )
 from lithify.compactor.plan import choose_requested, fan_in, freeze, kind_of, offset_ranges, tasks
-from lithify.compactor.policy import Admit, Propose, Resume, Settle, Wait, decide, incumbent_lives
+from lithify.compactor.policy import Admit, Drop, Propose, Resume, Settle, Wait, decide, incumbent_lives, pinned_by
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Unit
+from lithify.manifest.debt import Due, Unit
 from lithify.manifest.edits import Claim, CommitCompaction, SetQuarantine
+from lithify.manifest.floor import DropSegments
 from lithify.manifest.jobs import CompactorState, Job, JobError, KeyRange, Kind, Origin, RangeDone, Status
 from lithify.manifest.keys import SegmentId
-from lithify.manifest.model import FORMAT, Manifest, SortedRun
+from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.retention import retention_of
 from lithify.segment.task import TaskResult
 from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.port import NewId, Now
@@ -45,6 +47,7 @@ class Step:
     outcome: Literal["idle", "waiting", "standby", "worked", "failed", "stopped"]
     detail: str
     job: Job | None = None
+    dropped: tuple[SegmentRef, ...] = ()  # retired without a job: they lay below the floor
 
 
 class Coordinator:
@@ -96,11 +99,19 @@ class Coordinator:
             case Settle(job, status, reason, error):
                 return await self._finish(job, status, reason, error)
             case Resume(job):
-                return await self._work(manifest, job)
+                return await self._work(manifest, job, config)
             case Admit(job):
                 return await self._admit_requested(manifest, job, config)
+            case Drop(due):
+                return await self._drop(state, config, due)
             case Propose(due):
-                return await self._start(manifest, config, due.units, due.kind, "scheduler", due.reason)
+                kind: Kind = "clean" if due.kind == "clean" else "tier"
+                return await self._start(manifest, config, due.units, kind, "scheduler", due.reason)
+
+    async def _drop(self, state: CompactorState | None, config: TopicConfig, due: Due) -> Step:
+        edit = DropSegments(self._mine, retention_of(config), pinned_by(state))
+        gone = (await self.files.manifest.commit(edit)).result
+        return Step("worked", f"retired {len(gone)} segments below the log start offset", dropped=gone)
 
     async def changed(self) -> bool:
         """Whether a new manifest, request or boundary may be there, for two GETs.
@@ -188,7 +199,7 @@ class Coordinator:
             return Step("worked", str(error), job)
         state = admitted.version.value
         job = (state.job(job.id) if state else None) or job
-        return await self._work(manifest, job)
+        return await self._work(manifest, job, config)
 
     async def _split(self, chosen: Sequence[Unit], config: TopicConfig) -> tuple[KeyRange, ...]:
         total_bytes = sum(unit.bytes for unit in chosen)
@@ -200,7 +211,7 @@ class Coordinator:
             return (KeyRange(),)
         return await SplitRanges(self.files.keys, segments, target_bytes)
 
-    async def _work(self, manifest: Manifest, job: Job) -> Step:
+    async def _work(self, manifest: Manifest, job: Job, config: TopicConfig) -> Step:
         """One attempt at an admitted job: what is recorded and intact is kept, the rest is done (P12)."""
         assert job.plan is not None
         live = {segment.id for segment in manifest.segments()}
@@ -224,7 +235,7 @@ class Coordinator:
                 raise
             if ended is not None:
                 return ended
-        return await self._complete(job)
+        return await self._complete(job, config)
 
     async def _intact(self, job: Job) -> frozenset[int]:
         """The recorded ranges whose outputs are whole, by size and checksum; a long look shows signs of life."""
@@ -266,7 +277,15 @@ class Coordinator:
     async def _record(self, job: Job, attempt: int, landed: list[TaskResult]) -> CompactorState | None:
         """Outputs that landed together share one write; with none, a heartbeat shows that the work goes on (P11)."""
         done = tuple(
-            RangeDone(index=r.range_index, attempt=attempt, outputs=r.outputs, counts=r.counts) for r in landed
+            RangeDone(
+                index=r.range_index,
+                attempt=attempt,
+                outputs=r.outputs,
+                counts=r.counts,
+                lost=r.lost,
+                dropped_to=r.dropped_to,
+            )
+            for r in landed
         )
         edit = jobs.Record(self._mine, job.id, done) if done else jobs.Heartbeat(self._mine)
         return (await self.files.compactor.commit(edit)).version.value
@@ -292,7 +311,7 @@ class Coordinator:
             return Step("failed", f"quarantined: {reason}")
         return await self._finish(job, "failed", reason, error)
 
-    async def _complete(self, job: Job) -> Step:
+    async def _complete(self, job: Job, config: TopicConfig) -> Step:
         """Verify, commit the manifest, then mark the job completed: in this order (P13)."""
         state = self.files.compactor.seen.value
         current = state.job(job.id) if state else None
@@ -316,6 +335,10 @@ class Coordinator:
             clean=current.kind == "clean",
             forget=tuple(d.id for d in completed if d.id not in active),
             at_ms=await Now(),
+            floor=current.plan.rules.floor,
+            retention=retention_of(config),
+            lost=current.lost(),
+            dropped_to=max((done.dropped_to for done in current.done), default=0),
         )
         try:
             await self.files.manifest.commit(commit)

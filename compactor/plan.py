@@ -8,6 +8,7 @@ from lithify.manifest.debt import Unit, latest_cleanable_ms, units
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
 from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.retention import log_start, retention_of
 from lithify.segment.task import MergeTask
 from lithify.store.errors import InvalidRequest
 
@@ -85,10 +86,11 @@ def freeze(
         order=order,
         drop_superseded=config.compacted and old_enough,
         drop_keyless=config.compacted and old_enough,
-        floor=manifest.log_start_offset,
+        floor=log_start(manifest, retention_of(config), now_ms),
         clock_ms=now_ms,
         coverage_offset=covered,
         stamp_horizon_ms=now_ms + config.delete_retention_ms if kind == "clean" and config.compacted else None,
+        buckets=tuple(bucket.start for bucket in manifest.time_index),
     )
     plan = Plan(
         ranges=ranges,

@@ -8,7 +8,20 @@ from lithify.manifest.debt import Due, Unit, assess
 from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, Status
 from lithify.manifest.model import Manifest
 
-__all__ = ["LEASE_MS", "Action", "Admit", "Propose", "Resume", "Settle", "Wait", "decide", "incumbent_lives"]
+__all__ = [
+    "LEASE_MS",
+    "Action",
+    "Admit",
+    "Drop",
+    "Propose",
+    "Resume",
+    "Settle",
+    "Wait",
+    "decide",
+    "incumbent_lives",
+    "pinned_by",
+    "segments_of",
+]
 
 ATTEMPTS_TOTAL_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
 LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
@@ -42,6 +55,13 @@ class Propose:
 
 
 @dataclass(frozen=True, slots=True)
+class Drop:
+    """Retire the segments below the floor: an edit, no job."""
+
+    due: Due
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing to do, and why; `until_ms`: there will be, by then (a failed job's next attempt)."""
 
@@ -49,7 +69,7 @@ class Wait:
     until_ms: int | None = None
 
 
-Action = Settle | Resume | Admit | Propose | Wait
+Action = Settle | Drop | Resume | Admit | Propose | Wait
 
 
 def decide(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
@@ -62,6 +82,9 @@ def decide(manifest: Manifest, state: CompactorState | None, config: TopicConfig
             return settled
     if manifest.sealed:
         return Wait("the topic was deleted")
+    debt = assess(manifest, config, now_ms, pinned_by(state))
+    if debt.due is not None and debt.due.kind == "drop":
+        return Drop(debt.due)  # retention goes on beside jobs, and where compaction is stopped
     if manifest.quarantine is not None:
         return Wait(f"quarantined since a corrupt segment: {manifest.quarantine.reason}")
     waiting: list[Wait] = []
@@ -74,7 +97,12 @@ def decide(manifest: Manifest, state: CompactorState | None, config: TopicConfig
         return waiting[0]
     for job in (j for j in jobs if j.status == "submitted"):
         return Admit(job)
-    return _propose(manifest, state, config, now_ms)
+    return _propose(debt.due, state, config, now_ms)
+
+
+def pinned_by(state: CompactorState | None) -> frozenset[str]:
+    """The segments that active jobs hold (P8)."""
+    return frozenset(s for job in (() if state is None else state.jobs) if job.plan is not None for s in job.segments)
 
 
 def _settle(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
@@ -106,8 +134,7 @@ def _given_up(failure: FailureCount) -> str:
     return f"{failure.count} attempts in a row made no progress; the last: {failure.error.reason}"
 
 
-def _propose(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
-    due = assess(manifest, config, now_ms).due
+def _propose(due: Due | None, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
     if due is None:
         return Wait("nothing is due")
     failure = None if state is None else failure_of(state, segments_of(due.units))

@@ -3,21 +3,28 @@
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import pyarrow as pa
 
-from lithify.log import checkpoints
+from lithify.log import checkpoints, positions
 from lithify.log.append import append, outcome
+from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, Consumer, ConsumerConfig, open_consumer
+from lithify.log.consumer_info import ConsumerInfo, consumer_infos
+from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, bounded, check_poll_ms, check_reset
+from lithify.log.follow import follow as _follow
 from lithify.log.info import PartitionInfo, partition_info
 from lithify.log.intake import Records, prepare
 from lithify.log.record import Record
+from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
 from lithify.manifest.appends import OpenProducer, ProducerStamp, TransactionStamp, topic_gone
 from lithify.manifest.config import TopicConfig
+from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.retention import KEEP_ALL, Retention, log_start, retention_of
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, SnapshotExpired
@@ -103,15 +110,121 @@ class Partition:
         """
         return self._run(outcome(self._files, token, settle=settle))
 
-    def read(self, start_offset: int = 0, end_offset: int | None = None) -> Iterator[Record]:
-        """Every stored record from `start_offset` on (and before `end_offset`), in offset order, superseded ones and
-        tombstones (value None) included. Where it ends is fixed by the call. Raises OffsetOutOfRange beyond the log;
-        at its end there is nothing to read. Gaps in offsets are normal after compaction."""
-        return self.snapshot().read(start_offset, end_offset)
+    @overload
+    def read(
+        self,
+        start_offset: int | None = 0,
+        end_offset: int | None = None,
+        *,
+        auto_offset_reset: OffsetReset = "earliest",
+        follow: Literal[False] = False,
+        poll_ms: int = POLL_MS,
+        stop: Callable[[], bool] | None = None,
+    ) -> Iterator[Record]: ...
 
-    def read_batches(self, start_offset: int = 0, end_offset: int | None = None) -> pa.RecordBatchReader:
+    @overload
+    def read(
+        self,
+        start_offset: int | None = 0,
+        end_offset: None = None,
+        *,
+        auto_offset_reset: OffsetReset = "earliest",
+        follow: Literal[True],
+        poll_ms: int = POLL_MS,
+        stop: Callable[[], bool] | None = None,
+    ) -> Iterator[Record | Gap]: ...
+
+    def read(
+        self,
+        start_offset: int | None = 0,
+        end_offset: int | None = None,
+        *,
+        auto_offset_reset: OffsetReset = "earliest",
+        follow: bool = False,
+        poll_ms: int = POLL_MS,
+        stop: Callable[[], bool] | None = None,
+    ) -> Iterator[Record] | Iterator[Record | Gap]:
+        """Every stored record from `start_offset` on (and before `end_offset`), in offset order, superseded ones and
+        tombstones (value None) included. Where it begins and ends is fixed by the call. Gaps in offsets are normal
+        after compaction. Raises OffsetOutOfRange beyond the log; at its end there is nothing to read.
+
+        Where the log no longer has `start_offset`, or it is None, `auto_offset_reset` says where to begin: "earliest",
+        "latest", or "error" (OffsetOutOfRange), as Kafka's auto.offset.reset.
+
+        With `follow` it never ends by itself: it looks for new commits every `poll_ms` and goes on with them, until
+        `stop` (asked between two looks, and between stretches of 500 records) is true, or the iterator is closed. Where
+        retention overtakes it, it yields a `Gap` before it goes on. A start beyond the log is reset, too.
+        """
+        reset = check_reset(auto_offset_reset)
+        if not follow:
+            snapshot = self.snapshot()
+            return snapshot.read(*bounded(snapshot, start_offset, end_offset, reset))
+        if end_offset is not None:
+            raise InvalidRequest(f"{self._files.name}: following never ends: give either follow or end_offset")
+        return _follow(self.follower(start_offset, reset), check_poll_ms(poll_ms), stop)
+
+    def read_batches(
+        self,
+        start_offset: int | None = 0,
+        end_offset: int | None = None,
+        *,
+        auto_offset_reset: OffsetReset = "earliest",
+    ) -> pa.RecordBatchReader:
         """As `read`, in batches with columns key, value, offset, timestamp_ms, headers."""
-        return self.snapshot().read_batches(start_offset, end_offset)
+        snapshot = self.snapshot()
+        return snapshot.read_batches(*bounded(snapshot, start_offset, end_offset, check_reset(auto_offset_reset)))
+
+    def follower(self, start_offset: int | None = 0, auto_offset_reset: OffsetReset = "earliest") -> Follower:
+        """What `read(follow=True)` is made of, for those who do the waiting themselves: `take` never waits."""
+        files = PartitionFiles(self._files.keys)
+        return Follower(self._driver, files, self._open, start_offset, check_reset(auto_offset_reset))
+
+    def scan_and_follow(
+        self,
+        consumer: str | None = None,
+        *,
+        auto_offset_reset: OffsetReset = "earliest",
+        auto_commit_interval_ms: int | None = AUTO_COMMIT_INTERVAL_MS,
+        poll_ms: int = POLL_MS,
+        stop: Callable[[], bool] | None = None,
+    ) -> ScanAndFollow:
+        """For state stores: the latest record of each key, and every record after those, none missed and none twice.
+
+        With `consumer` the changes come from the named consumer, whose position then says that its state was rebuilt.
+        """
+        config = ConsumerConfig(check_reset(auto_offset_reset), auto_commit_interval_ms, poll_ms, stop)
+        name = None if consumer is None else positions.check_consumer_name(consumer)
+        return scan_and_follow(self._driver, self._files.keys, self.snapshot(), self._open, name, config)
+
+    def consumer(
+        self,
+        name: str,
+        *,
+        auto_offset_reset: OffsetReset = "earliest",
+        auto_commit_interval_ms: int | None = AUTO_COMMIT_INTERVAL_MS,
+        poll_ms: int = POLL_MS,
+        stop: Callable[[], bool] | None = None,
+    ) -> Consumer:
+        """Go on reading where the last consumer of this name left off, and take the name over from it: an instance that
+        still runs is refused at its next commit. A new name begins where `auto_offset_reset` says."""
+        config = ConsumerConfig(check_reset(auto_offset_reset), auto_commit_interval_ms, poll_ms, stop)
+        name = positions.check_consumer_name(name)
+        return open_consumer(self._driver, self._files.keys, self._open, name, config)
+
+    def consumers(self) -> tuple[ConsumerInfo, ...]:
+        """Named consumers with their positions and lags, by name."""
+        head = self._head()
+        return consumer_infos(head, self._floor(head))
+
+    def reset_consumer(self, name: str, to: int | Literal["earliest", "latest"]) -> int:
+        """Put a consumer's position to an offset, to the log's start or to its end; answers with it. An instance that
+        runs is refused at its next commit. Raises NotFound, OffsetOutOfRange."""
+        resetting = positions.reset(self._files, positions.check_consumer_name(name), to, self._floor)
+        return self._run(resetting).offset
+
+    def delete_consumer(self, name: str) -> None:
+        """Raises NotFound."""
+        self._run(positions.forget(self._files, positions.check_consumer_name(name)))
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """The latest record of each key, in key order; deleted keys only with `tombstones`."""
@@ -129,7 +242,7 @@ class Partition:
                 raise InvalidRequest(f"{self._files.name}: a ttl is a pin's; give the snapshot a pin, too")
             return self._snapshot(self._head(), None)
         name = checkpoints.check_checkpoint_name(pin)
-        manifest, checkpoint = self._run(checkpoints.pin(self._files, name, _ttl_ms(ttl)))
+        manifest, checkpoint = self._run(checkpoints.pin(self._files, name, _ttl_ms(ttl), self._retention()))
         return self._snapshot(manifest, checkpoint)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
@@ -145,7 +258,36 @@ class Partition:
 
     def describe(self) -> PartitionInfo:
         head = self._head()
-        return partition_info(head, self._config(), _floor(head), self._driver.now_ms())
+        return partition_info(head, self._config(), self._floor(head), self._driver.now_ms())
+
+    def delete_records(self, before_offset: int) -> int:
+        """Move the log start offset up to `before_offset` by hand (KIP-107; -1: to the end); answers with it. Readers
+        see it at once, it cannot be taken back, and bytes go with the next compaction and collection.
+
+        Raises OffsetOutOfRange beyond the end of the log.
+        """
+        if type(before_offset) is not int or before_offset < -1:
+            raise InvalidRequest(
+                f"{self._files.name}: an offset is a whole number from 0, or -1 for the end of the log"
+            )
+        before = self._head().next_offset if before_offset == -1 else before_offset
+        return self._run(self._files.manifest.commit(RaiseFloor(before, self._retention()))).result
+
+    def store_floor(self) -> int:
+        """Write down the log start offset as a reader sees it now, so that a wider retention does not take it back."""
+        return self._run(self._files.manifest.commit(RaiseFloor(None, self._retention()))).result
+
+    def _retention(self) -> Retention:
+        return retention_of(self._config())
+
+    def _floor(self, manifest: Manifest) -> int:
+        """Where the log starts for a reader of `manifest` now (R3)."""
+        retention = self._retention()
+        return (
+            manifest.log_start_offset
+            if retention == KEEP_ALL
+            else log_start(manifest, retention, self._driver.now_ms())
+        )
 
     def _head(self) -> Manifest:
         head = self._run(self._files.head())
@@ -153,8 +295,12 @@ class Partition:
             raise topic_gone(head)
         return head
 
+    def _open(self, manifest: Manifest) -> Snapshot:
+        return self._snapshot(manifest, None)
+
     def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None) -> Snapshot:
-        keys, floor = self._files.keys, _floor(manifest)
+        # A pinned manifest keeps the floor that was stored when it was pinned.
+        keys, floor = self._files.keys, self._floor(manifest) if checkpoint is None else manifest.log_start_offset
         return Snapshot(self._driver.store, keys, manifest, floor, self._explain_missing, checkpoint)
 
     def _explain_missing(self, manifest: Manifest, missing: NotFound) -> LithifyError:
@@ -171,11 +317,6 @@ class Partition:
             f"{self._files.name}: {missing} Manifest {manifest.id}, which is retained, names it: restore the object "
             "from a copy, and run 'lithify verify' to find all that is missing"
         )
-
-
-def _floor(manifest: Manifest) -> int:
-    """Where the log starts for a reader of `manifest` (R3)."""
-    return manifest.log_start_offset
 
 
 def _transaction(txn: tuple[str, int] | None) -> TransactionStamp | None:

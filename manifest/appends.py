@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from lithify.manifest import time_index
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import (
@@ -108,7 +109,12 @@ class Append:
             mine = Transaction(application=application, version=version, base_offset=base, rows=rows)
             transactions = (*kept, mine)
         value = replace(
-            head, l0=(*head.l0, ref), next_offset=base + rows, producers=producers, transactions=transactions
+            head,
+            l0=(*head.l0, ref),
+            next_offset=base + rows,
+            time_index=time_index.grow(head.time_index, ref),
+            producers=producers,
+            transactions=transactions,
         )
         return Next(value, range(base, base + rows))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from lithify.manifest import time_index
 from lithify.manifest.appends import topic_gone
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import (
@@ -20,6 +21,8 @@ from lithify.manifest.model import (
     SegmentRef,
     SortedRun,
 )
+from lithify.manifest.retention import KEEP_ALL, Retention, log_start
+from lithify.manifest.time_index import Lost
 from lithify.store.errors import (
     AlreadyExists,
     EpochRegression,
@@ -43,6 +46,7 @@ __all__ = [
     "SetQuarantine",
     "coverage_offset",
     "fenced",
+    "retire",
 ]
 
 
@@ -70,8 +74,9 @@ class Seal:
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
         if head is None or head.sealed:
             return Already(None)
-        retired = (*head.retired, *_retire(head.segments(), number))
-        return Next(replace(head, sealed=True, l0=(), runs=(), retired=retired, checkpoints=()), None)
+        retired = (*head.retired, *retire(head.segments(), number))
+        sealed = replace(head, sealed=True, l0=(), runs=(), time_index=(), retired=retired, checkpoints=())
+        return Next(sealed, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,10 @@ class CommitCompaction:
     clean: bool
     forget: tuple[str, ...]  # completed jobs that `.compactor` shows terminal
     at_ms: int
+    floor: int = 0  # records below it were dropped, so it is stored
+    retention: Retention = KEEP_ALL
+    lost: tuple[Lost, ...] = ()  # what the merge dropped, by the buckets of the time index
+    dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
 
     repeatable = True  # by the job id
 
@@ -144,17 +153,22 @@ class CommitCompaction:
                 SortedRun(id=self.run.id, segments=tuple(replace(s, added_at=number) for s in self.run.segments))
             )
             runs.sort(key=_run_order)
+        # The floor that readers see by now is stored with the smaller sizes: else it would fall (R3).
+        floor = max(self.floor, log_start(head, self.retention, now_ms))
         value = replace(
             head,
+            log_start_offset=floor,
             l0=tuple(s for s in head.l0 if s.id not in pinned),
             runs=tuple(runs),
-            retired=(*head.retired, *_retire((s for s in head.segments() if s.id in pinned), number)),
+            retired=(*head.retired, *retire((s for s in head.segments() if s.id in pinned), number)),
             completed_jobs=jobs,
             cleaned_to=max(head.cleaned_to, self.coverage_offset) if self.clean else head.cleaned_to,
             last_compacted_at_ms=self.at_ms,
             last_cleaned_at_ms=self.at_ms if self.clean else head.last_cleaned_at_ms,
         )
-        return Next(value, None)
+        index = time_index.shrink(head.time_index, self.lost)
+        index = time_index.trim(index, floor, head.next_offset, value.rows)
+        return Next(replace(value, time_index=time_index.shares(index, value.segments(), head.next_offset)), None)
 
     def _refusal(self, head: Manifest) -> LithifyError | None:
         where = f"{head.topic}/{head.partition}: job {self.job}"
@@ -183,7 +197,8 @@ def _run_order(run: SortedRun) -> tuple[int, str]:
     return min(s.min_offset for s in run.segments), run.id
 
 
-def _retire(segments: Iterable[SegmentRef], number: int) -> list[Retired]:
+def retire(segments: Iterable[SegmentRef], number: int) -> list[Retired]:
+    """The entries of `segments`, retired by manifest `number` (P16)."""
     return [
         Retired(
             id=s.id,
@@ -242,6 +257,7 @@ class CreateCheckpoint:
     id: str
     name: str
     ttl_ms: int | None
+    retention: Retention = KEEP_ALL  # the floor at this moment is stored: the pinned manifest keeps it (R3)
 
     repeatable = True  # by the checkpoint id
 
@@ -270,7 +286,10 @@ class CreateCheckpoint:
             created_at_ms=now_ms,
             expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms,
         )
-        return Next(replace(head, checkpoints=(*head.checkpoints, mine)), mine)
+        floor = log_start(head, self.retention, now_ms)
+        index = time_index.trim(head.time_index, floor, head.next_offset, head.rows)
+        value = replace(head, checkpoints=(*head.checkpoints, mine), log_start_offset=floor, time_index=index)
+        return Next(value, mine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,20 @@ from lithify.manifest.jobs import ACTIVE_JOBS_MAX, FAILURES_MAX, HISTORY_MAX, Co
 from lithify.manifest.model import (
     CHECKPOINTS_MAX,
     COMPLETED_JOBS_MAX,
+    CONSUMERS_MAX,
     KEY_BOUND_BYTES,
     PRODUCERS_MAX,
     RETIRED_MAX,
+    TIME_INDEX_MAX,
     TRANSACTIONS_MAX,
     Boundary,
     Manifest,
     Numbered,
     SortedRun,
     TopicFile,
+    WarehouseFile,
 )
 from lithify.store.errors import Corrupt
-    WarehouseFile,
 
 __all__ = ["check_boundary", "check_compactor", "check_manifest", "check_topic", "check_warehouse", "manifest_problems"]
 
@@ -59,7 +61,7 @@ def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterato
     same = ("topic", "topic_id", "partition")
     if any(getattr(previous, field) != getattr(following, field) for field in same):
         yield "a partition keeps its identity"
-    floors = ("next_offset", "log_start_offset", "cleaned_to", "orphan_floor", "compactor_epoch")
+    floors = ("next_offset", "log_start_offset", "deleted_to", "cleaned_to", "orphan_floor", "compactor_epoch")
     yield from _grows(previous, following, *floors)
     if previous.sealed:
         if not following.sealed:
@@ -89,6 +91,8 @@ def _shape(manifest: Manifest) -> Iterator[str]:
         ("producers", PRODUCERS_MAX),
         ("transactions", TRANSACTIONS_MAX),
         ("checkpoints", CHECKPOINTS_MAX),
+        ("consumers", CONSUMERS_MAX),
+        ("time_index", TIME_INDEX_MAX),
     ):
         if len(getattr(manifest, name)) > bound:
             yield f"{name} is bounded by {bound}"
@@ -96,6 +100,29 @@ def _shape(manifest: Manifest) -> Iterator[str]:
         yield f"retired is bounded by {RETIRED_MAX}"
     if any(c.manifest > manifest.id for c in manifest.checkpoints):
         yield "a checkpoint pins a manifest that exists"
+    yield from _index_problems(manifest)
+    yield from _consumers(manifest)
+
+
+def _consumers(manifest: Manifest) -> Iterator[str]:
+    names = [consumer.name for consumer in manifest.consumers]
+    if len(set(names)) != len(names):
+        yield "a consumer has one position"
+    if any(not 0 <= consumer.offset <= manifest.next_offset for consumer in manifest.consumers):
+        yield "a consumer's position lies in the log, or at its end"
+    if any(not 0 < consumer.committed_at <= manifest.id for consumer in manifest.consumers):
+        yield "a consumer's commit is a manifest number"
+
+
+def _index_problems(manifest: Manifest) -> Iterator[str]:
+    index = manifest.time_index
+    if any(a.start >= b.start for a, b in pairwise(index)) or any(b.rows <= 0 for b in index):
+        yield "the time index is in offset order, and no bucket is empty"
+    if manifest.log_start_offset > manifest.next_offset:
+        yield "the log starts at its end at the latest"
+    indexed = sum(bucket.rows for bucket in index)
+    if indexed > manifest.rows or (manifest.log_start_offset == 0 and indexed != manifest.rows):
+        yield "the time index counts the live rows, but for those below the floor"
 
 
 def _run_is_sorted(run: SortedRun) -> bool:

@@ -3,6 +3,7 @@
 It lies beside the manifest's model because both the compactor and garbage collection read it.
 """
 
+import itertools
 from typing import Literal
 
 import msgspec
@@ -49,6 +50,7 @@ class MergeRules(msgspec.Struct, frozen=True, kw_only=True):
     clock_ms: int = 0  # the job's "now": a tombstone whose stamped horizon is ≤ it is dropped
     coverage_offset: int = 0  # T: the merge holds every record below it
     stamp_horizon_ms: int | None = None  # a clean stamps this on unstamped tombstones below T; None stamps nothing
+    buckets: tuple[int, ...] = ()  # starts of the time index's buckets at admission: what is dropped is told by these
 
 
 class KeyRange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,13 +90,15 @@ class MergeCounts(msgspec.Struct, frozen=True, kw_only=True):
         return MergeCounts(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
 
 
-class RangeDone(msgspec.Struct, frozen=True, kw_only=True):
+class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A finished task: range `index` of the plan, its outputs in order (none, if no record survived)."""
 
     index: int
     attempt: int
     outputs: tuple[SegmentRef, ...]
     counts: MergeCounts
+    lost: tuple[int, ...] = ()  # rows dropped from each of the rules' buckets; () for none
+    dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
 
 
 class JobError(msgspec.Struct, frozen=True):
@@ -145,6 +149,12 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def outputs(self) -> tuple[SegmentRef, ...]:
         """Recorded outputs in the order of the plan's ranges."""
         return tuple(ref for done in sorted(self.done, key=lambda done: done.index) for ref in done.outputs)
+
+    def lost(self) -> tuple[tuple[int, int], ...]:
+        """(offset, rows): what the recorded ranges dropped, by the buckets of the time index at admission."""
+        starts = self.plan.rules.buckets if self.plan else ()
+        sums = [sum(rows) for rows in itertools.zip_longest(*(done.lost for done in self.done), fillvalue=0)]
+        return tuple((start, rows) for start, rows in zip(starts, sums, strict=False) if rows)
 
 
 class FailureCount(msgspec.Struct, frozen=True, kw_only=True):

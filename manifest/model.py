@@ -187,8 +187,8 @@ class ConsumerPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
     offset: int  # of the next record it wants
     committed_at: int  # the manifest number of its latest commit: what the next one must know
     committed_at_ms: int
-    missed_to: int = 0  # cleaning dropped tombstones between `offset` and here before it had read them
     instance: str = ""  # who made that commit: another process of this name that comes later takes the position over
+    missed_to: int = 0  # cleaning dropped tombstones between `offset` and here before it had read them
 
 
 class Quarantine(msgspec.Struct, frozen=True):
@@ -208,6 +208,7 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     compactor_epoch: int = 0
     next_offset: int = 0
     log_start_offset: int = 0  # stored retention floor (R3)
+    deleted_to: int = 0  # the highest offset before which records were deleted by hand
     cleaned_to: int = 0  # every offset below was merged with every other (R4)
     orphan_floor: int = 0  # appends whose id is older are refused, so that orphans can go (P7)
     last_compacted_at_ms: int | None = None
@@ -227,6 +228,11 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     def segments(self) -> tuple[SegmentRef, ...]:
         """Every live segment: L0, then the runs'."""
         return self.l0 + tuple(segment for run in self.runs for segment in run.segments)
+
+    @property
+    def rows(self) -> int:
+        """Of all live segments, those below the floor included."""
+        return sum(segment.rows for segment in self.segments())
 
 
 class Boundary(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="boundary"):

@@ -48,7 +48,7 @@ def execute(
     Corrupt for a source, TaskCancelled, and whatever the store raises.
     """
     cpu_ms_before = _cpu_ms()
-    tally = Tally()
+    tally = Tally(task.rules.buckets)
     sources = _sources(task, store, tiers or {})
     with _Outputs(task, store) as outputs:
         for batch in merge([source.rows() for source in sources], task.rules, tally):
@@ -68,7 +68,12 @@ def execute(
         cpu_ms=_cpu_ms() - cpu_ms_before,
     )
     return TaskResult(
-        range_index=task.range_index, outputs=written, counts=counts, peak_memory_bytes=_peak_memory_bytes()
+        range_index=task.range_index,
+        outputs=written,
+        counts=counts,
+        lost=tally.lost,
+        dropped_to=tally.dropped_to,
+        peak_memory_bytes=_peak_memory_bytes(),
     )
 
 

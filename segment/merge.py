@@ -19,16 +19,32 @@ _HORIZON = RUN.get_field_index("horizon_ms")
 
 
 class Tally:
-    """Rows that went in, and by which fate they came out."""
+    """Rows that went in, and by which fate they came out; `buckets` as in MergeRules."""
 
-    def __init__(self) -> None:
+    def __init__(self, buckets: Sequence[int] = ()) -> None:
         self.rows_in = 0
         self.by_fate = [0] * len(Fate)
+        self.dropped_to = 0
+        self._starts = np.array(buckets, np.int64)
+        self._lost = np.zeros(len(buckets) + 1, np.int64)  # the first: below the index
 
-    def count(self, rows: Fates) -> None:
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Rows dropped from each bucket; () for none."""
+        rows = self._lost[1:].tolist()
+        return tuple(rows) if any(rows) else ()
+
+    def count(self, rows: Fates, offset: Longs) -> None:
         self.rows_in += len(rows)
         for fate, count in enumerate(np.bincount(rows, minlength=len(Fate))):
             self.by_fate[fate] += int(count)
+        dropped = offset[rows != Fate.KEPT]
+        if len(dropped) and len(self._starts):
+            places = self._starts.searchsorted(dropped, side="right")
+            self._lost += np.bincount(places, minlength=len(self._lost))
+        expired = offset[rows == Fate.EXPIRED]
+        if len(expired):
+            self.dropped_to = max(self.dropped_to, int(expired.max()) + 1)
 
 
 def merge(sources: Sequence[Iterator[pa.RecordBatch]], rules: MergeRules, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -55,7 +71,7 @@ def _survivors(block: Block, rules: MergeRules, tally: Tally) -> Iterator[pa.Rec
     fate = fates(
         rules, offset=offset, keyless=keyless, tombstone=tombstone, horizon_ms=horizon_ms, superseded=superseded
     )
-    tally.count(fate)
+    tally.count(fate, offset)
     kept = np.flatnonzero(fate == Fate.KEPT)
     if len(kept) == 0:
         return

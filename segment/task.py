@@ -36,4 +36,6 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     range_index: int
     outputs: tuple[SegmentRef, ...]  # added_at 0: the commit sets it
     counts: MergeCounts
+    lost: tuple[int, ...] = ()  # rows dropped from each of the rules' buckets; () for none
+    dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
     peak_memory_bytes: int = 0

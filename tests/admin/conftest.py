@@ -75,4 +75,4 @@ def lines(*records: dict[str, Any]) -> str:
 
 
 def changes(count: int, keys: int = 7) -> str:
-    return lines(*({"key": f"k{n % keys}", "value": f"v{n}", "timestamp_ms": 1_000 + n} for n in range(count)))
+    return lines(*({"key": f"k{n % keys}", "value": f"v{n}"} for n in range(count)))

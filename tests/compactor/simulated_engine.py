@@ -1,6 +1,7 @@
 """An engine for interleaved tests: segments hold rows as JSON, and the keep/drop decision is the kernel's own."""
 
 import json
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any
@@ -69,6 +70,8 @@ async def merge(keys: PartitionKeys, task: MergeTask) -> TaskResult:
     for key, offset, _, _ in rows:
         latest[key] = max(latest.get(key, -1), offset)
     kept: list[Row] = []
+    lost = [0] * len(task.rules.buckets)
+    dropped_to = 0
     for key, offset, value, horizon in sorted(rows):
         verdict = fate(
             task.rules,
@@ -81,13 +84,19 @@ async def merge(keys: PartitionKeys, task: MergeTask) -> TaskResult:
         if verdict is Fate.KEPT:
             horizon = stamped(task.rules, offset=offset, tombstone=value is None, horizon_ms=horizon)
             kept.append((key, offset, value, horizon))
+        elif offset >= task.rules.buckets[0]:
+            lost[bisect_right(task.rules.buckets, offset) - 1] += 1
+        if verdict is Fate.EXPIRED:
+            dropped_to = max(dropped_to, offset + 1)
     outputs: tuple[SegmentRef, ...] = ()
     if kept:
         segment_id = SegmentId.for_output(task.job, task.attempt, task.range_index, await NewId())
         await Put(keys.segment(segment_id), encode(kept))
         outputs = (reference(segment_id, kept),)
     counts = MergeCounts(rows_in=len(rows), rows_out=len(kept))
-    return TaskResult(range_index=task.range_index, outputs=outputs, counts=counts)
+    return TaskResult(
+        range_index=task.range_index, outputs=outputs, counts=counts, lost=tuple(lost), dropped_to=dropped_to
+    )
 
 
 async def attempt(keys: PartitionKeys, task: MergeTask, written: list[str]) -> TaskResult | TaskFailure:

@@ -40,6 +40,7 @@ def segment(at: int, size: int, age_ms: int = 0, horizon_ms: int | None = None) 
         min_timestamp_ms=NOW_MS - age_ms,
         max_timestamp_ms=NOW_MS - age_ms,
         min_horizon_ms=horizon_ms,
+        max_horizon_ms=horizon_ms,
         added_at=1,
         checksum="0" * 16,
     )
@@ -107,18 +108,23 @@ def test_c5_overdue_is_cleaned_whatever_the_ratio() -> None:
     assert told == f"clean: max.compaction.lag.ms: the oldest uncleaned record is {6 * HOUR_MS + 1} ms old"
 
 
-def test_expired_tombstones_are_a_debt_once_in_a_retention_period() -> None:
+def test_expired_tombstones_alone_are_a_debt_once_all_of_them_have_expired() -> None:
     keep = config(delete_retention_ms=str(HOUR_MS))
-    passed = head(clean=50, horizon_ms=NOW_MS, last_cleaned_at_ms=NOW_MS - HOUR_MS)
-    assert due(passed, keep) == "clean: tombstones expired 0 ms ago"
-    assert due(head(clean=50, horizon_ms=NOW_MS + 1, last_cleaned_at_ms=0), keep) is None
-    assert due(replace(passed, last_cleaned_at_ms=NOW_MS - HOUR_MS + 1), keep) is None
+    assert due(head(clean=50, horizon_ms=NOW_MS), keep) == "clean: tombstones expired 0 ms ago"
+    assert due(head(clean=50, horizon_ms=NOW_MS + 1), keep) is None
+    assert due(head(clean=50, horizon_ms=NOW_MS, last_cleaned_at_ms=NOW_MS), keep) is not None
 
 
-def test_tiers_do_not_put_off_the_clean_that_drops_expired_tombstones() -> None:
+def test_under_a_steady_stream_of_deletes_the_earliest_waits_one_period_more() -> None:
     keep = config(delete_retention_ms=str(HOUR_MS))
-    tiered = head(clean=50, horizon_ms=NOW_MS, last_cleaned_at_ms=NOW_MS - HOUR_MS, last_compacted_at_ms=NOW_MS)
-    assert due(tiered, keep) == "clean: tombstones expired 0 ms ago"
+    steady = head(clean=50, horizon_ms=NOW_MS - HOUR_MS + 1)
+    (run,) = steady.runs
+    later = replace(run.segments[0], max_horizon_ms=NOW_MS + 1)
+    steady = replace(steady, runs=(replace(run, segments=(later,)),))
+    assert due(steady, keep) is None
+    waited = replace(later, min_horizon_ms=NOW_MS - HOUR_MS)
+    steady = replace(steady, runs=(replace(run, segments=(waited,)),))
+    assert due(steady, keep) == f"clean: tombstones expired {HOUR_MS} ms ago"
 
 
 def test_l0_segments_and_similar_runs_are_tiered() -> None:

@@ -23,8 +23,10 @@ from lithify.manifest.jobs import (
 from lithify.manifest.model import (
     FORMAT,
     Boundary,
+    Bucket,
     Checkpoint,
     CompletedJob,
+    ConsumerPosition,
     Manifest,
     Numbered,
     ProducerBatch,
@@ -35,9 +37,9 @@ from lithify.manifest.model import (
     SortedRun,
     TopicFile,
     Transaction,
+    WarehouseFile,
 )
 
-    WarehouseFile,
 FOLDER = Path(__file__).parent / f"v{FORMAT}"
 TOPIC_ID = "00112233445566ff"
 JOB = "000000000007-0a1b2c3d"
@@ -59,6 +61,7 @@ L0 = SegmentRef(
     max_timestamp_ms=1_760_000_000_001,
     tombstones=1,
     min_horizon_ms=1_760_086_400_000,
+    max_horizon_ms=1_760_086_400_001,
     order="offset",
     added_at=9,
     checksum="0011223344556677",
@@ -82,6 +85,7 @@ MANIFEST = Manifest(
     compactor_epoch=4,
     next_offset=103,
     log_start_offset=2,
+    deleted_to=1,
     cleaned_to=100,
     orphan_floor=6,
     last_cleaned_at_ms=1_760_000_000_002,
@@ -95,6 +99,7 @@ MANIFEST = Manifest(
             id="000000000005-00000000000000aa", store="cold", bytes=7, rows=2, base_offset=98, added_at=6, retired_at=10
         ),
     ),
+    time_index=(Bucket(0, 1_760_000_000_000, 80, 900), Bucket(100, 1_760_000_000_001, 3, 1_234)),
     completed_jobs=(CompletedJob(JOB, 10),),
     producers=(ProducerEntry(id="p", epoch=2, next_sequence=3, batches=(ProducerBatch(0, 3, 100),), touched_at=9),),
     transactions=(Transaction(application="app", version=41, base_offset=100, rows=3),),
@@ -102,6 +107,9 @@ MANIFEST = Manifest(
         Checkpoint(
             id="c1", name="daily", manifest=11, created_at_ms=1_760_000_000_004, expires_at_ms=1_760_000_600_000
         ),
+    ),
+    consumers=(
+        ConsumerPosition(name="search", offset=42, committed_at=11, committed_at_ms=1_760_000_000_008, missed_to=50),
     ),
 )
 COUNTS = MergeCounts(
@@ -135,6 +143,7 @@ RUNNING = Job(
             clock_ms=1_760_000_000_005,
             coverage_offset=100,
             stamp_horizon_ms=1_760_086_400_005,
+            buckets=(0, 100),
         ),
         output_bytes=268_435_456,
         input_bytes=2_000,
@@ -145,7 +154,7 @@ RUNNING = Job(
         Attempt(number=1, epoch=3, worker="host:1", started_at_ms=10, ended_at_ms=20, ranges_done=0, error=ERROR),
         Attempt(number=2, epoch=4, worker="host:2", started_at_ms=30, ranges_done=1),
     ),
-    done=(RangeDone(index=0, attempt=2, outputs=(OUTPUT,), counts=COUNTS),),
+    done=(RangeDone(index=0, attempt=2, outputs=(OUTPUT,), counts=COUNTS, lost=(15, 5), dropped_to=97),),
     cancel_requested=True,
     reason="asked for: by sources",
     error=ERROR,

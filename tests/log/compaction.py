@@ -4,17 +4,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec.structs import replace
-
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.commit import Next
 from lithify.manifest.debt import units
 from lithify.manifest.edits import Collect, CommitCompaction, coverage_offset
+from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.retention import KEEP_ALL
 from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask
 from lithify.store.driver import new_id
@@ -42,6 +42,10 @@ def compact(
     pinned = tuple(segment.id for unit in chosen for segment in unit.segments)
     covered = coverage_offset(head, frozenset(pinned))
     job = SegmentId.for_job(head.id, new_id())
+    buckets = tuple(bucket.start for bucket in head.time_index)
+    rules = MergeRules(
+        order=order, drop_superseded=drop and order == "key", coverage_offset=covered, buckets=buckets
+    )
     task = MergeTask(
         topic=head.topic,
         topic_id=head.topic_id,
@@ -52,19 +56,20 @@ def compact(
         low=None,
         high=None,
         sources=tuple(unit.segments for unit in chosen),
-        rules=MergeRules(order=order, drop_superseded=drop and order == "key", coverage_offset=covered),
+        rules=rules,
         output_bytes=output_bytes,
     )
-    outputs = execute(task, warehouse.store).outputs
+    result = execute(task, warehouse.store)
     edit = CommitCompaction(
         epoch=head.compactor_epoch,
         job=job,
         segments=pinned,
-        run=SortedRun(id=job, segments=outputs),
+        run=SortedRun(id=job, segments=result.outputs),
         coverage_offset=covered,
         clean=True,
         forget=tuple(done.id for done in head.completed_jobs),
         at_ms=0,
+        lost=tuple(zip(buckets, result.lost, strict=False)),
     )
     committed = warehouse.driver.run(files.manifest.commit(edit)).version.value
     assert committed is not None
@@ -107,17 +112,6 @@ def collect(warehouse: Warehouse, name: str, number: int = 0, *, delete_manifest
     return boundary.manifest
 
 
-@dataclass
-class _RaiseFloor:
-    offset: int
-
-    repeatable = True
-
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None]:
-        assert head is not None
-        return Next(replace(head, log_start_offset=self.offset), None)
-
-
 def raise_floor(warehouse: Warehouse, offset: int, name: str = "t") -> None:
     """What retention does to a partition."""
-    warehouse.driver.run(files_of(warehouse, name).manifest.commit(_RaiseFloor(offset)))
+    warehouse.driver.run(files_of(warehouse, name).manifest.commit(RaiseFloor(offset, KEEP_ALL)))

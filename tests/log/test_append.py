@@ -44,7 +44,7 @@ def test_records_come_back_as_they_were(any_warehouse: Warehouse, clock: HandClo
 
 
 def test_tables_and_batches_are_appended_like_records(any_warehouse: Warehouse) -> None:
-    part = any_warehouse.create_topic("users").partition(0)
+    part = any_warehouse.create_topic("users", config={"retention.ms": -1}).partition(0)
     table = pa.table({"value": ["a", None], "key": pa.array(["x", None], pa.large_string()), "timestamp_ms": [3, 4]})
     assert part.append(table) == range(2)
     assert part.append(table.to_batches()[0].slice(1)) == range(2, 3)

@@ -104,6 +104,8 @@ def replacing(head: Manifest, sources: tuple[SegmentRef, ...], epoch: int, **fie
         "forget": (),
         "at_ms": 0,
     }
+    if "run" in fields and not fields["run"].segments:
+        fields["lost"] = tuple((s.min_offset, s.rows) for s in sources)
     return CommitCompaction(**{**plain, **fields})
 
 

@@ -32,6 +32,7 @@ from lithify.manifest.model import (
     PRODUCERS_MAX,
     RETIRED_MAX,
     TRANSACTIONS_MAX,
+    Bucket,
     Checkpoint,
     CompletedJob,
     Manifest,
@@ -255,6 +256,7 @@ def test_a_manifest_takes_no_more_than_350_bytes_for_a_segment() -> None:
     )
     run = SortedRun(id=job_id, segments=merged)
     manifest = replace(HEAD, id=130_000, next_offset=base + 100 * rows, l0=loose, runs=(run,))
+    manifest = replace(manifest, time_index=(Bucket(0, 1_760_003_600_000, manifest.rows, 9_876_543_210),))
     check_manifest(replace(manifest, id=manifest.id - 1), manifest)
     assert len(encode(manifest)) / 500 <= 350
     assert max(len(msgspec.json.encode(ref)) for ref in manifest.segments()) <= 360

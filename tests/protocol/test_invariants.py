@@ -22,21 +22,25 @@ from lithify.manifest.edits import (
     SetQuarantine,
     coverage_offset,
 )
+from lithify.manifest.floor import DropSegments, RaiseFloor
 from lithify.manifest.invariants import check_boundary, check_compactor, check_topic, manifest_problems
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Checkpoint, Manifest, Retired, SortedRun, TopicFile
+from lithify.manifest.retention import Retention
 from lithify.store.errors import Corrupt
 from tests.protocol.scene import FIRST, L0_MAX, TOPIC_ID, at, job, replacing, segment
 
 # An operation is a letter and three small numbers that say which segment, producer or checkpoint it is about.
 Operation = tuple[str, int, int, int]
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from("aaaaaptcxkkkgggdrqlz"), *(st.integers(0, 5) for _ in range(3))), max_size=40
+    st.tuples(st.sampled_from("aaaaaptcxkkkgggdrqlzfww"), *(st.integers(0, 5) for _ in range(3))), max_size=40
 )
+# What a segment holds: (first offset, rows) of each append in it.
+Contents = dict[str, tuple[tuple[int, int], ...]]
 
 
-def edit_of(head: Manifest, operation: Operation) -> Any:  # noqa: C901 - one flat table
+def edit_of(head: Manifest, operation: Operation, contents: Contents) -> Any:  # noqa: C901 - one flat table
     letter, x, y, z = operation
     name = SegmentId.for_append(max(head.id - x, 1), f"{head.id}{x}{y}")
     match letter:
@@ -58,7 +62,12 @@ def edit_of(head: Manifest, operation: Operation) -> Any:  # noqa: C901 - one fl
         case "r":
             return RefreshCheckpoint(f"c{x}{y}", z)
         case "k":
-            return compaction(head, x, y, z)
+            return compaction(head, x, y, z, contents)
+        case "f":
+            return RaiseFloor(head.next_offset * x // 6 if y else None, Retention(records=3 * z if z else -1))
+        case "w":
+            pinned = frozenset(s.id for s in head.segments()[x:]) if z else frozenset[str]()
+            return DropSegments(head.compactor_epoch, Retention(records=2 + y), pinned)
         case "g":
             going = frozenset(r.id for r in head.retired if r.retired_at < head.id - x)
             return Collect(max(head.id - x - 1, 0), going, frozenset(c.id for c in head.checkpoints), always=bool(y))
@@ -70,8 +79,8 @@ def edit_of(head: Manifest, operation: Operation) -> Any:  # noqa: C901 - one fl
             return Seal() if x == y == 0 else Claim()
 
 
-def compaction(head: Manifest, x: int, y: int, z: int) -> Any:
-    """A commit of some whole runs and some L0 segments."""
+def compaction(head: Manifest, x: int, y: int, z: int, contents: Contents) -> Any:
+    """A commit of some whole runs and some L0 segments; every z-th append in them is dropped (0: all, 1: none)."""
     runs = [run for index, run in enumerate(head.runs) if (index + x) % 2]
     loose = head.l0[y : y + 3]
     sources = tuple(s for run in runs for s in run.segments) + loose
@@ -82,7 +91,15 @@ def compaction(head: Manifest, x: int, y: int, z: int) -> Any:
         head, sources, head.compactor_epoch, job=SegmentId.for_job(head.id, f"{head.id:08x}"), coverage_offset=covered
     )
     forget = tuple(d.id for d in head.completed_jobs)
-    run = edit.run if z else SortedRun(id=edit.job, segments=())
+    held = sorted(piece for s in sources for piece in contents[s.id])
+    lost = tuple(held if z == 0 else held[::z] if z > 1 else ())
+    kept = tuple(piece for piece in held if piece not in lost)
+    run = SortedRun(id=edit.job, segments=())
+    if kept:
+        (merged,) = edit.run.segments
+        reach = {"min_offset": kept[0][0], "max_offset": kept[-1][0] + kept[-1][1] - 1}
+        run = SortedRun(id=edit.job, segments=(replace(merged, rows=sum(rows for _, rows in kept), **reach),))
+        contents[merged.id] = kept
     return type(edit)(
         epoch=edit.epoch,
         job=edit.job,
@@ -92,16 +109,19 @@ def compaction(head: Manifest, x: int, y: int, z: int) -> Any:
         clean=y == 0,
         forget=forget,
         at_ms=head.id,
+        lost=lost,
     )
 
 
 def history(operations: list[Operation]) -> list[Manifest]:
     manifests = [at(FIRST, 1)]
+    contents: Contents = {}
     for operation in operations:
         head = manifests[-1]
-        verdict = edit_of(head, operation).apply(head, head.id + 1, head.id)
+        verdict = edit_of(head, operation, contents).apply(head, head.id + 1, head.id)
         if isinstance(verdict, Next):
             manifests.append(at(verdict.value, head.id + 1))
+            contents.update((s.id, ((s.min_offset, s.rows),)) for s in manifests[-1].l0)
     return manifests
 
 
@@ -111,7 +131,7 @@ def test_edits_keep_the_invariants(operations: list[Operation]) -> None:
     for previous, following in pairwise(manifests):
         assert list(manifest_problems(previous, following)) == []
         assert decode(Manifest, encode(following), "m", following.id) == following
-    floors = [(m.next_offset, m.orphan_floor, m.cleaned_to, m.compactor_epoch) for m in manifests]
+    floors = [(m.next_offset, m.log_start_offset, m.orphan_floor, m.cleaned_to, m.compactor_epoch) for m in manifests]
     assert all(a <= b for earlier, later in pairwise(floors) for a, b in zip(earlier, later, strict=True))
 
 
@@ -126,18 +146,22 @@ def test_the_history_meets_every_edit() -> None:
         ("k", 1, 0, 1),
         ("q", 0, 0, 0),
         ("l", 0, 0, 0),
+        ("f", 1, 1, 0),
+        ("w", 0, 5, 0),
         ("k", 0, 0, 0),
         ("r", 1, 1, 4),
         ("g", 0, 1, 0),
         ("d", 1, 1, 0),
         ("z", 0, 0, 0),
     ]
-    last = history(operations)[-1]
+    manifests = history(operations)
+    last = manifests[-1]
     assert last.id == 1 + len(operations)  # none was refused
     assert last.sealed
     assert last.producers
     assert last.transactions
-    assert last.retired
+    assert any(m.retired for m in manifests)
+    assert last.log_start_offset
 
 
 START: list[Operation] = [*[("a", 0, 2, 1)] * 3, ("x", 1, 1, 1), ("k", 1, 0, 1), *[("a", 0, 1, 1)] * 3]
@@ -156,6 +180,14 @@ DAMAGES: dict[str, Any] = {
     "next_offset grows by what is appended": lambda m, n: replace(m, next_offset=m.next_offset + 1 + n),
     "cleaned_to never falls": lambda m, n: replace(m, cleaned_to=m.cleaned_to - 1 - n),
     "log_start_offset never falls": lambda m, n: replace(m, log_start_offset=-1 - n),
+    "deleted_to never falls": lambda m, n: replace(m, deleted_to=-1 - n),
+    "the log starts at its end at the latest": lambda m, n: replace(m, log_start_offset=m.next_offset + 1 + n),
+    "the time index is in offset order, and no bucket is empty": lambda m, n: replace(
+        m, time_index=(*m.time_index, replace(m.time_index[-1], rows=n))
+    ),
+    "the time index counts the live rows, but for those below the floor": lambda m, n: replace(
+        m, time_index=(replace(m.time_index[0], rows=m.time_index[0].rows + 1 + n), *m.time_index[1:])
+    ),
     "orphan_floor never falls": lambda m, n: replace(m, orphan_floor=-1 - n),
     "compactor_epoch never falls": lambda m, n: replace(m, compactor_epoch=-1 - n),
     "live offsets lie below next_offset": lambda m, n: _l0(m, -1, max_offset=m.next_offset + n),
@@ -193,7 +225,7 @@ def test_a_damaged_successor_is_caught(damage: str, n: int) -> None:
     assert any(damage in problem for problem in problems), problems
 
 
-NUMBERS = ("next_offset", "log_start_offset", "cleaned_to", "orphan_floor", "compactor_epoch")
+NUMBERS = ("next_offset", "log_start_offset", "deleted_to", "cleaned_to", "orphan_floor", "compactor_epoch")
 
 
 @given(st.sampled_from(NUMBERS), st.integers(1, 2**62))

@@ -73,8 +73,8 @@ def test_the_commit_takes_exactly_the_pinned_segments(change: str) -> None:
         cut = type(two.run)(
             id=two.run.id,
             segments=(
-                type(run)(**{**_fields(run), "id": run.id + "a", "max_key": b"h"}),
-                type(run)(**{**_fields(run), "id": run.id + "b", "min_key": b"i"}),
+                type(run)(**{**_fields(run), "id": run.id + "a", "max_key": b"h", "rows": 1}),
+                type(run)(**{**_fields(run), "id": run.id + "b", "min_key": b"i", "rows": run.rows - 1}),
             ),
         )
         world.alone(files.manifest.commit(replacing(head, head.l0, epoch, run=cut)))

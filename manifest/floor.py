@@ -1,0 +1,100 @@
+"""The edits that move the retention floor: deletion by hand, and retiring what lies below it (R3). Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from lithify.manifest import time_index
+from lithify.manifest.appends import topic_gone
+from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import fenced, retire
+from lithify.manifest.model import RETIRED_MAX, Manifest, SegmentRef, SortedRun
+from lithify.manifest.retention import Retention, log_start
+from lithify.store.errors import NotFound, OffsetOutOfRange, Unavailable
+
+__all__ = ["DropSegments", "RaiseFloor", "droppable"]
+
+
+def droppable(manifest: Manifest, floor: int, pinned: frozenset[str]) -> tuple[SegmentRef, ...]:
+    """The live segments that lie wholly below `floor`, but for those that active jobs have `pinned`: they go with
+    their job's commit, else steady retention would starve every long job (R3)."""
+    return tuple(s for s in manifest.segments() if s.max_offset < floor and s.id not in pinned)
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseFloor:
+    """Store the floor: what `retention` makes of it now, and at least `before_offset` (KIP-107's deleteRecords; None
+    deletes nothing by hand). Answers with the log start offset. Bytes go later, by DropSegments."""
+
+    before_offset: int | None
+    retention: Retention
+
+    repeatable = True  # it only raises
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, int] | Already[int] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest; create the topic first"))
+        if head.sealed:
+            return Refused(topic_gone(head))
+        by_hand = self.before_offset or 0
+        if by_hand > head.next_offset:
+            text = f"{head.topic}/{head.partition}: the log ends before offset {head.next_offset}"
+            return Refused(OffsetOutOfRange(f"{text}; records before {by_hand} cannot be deleted: give at most that"))
+        floor = max(log_start(head, self.retention, now_ms), by_hand)
+        if floor == head.log_start_offset and by_hand <= head.deleted_to:
+            return Already(floor)
+        value = replace(
+            head,
+            log_start_offset=floor,
+            deleted_to=max(head.deleted_to, by_hand),
+            time_index=time_index.trim(head.time_index, floor, head.next_offset, head.rows),
+        )
+        return Next(value, floor)
+
+
+@dataclass(frozen=True, slots=True)
+class DropSegments:
+    """Retire the segments that lie wholly below the floor, and store the floor. By the owner of `epoch` alone: it
+    knows what its jobs have `pinned`. Answers with what went."""
+
+    epoch: int
+    retention: Retention
+    pinned: frozenset[str]
+
+    repeatable = True  # a segment retires once
+
+    def apply(
+        self, head: Manifest | None, number: int, now_ms: int
+    ) -> Next[Manifest, tuple[SegmentRef, ...]] | Already[tuple[SegmentRef, ...]] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest"))
+        lost = fenced(head.topic, head.partition, head.compactor_epoch, self.epoch)
+        if lost is not None:
+            return Refused(lost)
+        if head.sealed:
+            return Refused(topic_gone(head))
+        floor = log_start(head, self.retention, now_ms)
+        found = droppable(head, floor, self.pinned)
+        if not found:
+            return Already(())
+        room = RETIRED_MAX - len(head.retired)
+        if room <= 0:
+            where = f"{head.topic}/{head.partition}"
+            return Refused(Unavailable(f"{where}: {RETIRED_MAX} retired segments wait for collection: run 'gc run'"))
+        found = tuple(sorted(found, key=lambda s: s.min_offset)[:room])
+        gone = frozenset(s.id for s in found)
+        value = replace(
+            head,
+            log_start_offset=floor,
+            l0=tuple(s for s in head.l0 if s.id not in gone),
+            runs=_without(head.runs, gone),
+            retired=(*head.retired, *retire(found, number)),
+        )
+        index = time_index.trim(head.time_index, floor, head.next_offset, value.rows)
+        return Next(replace(value, time_index=index), found)
+
+
+def _without(runs: Iterable[SortedRun], gone: frozenset[str]) -> tuple[SortedRun, ...]:
+    left = ((run, tuple(s for s in run.segments if s.id not in gone)) for run in runs)
+    return tuple(replace(run, segments=segments) for run, segments in left if segments)

@@ -1,0 +1,72 @@
+"""Where the log starts: the retention floor, one pure function for readers, compaction and deletion (R3; D1-D9).
+
+A floor forgets a prefix, whole buckets of the time index at a time: never early, late by at most one bucket.
+"""
+
+import msgspec
+
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.model import Manifest
+
+__all__ = ["KEEP_ALL", "Retention", "log_start", "logical_size", "retention_of"]
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """How much of a partition stays. -1: no bound. The more aggressive bound wins (D9)."""
+
+    ms: int = -1
+    bytes: int = -1
+    records: int = -1
+
+
+KEEP_ALL = Retention()
+
+
+def retention_of(config: TopicConfig) -> Retention:
+    """A topic whose cleanup.policy is compact alone forgets nothing by age or size (D7)."""
+    if not config.deleting:
+        return KEEP_ALL
+    return Retention(config.retention_ms, config.retention_bytes, config.retention_records)
+
+
+def log_start(manifest: Manifest, retention: Retention, now_ms: int) -> int:
+    """The first offset a reader may see at `now_ms`: the stored floor, or what retention makes of the time index.
+
+    Time: a bucket goes while its latest record is older than retention.ms (strictly, D1). Size and records: the oldest
+    goes while at least the bound remains without it (D2). A bucket that stays keeps all after it (D3). Everything may
+    go (D4).
+    """
+    floor = manifest.log_start_offset
+    index = manifest.time_index
+    if retention == KEEP_ALL or not index:
+        return floor
+    ends = _ends(manifest)
+    bytes_left = sum(bucket.bytes for bucket in index)
+    rows_left = sum(bucket.rows for bucket in index)
+    for bucket, end in zip(index, ends, strict=True):
+        bytes_left -= bucket.bytes
+        rows_left -= bucket.rows
+        by_time = 0 <= retention.ms < now_ms - bucket.max_timestamp_ms
+        by_bytes = 0 <= retention.bytes <= bytes_left
+        by_records = 0 <= retention.records <= rows_left
+        if not (end <= floor or by_time or by_bytes or by_records):
+            return floor
+        floor = max(floor, end)
+    return floor
+
+
+def logical_size(manifest: Manifest, floor: int) -> tuple[int, int]:
+    """(rows, bytes) that readers see at `floor`; of a bucket that the floor cuts, its part by offsets."""
+    rows, size = 0, 0
+    for bucket, end in zip(manifest.time_index, _ends(manifest), strict=True):
+        if floor <= bucket.start:
+            rows, size = rows + bucket.rows, size + bucket.bytes
+        elif floor < end:
+            part = (end - floor) / (end - bucket.start)
+            rows, size = rows + round(bucket.rows * part), size + round(bucket.bytes * part)
+    return rows, size
+
+
+def _ends(manifest: Manifest) -> list[int]:
+    """Where each bucket of the time index ends, exclusive."""
+    return [bucket.start for bucket in manifest.time_index[1:]] + [manifest.next_offset] * bool(manifest.time_index)
