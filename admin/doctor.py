@@ -152,10 +152,12 @@ def _partition(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") 
         yield Check(where, "failure", f"quarantined: {head.quarantine.reason}; then 'lithify compaction retry'")
         return
     now_ms = warehouse.driver.now_ms()
-    due = assess(head, config, now_ms).due
+    debt = assess(head, config, now_ms)
+    due = debt.due
     if due is None:
         return
-    age_ms = now_ms - max((head.last_compacted_at_ms or 0), min(unit.min_timestamp_ms for unit in due.units))
+    oldest_ms = min(each.min_timestamp_ms for each in (*due.units, *debt.droppable))
+    age_ms = now_ms - max(head.last_compacted_at_ms or 0, oldest_ms)
     if age_ms >= _DEBT_OLD_MS:
         detail = f"a {due.kind} is due ({due.reason}) and waits, by its records, for {ms_text(age_ms)}"
         yield Check(where, "warning", f"{detail}: does a compactor run?")

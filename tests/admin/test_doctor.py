@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.admin.conftest import Lithify, changes
+from tests.admin.conftest import Lithify, changes, lines
 
 
 def checks(lithify: Lithify) -> dict[str, dict[str, Any]]:
@@ -23,7 +23,7 @@ def test_a_place_that_is_fit(on_files: Lithify) -> None:
 
 def test_debt_that_nobody_pays(on_files: Lithify) -> None:
     on_files.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
-    on_files.ok("append", "users", input=changes(9))  # stamped in 1970
+    on_files.ok("append", "users", input=lines({"key": "k", "value": "v", "timestamp_ms": 1}))
     found = checks(on_files)["users/0"]
     assert found["verdict"] == "warning"
     assert "does a compactor run?" in found["detail"]
