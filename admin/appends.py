@@ -42,12 +42,13 @@ def append(invocation: Invocation, topic: str, partition: int | None, source: st
     {"key": "k", "value": "v", "timestamp_ms": 1, "headers": {"name": "text"}}
 
     A null value is a tombstone. Bytes that are no UTF-8 stand as key_base64 and value_base64. Each batch is appended by
-    one atomic commit per partition; a bad line ends the command before anything of its batch is written.
+    one atomic commit per partition; a bad line ends the command before anything of its batch is written. A TOPIC that
+    is not there is created where the warehouse says so: see 'lithify warehouse alter'.
     """
     from lithify.admin.bulk import is_parquet, open_source, shown
 
     warehouse = invocation.warehouse()
-    opened = warehouse.topic(topic)
+    opened = warehouse.topic(topic, for_append=True)
     check = _check(opened, warehouse.driver.now_ms)
     place = opened if partition is None else opened.partition(partition)
     with open_source(source, invocation.options_for(source)) as file:

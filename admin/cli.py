@@ -19,6 +19,7 @@ __all__ = ["cli", "main"]
 _COMMANDS = {
     "demo": "lithify.admin.demo",
     "dev": "lithify.admin.dev",
+    "warehouse": "lithify.admin.warehouses",
     "topic": "lithify.admin.topics",
     "append": "lithify.admin.appends",
     "read": "lithify.admin.reads",

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from lithify.log.record import Record
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
-    from lithify.log.warehouse import Warehouse, open  # noqa: A004 - the face's own name
+    from lithify.log.topic_consumer import TopicConsumer
+    from lithify.log.warehouse import Warehouse, WarehouseInfo, open  # noqa: A004 - the face's own name
+    from lithify.log.retention_policy import RetentionPolicy
+    from lithify.log.scan_and_follow import ScanAndFollow
     from lithify.manifest.model import Checkpoint
     from lithify.store.errors import (
         AlreadyExists,
@@ -70,6 +73,7 @@ __all__ = [
     "SnapshotExpired",
     "SparkEngine",
     "Topic",
+    "RetentionPolicy",
     "TopicInfo",
     "Unavailable",
     "Warehouse",
@@ -81,6 +85,7 @@ _MODULES = {
     "Checkpoint": "lithify.manifest.model",
     "Collector": "lithify.gc.collector",
     "CompactionInfo": "lithify.compactor.info",
+    "WarehouseInfo",
     "Compactor": "lithify.compactor.compactor",
     "Delivery": "lithify.log.producer",
     "Explanation": "lithify.admin.client",
@@ -102,6 +107,7 @@ _MODULES = {
 }
 
 
+    "RetentionPolicy": "lithify.log.retention_policy",
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'lithify' has no attribute {name!r}")
@@ -111,4 +117,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    "WarehouseInfo": "lithify.log.warehouse",
     return [*__all__, *(name for name in globals() if name.startswith("__"))]

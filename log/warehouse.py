@@ -129,11 +129,11 @@ class Warehouse:
         except AlreadyExists:
             return self.topic(name)  # another first append was faster: its topic is the one
 
-    def alter(self, settings: Mapping[str, Setting | None]) -> None:
+    def alter(self, settings: Mapping[str, Setting | None]) -> dict[str, str]:
         """Change settings of the warehouse (None: back to the default): auto.create.topics.enable, num.partitions, and
         any topic's configuration prefixed `default.`, for topics that their first append creates. Topics that are there
-        keep what they have. Raises InvalidRequest."""
-        self.driver.run(warehouse_lineage().commit(AlterWarehouse(spell_settings(settings))))
+        keep what they have. Answers with all that is set now. Raises InvalidRequest."""
+        return self.driver.run(warehouse_lineage().commit(AlterWarehouse(spell_settings(settings)))).result
 
     def describe(self) -> WarehouseInfo:
         return WarehouseInfo(url=self.url, settings=self._settings(), topics=tuple(self.topics()))

@@ -106,13 +106,13 @@ def _checked(stored: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AlterWarehouse:
-    """Change settings (None: back to the default)."""
+    """Change settings (None: back to the default); answers with all that is set now."""
 
     changes: dict[str, str | None]
 
     repeatable = True  # it sets values
 
-    def apply(self, head: WarehouseFile | None, number: int, now_ms: int) -> Next[WarehouseFile, None]:
+    def apply(self, head: WarehouseFile | None, number: int, now_ms: int) -> Next[WarehouseFile, dict[str, str]]:
         merged = {**(head.config if head else {}), **self.changes}
         config = _checked({name: value for name, value in merged.items() if value is not None})
-        return Next(WarehouseFile(format=FORMAT, config=config), None)
+        return Next(WarehouseFile(format=FORMAT, config=config), config)
