@@ -1,19 +1,40 @@
-"""docs/: the configuration table is the code's, and the index names every page."""
+"""docs/: the configuration tables are the code's, Kafka's names are all answered, and the index names every page."""
 
+import re
 from pathlib import Path
 
 from lithify.manifest.config import config_table
+from lithify.manifest.config_kafka import INSTEAD
+from lithify.manifest.warehouse_settings import warehouse_table
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def rows() -> list[str]:
-    return [f"| `{name}` | `{default}` | {meaning} |" for name, default, meaning in config_table()]
+    return [f"| `{name}` | `{default}` | {meaning} |" for name, default, meaning in config_table() + warehouse_table()]
 
 
-def test_the_configuration_page_is_the_codes_table() -> None:
+def test_the_configuration_page_is_the_codes_tables() -> None:
     page = (DOCS / "configuration.md").read_text(encoding="utf-8").splitlines()
     assert [line for line in page if line.startswith("| `")] == rows()
+
+
+def section(title: str) -> dict[str, str]:
+    """Each name in the first column of a section of from-kafka.md, and the second column of its row."""
+    page = (DOCS / "from-kafka.md").read_text(encoding="utf-8")
+    (text,) = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    told = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    named = [(name, row[1]) for row in told for name in re.findall(r"`([^`]+)`", row[0])]
+    assert len(dict(named)) == len(named)
+    return dict(named)
+
+
+def test_every_configuration_is_compared_with_kafkas() -> None:
+    assert list(section("Topic configuration")) == [name for name, _, _ in config_table()]
+
+
+def test_every_refused_name_of_kafka_is_answered_as_the_code_answers() -> None:
+    assert section("Names that are refused") == INSTEAD
 
 
 def test_the_index_names_every_page() -> None:
