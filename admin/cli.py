@@ -26,6 +26,7 @@ _COMMANDS = {
     "scan": "lithify.admin.reads",
     "get": "lithify.admin.reads",
     "export": "lithify.admin.reads",
+    "consumer": "lithify.admin.consumers",
     "compactor": "lithify.admin.service",
     "compaction": "lithify.admin.compactions",
     "gc": "lithify.admin.garbage",

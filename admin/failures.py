@@ -32,7 +32,7 @@ _KINDS: tuple[tuple[type[LithifyError], str], ...] = (
     (InvalidRequest, "fix the request, the flags or the configuration; nothing was done"),
     (NotFound, "name something that exists"),
     (AlreadyExists, "pick another name, or use what is there"),
-    (Fenced, "stop: another compactor owns the partition"),
+    (Fenced, "stop: another compactor, producer or consumer took over"),
     (CommitUnknown, "look before retrying: it may have happened"),
     (Unavailable, "retry later: the store cannot be reached, or compaction is behind"),
     (SnapshotExpired, "open a new snapshot, or pin the next one"),

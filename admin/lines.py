@@ -18,7 +18,7 @@ import pyarrow as pa
 from lithify.log.record import Headers, Record, record_problem
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["parse_line", "record_lines"]
+__all__ = ["parse_line", "record_line", "record_lines"]
 
 _Value = str | dict[str, str] | None
 _UNSET = msgspec.UNSET
@@ -105,14 +105,20 @@ def record_lines(batch: pa.RecordBatch, partition: int) -> Iterator[bytes]:
     """Each row of a batch with schema RECORDS as one line, its end included."""
     columns = [column.to_pylist() for column in batch.columns]
     for key, value, offset, timestamp_ms, headers in zip(*columns, strict=True):
-        line: dict[str, Any] = {}
-        _put(line, "key", key)
-        _put(line, "value", value)
-        line["timestamp_ms"] = timestamp_ms
-        if headers:
-            line["headers"] = _shown_headers(headers)
-        line["partition"], line["offset"] = partition, offset
-        yield _encoder.encode(line) + b"\n"
+        pairs = tuple((header["key"], header["value"]) for header in headers or ())
+        yield record_line(Record(key, value, timestamp_ms, pairs, offset), partition)
+
+
+def record_line(record: Record, partition: int) -> bytes:
+    """A record of the log as one line, its end included."""
+    line: dict[str, Any] = {}
+    _put(line, "key", record.key)
+    _put(line, "value", record.value)
+    line["timestamp_ms"] = record.timestamp_ms
+    if record.headers:
+        line["headers"] = _shown_headers(record.headers)
+    line["partition"], line["offset"] = partition, record.offset
+    return _encoder.encode(line) + b"\n"
 
 
 def _put(line: dict[str, Any], name: str, content: bytes | None) -> None:
@@ -125,9 +131,9 @@ def _put(line: dict[str, Any], name: str, content: bytes | None) -> None:
         line[name + "_base64"] = base64.b64encode(content).decode()
 
 
-def _shown_headers(headers: list[dict[str, Any]]) -> dict[str, Any] | list[list[Any]]:
-    pairs = [[header["key"], _shown_value(header["value"])] for header in headers]
-    return dict(pairs) if len({name for name, _ in pairs}) == len(pairs) else pairs  # pyright: ignore[reportReturnType]
+def _shown_headers(headers: Headers) -> dict[str, Any] | list[tuple[str, Any]]:
+    pairs = [(name, _shown_value(value)) for name, value in headers]
+    return dict(pairs) if len({name for name, _ in pairs}) == len(pairs) else pairs
 
 
 def _shown_value(value: bytes | None) -> Any:

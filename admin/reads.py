@@ -4,7 +4,7 @@ import base64
 import binascii
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,7 @@ from lithify.store.errors import InvalidRequest, NotFound
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lithify.log.follow import OffsetReset
     from lithify.log.partition import Partition
 
 __all__ = ["export", "get", "read", "scan"]
@@ -27,19 +28,47 @@ _Read = Callable[["Partition"], "Iterable[pa.RecordBatch]"]
 @command()
 @click.argument("topic")
 @_partition
-@click.option("--from-offset", type=click.IntRange(0), default=0, help="Begin here.", show_default=True)
+@click.option("--from-offset", type=click.IntRange(0), help="Begin here; else where --auto-offset-reset says.")
 @click.option("--to-offset", type=click.IntRange(0), help="End before this offset.")
+@click.option(
+    "--auto-offset-reset",
+    "reset",
+    type=click.Choice(["earliest", "latest", "error"]),
+    default="earliest",
+    show_default=True,
+    help="Where to begin where the log has no such offset any more.",
+)
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C or SIGTERM.")
+@click.option("--consumer", metavar="NAME", help="Go on where this consumer left off, and commit its position.")
 @_limit
 def read(
     invocation: Invocation,
     topic: str,
     partition: int | None,
-    from_offset: int,
+    from_offset: int | None,
     to_offset: int | None,
+    reset: "OffsetReset",
+    follow: bool,
+    consumer: str | None,
     limit: int | None,
 ) -> None:
     """Every stored record of TOPIC in offset order, tombstones included, as lines of JSON."""
-    _write(invocation, topic, partition, "-", limit, lambda part: part.read_batches(from_offset, to_offset))
+    if to_offset is not None and (follow or consumer is not None):
+        raise InvalidRequest("--to-offset is for reading without --follow and --consumer; --limit N ends them")
+    if from_offset is not None and consumer is not None:
+        raise InvalidRequest(f"consumer {consumer} begins at its position; move it by 'lithify consumer reset'")
+    if not follow and consumer is None:
+        _write(
+            *(invocation, topic, partition, "-", limit),
+            lambda part: part.read_batches(from_offset, to_offset, auto_offset_reset=reset),
+        )
+        return
+    from lithify.admin.tails import consume, tail
+
+    if consumer is None:
+        tail(invocation, topic, partition, from_offset, reset, limit)
+    else:
+        consume(invocation, topic, partition, consumer, reset, limit, follow=follow)
 
 
 @command()
@@ -58,6 +87,7 @@ def scan(invocation: Invocation, topic: str, partition: int | None, tombstones: 
 @click.option("--base64", "is_base64", is_flag=True, help="KEY is base64.")
 def get(invocation: Invocation, topic: str, key: str, is_base64: bool) -> None:
     """The latest record of KEY in TOPIC, as a line of JSON."""
+    from lithify.admin.lines import record_line
     from lithify.log.partitioner import partition_for_key
 
     try:
@@ -69,7 +99,7 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool) -> None:
     record = opened.partition(number).get(wanted)
     if record is None:
         raise NotFound(f"{topic} has no record of this key, or it was deleted")
-    _write_record(record, number)
+    sys.stdout.buffer.write(record_line(record, number))
 
 
 @command()
@@ -122,21 +152,3 @@ def _limited(batches: "Iterable[pa.RecordBatch]", limit: int | None) -> "Iterato
             return
         yield batch.slice(0, left)
         left -= batch.num_rows
-
-
-def _write_record(record: Any, partition: int) -> None:
-    import pyarrow as pa
-
-    from lithify.admin.lines import record_lines
-    from lithify.segment.schema import RECORDS
-
-    headers = [{"key": name, "value": value} for name, value in record.headers] or None
-    row = {
-        "key": record.key,
-        "value": record.value,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "headers": headers,
-    }
-    batch = pa.RecordBatch.from_pylist([row], schema=RECORDS)
-    sys.stdout.buffer.write(b"".join(record_lines(batch, partition)))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lithify.admin.consumers import show_consumers
 from lithify.admin.invocation import Invocation, command, parse_pairs
 from lithify.admin.output import Output, count_text, size_text, time_text
 from lithify.admin.settings import option
@@ -70,6 +71,9 @@ def _describe(output: Output, info: "TopicInfo") -> None:
         *("#dirty ratio", "compacted", "due"),
     ]
     output.table(columns, [_row(part) for part in info.partitions])
+    found = [(part.partition, known) for part in info.partitions for known in part.consumers]
+    if found:
+        show_consumers(output, found)
 
 
 def _row(part: "PartitionInfo") -> tuple[object, ...]:

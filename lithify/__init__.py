@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from lithify.compactor.engines.spark import SparkEngine
     from lithify.compactor.info import CompactionInfo, MaintenanceReport
     from lithify.gc.collector import Collector, GcReport
+    from lithify.log.consumer import Consumer
+    from lithify.log.consumer_info import ConsumerInfo
+    from lithify.log.follow import Gap
     from lithify.log.info import PartitionInfo, RunInfo, SegmentInfo, TopicInfo
     from lithify.log.partition import Partition
     from lithify.log.producer import Delivery, Producer
     from lithify.log.record import Record
+    from lithify.log.retention_policy import RetentionPolicy
+    from lithify.log.scan_and_follow import ScanAndFollow
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
     from lithify.log.topic_consumer import TopicConsumer
     from lithify.log.warehouse import Warehouse, WarehouseInfo, open  # noqa: A004 - the face's own name
-    from lithify.log.retention_policy import RetentionPolicy
-    from lithify.log.scan_and_follow import ScanAndFollow
     from lithify.manifest.model import Checkpoint
     from lithify.store.errors import (
         AlreadyExists,
@@ -51,11 +54,14 @@ __all__ = [
     "CommitUnknown",
     "CompactionInfo",
     "Compactor",
+    "Consumer",
+    "ConsumerInfo",
     "Corrupt",
     "Delivery",
     "EpochRegression",
     "Explanation",
     "Fenced",
+    "Gap",
     "GcReport",
     "InvalidRequest",
     "LithifyError",
@@ -67,16 +73,19 @@ __all__ = [
     "PartitionInfo",
     "Producer",
     "Record",
+    "RetentionPolicy",
     "RunInfo",
+    "ScanAndFollow",
     "SegmentInfo",
     "Snapshot",
     "SnapshotExpired",
     "SparkEngine",
     "Topic",
-    "RetentionPolicy",
+    "TopicConsumer",
     "TopicInfo",
     "Unavailable",
     "Warehouse",
+    "WarehouseInfo",
     "open",
 ]
 
@@ -85,10 +94,12 @@ _MODULES = {
     "Checkpoint": "lithify.manifest.model",
     "Collector": "lithify.gc.collector",
     "CompactionInfo": "lithify.compactor.info",
-    "WarehouseInfo",
     "Compactor": "lithify.compactor.compactor",
+    "Consumer": "lithify.log.consumer",
+    "ConsumerInfo": "lithify.log.consumer_info",
     "Delivery": "lithify.log.producer",
     "Explanation": "lithify.admin.client",
+    "Gap": "lithify.log.follow",
     "GcReport": "lithify.gc.collector",
     "LocalEngine": "lithify.compactor.engines.local",
     "MaintenanceReport": "lithify.compactor.info",
@@ -96,18 +107,21 @@ _MODULES = {
     "PartitionInfo": "lithify.log.info",
     "Producer": "lithify.log.producer",
     "Record": "lithify.log.record",
+    "RetentionPolicy": "lithify.log.retention_policy",
     "RunInfo": "lithify.log.info",
+    "ScanAndFollow": "lithify.log.scan_and_follow",
     "SegmentInfo": "lithify.log.info",
     "Snapshot": "lithify.log.snapshot",
     "SparkEngine": "lithify.compactor.engines.spark",
     "Topic": "lithify.log.topic",
+    "TopicConsumer": "lithify.log.topic_consumer",
     "TopicInfo": "lithify.log.info",
     "Warehouse": "lithify.log.warehouse",
+    "WarehouseInfo": "lithify.log.warehouse",
     "open": "lithify.log.warehouse",
 }
 
 
-    "RetentionPolicy": "lithify.log.retention_policy",
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'lithify' has no attribute {name!r}")
@@ -117,5 +131,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    "WarehouseInfo": "lithify.log.warehouse",
     return [*__all__, *(name for name in globals() if name.startswith("__"))]

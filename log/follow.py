@@ -126,8 +126,9 @@ class Follower:
         self._at_end = False
         self._stretches: Iterator[Stretch] | None = None
         self._open(driver.run(files.head()))
-        begins = start_offset is None or (start_offset == 0 and not resumed)
-        if begins or reset == "error" or start_offset > self._snapshot.next_offset:
+        self.position: int
+        begins = start_offset == 0 and not resumed
+        if start_offset is None or begins or reset == "error" or start_offset > self._snapshot.next_offset:
             self.position = self._placed(start_offset)
         else:
             self.position = start_offset  # below the floor it begins with a gap

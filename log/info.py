@@ -2,6 +2,7 @@
 
 import msgspec
 
+from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
@@ -49,6 +50,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     dirty_bytes: int  # uncleaned and past min.compaction.lag.ms
     dirty_ratio: float
+    consumers: tuple[ConsumerInfo, ...]  # by name
 
 
 class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +87,7 @@ def partition_info(manifest: Manifest, config: TopicConfig, floor: int, now_ms: 
         rows=sum(ref.rows for ref in segments),
         dirty_bytes=debt.dirty_bytes,
         dirty_ratio=debt.dirty_ratio,
+        consumers=consumer_infos(manifest, floor),
     )
 
 

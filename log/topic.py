@@ -2,12 +2,14 @@
 
 import itertools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS
+from lithify.log.follow import POLL_MS, OffsetReset
 from lithify.log.info import TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
 from lithify.log.partition import Partition
@@ -16,6 +18,7 @@ from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
 from lithify.log.record import Record
 from lithify.log.retention_policy import RetentionPolicy, policy_of, with_retention
+from lithify.log.topic_consumer import TopicConsumer
 from lithify.manifest.catalog import alter_topic, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
 from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
@@ -161,6 +164,33 @@ class Topic:
         partitions = [self.partition(number) for number in range(self.partitions)]
         settings = parse_producer_config(config or {})
         return Producer(self._driver, self.name, partitions, self._fresh_config, settings, id)
+
+    def consumer(
+        self,
+        name: str,
+        partitions: Collection[int] | None = None,
+        *,
+        auto_offset_reset: OffsetReset = "earliest",
+        auto_commit_interval_ms: int | None = AUTO_COMMIT_INTERVAL_MS,
+        poll_ms: int = POLL_MS,
+        stop: Callable[[], bool] | None = None,
+    ) -> TopicConsumer:
+        """As `Partition.consumer`, of each of these partitions (None: all there are now) in turn, each with a position
+        of its own under this name. Several processes share a topic where each is given other partitions."""
+        numbers = range(self.partitions) if partitions is None else sorted(set(partitions))
+        if not numbers:
+            raise InvalidRequest(f"{self.name}: a consumer reads at least one partition")
+        consumers = {
+            number: self.partition(number).consumer(
+                name,
+                auto_offset_reset=auto_offset_reset,
+                auto_commit_interval_ms=auto_commit_interval_ms,
+                poll_ms=poll_ms,
+                stop=stop,
+            )
+            for number in numbers
+        }
+        return TopicConsumer(self._driver, consumers, poll_ms=poll_ms, stop=stop)
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """The latest record of each key of all partitions, one after the other, each in key order."""

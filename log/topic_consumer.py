@@ -1,6 +1,7 @@
 """A named consumer of a whole topic: one position per partition, read in turn."""
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -18,23 +19,22 @@ __all__ = ["TopicConsumer"]
 class TopicConsumer:
     """Iterate over it, or `poll` it: pairs of a partition's number and a record, or a gap, of it. One thread at a time.
 
-    The partitions are those the topic had when it was opened. Offsets are in order within each; commits are as
-    `Consumer` makes them, each partition's by itself.
+    Offsets are in order within each partition; commits are as `Consumer` makes them, each partition's by itself.
     """
 
     def __init__(
-        self, driver: Driver, consumers: Sequence[Consumer], *, poll_ms: int, stop: Callable[[], bool] | None
+        self, driver: Driver, consumers: Mapping[int, Consumer], *, poll_ms: int, stop: Callable[[], bool] | None
     ) -> None:
         self._driver = driver
         self._consumers = consumers
         self._poll_ms = poll_ms
         self._stop = stop
-        self._turn = 0
+        self._turns = itertools.cycle(consumers)
 
     @property
     def positions(self) -> dict[int, int]:
         """By partition: the offset from which the next record is sought."""
-        return {number: consumer.position for number, consumer in enumerate(self._consumers)}
+        return {number: consumer.position for number, consumer in self._consumers.items()}
 
     def __iter__(self) -> Iterator[tuple[int, Record | Gap]]:
         """Waits for what comes. Ends when `stop` says so."""
@@ -62,8 +62,7 @@ class TopicConsumer:
     def _poll_each(self, max_records: int) -> list[tuple[int, Record | Gap]]:
         found: list[tuple[int, Record | Gap]] = []
         for _ in self._consumers:
-            number = self._turn
-            self._turn = (number + 1) % len(self._consumers)
+            number = next(self._turns)
             found += [(number, item) for item in self._consumers[number].poll(0, max_records - len(found))]
             if len(found) >= max_records:
                 break
@@ -71,7 +70,7 @@ class TopicConsumer:
 
     def commit(self) -> None:
         """As `Consumer.commit`, of every partition."""
-        for consumer in self._consumers:
+        for consumer in self._consumers.values():
             consumer.commit()
 
     def close(self) -> None:
@@ -85,6 +84,6 @@ class TopicConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         each = ExitStack()
-        for consumer in self._consumers:
+        for consumer in self._consumers.values():
             each.push(consumer)
         each.__exit__(kind, error, trace)

@@ -45,14 +45,14 @@ class CommitPosition:
         refused = self._refusal(head, known)
         if refused is not None:
             return Refused(refused)
-        fresh = self.rebuilt or self.offset == 0 or known is None
+        missed_to = 0 if known is None or self.rebuilt or self.offset == 0 else known.missed_to
         mine = ConsumerPosition(
             name=self.name,
             offset=self.offset,
             committed_at=number,
             committed_at_ms=now_ms,
             instance=self.instance,
-            missed_to=0 if fresh else known.missed_to,
+            missed_to=missed_to,
         )
         others = (consumer for consumer in head.consumers if consumer.name != self.name)
         consumers = tuple(sorted((*others, mine), key=lambda consumer: consumer.name))

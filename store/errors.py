@@ -4,7 +4,7 @@
     ├── InvalidRequest      fix the request
     ├── NotFound            name something that exists
     ├── AlreadyExists       pick another name, or use what is there
-    ├── Fenced              stop: another compactor owns the partition
+    ├── Fenced              stop: another compactor, producer or consumer took over
     │   └── EpochRegression stop, and look: the store went back in time
     ├── CommitUnknown       look before retrying: it may have happened
     ├── Unavailable         retry later

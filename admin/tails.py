@@ -1,0 +1,97 @@
+"""`lithify read` that goes on: following a topic, and reading it as a named consumer."""
+
+import sys
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from lithify.admin.daemon import leave_on_signals
+from lithify.admin.invocation import Invocation
+from lithify.admin.lines import record_line
+from lithify.log.consumer import RECORDS_MAX
+from lithify.log.follow import POLL_MS, Gap
+from lithify.log.record import Record
+
+if TYPE_CHECKING:
+    from lithify.log.follow import OffsetReset
+
+__all__ = ["consume", "tail"]
+
+
+def tail(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    from_offset: int | None,
+    reset: "OffsetReset",
+    limit: int | None,
+) -> None:
+    """Write what there is and what comes, of all partitions in turn, until a signal or `limit` records."""
+    leave = threading.Event()
+    lines = _Lines(invocation, topic, limit)
+    with leave_on_signals(leave.set):
+        opened = invocation.warehouse().topic(topic)
+        numbers = range(opened.partitions) if partition is None else [partition]
+        followers = [(number, opened.partition(number).follower(from_offset, reset)) for number in numbers]
+        while not leave.is_set() and lines.left > 0:
+            stretches = [(number, follower.take()) for number, follower in followers]
+            for number, stretch in stretches:
+                if stretch is not None:
+                    lines.write((number, item) for item in stretch.items)
+            if all(stretch is None for _, stretch in stretches):
+                followers[0][1].wait(POLL_MS)
+
+
+def consume(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    name: str,
+    reset: "OffsetReset",
+    limit: int | None,
+    *,
+    follow: bool,
+) -> None:
+    """As `tail`, from the positions of consumer `name`; a position is committed once what lies before it was written.
+    Without `follow` it ends with the log."""
+    leave = threading.Event()
+    lines = _Lines(invocation, topic, limit)
+    with leave_on_signals(leave.set):
+        opened = invocation.warehouse().topic(topic)
+        numbers = None if partition is None else [partition]
+        with opened.consumer(name, numbers, auto_offset_reset=reset, stop=leave.is_set) as consumer:
+            while not leave.is_set() and lines.left > 0:
+                found = consumer.poll(POLL_MS if follow else 0, max_records=min(lines.left, RECORDS_MAX))
+                if not found and not follow:
+                    return
+                lines.write(found)
+
+
+class _Lines:
+    """Standard output, flushed before more is asked for: what was handed on is never read again."""
+
+    def __init__(self, invocation: Invocation, topic: str, limit: int | None) -> None:
+        self.left = sys.maxsize if limit is None else limit
+        self._as_json = invocation.output.as_json
+        self._topic = topic
+
+    def write(self, items: Iterable[tuple[int, Record | Gap]]) -> None:
+        out = sys.stdout.buffer
+        for number, item in items:
+            if isinstance(item, Gap):
+                self._tell(number, item)
+            elif self.left > 0:
+                self.left -= 1
+                out.write(record_line(item, number))
+        out.flush()
+
+    def _tell(self, number: int, gap: Gap) -> None:
+        if self._as_json:
+            body = {"partition": number} | msgspec.structs.asdict(gap)
+            sys.stdout.buffer.write(msgspec.json.encode({"gap": body}) + b"\n")
+            return
+        lost = f"{self._topic}/{number}: offsets {gap.start_offset} to {gap.end_offset - 1} were lost"
+        click.echo(f"lithify: warning: {lost}: {gap.reason}", err=True)

@@ -1,0 +1,178 @@
+"""Consumers' positions as edits of a manifest: who may commit, what is refused, what a clean takes from them."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.consumers import CommitPosition, ForgetConsumer, find_consumer, missed
+from lithify.manifest.invariants import manifest_problems
+from lithify.manifest.model import CONSUMERS_MAX, FORMAT, ConsumerPosition, Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.driver import Driver
+from lithify.store.errors import CommitUnknown, Fenced, LithifyError, NotFound, OffsetOutOfRange, Unavailable
+from lithify.store.memory import MemoryStore
+from lithify.store.port import Pause
+from lithify.testing.faults import Fault, FaultyStore
+from tests.protocol.scene import KEYS, appends
+
+HEAD = Manifest(format=FORMAT, id=8, nonce="n", topic="t", topic_id="i", partition=0, next_offset=100)
+
+
+def entry(name: str = "c", offset: int = 5, at: int = 7, instance: str = "one", missed_to: int = 0) -> ConsumerPosition:
+    return ConsumerPosition(
+        name=name, offset=offset, committed_at=at, committed_at_ms=1, instance=instance, missed_to=missed_to
+    )
+
+
+def having(*consumers: ConsumerPosition) -> Manifest:
+    return replace(HEAD, consumers=consumers)
+
+
+def committed(head: Manifest, edit: CommitPosition) -> ConsumerPosition:
+    verdict = edit.apply(head, 9, 99)
+    assert isinstance(verdict, Next)
+    following = replace(verdict.value, id=9)
+    assert list(manifest_problems(head, following)) == []
+    assert find_consumer(following, edit.name) == verdict.result
+    return verdict.result
+
+
+def refused(head: Manifest, edit: CommitPosition) -> LithifyError:
+    verdict = edit.apply(head, 9, 99)
+    assert isinstance(verdict, Refused)
+    return verdict.error
+
+
+def test_a_position_is_created_and_moved_both_ways() -> None:
+    assert committed(HEAD, CommitPosition("c", 0, 0, "one")) == ConsumerPosition(
+        name="c", offset=0, committed_at=9, committed_at_ms=99, instance="one"
+    )
+    for offset in (0, 4, 5, 100):
+        assert committed(having(entry()), CommitPosition("c", offset, 7, "one")).offset == offset
+
+
+def test_another_instance_takes_over_what_it_knows_and_is_refused_what_it_does_not() -> None:
+    assert committed(having(entry()), CommitPosition("c", 5, 7, "two")).instance == "two"
+    for expected in (0, 6):
+        assert isinstance(refused(having(entry()), CommitPosition("c", 5, expected, "two")), Fenced)
+
+
+def test_an_instance_knows_its_own_commit_whatever_it_learned_of_it() -> None:
+    assert committed(having(entry(at=8)), CommitPosition("c", 9, 7, "one")).offset == 9
+
+
+def test_what_does_not_hold_is_refused_with_what_to_do() -> None:
+    assert isinstance(refused(HEAD, CommitPosition("c", 101, 0, "one")), OffsetOutOfRange)
+    assert "deleted" in str(refused(HEAD, CommitPosition("c", 1, 7, "one")))
+    assert isinstance(refused(HEAD, CommitPosition("c", 1, 7, "one")), NotFound)
+    assert isinstance(refused(replace(having(entry()), sealed=True), CommitPosition("c", 6, 7, "one")), NotFound)
+    full = having(*(entry(f"c{number}") for number in range(CONSUMERS_MAX)))
+    error = refused(full, CommitPosition("new", 1, 0, "one"))
+    assert isinstance(error, Unavailable)
+    assert "lithify consumer" in str(error)
+    assert committed(full, CommitPosition("c7", 6, 7, "one")).offset == 6
+
+
+def test_forgetting_is_forgetting_one() -> None:
+    head = having(entry("a"), entry("b"))
+    verdict = ForgetConsumer("a").apply(head, 9, 99)
+    assert isinstance(verdict, Next)
+    assert [known.name for known in verdict.value.consumers] == ["b"]
+    assert isinstance(ForgetConsumer("a").apply(verdict.value, 10, 99), Already)
+
+
+@pytest.mark.parametrize(
+    ("offset", "dropped_to", "told"),
+    [
+        (0, 50, 0),  # it has read nothing: nothing it holds can be stale
+        (1, 50, 50),
+        (49, 50, 50),
+        (50, 50, 0),  # it has read the tombstone at 49
+        (20, 0, 0),  # nothing was dropped
+    ],
+)
+def test_who_is_told_of_dropped_tombstones(offset: int, dropped_to: int, told: int) -> None:
+    (after,) = missed((entry(offset=offset),), dropped_to)
+    assert (after.missed_to, after.offset, after.committed_at) == (told, offset, 7)
+
+
+def test_an_alarm_only_grows_until_the_consumer_begins_anew() -> None:
+    (after,) = missed((entry(offset=5, missed_to=60),), 50)
+    assert after.missed_to == 60
+    head = having(after)
+    assert committed(head, CommitPosition("c", 90, 7, "one")).missed_to == 60
+    assert committed(head, CommitPosition("c", 5, 7, "two")).missed_to == 60  # who takes over, takes it along
+    assert committed(head, CommitPosition("c", 90, 7, "one", rebuilt=True)).missed_to == 0
+    assert committed(head, CommitPosition("c", 0, 7, "one")).missed_to == 0
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ((entry(), entry()), "a consumer has one position"),
+        ((entry(offset=101),), "a consumer's position lies in the log"),
+        ((entry(offset=-1),), "a consumer's position lies in the log"),
+        ((entry(at=9),), "a consumer's commit is a manifest number"),
+        ((entry(at=0),), "a consumer's commit is a manifest number"),
+        (tuple(entry(f"c{number}") for number in range(CONSUMERS_MAX + 1)), "consumers is bounded"),
+    ],
+)
+def test_invariants(broken: tuple[ConsumerPosition, ...], says: str) -> None:
+    assert any(problem.startswith(says) for problem in manifest_problems(None, having(*broken)))
+
+
+def new_partition(plan: list[Fault]) -> tuple[FaultyStore, Driver, PartitionFiles]:
+    from lithify.manifest.edits import CreatePartition
+    from tests.protocol.scene import FIRST
+
+    store = FaultyStore(MemoryStore(), [])
+    driver = Driver(store, lambda: 1)
+    answer = driver.answer
+    driver.answer = lambda request: None if isinstance(request, Pause) else answer(request)
+    files = PartitionFiles(KEYS)
+    driver.run(files.manifest.commit(CreatePartition(FIRST)))
+    driver.run(appends(files, 3))
+    store._plan = iter(plan)
+    return store, driver, files
+
+
+def offset_of(driver: Driver) -> int:
+    known = find_consumer(driver.run(PartitionFiles(KEYS).head()), "c")
+    assert known is not None
+    return known.offset
+
+
+Commit = Callable[[int, int], ConsumerPosition]
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST])
+def test_a_lost_reply_is_settled_by_putting_the_same_again(fault: Fault) -> None:
+    _, driver, files = new_partition([fault])
+    first = driver.run(files.manifest.commit(CommitPosition("c", 1, 0, "one"))).result
+    second = driver.run(files.manifest.commit(CommitPosition("c", 2, first.committed_at, "one"))).result
+    assert second.committed_at == first.committed_at + 1
+    assert offset_of(driver) == 2
+
+
+def test_a_commit_that_comes_late_does_not_undo_the_next_one() -> None:
+    """The SUBTLE of CommitPosition: to commit the very offset that is there takes the number all the same."""
+    store, driver, files = new_partition([Fault.NONE, *[Fault.LATE] * 10])
+    first = driver.run(files.manifest.commit(CommitPosition("c", 1, 0, "one"))).result
+    with pytest.raises(CommitUnknown):
+        driver.run(files.manifest.commit(CommitPosition("c", 3, first.committed_at, "one")))
+    driver.run(files.manifest.commit(CommitPosition("c", 1, first.committed_at, "one")))
+    store.deliver()
+    assert offset_of(driver) == 1
+
+
+def test_after_an_unknown_outcome_the_same_instance_goes_on_and_another_is_refused() -> None:
+    store, driver, files = new_partition([Fault.NONE, *[Fault.LATE] * 10])
+    first = driver.run(files.manifest.commit(CommitPosition("c", 1, 0, "one"))).result
+    with pytest.raises(CommitUnknown):
+        driver.run(files.manifest.commit(CommitPosition("c", 2, first.committed_at, "one")))
+    store.deliver()
+    with pytest.raises(Fenced):
+        driver.run(files.manifest.commit(CommitPosition("c", 2, first.committed_at, "two")))
+    assert driver.run(files.manifest.commit(CommitPosition("c", 3, first.committed_at, "one"))).result.offset == 3

@@ -1,0 +1,126 @@
+"""Instances of consumers interleaved with producers, a compactor and collectors, under faults, from a seed."""
+
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+
+import pytest
+
+from lithify.gc.collect import collect
+from lithify.log.positions import take
+from lithify.manifest.appends import BelowOrphanFloor
+from lithify.manifest.codec import decode
+from lithify.manifest.consumers import CommitPosition, find_consumer
+from lithify.manifest.edits import CreatePartition
+from lithify.manifest.model import ConsumerPosition, Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailable
+from lithify.store.port import Outcome, Pause
+from tests.interleave import World
+from tests.protocol.scene import FIRST, KEYS, append, claim, compact
+
+NAMES = ("left", "right")
+
+
+@dataclass
+class Recording(World):
+    """Remembers the first body of each manifest number: those, and no later ones, are the chain."""
+
+    chain: dict[int, Manifest] = field(default_factory=dict)
+
+    def _store_if_absent(self, key: str, body: bytes) -> Outcome:
+        stored = super()._store_if_absent(key, body)
+        number = KEYS.manifest.number(key)
+        if stored is Outcome.CREATED and number is not None and number not in self.chain:
+            self.chain[number] = decode(Manifest, body, key, number)
+        return stored
+
+
+@dataclass
+class Told:
+    """What an instance was told of its commits."""
+
+    name: str
+    committed: list[ConsumerPosition] = field(default_factory=list)
+    unknown: int = 0
+    ended: LithifyError | None = None
+
+
+async def instance(told: Told, rounds: int) -> None:
+    files = PartitionFiles(KEYS)
+    try:
+        mine = await take(files, told.name, lambda head: head.log_start_offset)
+        told.committed.append(mine)
+        for _ in range(rounds):
+            await Pause(50)
+            try:
+                end = (await files.head()).next_offset
+                if end == mine.offset:
+                    continue
+                edit = CommitPosition(told.name, end, mine.committed_at, mine.instance)
+                mine = (await files.manifest.commit(edit)).result
+                told.committed.append(mine)
+            except CommitUnknown:
+                told.unknown += 1
+            except Unavailable:
+                pass
+    except (Fenced, CommitUnknown, Unavailable) as error:
+        told.ended = error
+
+
+async def producer(count: int) -> None:
+    files = PartitionFiles(KEYS)
+    for _ in range(count):
+        try:
+            await append(files)
+        except (BelowOrphanFloor, CommitUnknown, Unavailable):
+            continue
+
+
+async def compactor(rounds: int) -> None:
+    files = PartitionFiles(KEYS)
+    try:
+        epoch = await claim(files)
+        for _ in range(rounds):
+            await Pause(100)
+            if len((await files.head()).l0) > 1:
+                await compact(files, epoch)
+    except LithifyError:
+        pass  # another may take its place; the consumers are what is looked at
+
+
+async def collector(rounds: int) -> None:
+    files = PartitionFiles(KEYS)
+    for _ in range(rounds):
+        await Pause(200)
+        try:
+            await collect(files, grace_ms=500)
+        except LithifyError:
+            continue
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_instance_at_a_time_moves_a_position(seed: int) -> None:
+    world = Recording(seed, fault_share=0.1 if seed % 2 else 0.0, sleep_share=0.01)
+    world.alone(PartitionFiles(KEYS).manifest.commit(CreatePartition(FIRST)))
+    instances = [Told(name) for name in NAMES for _ in range(2)]
+    for number in range(2):
+        world.start(f"producer {number}", producer(8))
+    for number, told in enumerate(instances):
+        world.start(f"{told.name} {number}", instance(told, 10))
+    world.start("compactor", compactor(5))
+    world.start("collector", collector(5))
+    world.run()
+    assert [actor.failed for actor in world.actors if actor.failed is not None] == []
+    assert any(told.committed for told in instances)
+    chain = [world.chain[number] for number in sorted(world.chain)]
+    for name in NAMES:
+        entries = [found for manifest in chain if (found := find_consumer(manifest, name)) is not None]
+        # Who was taken over never moves the position again.
+        turns = [holder for holder, _ in groupby(entry.instance for entry in entries)]
+        assert len(set(turns)) == len(turns), (seed, turns)
+        assert all(later.offset >= earlier.offset for earlier, later in pairwise(entries)), seed
+        # What was acknowledged is in the chain, at the number that was told.
+        at = {entry.committed_at: entry for entry in entries}
+        for told in instances:
+            if told.name == name:
+                assert all(at[entry.committed_at] == entry for entry in told.committed), seed
