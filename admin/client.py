@@ -6,15 +6,16 @@ from typing import Literal, Protocol
 import msgspec
 
 from lithify.compactor.coordinator import first_state
+from lithify.compactor.estimate import estimate
 from lithify.compactor.info import CompactionInfo, compaction_id, compaction_info
 from lithify.compactor.jobs import RequestCancel, Submit
 from lithify.compactor.plan import choose_requested
-from lithify.compactor.policy import Admit, Propose, Resume, Settle, Wait, decide, incumbent_lives
+from lithify.compactor.policy import Action, Admit, Drop, Propose, Resume, Settle, Wait, incumbent_lives, survey
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage, topic_names
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.debt import assess
+from lithify.manifest.debt import Due, NotDue
 from lithify.manifest.edits import LiftQuarantine
-from lithify.manifest.jobs import Job
+from lithify.manifest.jobs import Estimate, Job, Kind
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Driver
@@ -30,19 +31,25 @@ class WarehouseLike(Protocol):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a partition's next compaction is what it is, or why there is none."""
+    """What a compactor would do next in a partition, what that will take, and what it would not do and why."""
 
     topic: str
     partition: int
-    action: str  # wait, propose, admit, resume, settle
+    action: str  # wait, drop, propose, admit, resume, settle
     reason: str
-    kind: str | None  # of the compaction that is due
+    kind: str | None  # of the work that is due
+    debt: str | None  # that it pays
     sources: tuple[str, ...]
-    input_bytes: int
+    estimate: Estimate | None
+    passed: tuple[NotDue, ...]  # work, then units, that were weighed and not chosen
+    log_start_offset: int
+    droppable_segments: int  # wholly below it
+    droppable_bytes: int
     clean_bytes: int
     dirty_bytes: int
     young_bytes: int
     dirty_ratio: float
+    oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
     compactor: str  # who owns the epoch, and whether it shows life
 
 
@@ -103,15 +110,20 @@ class Admin:
         self._driver.run(files.manifest.commit(LiftQuarantine()))
 
     def explain(self, topic: str, partition: int) -> Explanation:
-        """What a compactor would do next in a partition, and why."""
+        """What a compactor would do next in a partition, and why; and what it would not do, and why not."""
         files, config = self._partition(topic, partition)
 
         async def explain() -> Explanation:
             manifest, state = await files.head(), await files.compactor_state()
             now_ms = await Now()
-            action = decide(manifest, state, config, now_ms)
-            debt = assess(manifest, config, now_ms)
-            due = action.due if isinstance(action, Propose) else None
+            decision = survey(manifest, state, config, now_ms)
+            action, debt = decision.action, decision.debt
+            due = action.due if isinstance(action, Propose | Drop) else None
+            foretold = None
+            if isinstance(action, Propose):
+                foretold = estimate(action.due.units, config, _kind(action.due), state)
+            elif isinstance(action, Resume):
+                foretold = action.job.estimate
             owner = "nobody yet" if state is None or not state.owner else state.owner_name
             if incumbent_lives(state, now_ms):
                 owner += ", at work"
@@ -121,12 +133,18 @@ class Admin:
                 action=type(action).__name__.lower(),
                 reason=_reason(action),
                 kind=due.kind if due else None,
+                debt=due.debt if due else None,
                 sources=tuple(unit.id for unit in due.units) if due else (),
-                input_bytes=sum(unit.bytes for unit in due.units) if due else 0,
+                estimate=foretold,
+                passed=decision.passed,
+                log_start_offset=debt.log_start_offset,
+                droppable_segments=len(debt.droppable),
+                droppable_bytes=sum(segment.bytes for segment in debt.droppable),
                 clean_bytes=debt.clean_bytes,
                 dirty_bytes=debt.dirty_bytes,
                 young_bytes=debt.young_bytes,
                 dirty_ratio=debt.dirty_ratio,
+                oldest_dirty_ms=debt.oldest_dirty_ms,
                 compactor=owner,
             )
 
@@ -168,11 +186,15 @@ def _split(compaction: str) -> tuple[str, int, str]:
     return topic, int(partition), job
 
 
-def _reason(action: Wait | Propose | Admit | Resume | Settle) -> str:
+def _kind(due: Due) -> Kind:
+    return "clean" if due.kind == "clean" else "tier"
+
+
+def _reason(action: Action) -> str:
     match action:
         case Wait(reason):
             return reason
-        case Propose(due):
+        case Propose(due) | Drop(due):
             return due.reason
         case Settle(job, status, reason):
             return f"job {job.id} is {status}: {reason}"

@@ -1,6 +1,6 @@
 """`lithify compaction`: submit, status, list, cancel, explain, retry."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -8,6 +8,7 @@ import click
 from lithify.admin.invocation import Invocation, command
 from lithify.admin.output import Output, count_text, size_text, time_text
 from lithify.store.errors import InvalidRequest
+from lithify.store.metered import RequestCounts
 
 if TYPE_CHECKING:
     from lithify.admin.client import Admin, Explanation
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compaction", "show_compactions"]
 
+_PASSED_SHOWN = 20
 _partition = click.option("--partition", type=int, help="Only this partition.")
 
 
@@ -130,16 +132,38 @@ def explain(invocation: Invocation, topic: str, partition: int | None) -> None:
 
 
 def _explain(output: Output, found: "list[Explanation]") -> None:
-    rows = [
-        (
-            *(each.partition, each.action, each.kind, each.reason, len(each.sources), size_text(each.input_bytes)),
-            *(size_text(each.clean_bytes), size_text(each.dirty_bytes), size_text(each.young_bytes)),
-            *(f"{each.dirty_ratio:.2f}", each.compactor),
+    for each in found:
+        what = f"{each.kind} for {each.debt}: " if each.kind else ""
+        output.line(f"{each.topic}/{each.partition}: {each.action}: {what}{each.reason}")
+        for line in _details(each):
+            output.line(f"  {line}")
+        output.table(("not chosen", "why"), [(it.what, it.reason) for it in each.passed[:_PASSED_SHOWN]])
+        if len(each.passed) > _PASSED_SHOWN:
+            output.line(f"  and {len(each.passed) - _PASSED_SHOWN} more: --json shows all")
+
+
+def _details(each: "Explanation") -> "Iterator[str]":
+    foretold = each.estimate
+    if foretold is not None:
+        reads = f"{len(each.sources)} inputs" if each.sources else "its inputs"
+        yield (
+            f"reads {reads}: {foretold.input_segments} segments, {size_text(foretold.input_bytes)}, "
+            f"{count_text(foretold.input_rows)} rows, in {foretold.ranges} key ranges"
         )
-        for each in found
-    ]
-    columns = ("#partition", "action", "kind", "reason", "#sources", "#input", "#clean", "#dirty", "#too young")
-    output.table((*columns, "#dirty ratio", "compactor"), rows)
+        yield (
+            f"expects {size_text(foretold.output_bytes)} and {count_text(foretold.output_rows)} rows by "
+            f"{foretold.basis}; {size_text(foretold.peak_memory_bytes)} of memory in a worker"
+        )
+        asked = RequestCounts(gets=foretold.gets, puts=foretold.puts)
+        yield f"about {foretold.gets} GETs and {foretold.puts} PUTs: {asked.cost_usd:.4f} USD at S3's list price"
+    yield (
+        f"clean {size_text(each.clean_bytes)}, dirty {size_text(each.dirty_bytes)} (ratio {each.dirty_ratio:.2f}), "
+        f"too young {size_text(each.young_bytes)}; oldest uncleaned record: {time_text(each.oldest_dirty_ms)}"
+    )
+    yield (
+        f"the log starts at offset {each.log_start_offset}; below it lie {each.droppable_segments} whole segments "
+        f"({size_text(each.droppable_bytes)}); compactor: {each.compactor}"
+    )
 
 
 @command(compaction)

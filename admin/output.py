@@ -12,6 +12,7 @@ import msgspec
 __all__ = ["Output", "Ticker", "count_text", "is_terminal", "ms_text", "size_text", "time_text"]
 
 _KIB = 1024
+_YEAR_10000_MS = 253_402_300_800_000
 _STEPS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
@@ -135,7 +136,11 @@ def count_text(count: int) -> str:
 
 def time_text(at_ms: int | None) -> str:
     """Milliseconds since 1970 as UTC, to the second."""
-    return "" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    if at_ms is None:
+        return ""
+    if not 0 <= at_ms < _YEAR_10000_MS:  # a record may carry any timestamp
+        return f"{at_ms} ms"
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def ms_text(span_ms: int) -> str:

@@ -15,11 +15,12 @@ from lithify.admin.settings import option
 if TYPE_CHECKING:
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engine import Engine
-    from lithify.compactor.info import MaintenanceReport
+    from lithify.compactor.info import MaintenanceReport, PartitionReport
     from lithify.gc.collector import Collector
 
 __all__ = ["compactor", "make_engine", "serve"]
 
+_SIZES = ("#records before", "#after", "#readable", "#size before", "#after", "#readable")
 _DAMAGED = ("corrupt", "missing")  # categories of a job's error
 
 log = structlog.wrap_logger(logging.getLogger("lithify.service"))
@@ -38,6 +39,7 @@ def compactor() -> None:
 @option("compactor.interval.ms")
 @option("compactor.initial.delay.ms")
 @option("compactor.concurrency")
+@option("compactor.bytes.in.flight")
 @option("compactor.probe")
 @option("gc")
 @option("gc.interval.ms")
@@ -55,7 +57,13 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
 
         probe(warehouse.store).require()
     made = make_engine(engine, master)
-    compactor = Compactor(warehouse, made, concurrency=settings["concurrency"], interval_ms=settings["interval_ms"])
+    compactor = Compactor(
+        warehouse,
+        made,
+        concurrency=settings["concurrency"],
+        interval_ms=settings["interval_ms"],
+        bytes_in_flight=settings["bytes_in_flight"],
+    )
     try:
         if once:
             return _run_once(invocation, compactor, take_over)
@@ -122,19 +130,24 @@ def _run_once(invocation: Invocation, compactor: "Compactor", take_over: bool) -
 def _show(output: Output, report: "MaintenanceReport") -> None:
     rows = [
         (
-            *(part.topic, part.partition, part.outcome, _what(part.jobs) or part.detail),
-            *(count_text(part.records_before), count_text(part.records_after)),
-            *(size_text(part.bytes_before), size_text(part.bytes_after)),
+            *(part.topic, part.partition, part.outcome, _what(part) or part.detail),
+            *(count_text(part.records_before), count_text(part.records_after), count_text(part.logical_records_after)),
+            *(size_text(part.bytes_before), size_text(part.bytes_after), size_text(part.logical_bytes_after)),
         )
         for part in report.partitions
     ]
-    columns = ("topic", "#partition", "outcome", "jobs, or why none", "#records before", "#after", "#size before")
-    output.table((*columns, "#after"), rows)
+    columns = ("topic", "#partition", "outcome", "what was done, or why nothing")
+    output.table((*columns, *_SIZES), rows)
     if not rows:
         output.line("there is no topic in this warehouse")
     elif report.more_work:
         output.line("something is left to do: run again, or see the reasons above")
 
 
-def _what(jobs: Any) -> str:
-    return "; ".join(f"{job.kind} {job.status}: {job.error.reason if job.error else job.reason}" for job in jobs)
+def _what(part: "PartitionReport") -> str:
+    done = [f"{job.kind} {job.status}: {job.error.reason if job.error else job.reason}" for job in part.jobs]
+    if part.dropped_segments:
+        done.insert(
+            0, f"dropped {part.dropped_segments} segments below the log start ({size_text(part.dropped_bytes)})"
+        )
+    return "; ".join(done)

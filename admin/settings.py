@@ -146,6 +146,15 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="partitions worked on at once",
     ),
     Setting(
+        name="compactor.bytes.in.flight",
+        flag="--bytes-in-flight",
+        kind="count",
+        smallest=1,
+        default_text="no bound",
+        commands=_DAEMON,
+        meaning="bytes that the compactions of this process read at once, all together; a larger one runs alone",
+    ),
+    Setting(
         name="compactor.probe",
         flag="--probe/--no-probe",
         kind="switch",
@@ -203,7 +212,8 @@ def option(name: str, **more: Any) -> Callable[[F], F]:
     attributes: dict[str, Any] = {"envvar": it.variable, "show_envvar": True, "default": it.default, "help": it.meaning}
     match it.kind:
         case "count" | "ms":
-            attributes |= {"type": click.IntRange(it.smallest, _INTERVAL_MS_MAX), "show_default": True}
+            most = _INTERVAL_MS_MAX if it.kind == "ms" else None
+            attributes |= {"type": click.IntRange(it.smallest, most), "show_default": it.default_text or True}
         case "choice":
             attributes |= {"type": click.Choice(it.choices), "show_default": it.default_text or True}
         case "switch":

@@ -1,11 +1,13 @@
 """Answering what a coordinator asks: the store's requests by the store, the engine's by the engine."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from lithify.compactor.engine import (
     Engine,
     NextResults,
+    Reserve,
     Running,
     SplitRanges,
     StartTasks,
@@ -21,16 +23,42 @@ from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Request
 
-__all__ = ["CompactionAnswers"]
+__all__ = ["Budget", "CompactionAnswers"]
+
+
+class Budget:
+    """The bytes that jobs of one process may have in flight at once; `limit` None: any number. Thread-safe."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Whether `size` fits. Where nothing else is in flight everything does."""
+        with self._lock:
+            if self._limit is not None and self._taken and self._taken + size > self._limit:
+                return False
+            self._taken += size
+            return True
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._taken -= size
 
 
 class CompactionAnswers:
     """The answers for one partition's coordinator; `close` ends what it left running."""
 
-    def __init__(self, driver: Driver, engine: Engine, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, driver: Driver, engine: Engine, budget: Budget, stopping: Callable[[], bool], paused: Callable[[], bool]
+    ) -> None:
         self._driver = driver
         self._engine = engine
+        self._budget = budget
+        self._reserved = 0
         self._stopping = stopping
+        self._paused = paused
         self._running: Running | None = None
 
     @property
@@ -51,14 +79,26 @@ class CompactionAnswers:
                 return () if self._running is None else tuple(self._running.results(timeout_ms))
             case StopTasks():
                 return self.close()
+            case Reserve(input_bytes):
+                return self._reserve(input_bytes)
             case StopAsked():
-                return self.stopping
+                return self.stopping or self._paused()
             case _:
                 return self._driver.answer(request)
+
+    def step_ended(self) -> None:
+        """Gives back what the step had reserved."""
+        self._budget.give_back(self._reserved)
+        self._reserved = 0
 
     def close(self) -> None:
         if self._running is not None:
             self._running.stop()
+
+    def _reserve(self, input_bytes: int) -> bool:
+        granted = self._budget.take(input_bytes)
+        self._reserved += input_bytes if granted else 0
+        return granted
 
     def _split(self, request: SplitRanges) -> tuple[KeyRange, ...]:
         weights = [

@@ -4,23 +4,26 @@ import logging
 import os
 import queue
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import Protocol
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 import structlog
 
-from lithify.compactor.answers import CompactionAnswers
-from lithify.compactor.coordinator import Coordinator, Step
+from lithify.compactor.answers import Budget, CompactionAnswers
+from lithify.compactor.coordinator import Coordinator, Outcome, Step
 from lithify.compactor.engine import Engine
-from lithify.compactor.info import CompactionInfo, MaintenanceReport, PartitionReport, compaction_info
+from lithify.compactor.info import MaintenanceReport, PartitionReport, compaction_info
+from lithify.compactor.policy import URGENCY_NONE, urgency
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage, topic_names
-from lithify.manifest.commit import Lineage
-from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.config import parse
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.retention import log_start, logical_size, retention_of
 from lithify.store.driver import Driver, drive
 from lithify.store.errors import (
     CommitUnknown,
@@ -29,12 +32,16 @@ from lithify.store.errors import (
     InvalidRequest,
     LithifyError,
     NotFound,
+    Unavailable,
 )
+from lithify.store.port import Now
 
 __all__ = ["Compactor", "WarehouseLike", "make_engine"]
 
 STEPS_MAX = 1_000  # of one partition in one pass; the policy converges long before
 IDLE_MS = 15_000
+CONFIG_FRESH_MS = 10_000
+ENDS: "tuple[Outcome, ...]" = ("failed", "worked")  # what a pass came to that ends with nothing to do
 
 log = structlog.wrap_logger(logging.getLogger("lithify.compactor"))
 
@@ -65,7 +72,8 @@ class Compactor:
     """Compacts the partitions of a warehouse.
 
     `engine`: "spark" (the default; its session starts when the first job is due), "local", or an engine.
-    `concurrency`: partitions worked on at once. One Compactor is one owner: where it is fenced it never claims again.
+    `concurrency`: partitions worked on at once. `bytes_in_flight`: how much their jobs may read at once, None: any
+    amount; a larger job runs alone. One Compactor is one owner: where it is fenced it never claims again.
     """
 
     def __init__(
@@ -75,34 +83,43 @@ class Compactor:
         *,
         concurrency: int = 2,
         interval_ms: int = IDLE_MS,
+        bytes_in_flight: int | None = None,
     ) -> None:
         self._driver = warehouse.driver
         self._engine = make_engine(engine)
         self._concurrency = concurrency
         self._interval_ms = interval_ms
+        self._budget = Budget(bytes_in_flight)
         self._worker = f"{socket.gethostname()}:{os.getpid()}"
         self._stopping = False
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put is reentrant; no event's set is
-        self._topics: dict[str, Lineage[TopicFile]] = {}
+        self._topics: dict[str, _Topic] = {}
         self._partitions: dict[PartitionKeys, _Partition] = {}
 
     def run_once(self, take_over: bool = False) -> MaintenanceReport:
-        """One pass over all partitions, each until nothing is due. `take_over` claims partitions whose compactor is
-        at work. A partition's failure is in its report and stops no other; raises Fenced when others have taken
-        over all that this compactor owned, EpochRegression when a store went back in time."""
+        """One pass over all partitions, each until nothing is due: first a look at all, then those that need it most
+        (docs/rfcs/0008). `take_over` claims partitions whose compactor is at work. A partition's failure is in its
+        report and stops no other; raises Fenced when others have taken over all that this compactor owned,
+        EpochRegression when a store went back in time."""
         with ThreadPoolExecutor(self._concurrency, thread_name_prefix="lithify-compactor") as pool:
-            reports = list(
-                pool.map(lambda due: self._maintain(due[0], due[1], take_over), list(self._due_partitions()))
-            )
-        done = tuple(reports)
+            partitions = list(self._due_partitions())
+            ranks = list(pool.map(self._look, partitions))
+            ordered = [p for _, p in sorted(zip(ranks, partitions, strict=True), key=lambda pair: pair[0])]
+            done: dict[PartitionKeys, PartitionReport] = {}
+            while ordered:
+                reports = pool.map(lambda partition: self._maintain(partition, take_over), ordered)
+                done |= {partition.keys: report for partition, report in zip(ordered, reports, strict=True)}
+                # Put off for want of room: by now the others are done, and whoever comes first has all of it.
+                ordered = [p for p in ordered if done[p.keys].outcome == "deferred" and not self._stopping]
         lost = [p for p in self._partitions.values() if p.coordinator.fenced]
         for partition in lost:
             if isinstance(partition.lost, EpochRegression):
                 raise partition.lost
         if lost and lost[0].lost and not any(p.coordinator.owns for p in self._partitions.values()):
             raise lost[0].lost
-        more = any(r.outcome in ("failed", "waiting", "stopped", "standby") for r in done)
-        return MaintenanceReport(partitions=done, more_work=more)
+        reports = tuple(done[partition.keys] for partition in partitions)
+        more = any(r.outcome in ("failed", "waiting", "stopped", "standby", "deferred") for r in reports)
+        return MaintenanceReport(partitions=reports, more_work=more)
 
     def run(self) -> None:
         """Passes until `stop` is called, with a rest between them. Raises as `run_once`."""
@@ -120,55 +137,101 @@ class Compactor:
         """Stop the engine (a session that was given stays)."""
         self._engine.close()
 
-    def _due_partitions(self) -> Iterator[tuple[PartitionKeys, TopicConfig]]:
+    def _due_partitions(self) -> "Iterator[_Partition]":
         for name in self._driver.run(topic_names()):
-            lineage = self._topics.setdefault(name, topic_lineage(name))
+            topic = self._topics.setdefault(name, _Topic(name, self._driver))
             try:
-                topic = self._driver.run(live_topic(lineage, name))
+                found = topic.read()
             except NotFound:
                 continue
             except LithifyError as error:
                 log.error("topic skipped", topic=name, error=str(error))
                 continue
-            config = parse(topic.config)
-            for keys in partition_keys(topic):
-                yield keys, config
+            for keys in partition_keys(found):
+                yield self._partitions.setdefault(keys, _Partition(keys, self._worker, topic))
 
-    def _maintain(self, keys: PartitionKeys, config: TopicConfig, take_over: bool) -> PartitionReport:
-        partition = self._partitions.setdefault(keys, _Partition(keys, self._worker))
-        answers = CompactionAnswers(self._driver, self._engine, lambda: self._stopping)
-        try:
-            return partition.maintain(answers, config, take_over, self._driver)
-        finally:
-            answers.close()
+    def _look(self, partition: "_Partition") -> tuple[int, int]:
+        with self._answers(partition) as answers:
+            return partition.look(answers)
+
+    def _maintain(self, partition: "_Partition", take_over: bool) -> PartitionReport:
+        with self._answers(partition) as answers:
+            return partition.maintain(answers, take_over, self._driver)
+
+    def _answers(self, partition: "_Partition") -> "closing[CompactionAnswers]":
+        paused = partition.topic.paused
+        return closing(CompactionAnswers(self._driver, self._engine, self._budget, lambda: self._stopping, paused))
+
+
+class _Topic:
+    """A topic's configuration, read anew at every pass, and while a job runs every ten seconds. Thread-safe."""
+
+    def __init__(self, name: str, driver: Driver) -> None:
+        self._name = name
+        self._driver = driver
+        self._lineage = topic_lineage(name)
+        self._lock = threading.Lock()
+        self._read_at_ms = 0
+        self.config = parse({})
+
+    def read(self) -> TopicFile:
+        """Raises NotFound where it was deleted."""
+        with self._lock:
+            topic = self._driver.run(live_topic(self._lineage, self._name))
+            self.config, self._read_at_ms = parse(topic.config), self._driver.now_ms()
+            return topic
+
+    def paused(self) -> bool:
+        """Whether a job that runs shall rest."""
+        if self._driver.now_ms() - self._read_at_ms >= CONFIG_FRESH_MS:
+            with suppress(NotFound, Unavailable):  # the job's own next commit tells of both
+                self.read()
+        return self.config.compaction_paused
 
 
 class _Partition:
     """One partition across passes: its coordinator, and what it last found."""
 
-    def __init__(self, keys: PartitionKeys, worker: str) -> None:
+    def __init__(self, keys: PartitionKeys, worker: str, topic: _Topic) -> None:
         self.keys = keys
+        self.topic = topic
         self.coordinator = Coordinator(PartitionFiles(keys), worker)
         self.lost: Fenced | None = None
         self._resting = False  # the last pass found nothing to do
 
-    def maintain(
-        self, answers: CompactionAnswers, config: TopicConfig, take_over: bool, driver: Driver
-    ) -> PartitionReport:
-        if self.lost is not None:
-            return self._report("standby", str(self.lost), [], None)
-        steps: list[Step] = []
-        before = self._head()
+    def look(self, answers: CompactionAnswers) -> tuple[int, int]:
+        """How urgent its work is (`urgency`). One that rests is asked with two GETs whether anything is new."""
+        files = self.coordinator.files
         try:
-            if not self._resting:
-                before = drive(self.coordinator.files.head(), answers)
+            if self.lost is not None:
+                return URGENCY_NONE, 0
+            if not self._resting or drive(self.coordinator.changed(), answers):
+                self._resting = False
+                drive(files.head(), answers)
+                drive(files.compactor_state(), answers)
+        except LithifyError:
+            self._resting = False  # `maintain` meets it again, and reports it
+        manifest = self._head()
+        if manifest is None:
+            return URGENCY_NONE, 0
+        return urgency(manifest, files.compactor.seen.value, self.topic.config, answers(Now()))
+
+    def maintain(self, answers: CompactionAnswers, take_over: bool, driver: Driver) -> PartitionReport:
+        before = self._holdings(driver)
+        if self.lost is not None:
+            return self._report(Step("standby", str(self.lost)), [], before, driver)
+        steps: list[Step] = []
+        try:
             for _ in range(STEPS_MAX):
                 if answers.stopping:
                     steps.append(Step("stopped", "told to stop"))
                     break
-                step = drive(self._next(config, take_over), answers)
+                try:
+                    step = drive(self._next(take_over), answers)
+                finally:
+                    answers.step_ended()
                 steps.append(step)
-                if step.job is not None:
+                if step.job is not None or step.dropped:
                     _tell(self.keys, step)
                 ended = step.job is not None and not step.job.active
                 if step.outcome != "worked" and not ended:
@@ -176,72 +239,86 @@ class _Partition:
         except Fenced as error:
             self.lost = error
             log.warning("fenced", topic=self.keys.topic, partition=self.keys.partition, error=str(error))
-            return self._report("failed", str(error), self._infos(steps, driver), before)
+            return self._report(Step("failed", str(error)), steps, before, driver)
         except LithifyError as error:
             kind = "commit unknown" if isinstance(error, CommitUnknown) else "partition failed"
             log.error(kind, topic=self.keys.topic, partition=self.keys.partition, error=str(error))
             self._resting = False
-            return self._report("failed", str(error), self._infos(steps, driver), before)
+            return self._report(Step("failed", str(error)), steps, before, driver)
         last = steps[-1]
         self._resting = last.outcome in ("idle", "waiting")
         outcomes = [step.outcome for step in steps]
-        outcome = next((o for o in ("failed", "worked") if last.outcome == "idle" and o in outcomes), last.outcome)
-        return self._report(outcome, last.detail, self._infos(steps, driver), before)
+        if last.outcome == "idle":
+            last = next((replace(last, outcome=o) for o in ENDS if o in outcomes), last)
+        return self._report(last, steps, before, driver)
 
-    async def _next(self, config: TopicConfig, take_over: bool) -> Step:
-        """The next step; a partition that rests is asked with two GETs whether anything is new."""
-        if self._resting and not await self.coordinator.changed():
-            waiting = await self.coordinator.still_waits(config)
+    async def _next(self, take_over: bool) -> Step:
+        if self._resting:
+            waiting = await self.coordinator.still_waits(self.topic.config)
             if waiting is not None:
                 return waiting
         self._resting = False
-        return await self.coordinator.step(config, take_over)
+        return await self.coordinator.step(self.topic.config, take_over)
 
     def _head(self) -> Manifest | None:
         return self.coordinator.files.manifest.seen.value
 
-    def _infos(self, steps: list[Step], driver: Driver) -> list[CompactionInfo]:
-        latest = {step.job.id: step.job for step in steps if step.job is not None}
-        now_ms = driver.now_ms() if latest else 0
-        return [compaction_info(self.keys.topic, self.keys.partition, job, now_ms) for job in latest.values()]
+    def _holdings(self, driver: Driver) -> "_Holdings":
+        manifest = self._head()
+        if manifest is None:
+            return _Holdings(0, 0, 0, 0, 0)
+        floor = log_start(manifest, retention_of(self.topic.config), driver.now_ms())
+        size = sum(segment.bytes for segment in manifest.segments())
+        return _Holdings(floor, manifest.rows, size, *logical_size(manifest, floor))
 
-    def _report(
-        self, outcome: str, detail: str, infos: list[CompactionInfo], before: Manifest | None
-    ) -> PartitionReport:
-        after = self._head()
-        before = before or after
+    def _report(self, last: Step, steps: list[Step], before: "_Holdings", driver: Driver) -> PartitionReport:
+        jobs = {step.job.id: step.job for step in steps if step.job is not None}
+        now_ms = driver.now_ms() if jobs else 0
+        where = self.keys.topic, self.keys.partition
+        after = self._holdings(driver) if steps else before
         return PartitionReport(
             topic=self.keys.topic,
             partition=self.keys.partition,
-            outcome=outcome,
-            detail=detail,
-            jobs=tuple(infos),
-            records_before=_records(before),
-            records_after=_records(after),
-            bytes_before=_bytes(before),
-            bytes_after=_bytes(after),
+            outcome=last.outcome,
+            detail=last.detail,
+            jobs=tuple(compaction_info(*where, job, now_ms) for job in jobs.values()),
+            log_start_offset=after.log_start_offset,
+            records_before=before.records,
+            records_after=after.records,
+            bytes_before=before.bytes,
+            bytes_after=after.bytes,
+            logical_records_before=before.logical_records,
+            logical_records_after=after.logical_records,
+            logical_bytes_before=before.logical_bytes,
+            logical_bytes_after=after.logical_bytes,
+            dropped_segments=sum(len(step.dropped) for step in steps),
+            dropped_bytes=sum(segment.bytes for step in steps for segment in step.dropped),
         )
 
 
-def _records(manifest: Manifest | None) -> int:
-    return 0 if manifest is None else sum(segment.rows for segment in manifest.segments())
+class _Holdings(NamedTuple):
+    """What a partition holds in live segments, and of that what readers see."""
 
-
-def _bytes(manifest: Manifest | None) -> int:
-    return 0 if manifest is None else sum(segment.bytes for segment in manifest.segments())
+    log_start_offset: int
+    records: int
+    bytes: int
+    logical_records: int
+    logical_bytes: int
 
 
 def _tell(keys: PartitionKeys, step: Step) -> None:
+    where = {"topic": keys.topic, "partition": keys.partition, "reason": step.detail}
     job = step.job
-    assert job is not None
+    if job is None:
+        size = sum(segment.bytes for segment in step.dropped)
+        log.info("segments dropped", **where, segments=len(step.dropped), bytes=size)
+        return
     tell = log.error if step.outcome == "failed" else log.info
     tell(
         f"compaction {job.status}",
-        topic=keys.topic,
-        partition=keys.partition,
+        **where,
         job=job.id,
         kind=job.kind,
-        reason=step.detail,
         rows_in=job.counts.rows_in,
         rows_out=job.counts.rows_out,
         bytes_read=job.counts.bytes_read,

@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec.structs import replace
+
 from lithify.compactor import jobs
 from lithify.compactor.engine import (
     NextResults,
+    Reserve,
     SplitRanges,
     StartTasks,
     StopAsked,
@@ -18,10 +21,22 @@ from lithify.compactor.engine import (
     TaskFailure,
     VerifyOutputs,
 )
+from lithify.compactor.estimate import estimate, target_bytes
 from lithify.compactor.plan import choose_requested, fan_in, freeze, kind_of, offset_ranges, tasks
-from lithify.compactor.policy import Admit, Drop, Propose, Resume, Settle, Wait, decide, incumbent_lives, pinned_by
+from lithify.compactor.policy import (
+    Action,
+    Admit,
+    Drop,
+    Propose,
+    Resume,
+    Settle,
+    Wait,
+    decide,
+    incumbent_lives,
+    pinned_by,
+)
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Due, Unit
+from lithify.manifest.debt import Due, Unit, units
 from lithify.manifest.edits import Claim, CommitCompaction, SetQuarantine
 from lithify.manifest.floor import DropSegments
 from lithify.manifest.jobs import CompactorState, Job, JobError, KeyRange, Kind, Origin, RangeDone, Status
@@ -31,20 +46,22 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import retention_of
 from lithify.segment.task import TaskResult
 from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
-from lithify.store.port import NewId, Now
+from lithify.store.port import NewId, Now, Pause
 
-__all__ = ["Coordinator", "Step", "first_state"]
+__all__ = ["Coordinator", "Outcome", "Step", "first_state"]
 
 HEARTBEAT_MS = 10_000  # a third of the lease
-SPLIT_BYTES_MIN = 32 * 1024 * 1024  # smaller jobs are one range; larger ones have at least RANGES_MIN
-RANGES_MIN = 8
+PACE_MS = 1_000  # how often a throttled job looks whether it shall stop
+
+
+Outcome = Literal["idle", "waiting", "standby", "worked", "failed", "stopped", "deferred"]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """What one step came to."""
 
-    outcome: Literal["idle", "waiting", "standby", "worked", "failed", "stopped"]
+    outcome: Outcome
     detail: str
     job: Job | None = None
     dropped: tuple[SegmentRef, ...] = ()  # retired without a job: they lay below the floor
@@ -86,6 +103,9 @@ class Coordinator:
         action = decide(manifest, state, config, now_ms)
         if isinstance(action, Wait):
             return _rest(action)
+        input_bytes = _input_bytes(action, manifest)
+        if input_bytes and not await Reserve(input_bytes):
+            return Step("deferred", f"a job of {input_bytes} bytes waits until others of this compactor have finished")
         if self._epoch is None:
             theirs = state is not None and state.owner != self._owner
             if theirs and not take_over and incumbent_lives(state, now_ms):
@@ -193,6 +213,7 @@ class Coordinator:
             reason=reason,
             now_ms=await Now(),
         )
+        job = replace(job, estimate=estimate(chosen, config, kind, self.files.compactor.seen.value))
         try:
             admitted = await self.files.compactor.commit(jobs.Admit(self._mine, job))
         except InvalidRequest as error:  # cancelled meanwhile: the next step settles it
@@ -203,13 +224,13 @@ class Coordinator:
 
     async def _split(self, chosen: Sequence[Unit], config: TopicConfig) -> tuple[KeyRange, ...]:
         total_bytes = sum(unit.bytes for unit in chosen)
-        target_bytes = min(config.output_bytes, max(SPLIT_BYTES_MIN, total_bytes // RANGES_MIN))
+        target = target_bytes(config, total_bytes)
         segments = tuple(segment for unit in chosen for segment in unit.segments)
         if not config.compacted:
-            return offset_ranges(segments, target_bytes)
-        if total_bytes <= target_bytes:
+            return offset_ranges(segments, target)
+        if total_bytes <= target:
             return (KeyRange(),)
-        return await SplitRanges(self.files.keys, segments, target_bytes)
+        return await SplitRanges(self.files.keys, segments, target)
 
     async def _work(self, manifest: Manifest, job: Job, config: TopicConfig) -> Step:
         """One attempt at an admitted job: what is recorded and intact is kept, the rest is done (P12)."""
@@ -225,17 +246,40 @@ class Coordinator:
         if len(keep) < len(job.done):
             await self.files.compactor.commit(jobs.Discard(self._mine, job.id, keep))
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
-        if pending:
-            label = f"lithify {self.files.name} {job.kind} {job.id}"
-            await StartTasks(tasks(manifest, job, number, pending), label)
-            try:
-                ended = await self._gather(job, number, set(pending))
-            except LithifyError:
-                await StopTasks()
-                raise
+        rate = config.compaction_throttle_bytes_per_second
+        for wave in _waves(job, pending, rate):
+            started_ms = await Now()
+            ended = await self._run_tasks(manifest, job, number, wave)
+            if ended is None and rate > 0 and wave[-1] != pending[-1]:
+                ended = await self._pace(job, started_ms + _wave_bytes(job, wave) * 1000 // rate)
             if ended is not None:
                 return ended
         return await self._complete(job, config)
+
+    async def _run_tasks(self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]) -> Step | None:
+        """The tasks of these ranges, to their end; a Step where the attempt ended with them."""
+        await StartTasks(tasks(manifest, job, number, indexes), f"lithify {self.files.name} {job.kind} {job.id}")
+        try:
+            return await self._gather(job, number, set(indexes))
+        except LithifyError:
+            await StopTasks()
+            raise
+
+    async def _pace(self, job: Job, until_ms: int) -> Step | None:
+        """Let time pass under a throttle, with signs of life; a Step where it is told to stop meanwhile."""
+        beat_ms = await Now()
+        while (now_ms := await Now()) < until_ms:
+            if await StopAsked():
+                return await self._rest_job(job, "is throttled")
+            if now_ms - beat_ms >= HEARTBEAT_MS:
+                await self.files.compactor.commit(jobs.Heartbeat(self._mine))
+                beat_ms = now_ms
+            await Pause(min(PACE_MS, until_ms - now_ms))
+        return None
+
+    async def _rest_job(self, job: Job, why: str) -> Step:
+        state = (await self.files.compactor.commit(jobs.EndAttempt(self._mine, job.id, None))).version.value
+        return Step("stopped", f"job {job.id} {why}; it goes on from what is recorded", state and state.job(job.id))
 
     async def _intact(self, job: Job) -> frozenset[int]:
         """The recorded ranges whose outputs are whole, by size and checksum; a long look shows signs of life."""
@@ -264,8 +308,7 @@ class Coordinator:
             if not pending:
                 return None
             if stop:
-                await self.files.compactor.commit(jobs.EndAttempt(self._mine, job.id, None))
-                return Step("stopped", f"job {job.id} rests with {len(pending)} ranges to do", current)
+                return await self._rest_job(job, f"rests with {len(pending)} ranges to do")
             if failures:
                 await StopTasks()
                 return await self._failed(job, failures[0])
@@ -284,6 +327,7 @@ class Coordinator:
                 counts=r.counts,
                 lost=r.lost,
                 dropped_to=r.dropped_to,
+                peak_memory_bytes=r.peak_memory_bytes,
             )
             for r in landed
         )
@@ -347,6 +391,33 @@ class Coordinator:
         except Unavailable as error:
             return await self._retry_later(job, JobError("unavailable", str(error)))
         return await self._finish(job, "completed", current.reason)
+
+
+def _input_bytes(action: Action, manifest: Manifest) -> int:
+    """What the job of `action` reads, 0 where it is none; of a request, all that it could name."""
+    match action:
+        case Propose(due):
+            return sum(unit.bytes for unit in due.units)
+        case Resume(job):
+            return 0 if job.plan is None else job.plan.input_bytes
+        case Admit(request):
+            named = set(request.requested)
+            return sum(u.bytes for u in units(manifest) if not named or u.id in named)
+        case _:
+            return 0
+
+
+def _wave_bytes(job: Job, indexes: Sequence[int]) -> int:
+    assert job.plan is not None
+    return job.plan.input_bytes * len(indexes) // len(job.plan.ranges)
+
+
+def _waves(job: Job, pending: Sequence[int], rate: int) -> list[Sequence[int]]:
+    """All ranges at once; under a throttle as many at a time as take about ten seconds of it."""
+    if rate <= 0 or not pending:
+        return [pending] if pending else []
+    size = max(rate * HEARTBEAT_MS // 1000 // max(_wave_bytes(job, pending[:1]), 1), 1)
+    return [pending[at : at + size] for at in range(0, len(pending), size)]
 
 
 def _rest(wait: Wait) -> Step:

@@ -19,6 +19,7 @@ from lithify.store.port import Request, Store
 __all__ = [
     "Engine",
     "NextResults",
+    "Reserve",
     "Running",
     "SplitRanges",
     "StartTasks",
@@ -100,5 +101,13 @@ class StopTasks(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class Reserve(Request[bool]):
+    """Whether a job that reads so many bytes may begin beside those that this process runs (P8). One that alone passes
+    the limit runs alone. What was reserved is given back at the end of the step."""
+
+    input_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked(Request[bool]):
-    """Whether this process was told to finish recording and leave."""
+    """Whether this process was told to finish recording and leave, or the topic's compaction to pause."""

@@ -2,9 +2,16 @@
 
 import msgspec
 
-from lithify.manifest.jobs import Attempt, Job, JobError, MergeCounts
+from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts
 
-__all__ = ["CompactionInfo", "MaintenanceReport", "PartitionReport", "Progress", "compaction_id", "compaction_info"]
+__all__ = [
+    "CompactionInfo",
+    "MaintenanceReport",
+    "PartitionReport",
+    "Progress",
+    "compaction_id",
+    "compaction_info",
+]
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +37,8 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[Attempt, ...]
     progress: Progress
     counts: MergeCounts
+    estimate: Estimate | None  # what it was foretold to take, from its admission on
+    peak_memory_bytes: int  # of its largest worker, once it is finished
     created_at: int
     started_at: int | None
     completed_at: int | None
@@ -44,10 +53,17 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str  # idle, waiting, standby, worked, failed, stopped
     detail: str
     jobs: tuple[CompactionInfo, ...]
-    records_before: int
+    log_start_offset: int  # as a reader sees it after the pass
+    records_before: int  # in live segments
     records_after: int
     bytes_before: int
     bytes_after: int
+    logical_records_before: int  # of those, what readers see: at or above the log start offset
+    logical_records_after: int
+    logical_bytes_before: int
+    logical_bytes_after: int
+    dropped_segments: int = 0  # retired without a job: they lay below the log start offset
+    dropped_bytes: int = 0
 
 
 class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +92,8 @@ def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> Compac
         attempts=job.attempts,
         progress=_progress(job, now_ms),
         counts=job.counts if not job.active else sum((d.counts for d in job.done), start=MergeCounts()),
+        estimate=job.estimate,
+        peak_memory_bytes=job.peak_memory_bytes,
         created_at=job.created_at_ms,
         started_at=job.started_at_ms,
         completed_at=job.completed_at_ms,

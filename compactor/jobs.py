@@ -325,6 +325,7 @@ class Finish(_Owned):
             error=self.error,
             completed_at_ms=now_ms,
             counts=counts,
+            peak_memory_bytes=max((d.peak_memory_bytes for d in job.done), default=0),
             output_segments=len(outputs),
             output_bytes=sum(ref.bytes for ref in outputs),
             # A finished job that committed needs its outputs no more: the manifest has them.

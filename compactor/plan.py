@@ -12,7 +12,16 @@ from lithify.manifest.retention import log_start, retention_of
 from lithify.segment.task import MergeTask
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["FAN_IN_BYTES_MAX", "choose_requested", "fan_in", "freeze", "kind_of", "offset_ranges", "tasks"]
+__all__ = [
+    "FAN_IN_BYTES_MAX",
+    "choose_requested",
+    "fan_in",
+    "freeze",
+    "kind_of",
+    "offset_ranges",
+    "source_bytes",
+    "tasks",
+]
 
 SOURCE_BYTES_MAX = 25 * 1024 * 1024  # what a merge holds of one source: fetched, decoded and waiting (benchmarks/)
 FAN_IN_MAX = 256  # sources of one task, each with a footer in memory
@@ -47,10 +56,15 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
     tiered first."""
     held = 0
     for index, unit in enumerate(chosen):
-        held += min(SOURCE_BYTES_MAX, 2 * max(segment.raw_bytes for segment in unit.segments))
+        held += source_bytes(unit)
         if (held > FAN_IN_BYTES_MAX and index >= 2) or index >= FAN_IN_MAX:
             return chosen[:index]
     return chosen
+
+
+def source_bytes(unit: Unit) -> int:
+    """What a merge holds of `unit` in memory, at most."""
+    return min(SOURCE_BYTES_MAX, 2 * max(segment.raw_bytes for segment in unit.segments))
 
 
 def kind_of(manifest: Manifest, config: TopicConfig, chosen: Sequence[Unit], now_ms: int) -> Kind:

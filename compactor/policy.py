@@ -4,14 +4,16 @@ from dataclasses import dataclass
 
 from lithify.compactor.jobs import failure_of
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Due, Unit, assess
+from lithify.manifest.debt import Debt, Due, NotDue, Unit, assess, left_out
 from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, Status
 from lithify.manifest.model import Manifest
 
 __all__ = [
     "LEASE_MS",
+    "URGENCY_NONE",
     "Action",
     "Admit",
+    "Decision",
     "Drop",
     "Propose",
     "Resume",
@@ -21,6 +23,8 @@ __all__ = [
     "incumbent_lives",
     "pinned_by",
     "segments_of",
+    "survey",
+    "urgency",
 ]
 
 ATTEMPTS_TOTAL_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
@@ -63,7 +67,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do, and why; `until_ms`: there will be, by then (a failed job's next attempt)."""
+    """Nothing to do, and why; `until_ms`: there will be, by then (a failed job's next attempt, a throttled one)."""
 
     reason: str
     until_ms: int | None = None
@@ -87,6 +91,11 @@ def decide(manifest: Manifest, state: CompactorState | None, config: TopicConfig
         return Drop(debt.due)  # retention goes on beside jobs, and where compaction is stopped
     if manifest.quarantine is not None:
         return Wait(f"quarantined since a corrupt segment: {manifest.quarantine.reason}")
+    if config.compaction_paused:
+        return Wait("compaction.paused is true")
+    throttled = _throttled(state, config, now_ms)
+    if throttled is not None:
+        return throttled
     waiting: list[Wait] = []
     for job in (j for j in jobs if j.status == "in_progress"):
         action = _resume(job, state, config, now_ms)
@@ -98,6 +107,67 @@ def decide(manifest: Manifest, state: CompactorState | None, config: TopicConfig
     for job in (j for j in jobs if j.status == "submitted"):
         return Admit(job)
     return _propose(debt.due, state, config, now_ms)
+
+
+def _throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) -> Wait | None:
+    """The last compaction's bytes have their time before the next one starts; within a job the ranges have theirs."""
+    rate = config.compaction_throttle_bytes_per_second
+    last = state.history[-1] if state is not None and state.history else None
+    if rate < 0 or last is None or last.started_at_ms is None:
+        return None
+    until_ms = last.started_at_ms + last.counts.bytes_read * 1000 // rate
+    if until_ms <= now_ms:
+        return None
+    return Wait(f"compaction.throttle.bytes.per.second: the next may start in {until_ms - now_ms} ms", until_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The next action, the debts it was weighed from, and all that was not chosen, with the reason of each."""
+
+    action: Action
+    debt: Debt
+    passed: tuple[NotDue, ...]
+
+
+def survey(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Decision:
+    """`decide`, and why not otherwise."""
+    action = decide(manifest, state, config, now_ms)
+    pinned = pinned_by(state)
+    debt = assess(manifest, config, now_ms, pinned)
+    passed = list(debt.others)
+    if debt.due is not None and not isinstance(action, Propose | Drop):
+        passed.insert(0, NotDue(f"{debt.due.kind} for {debt.due.debt}", f"{debt.due.reason}; {_before_it(action)}"))
+    due = action.due if isinstance(action, Propose) else None
+    passed += left_out(manifest, config, now_ms, due, pinned)
+    return Decision(action, debt, tuple(passed))
+
+
+def _before_it(action: Action) -> str:
+    match action:
+        case Wait(reason):
+            return reason
+        case Settle(job) | Resume(job):
+            return f"job {job.id} comes first"
+        case Admit(job):
+            return f"job {job.id} was asked for, and comes first"
+        case _:
+            return "something else comes first"
+
+
+URGENCY_NONE = 1_000
+
+
+def urgency(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> tuple[int, int]:
+    """Which partition goes first: the smaller. What is under way or asked for, then debts in the order in which they
+    are paid, of alike debts the topic with the larger compaction.priority."""
+    match decide(manifest, state, config, now_ms):
+        case Propose(due) | Drop(due):
+            return 1 + due.urgency, -config.compaction_priority
+        case Wait():
+            return URGENCY_NONE, -config.compaction_priority
+        case _:
+            return 0, -config.compaction_priority
 
 
 def pinned_by(state: CompactorState | None) -> frozenset[str]:

@@ -17,6 +17,7 @@ __all__ = [
     "HISTORY_MAX",
     "Attempt",
     "CompactorState",
+    "Estimate",
     "FailureCount",
     "Job",
     "JobError",
@@ -73,6 +74,21 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     input_segments: int
 
 
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction was foretold to take; kept with the job, beside what it took."""
+
+    input_segments: int
+    input_rows: int
+    input_bytes: int
+    output_rows: int
+    output_bytes: int
+    ranges: int
+    peak_memory_bytes: int  # of one worker
+    gets: int  # GET and HEAD requests
+    puts: int  # PUT and POST requests
+    basis: str  # what rows and bytes out go by
+
+
 class MergeCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Why records went, and what it took; summed over tasks."""
 
@@ -85,6 +101,8 @@ class MergeCounts(msgspec.Struct, frozen=True, kw_only=True):
     bytes_read: int = 0
     bytes_written: int = 0
     cpu_ms: int = 0
+    gets: int = 0  # GET and HEAD requests of the workers
+    puts: int = 0  # PUT and POST requests of the workers
 
     def __add__(self, other: "MergeCounts") -> "MergeCounts":
         return MergeCounts(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
@@ -99,6 +117,7 @@ class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     counts: MergeCounts
     lost: tuple[int, ...] = ()  # rows dropped from each of the rules' buckets; () for none
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
+    peak_memory_bytes: int = 0  # of the worker's process
 
 
 class JobError(msgspec.Struct, frozen=True):
@@ -139,6 +158,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     started_at_ms: int | None = None
     completed_at_ms: int | None = None
     counts: MergeCounts = MergeCounts()
+    estimate: Estimate | None = None
+    peak_memory_bytes: int = 0  # of a finished job: the largest of its workers
     output_segments: int = 0  # of a finished job, whose `done` is no longer kept
     output_bytes: int = 0
 

@@ -21,6 +21,7 @@ from lithify.segment.verify import verify_quick
 from lithify.segment.write import ROW_GROUP_BYTES_MAX, SegmentWriter
 from lithify.store.driver import new_id
 from lithify.store.errors import InvalidRequest
+from lithify.store.metered import Metered
 from lithify.store.port import Store
 
 __all__ = ["TaskCancelled", "execute"]
@@ -48,14 +49,17 @@ def execute(
     Corrupt for a source, TaskCancelled, and whatever the store raises.
     """
     cpu_ms_before = _cpu_ms()
+    metered = Metered(store)
+    metered_tiers = {name: Metered(tier) for name, tier in (tiers or {}).items()}
     tally = Tally(task.rules.buckets)
-    sources = _sources(task, store, tiers or {})
-    with _Outputs(task, store) as outputs:
+    sources = _sources(task, metered, metered_tiers)
+    with _Outputs(task, metered) as outputs:
         for batch in merge([source.rows() for source in sources], task.rules, tally):
             if cancelled is not None and cancelled():
                 raise TaskCancelled(f"job {task.job}, range {task.range_index}")
             outputs.write(batch)
         written = outputs.finish()
+    asked = [each.snapshot() for each in (metered, *metered_tiers.values())]
     counts = MergeCounts(
         rows_in=tally.rows_in,
         rows_out=tally.by_fate[Fate.KEPT],
@@ -66,6 +70,8 @@ def execute(
         bytes_read=sum(source.bytes_read for source in sources),
         bytes_written=sum(ref.bytes for ref in written),
         cpu_ms=_cpu_ms() - cpu_ms_before,
+        gets=sum(each.gets + each.reads + each.heads for each in asked),
+        puts=sum(each.puts + each.output_requests for each in asked),
     )
     return TaskResult(
         range_index=task.range_index,

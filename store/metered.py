@@ -140,6 +140,7 @@ class _MeteredOutput:
         self._store = store
         self._inner = inner
         self._bytes = 0
+        self._requests = 0  # counted so far
         self.closed = False
 
     def write(self, data: Any, /) -> int:
@@ -157,11 +158,14 @@ class _MeteredOutput:
         self._end(self._inner.abort)
 
     def _end(self, end: Callable[[], None]) -> None:
+        """What could not be closed can still be aborted."""
         if self.closed:
             return
-        self.closed = True
         try:
             end()
+            self.closed = True
         finally:
             requests = getattr(self._inner, "requests", 1)
-            self._store._count(output_requests=requests, bytes_written=self._bytes)  # pyright: ignore[reportPrivateUsage]
+            more, self._requests = requests - self._requests, requests
+            self._store._count(output_requests=more, bytes_written=self._bytes)  # pyright: ignore[reportPrivateUsage]
+            self._bytes = 0

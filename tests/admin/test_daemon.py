@@ -96,7 +96,8 @@ class Standby:
         outcome, detail = self._outcomes.pop(0)
         if not self._outcomes:
             self.service.stop()
-        sizes = {"records_before": 0, "records_after": 0, "bytes_before": 0, "bytes_after": 0}
+        sizes = {f"{size}_{when}": 0 for size in ("records", "bytes") for when in ("before", "after")}
+        sizes |= {f"logical_{name}": 0 for name in sizes} | {"log_start_offset": 0}
         part = PartitionReport(topic="users", partition=0, outcome=outcome, detail=detail, jobs=(), **sizes)
         return MaintenanceReport(partitions=(part,), more_work=True)
 

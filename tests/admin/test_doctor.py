@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.admin.conftest import Lithify, changes, lines
+from tests.admin.conftest import Lithify, lines
 
 
 def checks(lithify: Lithify) -> dict[str, dict[str, Any]]:

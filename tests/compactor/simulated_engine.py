@@ -8,6 +8,7 @@ from typing import Any
 
 from lithify.compactor.engine import (
     NextResults,
+    Reserve,
     SplitRanges,
     StartTasks,
     StopAsked,
@@ -137,6 +138,8 @@ async def with_engine(keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], 
                     pending.clear()
                 case StopAsked():
                     reply = False
+                case Reserve():
+                    reply = True
                 case _:
                     reply = await request
         except Exception as caught:  # noqa: BLE001 - thrown into the coroutine at its next step

@@ -3,7 +3,7 @@
 import pytest
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import NextResults, SplitRanges, StartTasks, StopAsked, StopTasks, VerifyOutputs
+from lithify.compactor.engine import NextResults, Reserve, SplitRanges, StartTasks, StopAsked, StopTasks, VerifyOutputs
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown
@@ -94,6 +94,8 @@ def _run_and_stop_after_one(world: World, coordinator: Coordinator) -> object:
             case StartTasks(given, _):
                 tasks = list(given)
                 held.reply(None)
+            case Reserve():
+                held.reply(True)
             case StopAsked():
                 held.reply(landed)
             case NextResults():

@@ -1,0 +1,54 @@
+"""What a compaction will take, foretold from its inputs and from how the last ones went. Pure (docs/rfcs/0008)."""
+
+from collections.abc import Sequence
+
+from lithify.compactor.plan import source_bytes
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.debt import Unit
+from lithify.manifest.jobs import CompactorState, Estimate, Kind
+from lithify.segment.read import FETCH_BYTES_MAX
+from lithify.segment.source import FETCHES_BYTES
+
+__all__ = ["SPLIT_BYTES_MIN", "estimate", "target_bytes"]
+
+SPLIT_BYTES_MIN = 32 * 1024 * 1024  # smaller jobs are one range; larger ones have at least RANGES_MIN
+RANGES_MIN = 8
+_PROCESS_BYTES = 160 * 1024 * 1024  # of a worker before it merges: the interpreter and its libraries
+_OUTPUT_BYTES = 64 * 1024 * 1024  # what is held of the output: a row group decoded, encoded and on its way
+_PART_BYTES = 16 * 1024 * 1024  # of a streamed object
+_JOB_PUTS = 4  # admit, start, commit, finish; each output range adds one at most
+_JOB_GETS = 8
+
+
+def target_bytes(config: TopicConfig, input_bytes: int) -> int:
+    """How many input bytes a key range of a job has."""
+    return min(config.output_bytes, max(SPLIT_BYTES_MIN, input_bytes // RANGES_MIN))
+
+
+def estimate(chosen: Sequence[Unit], config: TopicConfig, kind: Kind, state: CompactorState | None) -> Estimate:
+    """Rows and bytes out go by the last finished compaction of the same kind; without one they are at most what goes
+    in. Requests count the workers' and the compactor's own."""
+    input_bytes, input_rows = sum(u.bytes for u in chosen), sum(u.rows for u in chosen)
+    target = target_bytes(config, input_bytes)
+    ranges = 1 if input_bytes <= target else -(-input_bytes // target)
+    history = () if state is None else state.history
+    last = next((j for j in reversed(history) if j.status == "completed" and j.kind == kind and j.counts.rows_in), None)
+    kept = 1.0 if last is None else last.counts.rows_out / last.counts.rows_in
+    kept_bytes = 1.0 if last is None or not last.plan else last.output_bytes / max(last.plan.input_bytes, 1)
+    output_bytes = round(input_bytes * kept_bytes)
+    outputs = max(-(-output_bytes // max(config.output_bytes, 1)), ranges)
+    fetch_bytes = min(FETCH_BYTES_MAX, FETCHES_BYTES // max(len(chosen), 1))
+    segments = sum(len(u.segments) for u in chosen)
+    opened = ranges * len(chosen) + segments  # each range opens one segment of each source, and runs a few more
+    return Estimate(
+        input_segments=segments,
+        input_rows=input_rows,
+        input_bytes=input_bytes,
+        output_rows=round(input_rows * kept),
+        output_bytes=output_bytes,
+        ranges=ranges,
+        peak_memory_bytes=_PROCESS_BYTES + _OUTPUT_BYTES + sum(map(source_bytes, chosen)),
+        gets=opened + -(-input_bytes // fetch_bytes) + outputs + _JOB_GETS,
+        puts=outputs + output_bytes // _PART_BYTES + ranges + _JOB_PUTS,
+        basis="its inputs: nothing finished yet" if last is None else f"how {last.id} went",
+    )
