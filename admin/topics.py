@@ -1,4 +1,4 @@
-"""`lithify topic`: create, list, describe, alter, delete."""
+"""`lithify topic`: create, list, describe, alter, delete, delete-records."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -67,10 +67,13 @@ def _describe(output: Output, info: "TopicInfo") -> None:
     for name, value in sorted(info.config.items()):
         output.line(f"  {name}={value}")
     columns = [
-        *("#partition", "#offsets from", "#to", "#rows", "size", "#L0", "#runs"),
+        *("#partition", "#offsets from", "#to", "#readable rows", "#stored", "#readable", "#stored", "#L0", "#runs"),
         *("#dirty ratio", "compacted", "due"),
     ]
     output.table(columns, [_row(part) for part in info.partitions])
+    for part in info.partitions:
+        for alarm in filter(None, (part.quarantine and f"quarantined: {part.quarantine}", part.retention_pinned)):
+            output.line(f"! {info.topic}/{part.partition}: {alarm}")
     found = [(part.partition, known) for part in info.partitions for known in part.consumers]
     if found:
         show_consumers(output, found)
@@ -78,7 +81,8 @@ def _describe(output: Output, info: "TopicInfo") -> None:
 
 def _row(part: "PartitionInfo") -> tuple[object, ...]:
     return (
-        *(part.partition, part.log_start_offset, part.next_offset, count_text(part.rows), size_text(part.bytes)),
+        *(part.partition, part.log_start_offset, part.next_offset),
+        *(count_text(part.logical_rows), count_text(part.rows), size_text(part.logical_bytes), size_text(part.bytes)),
         *(len(part.l0), len(part.runs), f"{part.dirty_ratio:.2f}"),
         *(time_text(part.last_compacted_at) or "never", part.due or "nothing"),
     )
@@ -101,6 +105,30 @@ def alter(
     _tell(invocation.output, altered, f"topic {name} altered")
 
 
+@command(topic, "delete-records")
+@click.argument("name")
+@click.option("--partition", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--before", type=click.IntRange(-1), required=True, help="The first offset that stays; -1: none stays.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete_records(invocation: Invocation, name: str, partition: int, before: int, yes: bool) -> None:
+    """Move the log start of NAME up to an offset: readers see nothing before it any more, and there is no way back.
+    Bytes go with the next compaction and collection."""
+    part = invocation.warehouse().topic(name).partition(partition)
+    what = "all records" if before == -1 else f"the records before offset {before}"
+    _confirm(yes, f"Delete {what} of {name}/{partition}?", f"{name}/{partition}: this deletes {what}")
+    start = part.delete_records(before)
+    value = {"topic": name, "partition": partition, "log_start_offset": start}
+    invocation.output.answer(value, lambda: invocation.output.line(f"{name}/{partition} starts at offset {start}"))
+
+
+def _confirm(yes: bool, question: str, warning: str) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidRequest(f"{warning}; say --yes where nobody can be asked")
+    click.confirm(question, abort=True, err=True)
+
+
 @command(topic)
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -108,10 +136,8 @@ def delete(invocation: Invocation, name: str, yes: bool) -> None:
     """Delete topic NAME and, once garbage is collected, all its data."""
     warehouse = invocation.warehouse()
     known = warehouse.topic(name)
-    if not yes:
-        if not sys.stdin.isatty():
-            raise InvalidRequest(f"topic {name}: deleting it deletes its data; say --yes where nobody can be asked")
-        click.confirm(f"Delete topic {name} ({known.partitions} partitions) and its data?", abort=True, err=True)
+    question = f"Delete topic {name} ({known.partitions} partitions) and its data?"
+    _confirm(yes, question, f"topic {name}: deleting it deletes its data")
     warehouse.delete_topic(name)
     output = invocation.output
     text = f"topic {name} deleted; its data go with the next collections"

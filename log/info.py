@@ -6,6 +6,7 @@ from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
+from lithify.manifest.retention import logical_size, pinned_by_future, retention_of
 
 __all__ = ["PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "partition_info", "topic_info"]
 
@@ -48,8 +49,12 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[RunInfo, ...]
     bytes: int  # of all live segments
     rows: int
+    logical_bytes: int  # of that what readers see, at or above log_start_offset
+    logical_rows: int
     dirty_bytes: int  # uncleaned and past min.compaction.lag.ms
     dirty_ratio: float
+    oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
+    retention_pinned: str | None  # why retention by time stands still; None: it does not
     consumers: tuple[ConsumerInfo, ...]  # by name
 
 
@@ -70,6 +75,7 @@ def partition_info(manifest: Manifest, config: TopicConfig, floor: int, now_ms: 
     """`floor`: the log start offset as a reader sees it (R3)."""
     debt = assess(manifest, config, now_ms)
     segments = manifest.segments()
+    logical_rows, logical_bytes = logical_size(manifest, floor)
     return PartitionInfo(
         topic=manifest.topic,
         partition=manifest.partition,
@@ -85,8 +91,12 @@ def partition_info(manifest: Manifest, config: TopicConfig, floor: int, now_ms: 
         runs=tuple(RunInfo(id=run.id, segments=tuple(map(segment_info, run.segments))) for run in manifest.runs),
         bytes=sum(ref.bytes for ref in segments),
         rows=sum(ref.rows for ref in segments),
+        logical_bytes=logical_bytes,
+        logical_rows=logical_rows,
         dirty_bytes=debt.dirty_bytes,
         dirty_ratio=debt.dirty_ratio,
+        oldest_dirty_ms=debt.oldest_dirty_ms,
+        retention_pinned=pinned_by_future(manifest, retention_of(config), floor, now_ms),
         consumers=consumer_infos(manifest, floor),
     )
 

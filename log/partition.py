@@ -273,10 +273,6 @@ class Partition:
         before = self._head().next_offset if before_offset == -1 else before_offset
         return self._run(self._files.manifest.commit(RaiseFloor(before, self._retention()))).result
 
-    def store_floor(self) -> int:
-        """Write down the log start offset as a reader sees it now, so that a wider retention does not take it back."""
-        return self._run(self._files.manifest.commit(RaiseFloor(None, self._retention()))).result
-
     def _retention(self) -> Retention:
         return retention_of(self._config())
 

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -10,7 +9,7 @@ from lithify.log.consumer import RECORDS_MAX, Consumer
 from lithify.log.follow import Gap
 from lithify.log.record import Record
 from lithify.store.driver import Driver
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import InvalidRequest, LithifyError
 from lithify.store.port import Pause
 
 __all__ = ["TopicConsumer"]
@@ -83,7 +82,11 @@ class TopicConsumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        each = ExitStack()
+        failed: list[LithifyError] = []
         for consumer in self._consumers.values():
-            each.push(consumer)
-        each.__exit__(kind, error, trace)
+            try:
+                consumer.__exit__(kind, error, trace)
+            except LithifyError as refused:  # the other partitions' positions are no worse for it
+                failed.append(refused)
+        if failed:
+            raise failed[0]

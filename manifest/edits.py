@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from lithify.manifest import time_index
 from lithify.manifest.appends import topic_gone
 from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.consumers import missed
 from lithify.manifest.model import (
     CHECKPOINTS_MAX,
     COMPLETED_JOBS_MAX,
@@ -162,6 +163,7 @@ class CommitCompaction:
             runs=tuple(runs),
             retired=(*head.retired, *retire((s for s in head.segments() if s.id in pinned), number)),
             completed_jobs=jobs,
+            consumers=missed(head.consumers, self.dropped_to),
             cleaned_to=max(head.cleaned_to, self.coverage_offset) if self.clean else head.cleaned_to,
             last_compacted_at_ms=self.at_ms,
             last_cleaned_at_ms=self.at_ms if self.clean else head.last_cleaned_at_ms,

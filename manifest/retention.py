@@ -8,7 +8,7 @@ import msgspec
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.model import Manifest
 
-__all__ = ["KEEP_ALL", "Retention", "log_start", "logical_size", "retention_of"]
+__all__ = ["KEEP_ALL", "Retention", "log_start", "logical_size", "pinned_by_future", "retention_of"]
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -53,6 +53,21 @@ def log_start(manifest: Manifest, retention: Retention, now_ms: int) -> int:
             return floor
         floor = max(floor, end)
     return floor
+
+
+def pinned_by_future(manifest: Manifest, retention: Retention, floor: int, now_ms: int) -> str | None:
+    """Why retention by time stands still at `floor`: the oldest bucket that stays has a record from the future, and
+    keeps all that follows it (D5)."""
+    if retention.ms < 0:
+        return None
+    index = zip(manifest.time_index, _ends(manifest), strict=True)
+    oldest = next((bucket for bucket, end in index if end > floor), None)
+    if oldest is None or oldest.max_timestamp_ms <= now_ms:
+        return None
+    return (
+        f"a record at or after offset {oldest.start} is stamped {oldest.max_timestamp_ms - now_ms} ms in the future: "
+        "retention.ms deletes nothing after it until then; 'lithify topic delete-records' does"
+    )
 
 
 def logical_size(manifest: Manifest, floor: int) -> tuple[int, int]:

@@ -33,6 +33,7 @@ SIGNATURES = {
     "Topic.partition": "(self, number)",
     "Topic.alter": "(self, config=None, partitions=None, *, retention=None)",
     "Topic.describe": "(self)",
+    "Topic.delete_records": "(self, before_offsets)",
     "Topic.append": "(self, records)",
     "Topic.scan": "(self, tombstones=False)",
     "Topic.get": "(self, key)",
@@ -40,6 +41,7 @@ SIGNATURES = {
     "Topic.consumer": "(self, name, partitions=None, *, auto_offset_reset='earliest', auto_commit_interval_ms=5000, "
     "poll_ms=1000, stop=None)",
     "Partition.append": "(self, records, txn=None)",
+    "Partition.delete_records": "(self, before_offset)",
     "Partition.outcome": "(self, token, settle=False)",
     "Partition.read": "(self, start_offset=0, end_offset=None, *, auto_offset_reset='earliest', follow=False, "
     "poll_ms=1000, stop=None)",
