@@ -14,7 +14,8 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from lithify.compactor.answers import Budget, CompactionAnswers
-from lithify.compactor.coordinator import Coordinator, Outcome, Step
+from lithify.compactor.attempt import Outcome, Step
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import Engine
 from lithify.compactor.info import MaintenanceReport, PartitionReport, compaction_info
 from lithify.compactor.policy import URGENCY_NONE, urgency
