@@ -71,7 +71,7 @@ def open_consumer(
     taken = driver.run(take(files, name, beginning))
     start = taken.offset if rebuilt_to is None else rebuilt_to
     follower = Follower(driver, files, snapshot_of, start, config.auto_offset_reset, resumed=True)
-    return Consumer(driver, files, follower, taken, config, rebuilt=rebuilt_to is not None)
+    return Consumer(driver, files, follower, taken, config, rebuilt_to or 0)
 
 
 class Consumer:
@@ -89,11 +89,10 @@ class Consumer:
         follower: Follower,
         taken: ConsumerPosition,
         config: ConsumerConfig,
-        *,
-        rebuilt: bool = False,
+        rebuilt_to: int = 0,
     ) -> None:
-        """`taken` is the position as this instance took it over. With `rebuilt` the first commit says that what this
-        consumer holds was made anew up to the follower's position."""
+        """`taken` is the position as this instance took it over. With `rebuilt_to` the first commit says that what this
+        consumer holds was made anew up to there."""
         self._driver = driver
         self._files = files
         self._follower = follower
@@ -101,7 +100,7 @@ class Consumer:
         self._interval_ms = config.auto_commit_interval_ms
         self._poll_ms = config.poll_ms
         self._stop = config.stop
-        self._rebuilt = rebuilt
+        self._rebuilt_to = rebuilt_to
         self._waiting: deque[Record | Gap] = deque()  # of the follower's last stretch
         self._position = follower.position
         self._done = self._position  # everything before was dealt with, once the caller came back for more
@@ -205,16 +204,15 @@ class Consumer:
 
     def _is_behind(self) -> bool:
         """Whether there is something to commit."""
-        return self._done != self._entry.offset or self._rebuilt
+        return self._done != self._entry.offset or self._rebuilt_to > 0
 
     def _commit(self) -> None:
         if not self._is_behind():
             return
-        edit = CommitPosition(
-            self.name, self._done, self._entry.committed_at, self._entry.instance, rebuilt=self._rebuilt
-        )
+        mine = self._entry
+        edit = CommitPosition(mine.name, self._done, mine.committed_at, mine.instance, self._rebuilt_to)
         self._entry = self._driver.run(self._files.manifest.commit(edit)).result
-        self._rebuilt = False
+        self._rebuilt_to = 0
 
     def _warn(self, error: LithifyError) -> None:
         log.warning("position not committed", partition=self._files.name, consumer=self.name, error=str(error))

@@ -50,7 +50,8 @@ async def reset(
         if known is None:
             raise _unknown(files, name)
         offset = to if isinstance(to, int) else floor(head) if to == "earliest" else head.next_offset
-        edit = CommitPosition(name, offset, known.committed_at, instance, rebuilt=to == "earliest")
+        # From the log's start everything is made anew, whatever was dropped so far.
+        edit = CommitPosition(name, offset, known.committed_at, instance, head.next_offset if to == "earliest" else 0)
         with contextlib.suppress(Fenced):  # it committed meanwhile
             return (await files.manifest.commit(edit)).result
     raise Unavailable(f"{files.name}: consumer {name!r} commits all the time; stop it, then reset its position")

@@ -23,15 +23,15 @@ class CommitPosition:
     """Consumer `name` has read everything before `offset`; answers with its entry.
 
     `expected` is the manifest number of the consumer's latest commit that this instance knows (0: it must have none):
-    another instance's commit since then refuses this one. Offsets may go back. `rebuilt`: what the consumer holds was
-    made anew, from the start of the log or from a scan, so whatever cleaning dropped before does not matter to it.
+    another instance's commit since then refuses this one. Offsets may go back. `rebuilt_to`: what the consumer holds
+    was made anew and shows every deletion below that offset, so it does not matter which of those cleaning dropped.
     """
 
     name: str
     offset: int
     expected: int
     instance: str
-    rebuilt: bool = False
+    rebuilt_to: int = 0
 
     # Twice is the same as once. SUBTLE! It never answers Already, though its entry may show this very offset: a commit
     # of this instance to another offset may still be on its way to this number, and only taking the number turns it
@@ -45,14 +45,14 @@ class CommitPosition:
         refused = self._refusal(head, known)
         if refused is not None:
             return Refused(refused)
-        missed_to = 0 if known is None or self.rebuilt or self.offset == 0 else known.missed_to
+        missed_to = 0 if known is None or self.offset == 0 else known.missed_to
         mine = ConsumerPosition(
             name=self.name,
             offset=self.offset,
             committed_at=number,
             committed_at_ms=now_ms,
             instance=self.instance,
-            missed_to=missed_to,
+            missed_to=missed_to if missed_to > self.rebuilt_to else 0,
         )
         others = (consumer for consumer in head.consumers if consumer.name != self.name)
         consumers = tuple(sorted((*others, mine), key=lambda consumer: consumer.name))

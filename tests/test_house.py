@@ -44,6 +44,7 @@ PURE_FILES = [
     "compactor/policy.py",
     "gc/reachable.py",
     "manifest/codec.py",
+    "manifest/consumers.py",
     "manifest/edits.py",
     "manifest/invariants.py",
     "manifest/jobs.py",

@@ -1,10 +1,12 @@
-"""Consumers whose commits are lost, late or refused."""
+"""Consumers whose commits are lost, late or refused, and whom cleaning outruns."""
 
 from typing import Any
 
 import pytest
 
+from lithify.compactor.compactor import Compactor
 from lithify.log.partition import Partition
+from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown
@@ -66,3 +68,28 @@ def test_a_store_that_fails_does_not_hide_the_callers_error(clock: HandClock) ->
     with pytest.raises(ZeroDivisionError):
         take_and_fail(part, 2, lambda: plan(store, Fault.REFUSED))
     assert stored(part) == 0
+
+
+def test_cleaning_that_outruns_a_consumer_is_an_alarm(warehouse: Warehouse, clock: HandClock) -> None:
+    config = {"cleanup.policy": "compact", "delete.retention.ms": 1_000, "min.cleanable.dirty.ratio": 0}
+    part = warehouse.create_topic("t", config=config).partition(0)
+    append(part, "a", "b", "c")
+    with part.consumer("behind") as consumer:
+        assert len(consumer.poll()) == 3
+    with part.consumer("new", auto_commit_interval_ms=None):
+        pass
+    part.append([Record(b"d", b""), Record(b"a", None), Record(b"e", b"")])
+    with part.consumer("ahead") as consumer:
+        assert len(consumer.poll()) == 6
+    compactor = Compactor(warehouse, engine="local")
+    compactor.run_once()  # stamps the tombstone's horizon
+    assert [known.missed_to for known in part.consumers()] == [0, 0, 0]
+    clock.now_ms += 2_000
+    append(part, "f")
+    compactor.run_once()
+    assert {known.name: known.missed_to for known in part.consumers()} == {"ahead": 0, "behind": 5, "new": 0}
+    with part.consumer("behind") as consumer:
+        assert shown(consumer.poll()) == [3, 5, 6]  # and never that a is gone
+    (behind,) = [known for known in part.describe().consumers if known.name == "behind"]
+    assert behind.alarm is not None
+    assert "below offset 5" in behind.alarm

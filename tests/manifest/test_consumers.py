@@ -104,7 +104,8 @@ def test_an_alarm_only_grows_until_the_consumer_begins_anew() -> None:
     head = having(after)
     assert committed(head, CommitPosition("c", 90, 7, "one")).missed_to == 60
     assert committed(head, CommitPosition("c", 5, 7, "two")).missed_to == 60  # who takes over, takes it along
-    assert committed(head, CommitPosition("c", 90, 7, "one", rebuilt=True)).missed_to == 0
+    assert committed(head, CommitPosition("c", 90, 7, "one", rebuilt_to=60)).missed_to == 0
+    assert committed(head, CommitPosition("c", 90, 7, "one", rebuilt_to=59)).missed_to == 60  # dropped after the scan
     assert committed(head, CommitPosition("c", 0, 7, "one")).missed_to == 0
 
 
