@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from lithify.compactor.compactor import Compactor
+from lithify.log.consumer import Consumer
 from lithify.log.partition import Partition
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
@@ -93,3 +94,36 @@ def test_cleaning_that_outruns_a_consumer_is_an_alarm(warehouse: Warehouse, cloc
     (behind,) = [known for known in part.describe().consumers if known.name == "behind"]
     assert behind.alarm is not None
     assert "below offset 5" in behind.alarm
+
+
+def test_what_cleaning_took_at_the_end_is_no_lag(warehouse: Warehouse, clock: HandClock) -> None:
+    config = {"cleanup.policy": "compact", "delete.retention.ms": 1_000, "min.cleanable.dirty.ratio": 0}
+    part = warehouse.create_topic("t", config=config).partition(0)
+    part.append([Record(b"a", b""), Record(b"a", None)])
+    compactor = Compactor(warehouse, engine="local")
+    compactor.run_once()
+    clock.now_ms += 2_000
+    compactor.run_once()
+    assert part.describe().rows == 0
+    with part.consumer("c") as consumer:
+        assert consumer.poll() == []
+    assert [(known.offset, known.lag) for known in part.consumers()] == [(2, 0)]
+
+
+def test_what_failed_after_a_commit_begins_behind_that_commit(warehouse: Warehouse, clock: HandClock) -> None:
+    part = warehouse.create_topic("t").partition(0)
+    append(part, "a", "b", "c", "d")
+
+    def pass_time() -> None:
+        clock.now_ms += 5_000
+
+    def take(consumer: Consumer, count: int) -> None:
+        with consumer:
+            for _ in range(count):
+                next(consumer)
+                pass_time()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        take(part.consumer("c"), 3)
+    assert stored(part) == 2
