@@ -18,8 +18,9 @@ from lithify.manifest.edits import LiftQuarantine
 from lithify.manifest.jobs import Estimate, Job, Kind
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
+from lithify.segment.verify import verify
 from lithify.store.driver import Driver
-from lithify.store.errors import InvalidRequest, NotFound
+from lithify.store.errors import Corrupt, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
 
 __all__ = ["Admin", "Explanation"]
@@ -105,8 +106,18 @@ class Admin:
         return self.compaction(id)
 
     def retry(self, topic: str, partition: int) -> None:
-        """Lift a partition's quarantine, once its segments are repaired ('lithify verify' tells)."""
+        """Lift a partition's quarantine, once the segment that it names is whole again, or gone from the log.
+
+        Raises Corrupt where it is still damaged: then nothing was changed.
+        """
         files, _ = self._partition(topic, partition)
+        head = self._driver.run(files.head())
+        named = "" if head.quarantine is None else head.quarantine.segment
+        for ref in (segment for segment in head.segments() if segment.id == named):
+            try:
+                verify(self._driver.store, files.keys.segment(ref.id), ref)
+            except NotFound as missing:
+                raise Corrupt(f"{topic}/{partition}: {missing} Restore the object from a copy, then retry") from missing
         self._driver.run(files.manifest.commit(LiftQuarantine()))
 
     def explain(self, topic: str, partition: int) -> Explanation:

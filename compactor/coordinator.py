@@ -174,7 +174,9 @@ class Coordinator:
         try:
             ranges = await self._split(chosen, config)
         except (Corrupt, NotFound) as error:
-            return await self._work(config).quarantine(request, str(error), "", JobError("corrupt", str(error)))
+            text = str(error)
+            named = next((s.id for unit in chosen for s in unit.segments if s.id in text), "")
+            return await self._work(config).quarantine(request, text, named, JobError("corrupt", text))
         job = freeze(
             manifest,
             config,

@@ -93,11 +93,31 @@ def test_a_quarantine_from_damage_to_repair(users: Lithify, folder: Path) -> Non
     result = users("doctor", "--rounds", "1")
     assert result.exit_code == 9
     assert "quarantined" in result.stdout
+    users.refused("compaction", "retry", "users", code=9, saying="Restore the object")
+    assert "! users/0: quarantined" in users.ok("topic", "describe", "users")
     damaged.write_bytes(sound)
     assert users(*LOCALLY).exit_code == 0
     users.ok("compaction", "retry", "users")
     assert users.json(*ONCE)["partitions"][0]["outcome"] == "worked"
     assert len(users.records("scan", "users")) == 7
+
+
+def test_what_cannot_be_repaired_is_given_up_by_hand(users: Lithify, folder: Path) -> None:
+    """The last resort: everything up to the damaged append goes, at an operator's word alone."""
+    damaged = segments(folder)[0]
+    damaged.unlink()
+    assert users(*ONCE).exit_code == 9
+    head = users.json("topic", "describe", "users")["partitions"][0]
+    lost = next(ref for ref in head["l0"] if ref["id"] in damaged.name)
+    users.refused("topic", "delete-records", "users", "--before", "1", code=2, saying="--yes")
+    before = str(lost["max_offset"] + 1)
+    start = users.json("topic", "delete-records", "users", "--before", before, "--yes")["log_start_offset"]
+    assert start == lost["max_offset"] + 1
+    users(*ONCE)  # retires the segment, though compaction is still stopped
+    users.ok("compaction", "retry", "users")
+    assert users.json(*ONCE)["partitions"][0]["outcome"] in ("worked", "idle")
+    assert [record["offset"] for record in users.records("read", "users")][0] >= start
+    assert users(*LOCALLY).exit_code == 0
 
 
 @pytest.mark.spark

@@ -2,10 +2,12 @@
 
 from msgspec.structs import replace
 
+from lithify.compactor.estimate import estimate
 from lithify.compactor.jobs import source_set
 from lithify.compactor.policy import (
     LEASE_MS,
     Admit,
+    Drop,
     Propose,
     Resume,
     Settle,
@@ -13,11 +15,23 @@ from lithify.compactor.policy import (
     decide,
     incumbent_lives,
     segments_of,
+    survey,
+    urgency,
 )
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.debt import assess
-from lithify.manifest.jobs import Attempt, CompactorState, FailureCount, Job, JobError, KeyRange, MergeRules, Plan
-from lithify.manifest.model import FORMAT, CompletedJob, Manifest, Quarantine, SegmentRef, SortedRun
+from lithify.manifest.debt import NotDue, assess
+from lithify.manifest.jobs import (
+    Attempt,
+    CompactorState,
+    FailureCount,
+    Job,
+    JobError,
+    KeyRange,
+    MergeCounts,
+    MergeRules,
+    Plan,
+)
+from lithify.manifest.model import FORMAT, Bucket, CompletedJob, Manifest, Quarantine, SegmentRef, SortedRun
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS
@@ -220,3 +234,118 @@ def test_an_incumbent_lives_while_a_job_of_its_runs_and_writes() -> None:
     assert not incumbent_lives(replace(running, owner=""), NOW_MS)
     assert incumbent_lives(replace(running, jobs=(rested,), planning=True), NOW_MS), "it claimed, and plans its job"
     assert not incumbent_lives(None, NOW_MS)
+
+
+def indexed(manifest: Manifest, *ages_ms: int) -> Manifest:
+    """A time index of one bucket for each L0 segment, so many milliseconds old."""
+    pairs = zip(manifest.l0, ages_ms, strict=True)
+    buckets = tuple(Bucket(ref.min_offset, NOW_MS - age_ms, ref.rows, ref.bytes) for ref, age_ms in pairs)
+    return replace(manifest, time_index=buckets, next_offset=manifest.l0[-1].max_offset + 1)
+
+
+KEEP_AN_HOUR = parse({"cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS)})
+EXPIRED = indexed(head(segment(10, 5), segment(11, 5)), HOUR_MS + 1, 0)
+
+
+def test_segments_below_the_floor_are_dropped_before_anything_else() -> None:
+    first, second = EXPIRED.l0
+    action = decide(EXPIRED, state(job("running")), KEEP_AN_HOUR, NOW_MS)
+    assert isinstance(action, Drop)
+    assert assess(EXPIRED, KEEP_AN_HOUR, NOW_MS).droppable == (first,)
+    ill = replace(EXPIRED, quarantine=Quarantine("bad bytes", "s", 0))
+    assert isinstance(decide(ill, None, KEEP_AN_HOUR, NOW_MS), Drop), "a damaged segment keeps nothing that expired"
+    held = state(job("running", segments=(first.id, second.id)))
+    assert isinstance(decide(EXPIRED, held, KEEP_AN_HOUR, NOW_MS), Resume), "it goes with the job that holds it"
+
+
+def test_a_paused_topic_is_left_alone_but_for_what_expired() -> None:
+    paused = config(compaction_paused="true")
+    dirty = head(segment(10, 99))
+    for busy in (None, state(job("running")), state(job("asked", "submitted", plan=None))):
+        assert decide(dirty, busy, paused, NOW_MS) == Wait("compaction.paused is true")
+    cancelled = job("running", cancel_requested=True)
+    assert isinstance(decide(dirty, state(cancelled), paused, NOW_MS), Settle)
+    quiet = parse({"cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS), "compaction.paused": "true"})
+    assert isinstance(decide(EXPIRED, None, quiet, NOW_MS), Drop)
+
+
+def test_a_throttled_topic_gives_the_last_jobs_bytes_their_time() -> None:
+    slow = config(compaction_throttle_bytes_per_second="100")
+    last = job("last", "completed", started_at_ms=NOW_MS, counts=MergeCounts(bytes_read=1_000))
+    dirty = head(segment(10, 99))
+    after = replace(state(), history=(last,))
+    waiting = decide(dirty, after, slow, NOW_MS + 9_999)
+    assert isinstance(waiting, Wait)
+    assert waiting.until_ms == NOW_MS + 10_000
+    assert isinstance(decide(dirty, after, slow, NOW_MS + 10_000), Propose)
+    assert isinstance(decide(dirty, after, config(), NOW_MS), Propose)
+
+
+def test_slowed_writers_come_before_a_clean_and_young_segments_are_merged_among_themselves() -> None:
+    tight = config(l0_segments_max="8")
+    crowd = head(*(segment(10 + i, 50) for i in range(6)))
+    found = assess(crowd, tight, NOW_MS)
+    assert found.due is not None
+    assert (found.due.kind, found.due.debt) == ("tier", "l0-pressure")
+    assert assess(head(*crowd.l0[:5]), tight, NOW_MS).due.debt == "dirty"  # type: ignore[union-attr]
+    lagging = config(l0_segments_max="8", min_compaction_lag_ms=str(HOUR_MS))
+    mixed = head(segment(10, 50, HOUR_MS), *(segment(11 + i, 50) for i in range(5)))
+    young = assess(mixed, lagging, NOW_MS).due
+    assert young is not None
+    assert [unit.min_offset for unit in young.units] == [110, 120, 130, 140, 150]
+
+
+def test_everything_not_chosen_has_its_reason() -> None:
+    lag = config(min_compaction_lag_ms=str(HOUR_MS), min_cleanable_dirty_ratio="0.9")
+    manifest = head(segment(10, 70, HOUR_MS), segment(11, 5, HOUR_MS - 9), segment(12, 9, HOUR_MS), clean=30)
+    found = survey(manifest, None, lag, NOW_MS)
+    assert found.action == Wait("nothing is due")
+    assert {it.what: it.reason for it in found.passed} == {
+        "drop": "no segment lies wholly below the log start offset",
+        "clean for overdue": "there is no max.compaction.lag.ms",
+        "tier for l0-pressure": "3 L0 segments do not slow appends down, 4096 would stop them",
+        "clean for dirty": "dirty ratio 0.70 is not above 0.9",
+        "tier for l0": "1 L0 segments to merge, tiered at 8",
+        "tier for runs": "1 neighbouring runs of similar size, tiered at 4",
+        "clean for tombstones": "no tombstone has a horizon",
+        "clean": "clean",
+        "000000000010-x": "no due work needs it",
+        "000000000011-x": "younger than min.compaction.lag.ms, for another 9 ms",
+        "000000000012-x": "it follows one that is younger than min.compaction.lag.ms",
+    }
+    dirty = head(segment(10, 99))
+    busy = survey(dirty, state(job("running", segments=(dirty.l0[0].id,))), config(), NOW_MS)
+    assert NotDue("000000000010-x", "an active job holds it") in busy.passed
+    asked = survey(dirty, state(job("asked", "submitted", plan=None)), config(), NOW_MS)
+    assert asked.passed[0].reason.endswith("job asked was asked for, and comes first")
+
+
+def test_who_needs_it_most_goes_first() -> None:
+    overdue = config(max_compaction_lag_ms=str(HOUR_MS))
+    late = head(segment(10, 1, 2 * HOUR_MS), clean=99)
+    dirty, idle = head(segment(10, 99)), head(clean=5)
+    ranks = [
+        urgency(dirty, state(job("running")), config(), NOW_MS),
+        urgency(late, None, overdue, NOW_MS),
+        urgency(dirty, None, config(compaction_priority="9"), NOW_MS),
+        urgency(dirty, None, config(), NOW_MS),
+        urgency(idle, None, config(compaction_priority="9"), NOW_MS),
+    ]
+    assert ranks == sorted(ranks)
+    assert len(set(ranks)) == len(ranks)
+
+
+def test_an_estimate_goes_by_the_last_of_its_kind() -> None:
+    chosen = assess(head(segment(10, 400), segment(11, 600)), config(), NOW_MS).due
+    assert chosen is not None
+    blind = estimate(chosen.units, config(), "clean", None)
+    assert (blind.input_bytes, blind.output_bytes, blind.input_rows, blind.output_rows) == (1_000, 1_000, 20, 20)
+    plan = Plan(ranges=(), rules=MergeRules(), output_bytes=1, input_bytes=100, input_rows=1, input_segments=1)
+    last = job("last", "completed", kind="clean", plan=plan, output_bytes=25, counts=MergeCounts(rows_in=8, rows_out=4))
+    other = job(
+        "other", "completed", kind="tier", plan=plan, output_bytes=100, counts=MergeCounts(rows_in=8, rows_out=8)
+    )
+    known = estimate(chosen.units, config(), "clean", replace(state(), history=(last, other)))
+    assert (known.output_bytes, known.output_rows, known.basis) == (250, 10, "how last went")
+    assert known.ranges == 1
+    assert estimate(chosen.units, config(compaction_output_bytes="1024"), "clean", None).ranges == 1
