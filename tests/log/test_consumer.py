@@ -307,6 +307,10 @@ def test_a_scan_makes_a_state_whole_once_it_was_read(warehouse: Warehouse, part:
         assert rebuilt.state.read_all().num_rows == 4
         assert shown([next(rebuilt.changes)]) == [4]
         assert consumer is rebuilt.changes
+        consumer.commit()
+        before = commits(warehouse)
+        consumer.commit()  # nothing moved since, and the state is said to be whole once
+        assert commits(warehouse) == before
     (known,) = part.consumers()
     assert (known.offset, known.missed_to, known.alarm) == (5, 0, None)
 
