@@ -56,7 +56,7 @@ def append(invocation: Invocation, topic: str, partition: int | None, source: st
         appending = _Appending(place, skip, invocation.output)
         with invocation.output.progress(f"appending to {topic}") as tick:
             appending.run(batches, tick, "standard input" if source == "-" else shown(source))
-    appending.tell(topic)
+    appending.tell(opened)
 
 
 def _lines(file: IO[bytes], check: Check, size: int, skip: int) -> Iterator[_Batch]:
@@ -140,10 +140,21 @@ class _Appending:
             go_on += ", once it is known whether this batch was"
         error.args = (f"{source}{failed}: {str(error).rstrip('.')}. {go_on}",)
 
-    def tell(self, topic: str) -> None:
+    def tell(self, topic: "Topic") -> None:
         offsets = sorted(self._offsets.items())
         partitions = {str(number): {"first": given.start, "last": given.stop - 1} for number, given in offsets}
-        lines = [f"{self._appended} records appended to {topic}"]
+        lines = [f"{self._appended} records appended to {topic.name}"]
         lines += [f"  partition {number}: offsets {given.start} to {given.stop - 1}" for number, given in offsets]
-        value = {"topic": topic, "appended": self._appended, "partitions": partitions}
+        expired = self._expired(topic)
+        value = {"topic": topic.name, "appended": self._appended, "partitions": partitions, "expired": expired}
         self._output.answer(value, lambda: self._output.lines(lines))
+        if expired:
+            text = f"{expired} of these records are past the topic's retention already, and no reader sees them"
+            click.echo(f"lithify: {topic.name}: {text}; see retention.* and cleanup.policy", err=True)
+
+    def _expired(self, topic: "Topic") -> int:
+        """How many of the records lie below the log start: old timestamps in a topic that deletes by age, mostly."""
+        if not topic.parsed_config.deleting:
+            return 0
+        starts = {number: topic.partition(number).snapshot().log_start_offset for number in self._offsets}
+        return sum(min(max(starts[number] - given.start, 0), len(given)) for number, given in self._offsets.items())

@@ -30,3 +30,13 @@ def test_the_line_is_named_and_what_came_before_its_batch_is_appended(
     said = lithify.refused("append", "users", "--batch-size", "2", input=given, code=2, saying=f"line 6 {told}")
     assert "4 records were appended; go on with --skip 4" in said
     assert len(lithify.records("read", "users")) == 4
+
+
+def test_an_append_that_expires_at_once_says_so(on_files: Lithify) -> None:
+    on_files.ok("topic", "create", "events")
+    old = [{"key": "k", "value": "v", "timestamp_ms": 1}] * 3
+    result = on_files("append", "events", input=lines(*old, {"key": "k", "value": "v", "timestamp_ms": 2}))
+    assert result.exit_code == 0
+    assert "4 of these records are past the topic's retention already" in result.stderr
+    assert on_files.json("append", "events", input=lines({"key": "k", "value": "v"}))["expired"] == 0
+    assert [record["offset"] for record in on_files.records("read", "events")] == [4]
