@@ -109,7 +109,14 @@ MANIFEST = Manifest(
         ),
     ),
     consumers=(
-        ConsumerPosition(name="search", offset=42, committed_at=11, committed_at_ms=1_760_000_000_008, missed_to=50),
+        ConsumerPosition(
+            name="search",
+            offset=42,
+            committed_at=11,
+            committed_at_ms=1_760_000_000_008,
+            instance="00000000000000aa",
+            missed_to=50,
+        ),
     ),
 )
 COUNTS = MergeCounts(
