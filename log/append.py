@@ -14,6 +14,7 @@ from lithify.manifest.edits import Collect
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.store.port import NewId, Now, Pause, Put
 
@@ -31,6 +32,7 @@ async def append(
     l0_segments_max: int,
     producer: ProducerStamp | None = None,
     transaction: TransactionStamp | None = None,
+    retention: Retention = KEEP_ALL,
 ) -> range:
     """Append the encoded segment `body`, whose reference but for its id is `ref`; answers with its offsets.
 
@@ -40,7 +42,7 @@ async def append(
     for _ in range(UPLOADS_MAX):
         head = await files.manifest.recent()
         segment_id = SegmentId.for_append(head.number, await NewId())
-        edit = Append(replace(ref, id=segment_id), l0_segments_max, producer, transaction)
+        edit = Append(replace(ref, id=segment_id), l0_segments_max, producer, transaction, retention)
         try:
             known = await _known_before(files, edit)
             if known is not None:

@@ -94,6 +94,7 @@ class Partition:
             l0_segments_max=config.l0_segments_max,
             producer=producer,
             transaction=transaction,
+            retention=retention_of(config),
         )
         return self._run(appending)
 

@@ -14,13 +14,16 @@ from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import (
     PRODUCER_BATCHES_KEPT,
     PRODUCERS_MAX,
+    TIME_INDEX_MAX,
     TRANSACTIONS_MAX,
+    Bucket,
     Manifest,
     ProducerBatch,
     ProducerEntry,
     SegmentRef,
     Transaction,
 )
+from lithify.manifest.retention import KEEP_ALL, Retention, log_start
 from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
 
 __all__ = ["Append", "BelowOrphanFloor", "OpenProducer", "ProducerStamp", "TransactionStamp", "topic_gone"]
@@ -59,6 +62,7 @@ class Append:
     l0_segments_max: int
     producer: ProducerStamp | None = None
     transaction: TransactionStamp | None = None
+    retention: Retention = KEEP_ALL
 
     repeatable = True  # by the segment id, while its live or retired entry is there; afterwards the floor refuses it
 
@@ -108,15 +112,25 @@ class Append:
                 )
             mine = Transaction(application=application, version=version, base_offset=base, rows=rows)
             transactions = (*kept, mine)
+        floor, index = self._room_in_index(head, now_ms)
         value = replace(
             head,
             l0=(*head.l0, ref),
             next_offset=base + rows,
-            time_index=time_index.grow(head.time_index, ref),
+            log_start_offset=floor,
+            time_index=time_index.grow(index, ref),
             producers=producers,
             transactions=transactions,
         )
         return Next(value, range(base, base + rows))
+
+    def _room_in_index(self, head: Manifest, now_ms: int) -> tuple[int, tuple[Bucket, ...]]:
+        """Where buckets must be joined, the floor that readers see by now is stored first: a bucket below it, joined
+        with one above, would stay as long as that, and the floor would fall (R3)."""
+        if len(head.time_index) < TIME_INDEX_MAX:
+            return head.log_start_offset, head.time_index
+        floor = log_start(head, self.retention, now_ms)
+        return floor, time_index.trim(head.time_index, floor, head.next_offset, head.rows)
 
     def _earlier(self, head: Manifest) -> Already[range] | Refused | None:
         """What the head says of an earlier commit of this append, or of its place in its sequence."""

@@ -172,7 +172,7 @@ class _Books:
         self.units = units(manifest)
         self.droppable = droppable(manifest, floor, pinned)
         self._free = frozenset(u.id for u in self.units if pinned.isdisjoint(s.id for s in u.segments))
-        self.old = _cleanable(self.units, manifest.cleaned_to, latest_cleanable_ms(config, now_ms))
+        self.old = _cleanable(self.units, latest_cleanable_ms(config, now_ms))
         self.clean_bytes = self.dirty_bytes = 0
         self.dirty_ratio = 0.0
         self.oldest_dirty_ms: int | None = None
@@ -273,11 +273,22 @@ class _Books:
         return Due("tier", tuple(best), "runs", f"{len(best)} sorted runs of similar size, tiered at {least}")
 
 
-def _cleanable(everything: Sequence[Unit], cleaned_to: int, latest_ms: int) -> Sequence[Unit]:
-    """C4: what lies wholly below the first uncleaned unit that holds a record younger than the lag."""
-    young = (u.min_offset for u in everything if u.max_offset >= cleaned_to and u.max_timestamp_ms > latest_ms)
-    boundary = min(young, default=None)
-    return everything if boundary is None else [u for u in everything if u.max_offset < boundary]
+def _cleanable(everything: Sequence[Unit], latest_ms: int) -> Sequence[Unit]:
+    """C4: what lies wholly below the first unit that holds a record younger than the lag.
+
+    SUBTLE! A young unit counts below `cleaned_to`, too (the lag may have been raised since): a merge with it drops
+    nothing, so its tombstones would get horizons above values that stay. And a unit that reaches across the boundary
+    draws it down to its own beginning: left out of a clean it would hold the coverage offset there, and the same clean
+    would be due again for ever. Test: tests/compactor/test_cleanable.py
+    """
+    boundary = min((u.min_offset for u in everything if u.max_timestamp_ms > latest_ms), default=None)
+    if boundary is None:
+        return everything
+    for unit in sorted(everything, key=lambda unit: unit.max_offset, reverse=True):
+        if unit.max_offset < boundary:
+            break
+        boundary = min(boundary, unit.min_offset)
+    return [unit for unit in everything if unit.max_offset < boundary]
 
 
 def _similar(runs: Iterable[Unit]) -> list[Unit]:
