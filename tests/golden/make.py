@@ -11,6 +11,7 @@ from lithify.manifest.codec import encode
 from lithify.manifest.jobs import (
     Attempt,
     CompactorState,
+    Estimate,
     FailureCount,
     Job,
     JobError,
@@ -129,6 +130,8 @@ COUNTS = MergeCounts(
     bytes_read=2_000,
     bytes_written=900,
     cpu_ms=12,
+    gets=7,
+    puts=3,
 )
 ERROR = JobError("memory", "a worker ran out of memory")
 RUNNING = Job(
@@ -161,7 +164,11 @@ RUNNING = Job(
         Attempt(number=1, epoch=3, worker="host:1", started_at_ms=10, ended_at_ms=20, ranges_done=0, error=ERROR),
         Attempt(number=2, epoch=4, worker="host:2", started_at_ms=30, ranges_done=1),
     ),
-    done=(RangeDone(index=0, attempt=2, outputs=(OUTPUT,), counts=COUNTS, lost=(15, 5), dropped_to=97),),
+    done=(
+        RangeDone(
+            index=0, attempt=2, outputs=(OUTPUT,), counts=COUNTS, lost=(15, 5), dropped_to=97, peak_memory_bytes=123
+        ),
+    ),
     cancel_requested=True,
     reason="asked for: by sources",
     error=ERROR,
@@ -169,6 +176,19 @@ RUNNING = Job(
     started_at_ms=9,
     completed_at_ms=40,
     counts=COUNTS,
+    estimate=Estimate(
+        input_segments=3,
+        input_rows=100,
+        input_bytes=2_000,
+        output_rows=80,
+        output_bytes=900,
+        ranges=3,
+        peak_memory_bytes=456,
+        gets=9,
+        puts=5,
+        basis="its inputs: nothing finished yet",
+    ),
+    peak_memory_bytes=123,
     output_segments=1,
     output_bytes=900,
 )
