@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,11 @@ def partition_files(warehouse: lithify.Warehouse, topic: str, partition: int = 0
 class DyingStore:
     """A store whose process gets a signal at its n-th request, before or after the request is carried out."""
 
-    def __init__(self, inner: Any, requests: int, number: signal.Signals) -> None:
+    def __init__(self, inner: Any, requests: int, number: signal.Signals, heard: threading.Event) -> None:
         self.inner = inner
         self._left = requests
         self._signal = number
+        self._heard = heard
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.inner, name)
@@ -82,6 +84,7 @@ class DyingStore:
             answer = value(*args, **kwargs)
             if self._left == 0:
                 os.kill(os.getpid(), self._signal)
+                assert self._heard.wait(60)  # else the whole job may be done before
             return answer
 
         return counted
@@ -90,9 +93,15 @@ class DyingStore:
 def compact_and_die(url: str, requests: int, signal_name: str) -> None:
     """One pass of a compactor that is sent `signal_name` at its n-th request; 0: it lives."""
     warehouse = lithify.open(url)
-    warehouse.driver = Driver(DyingStore(warehouse.store, requests, signal.Signals[signal_name]))
+    heard = threading.Event()
+    warehouse.driver = Driver(DyingStore(warehouse.store, requests, signal.Signals[signal_name], heard))
     compactor = lithify.Compactor(warehouse, engine="local")
-    with leave_on_signals(compactor.stop):
+
+    def stop() -> None:
+        compactor.stop()
+        heard.set()
+
+    with leave_on_signals(stop):
         compactor.run_once(take_over=True)
     compactor.close()
 
