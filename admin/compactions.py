@@ -13,6 +13,7 @@ from lithify.store.metered import RequestCounts
 if TYPE_CHECKING:
     from lithify.admin.client import Admin, Explanation
     from lithify.compactor.info import CompactionInfo
+    from lithify.manifest.jobs import Estimate
 
 __all__ = ["compaction", "show_compactions"]
 
@@ -75,6 +76,9 @@ def _show(output: Output, info: "CompactionInfo") -> None:
         ("progress", f"{progress.completion_percentage:g} %, {progress.output_segments_written} segments written"),
         ("rows", f"{count_text(counts.rows_in)} in, {count_text(counts.rows_out)} out"),
         ("bytes", f"{size_text(counts.bytes_read)} read, {size_text(counts.bytes_written)} written"),
+        ("requests", _requests_text(counts.gets, counts.puts)),
+        ("memory", f"{size_text(info.peak_memory_bytes)} in the largest worker" if info.peak_memory_bytes else ""),
+        *_foretold(info.estimate),
         ("attempts", len(info.attempts)),
         ("created", time_text(info.created_at)),
         ("started", time_text(info.started_at)),
@@ -85,6 +89,19 @@ def _show(output: Output, info: "CompactionInfo") -> None:
     if info.error is not None:
         rows.append(("error", f"{info.error.category}: {info.error.reason}"))
     output.table(("", ""), rows)
+
+
+def _foretold(known: "Estimate | None") -> "Iterator[tuple[str, str]]":
+    if known is not None:
+        rows, size = count_text(known.output_rows), size_text(known.output_bytes)
+        yield "foretold", f"{rows} rows and {size} out, by {known.basis}"
+        memory = size_text(known.peak_memory_bytes)
+        yield "", f"{_requests_text(known.gets, known.puts)}, {memory} in a worker"
+
+
+def _requests_text(gets: int, puts: int) -> str:
+    cost_usd = RequestCounts(gets=gets, puts=puts).cost_usd
+    return f"{gets} GETs, {puts} PUTs: {cost_usd:.6f} USD at S3's list price"
 
 
 @command(compaction, "list")
@@ -154,12 +171,13 @@ def _details(each: "Explanation") -> "Iterator[str]":
             f"expects {size_text(foretold.output_bytes)} and {count_text(foretold.output_rows)} rows by "
             f"{foretold.basis}; {size_text(foretold.peak_memory_bytes)} of memory in a worker"
         )
-        asked = RequestCounts(gets=foretold.gets, puts=foretold.puts)
-        yield f"about {foretold.gets} GETs and {foretold.puts} PUTs: {asked.cost_usd:.4f} USD at S3's list price"
-    yield (
-        f"clean {size_text(each.clean_bytes)}, dirty {size_text(each.dirty_bytes)} (ratio {each.dirty_ratio:.2f}), "
-        f"too young {size_text(each.young_bytes)}; oldest uncleaned record: {time_text(each.oldest_dirty_ms)}"
-    )
+        yield f"about {_requests_text(foretold.gets, foretold.puts)}"
+    if each.clean_bytes or each.dirty_bytes or each.young_bytes:
+        oldest = "" if each.oldest_dirty_ms is None else f"; oldest dirty record: {time_text(each.oldest_dirty_ms)}"
+        yield (
+            f"clean {size_text(each.clean_bytes)}, dirty {size_text(each.dirty_bytes)} (ratio {each.dirty_ratio:.2f}), "
+            f"too young {size_text(each.young_bytes)}{oldest}"
+        )
     yield (
         f"the log starts at offset {each.log_start_offset}; below it lie {each.droppable_segments} whole segments "
         f"({size_text(each.droppable_bytes)}); compactor: {each.compactor}"
