@@ -29,7 +29,7 @@ from lithify.compactor.policy import (
     pinned_by,
 )
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Due, Unit, units
+from lithify.manifest.debt import Due
 from lithify.manifest.edits import Claim
 from lithify.manifest.floor import DropSegments
 from lithify.manifest.jobs import CompactorState, Job, JobError, KeyRange, Kind, Origin
@@ -37,6 +37,7 @@ from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import retention_of
+from lithify.manifest.units import Unit, units
 from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
 
@@ -169,7 +170,7 @@ class Coordinator:
         """Plan, admit and run a job over `chosen`; more inputs than one merge can hold are tiered first."""
         held = fan_in(chosen)
         if len(held) < len(chosen):
-            reason = f"{len(chosen)} inputs are too many for one merge: the oldest {len(held)} are tiered first"
+            reason = f"{len(chosen)} inputs are too many for one merge: {len(held)} neighbours of them are tiered first"
             chosen, kind, origin, request = held, "tier", "scheduler", None
         try:
             ranges = await self._split(chosen, config)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from lithify.compactor.plan import source_bytes
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Unit
 from lithify.manifest.jobs import CompactorState, Estimate, Kind
+from lithify.manifest.units import Unit
 from lithify.segment.read import FETCH_BYTES_MAX
 from lithify.segment.source import FETCHES_BYTES
 

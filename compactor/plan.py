@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Unit, latest_cleanable_ms, units
+from lithify.manifest.debt import latest_cleanable_ms
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import log_start, retention_of
+from lithify.manifest.units import Unit, units
 from lithify.segment.task import MergeTask
 from lithify.store.errors import InvalidRequest
 
@@ -52,14 +53,29 @@ def choose_requested(manifest: Manifest, requested: Sequence[str], now_ms: int, 
 
 
 def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
-    """As many of `chosen`, from the oldest, as one task can hold at a time; at least two. Fewer than all: these are
-    tiered first."""
-    held = 0
-    for index, unit in enumerate(chosen):
-        held += source_bytes(unit)
-        if (held > FAN_IN_BYTES_MAX and index >= 2) or index >= FAN_IN_MAX:
-            return chosen[:index]
-    return chosen
+    """`chosen`, if one task can hold it at a time; else the neighbours that are tiered first: the cheapest without
+    which it could hold the rest and what they make, or the most that it can hold. So neither the clean run nor what was
+    tiered so before is written again and again."""
+    excess_bytes = sum(map(source_bytes, chosen)) - FAN_IN_BYTES_MAX
+    excess = len(chosen) - FAN_IN_MAX
+    if excess_bytes <= 0 and excess <= 0:
+        return chosen
+    best: tuple[bool, int, int, slice] | None = None
+    start = held = size = 0
+    for end, unit in enumerate(chosen, 1):
+        held, size = held + source_bytes(unit), size + unit.bytes
+        while True:
+            first, count = source_bytes(chosen[start]), end - start
+            too_many = held > FAN_IN_BYTES_MAX or count > FAN_IN_MAX
+            if not too_many and (held - first < excess_bytes + SOURCE_BYTES_MAX or count - 1 <= excess):
+                break
+            held, size, start = held - first, size - chosen[start].bytes, start + 1
+        short = held < excess_bytes + SOURCE_BYTES_MAX or count <= excess
+        found = (short, -count if short else size, size, slice(start, end))
+        if best is None or found[:3] < best[:3]:
+            best = found
+    assert best is not None
+    return chosen[best[3]]
 
 
 def source_bytes(unit: Unit) -> int:

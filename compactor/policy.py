@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from lithify.compactor.jobs import failure_of
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Debt, Due, NotDue, Unit, assess, left_out
+from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, Status
 from lithify.manifest.model import Manifest
+from lithify.manifest.units import Unit
 
 __all__ = [
     "LEASE_MS",
@@ -76,8 +77,11 @@ class Wait:
 Action = Settle | Drop | Resume | Admit | Propose | Wait
 
 
-def decide(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
-    """The next action. What is under way comes before what was asked for, that before what is due."""
+def decide(
+    manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int, debt: Debt | None = None
+) -> Action:
+    """The next action. What is under way comes before what was asked for, that before what is due. `debt`: what
+    `assess` made of the same arguments, if that is known."""
     jobs = () if state is None else state.jobs
     committed = {done.id for done in manifest.completed_jobs}
     for job in jobs:
@@ -86,7 +90,7 @@ def decide(manifest: Manifest, state: CompactorState | None, config: TopicConfig
             return settled
     if manifest.sealed:
         return Wait("the topic was deleted")
-    debt = assess(manifest, config, now_ms, pinned_by(state))
+    debt = debt or assess(manifest, config, now_ms, pinned_by(state))
     if debt.due is not None and debt.due.kind == "drop":
         return Drop(debt.due)  # retention goes on beside jobs, and where compaction is stopped
     if manifest.quarantine is not None:
@@ -132,14 +136,14 @@ class Decision:
 
 def survey(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Decision:
     """`decide`, and why not otherwise."""
-    action = decide(manifest, state, config, now_ms)
     pinned = pinned_by(state)
     debt = assess(manifest, config, now_ms, pinned)
+    action = decide(manifest, state, config, now_ms, debt)
     passed = list(debt.others)
     if debt.due is not None and not isinstance(action, Propose | Drop):
         passed.insert(0, NotDue(f"{debt.due.kind} for {debt.due.debt}", f"{debt.due.reason}; {_before_it(action)}"))
     due = action.due if isinstance(action, Propose) else None
-    passed += left_out(manifest, config, now_ms, due, pinned)
+    passed += left_out(debt, manifest, config, now_ms, due, pinned)
     return Decision(action, debt, tuple(passed))
 
 

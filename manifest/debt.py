@@ -5,7 +5,7 @@ Kafka's rules C1-C5 (docs/protocol.md) over units of the manifest: an L0 segment
 names its debt and leaves less of it, so that a partition left alone comes to rest (docs/rfcs/0008).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -14,30 +14,15 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import droppable
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import log_start, retention_of
+from lithify.manifest.units import Unit, units
 
-__all__ = ["Debt", "Due", "NotDue", "Unit", "Work", "assess", "latest_cleanable_ms", "left_out", "units"]
+__all__ = ["Debt", "Due", "NotDue", "Work", "assess", "latest_cleanable_ms", "left_out"]
 
 _NO_LIMIT_MS = 2**63 - 1
 SIMILAR_SIZE_RATIO = 4  # runs within this factor of each other are of similar size
+SOON_CLEANED_PARTS = 4  # a tier of a larger part of what makes a clean due is left to the clean
 
 Work = Literal["drop", "tier", "clean"]
-
-
-class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """An L0 segment or a sorted run, as one thing to compact."""
-
-    id: str
-    is_run: bool
-    segments: tuple[SegmentRef, ...]
-    bytes: int
-    rows: int
-    min_offset: int
-    max_offset: int
-    min_timestamp_ms: int
-    max_timestamp_ms: int
-    tombstones: int
-    min_horizon_ms: int | None
-    max_horizon_ms: int | None
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -58,6 +43,8 @@ class NotDue(msgspec.Struct, frozen=True):
 
 
 class Debt(msgspec.Struct, frozen=True, kw_only=True):
+    units: tuple[Unit, ...]  # all of them, by smallest offset
+    cleanable: tuple[Unit, ...]  # those past min.compaction.lag.ms, and before all that is not
     log_start_offset: int  # as a reader sees it now
     droppable: tuple[SegmentRef, ...]  # wholly below it
     clean_bytes: int  # below cleaned_to
@@ -67,46 +54,6 @@ class Debt(msgspec.Struct, frozen=True, kw_only=True):
     oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
     due: Due | None
     others: tuple[NotDue, ...]  # the work that is not chosen, most urgent first
-
-
-def units(manifest: Manifest) -> tuple[Unit, ...]:
-    """Runs and L0 segments by smallest offset."""
-    found = [_unit(run.id, True, run.segments) for run in manifest.runs]
-    found += [_unit(segment.id, False, (segment,)) for segment in manifest.l0]
-    return tuple(sorted(found, key=lambda unit: unit.min_offset))
-
-
-def _unit(unit_id: str, is_run: bool, segments: tuple[SegmentRef, ...]) -> Unit:
-    one = segments[0]
-    if len(segments) == 1:
-        return Unit(
-            id=unit_id,
-            is_run=is_run,
-            segments=segments,
-            bytes=one.bytes,
-            rows=one.rows,
-            min_offset=one.min_offset,
-            max_offset=one.max_offset,
-            min_timestamp_ms=one.min_timestamp_ms,
-            max_timestamp_ms=one.max_timestamp_ms,
-            tombstones=one.tombstones,
-            min_horizon_ms=one.min_horizon_ms,
-            max_horizon_ms=one.max_horizon_ms,
-        )
-    return Unit(
-        id=unit_id,
-        is_run=is_run,
-        segments=segments,
-        bytes=sum(s.bytes for s in segments),
-        rows=sum(s.rows for s in segments),
-        min_offset=min(s.min_offset for s in segments),
-        max_offset=max(s.max_offset for s in segments),
-        min_timestamp_ms=min(s.min_timestamp_ms for s in segments),
-        max_timestamp_ms=max(s.max_timestamp_ms for s in segments),
-        tombstones=sum(s.tombstones for s in segments),
-        min_horizon_ms=min((s.min_horizon_ms for s in segments if s.min_horizon_ms is not None), default=None),
-        max_horizon_ms=max((s.max_horizon_ms for s in segments if s.max_horizon_ms is not None), default=None),
-    )
 
 
 def assess(manifest: Manifest, config: TopicConfig, now_ms: int, pinned: frozenset[str] = frozenset()) -> Debt:
@@ -121,6 +68,8 @@ def assess(manifest: Manifest, config: TopicConfig, now_ms: int, pinned: frozens
         if each is not due
     )
     return Debt(
+        units=books.units,
+        cleanable=tuple(books.old),
         log_start_offset=floor,
         droppable=books.droppable,
         clean_bytes=books.clean_bytes,
@@ -140,12 +89,12 @@ def latest_cleanable_ms(config: TopicConfig, now_ms: int) -> int:
 
 
 def left_out(
-    manifest: Manifest, config: TopicConfig, now_ms: int, due: Due | None, pinned: frozenset[str]
+    debt: Debt, manifest: Manifest, config: TopicConfig, now_ms: int, due: Due | None, pinned: frozenset[str]
 ) -> tuple[NotDue, ...]:
-    """Why each unit that `due` does not name is left alone, in the manifest's order."""
+    """Why each unit that `due` does not name is left alone, in the manifest's order. `debt`: what `assess` made of the
+    same arguments."""
     chosen = frozenset[str]() if due is None else frozenset(unit.id for unit in due.units)
-    books = _Books(manifest, config, now_ms, pinned, 0)
-    old = {unit.id for unit in books.old}
+    old = {unit.id for unit in debt.cleanable}
 
     def reason(unit: Unit) -> str:
         if not pinned.isdisjoint(s.id for s in unit.segments):
@@ -157,7 +106,7 @@ def left_out(
             return f"younger than min.compaction.lag.ms, for another {wait_ms} ms"
         return "it follows one that is younger than min.compaction.lag.ms"
 
-    return tuple(NotDue(unit.id, reason(unit)) for unit in books.units if unit.id not in chosen)
+    return tuple(NotDue(unit.id, reason(unit)) for unit in debt.units if unit.id not in chosen)
 
 
 class _Books:
@@ -171,7 +120,8 @@ class _Books:
         self._now_ms = now_ms
         self.units = units(manifest)
         self.droppable = droppable(manifest, floor, pinned)
-        self._free = frozenset(u.id for u in self.units if pinned.isdisjoint(s.id for s in u.segments))
+        free = (u for u in self.units if not pinned or pinned.isdisjoint(s.id for s in u.segments))
+        self._free = frozenset(u.id for u in free)
         self.old = _cleanable(self.units, latest_cleanable_ms(config, now_ms))
         self.clean_bytes = self.dirty_bytes = 0
         self.dirty_ratio = 0.0
@@ -180,6 +130,7 @@ class _Books:
             self._weigh()
         else:
             self.old = self.units
+        self._old_to = max((u.max_offset for u in self.old), default=-1)
 
     def _weigh(self) -> None:
         to = self._manifest.cleaned_to
@@ -263,14 +214,53 @@ class _Books:
         least = self._config.l0_segments_tier
         if len(free) < least:
             return NotDue("tier for l0", f"{len(free)} L0 segments to merge, tiered at {least}")
-        return Due("tier", tuple(free), "l0", f"{len(free)} L0 segments, tiered at {least}")
+        return Due("tier", self._with_similar(free), "l0", f"{len(free)} L0 segments, tiered at {least}")
 
     def _tier_runs(self) -> Due | NotDue:
-        best = _similar([u for u in self.old if u.is_run and u.id in self._free])
+        """The old among themselves; the young, too, which pressure has merged before."""
         least = self._config.runs_tier
-        if len(best) < least:
-            return NotDue("tier for runs", f"{len(best)} neighbouring runs of similar size, tiered at {least}")
-        return Due("tier", tuple(best), "runs", f"{len(best)} sorted runs of similar size, tiered at {least}")
+        steps = [runs[first:end] for runs in (self._runs, self._young_runs) for first, end in _steps(runs)]
+        full = [step for step in steps if len(step) >= least]
+        best = next((step for step in full if not self._soon_cleaned(step)), None)
+        if best is not None:
+            return Due("tier", tuple(best), "runs", f"{len(best)} sorted runs of similar size, tiered at {least}")
+        most = max(map(len, steps), default=0)
+        told = "; so large that they wait for the clean" if full else ""
+        return NotDue("tier for runs", f"{most} neighbouring runs of similar size, tiered at {least}{told}")
+
+    def _soon_cleaned(self, chosen: Sequence[Unit]) -> bool:
+        """Whether a tier of `chosen` is worth little: they are a good part of what makes a clean due, which will write
+        them again before long. Young ones are not."""
+        ratio = self._config.min_cleanable_dirty_ratio
+        if not self._config.compacted or ratio == 1 or chosen[-1].max_offset > self._old_to:
+            return False
+        enough = ratio * self.clean_bytes  # a clean is due when (1 - ratio) of the dirty bytes exceed this
+        return SOON_CLEANED_PARTS * (1 - ratio) * sum(unit.bytes for unit in chosen) > enough
+
+    @property
+    def _runs(self) -> Sequence[Unit]:
+        """What `tier` may merge. Of a compacted topic the clean run stays out: it would be dirty again, all of it. Of
+        others what is as large as an output: a read in offset order would open as many objects as before."""
+        runs = [u for u in self.old if u.is_run and u.id in self._free]
+        if self._config.compacted:
+            return [run for run in runs if run.max_offset >= self._manifest.cleaned_to]
+        full = [at for at, run in enumerate(runs, 1) if run.bytes >= self._config.output_bytes]
+        return runs[max(full, default=0) :]
+
+    @property
+    def _young_runs(self) -> Sequence[Unit]:
+        return [u for u in self.units if u.is_run and u.max_offset > self._old_to and u.id in self._free]
+
+    def _with_similar(self, chosen: Sequence[Unit]) -> tuple[Unit, ...]:
+        """`chosen`, and the older runs with which the run that they make would be merged at once: written once instead
+        of twice."""
+        runs = [run for run in self._runs if run.max_offset < chosen[0].min_offset]
+        while True:
+            first, end = next(_steps(runs, sum(unit.bytes for unit in chosen)))
+            more = [*runs[first:], *chosen]
+            if end - first < self._config.runs_tier or self._soon_cleaned(more):
+                return tuple(chosen)
+            runs, chosen = runs[:first], more
 
 
 def _cleanable(everything: Sequence[Unit], latest_ms: int) -> Sequence[Unit]:
@@ -291,16 +281,19 @@ def _cleanable(everything: Sequence[Unit], latest_ms: int) -> Sequence[Unit]:
     return [unit for unit in everything if unit.max_offset < boundary]
 
 
-def _similar(runs: Iterable[Unit]) -> list[Unit]:
-    """The longest stretch of neighbouring runs of similar size."""
-    best: list[Unit] = []
-    stretch: list[Unit] = []
-    low = high = 1
-    for unit in runs:
-        low, high = min(low, max(unit.bytes, 1)), max(high, unit.bytes)
-        if not stretch or high > SIMILAR_SIZE_RATIO * low:
-            stretch, low, high = [], max(unit.bytes, 1), max(unit.bytes, 1)
-        stretch.append(unit)
-        if len(stretch) > len(best):
-            best = stretch[:]
-    return best
+def _steps(runs: Sequence[Unit], *younger: int) -> Iterator[tuple[int, int]]:
+    """[first, end) of each stretch of neighbours of similar size, youngest first, in the sizes of `runs` and `younger`.
+
+    One behind a younger, larger one counts as of that size: else the small between the large would stay for ever. So
+    sizes fall in steps from the oldest to the youngest; with fewer than runs.tier on each their number is bounded.
+    """
+    sizes = [*(run.bytes for run in runs), *younger]
+    end = len(sizes)
+    size = smallest = sizes[-1] if sizes else 0
+    for at in range(len(sizes) - 1, -1, -1):
+        size = max(size, sizes[at])
+        if size > SIMILAR_SIZE_RATIO * smallest:
+            yield at + 1, end
+            smallest, end = size, at + 1
+    if sizes:
+        yield 0, end

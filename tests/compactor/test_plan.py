@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from lithify.compactor.plan import fan_in, freeze, kind_of, offset_ranges, tasks
 from lithify.manifest.config import parse
-from lithify.manifest.debt import units
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
+from lithify.manifest.units import units
 from lithify.segment.execute import execute
 from lithify.store.memory import MemoryStore
 

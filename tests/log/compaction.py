@@ -7,7 +7,6 @@ from typing import Any
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.commit import Next
-from lithify.manifest.debt import units
 from lithify.manifest.edits import Collect, CommitCompaction, coverage_offset
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import MergeRules
@@ -15,6 +14,7 @@ from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL
+from lithify.manifest.units import units
 from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask
 from lithify.store.driver import new_id
@@ -43,9 +43,7 @@ def compact(
     covered = coverage_offset(head, frozenset(pinned))
     job = SegmentId.for_job(head.id, new_id())
     buckets = tuple(bucket.start for bucket in head.time_index)
-    rules = MergeRules(
-        order=order, drop_superseded=drop and order == "key", coverage_offset=covered, buckets=buckets
-    )
+    rules = MergeRules(order=order, drop_superseded=drop and order == "key", coverage_offset=covered, buckets=buckets)
     task = MergeTask(
         topic=head.topic,
         topic_id=head.topic_id,

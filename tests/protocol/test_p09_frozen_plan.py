@@ -6,11 +6,11 @@ from lithify.compactor.jobs import Admit, ClaimState, StartAttempt
 from lithify.compactor.plan import freeze, tasks
 from lithify.manifest.commit import Next
 from lithify.manifest.config import parse
-from lithify.manifest.debt import units
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import CompactorState, Job, KeyRange
 from lithify.manifest.model import Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.units import units
 from lithify.store.errors import InvalidRequest
 from tests.protocol.scene import (
     CONFIG,

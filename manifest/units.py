@@ -1,0 +1,64 @@
+"""What compaction takes whole: an L0 segment, or a sorted run with what its segments come to. Pure."""
+
+import msgspec
+
+from lithify.manifest.model import Manifest, SegmentRef
+
+__all__ = ["Unit", "units"]
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """An L0 segment or a sorted run, as one thing to compact."""
+
+    id: str
+    is_run: bool
+    segments: tuple[SegmentRef, ...]
+    bytes: int
+    rows: int
+    min_offset: int
+    max_offset: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    tombstones: int
+    min_horizon_ms: int | None
+    max_horizon_ms: int | None
+
+
+def units(manifest: Manifest) -> tuple[Unit, ...]:
+    """Runs and L0 segments by smallest offset."""
+    found = [_unit(run.id, True, run.segments) for run in manifest.runs]
+    found += [_unit(segment.id, False, (segment,)) for segment in manifest.l0]
+    return tuple(sorted(found, key=lambda unit: unit.min_offset))
+
+
+def _unit(unit_id: str, is_run: bool, segments: tuple[SegmentRef, ...]) -> Unit:
+    one = segments[0]
+    if len(segments) == 1:
+        return Unit(
+            id=unit_id,
+            is_run=is_run,
+            segments=segments,
+            bytes=one.bytes,
+            rows=one.rows,
+            min_offset=one.min_offset,
+            max_offset=one.max_offset,
+            min_timestamp_ms=one.min_timestamp_ms,
+            max_timestamp_ms=one.max_timestamp_ms,
+            tombstones=one.tombstones,
+            min_horizon_ms=one.min_horizon_ms,
+            max_horizon_ms=one.max_horizon_ms,
+        )
+    return Unit(
+        id=unit_id,
+        is_run=is_run,
+        segments=segments,
+        bytes=sum(s.bytes for s in segments),
+        rows=sum(s.rows for s in segments),
+        min_offset=min(s.min_offset for s in segments),
+        max_offset=max(s.max_offset for s in segments),
+        min_timestamp_ms=min(s.min_timestamp_ms for s in segments),
+        max_timestamp_ms=max(s.max_timestamp_ms for s in segments),
+        tombstones=sum(s.tombstones for s in segments),
+        min_horizon_ms=min((s.min_horizon_ms for s in segments if s.min_horizon_ms is not None), default=None),
+        max_horizon_ms=max((s.max_horizon_ms for s in segments if s.max_horizon_ms is not None), default=None),
+    )
