@@ -98,7 +98,7 @@ class S3Store:
 
         def attempt() -> Object:
             reply = client.get_object(**target, **self._additional("GetObject"))
-            return Object(reply["Body"].read(), int(reply["LastModified"].timestamp() * 1000))
+            return Object(reply["Body"].read(), _modified_ms(reply))
 
         try:
             return self._retried(attempt, lambda error: isinstance(explain(error, ""), Unavailable))
@@ -150,7 +150,7 @@ class S3Store:
             if self._says_missing(error):
                 return None
             raise explain(error, self._where(key)) from error
-        return ObjectInfo(key, reply["ContentLength"], int(reply["LastModified"].timestamp() * 1000))
+        return ObjectInfo(key, reply["ContentLength"], _modified_ms(reply))
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         """One page of up to 1,000 keys, in whatever order the store has (S3 Express: none)."""
@@ -162,7 +162,7 @@ class S3Store:
         except FAILURES as error:
             raise explain(error, self._where(prefix)) from error
         infos = tuple(
-            ObjectInfo(found["Key"][len(self._prefix) :], found["Size"], int(found["LastModified"].timestamp() * 1000))
+            ObjectInfo(found["Key"][len(self._prefix) :], found["Size"], _modified_ms(found))
             for found in reply.get("Contents", ())
             if not found["Key"].endswith("/")  # consoles make such "folders"; no key of ours ends so
         )
@@ -311,3 +311,8 @@ class S3Store:
 
     def _where(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._prefix}{key}"
+
+
+def _modified_ms(reply: dict[str, Any]) -> int:
+    """In whole seconds, as HTTP has it: Ceph's listing alone tells milliseconds, and one object has one time."""
+    return int(reply["LastModified"].timestamp()) * 1000

@@ -1,14 +1,19 @@
 """An HTTP front before an S3 endpoint that fails as networks and servers do: "stored, and the reply was lost" can only
 be said at this level."""
 
+import socket
+import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import urlsplit
+
+from lithify.store.driver import pause
 
 __all__ = ["Deed", "Front", "Seen"]
 
@@ -27,7 +32,9 @@ class Deed:
     status: int | None = None  # answer this, whatever the store said
     code: str = ""  # S3's error code in that answer
     body: str = ""  # or its whole body
-    reply: Literal["whole", "half", "none"] = "whole"
+    reply: Literal["whole", "half", "none", "reset"] = "whole"
+    delay_ms: int = 0  # the store has done it, and the reply is held back for about so long
+    late_ms: int = 0  # the client is cut off at once, and the store sees the request only about so long after
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +54,23 @@ class Front:
         endpoint_url: str,
         concerns: Callable[[Seen], bool] = lambda _: True,
         rule: Callable[[Seen], Deed] = lambda _: Deed(),
+        observe: Callable[[Seen, Deed, bytes, int], object] = lambda *_: None,
     ) -> None:
+        """`observe` is told, before the client is, what the store answered (its status) to a request and its body."""
         self.seen: list[Seen] = []
         self._target = urlsplit(endpoint_url).netloc
         self._concerns = concerns
         self._rule = rule
+        self._observe = observe
         self._planned: deque[Deed] = deque()
+        self._under_way = 0
+        self._changed = threading.Condition()
         front = self
 
         class Handler(_Handler):
             def answer(self) -> None:
-                front._answer(self)
+                with front._counted():
+                    front._answer(self)
 
         self._server = ThreadingHTTPServer((_HOST, 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -82,6 +95,22 @@ class Front:
     def plan(self, *deeds: Deed) -> None:
         self._planned.extend(deeds)
 
+    def drain(self) -> None:
+        """Wait until the store has seen the last of what clients sent, and were cut off from."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._under_way)
+
+    @contextmanager
+    def _counted(self) -> Generator[None]:
+        with self._changed:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._changed.notify_all()
+
     def _answer(self, handler: "_Handler") -> None:
         conditional = handler.headers.get(_CONDITION) is not None
         seen = Seen(handler.command, handler.path, conditional)
@@ -90,8 +119,16 @@ class Front:
         deed = planned or self._rule(seen)
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         status, headers, content = 503, dict[str, str](), b""
+        if deed.late_ms:
+            handler.cut()
+            pause(deed.late_ms)
         if deed.forward:
             status, headers, content = self._forward(handler, body, deed)
+            self._observe(seen, deed, body, status)
+        if deed.late_ms:
+            return
+        if deed.delay_ms:
+            pause(deed.delay_ms)
         if deed.status is not None:
             status, headers = deed.status, {"Date": headers.get("Date", "")} if headers else {}
             content = (deed.body or (_ERROR.format(code=deed.code) if deed.code else "")).encode()
@@ -120,7 +157,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def reply(self, status: int, headers: Mapping[str, str], content: bytes, amount: str) -> None:
         self.close_connection = amount != "whole"
-        if amount == "none":
+        if amount == "reset":  # closed with time 0 to linger, TCP sends RST
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+        if amount in ("none", "reset"):
             return
         self.send_response_only(status)
         for name, value in headers.items():
@@ -130,6 +170,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", length or str(len(content)))
         self.end_headers()
         self.wfile.write(content if amount == "whole" else content[: len(content) // 2])
+
+    def cut(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         self.answer()

@@ -13,6 +13,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.port import Store
 from lithify.store.s3 import S3Store
 from lithify.testing.server import S3Server
+from tests import endpoint
 
 
 @pytest.fixture(autouse=True)
@@ -35,13 +36,26 @@ def s3_store(lithify_s3: S3Server, bucket: str) -> Iterator[S3Store]:
     store.close()
 
 
-@pytest.fixture(params=["memory", "file", "s3", "fsspec"])
+@pytest.fixture
+def endpoint_store() -> Iterator[S3Store]:
+    """In a bucket of the endpoint that the environment names (tests/endpoint.py)."""
+    place = endpoint.Endpoint()
+    name = place.create_bucket()
+    store = S3Store(name, "some/prefix", place.options, pause=lambda _: None)
+    yield store
+    store.close()
+    place.delete_bucket(name)
+    place.close()
+
+
+@pytest.fixture(params=["memory", "file", "s3", "fsspec", *(["endpoint"] if endpoint.PRESENT else [])])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """`proven`: fsspec's local files are not atomic, and here nobody races."""
     make: dict[str, Callable[[], Store]] = {
         "memory": MemoryStore,
         "file": lambda: FileStore(tmp_path / "warehouse"),
         "s3": lambda: request.getfixturevalue("s3_store"),
+        "endpoint": lambda: request.getfixturevalue("endpoint_store"),
         "fsspec": lambda: FsspecStore(f"file://{tmp_path}/warehouse", proven=True),
     }
     return make[request.param]()

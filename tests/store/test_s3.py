@@ -43,6 +43,9 @@ STORED, ABSENT = True, False
         (Deed(), Outcome.CREATED, STORED),
         (Deed(reply="none"), Outcome.UNKNOWN, STORED),
         (Deed(forward=False, reply="none"), Outcome.UNKNOWN, ABSENT),
+        (Deed(reply="reset"), Outcome.UNKNOWN, STORED),
+        (Deed(forward=False, reply="reset"), Outcome.UNKNOWN, ABSENT),
+        (Deed(delay_ms=1), Outcome.CREATED, STORED),
         (Deed(status=500, code="InternalError"), Outcome.UNKNOWN, STORED),
         (Deed(status=502), Outcome.UNKNOWN, STORED),
         (Deed(status=503, code="SlowDown", forward=False), Outcome.UNKNOWN, ABSENT),
@@ -85,6 +88,15 @@ def test_a_certain_refusal_says_what_to_do(status: int, code: str, remedy: str, 
     with pytest.raises(InvalidRequest, match=rf"{store.url}/k: .*{code}.*{remedy}"):
         store.create("k", b"body")
     assert len(front.seen) == 1
+
+
+def test_a_late_create_lands_after_its_writer_was_cut_off(fronted: FronterMaker, s3_store: S3Store) -> None:
+    store, front = fronted()
+    front.plan(Deed(late_ms=1))
+    assert store.create("k", b"late") is Outcome.UNKNOWN
+    front.drain()
+    assert store.create("k", b"next") is Outcome.EXISTS
+    assert s3_store.read("k", 0, 4) == b"late"
 
 
 def test_a_timeout_is_unknown(s3_store: S3Store) -> None:
