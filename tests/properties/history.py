@@ -152,8 +152,8 @@ class History:
     def _submit(self, sources: Sequence[str]) -> None:
         try:
             self.log.submit(sources)
-        except InvalidRequest as error:  # young and old records do not mix
-            self.story[-1] += f": {error}"
+        except InvalidRequest:  # young and old records do not mix
+            self.story[-1] += ": refused"
         self.log.compact()
 
     def _fail(self, dice: random.Random) -> None:

@@ -22,6 +22,7 @@ from lithify.compactor.engine import (
     VerifyOutputs,
 )
 from lithify.compactor.jobs import Submit
+from lithify.compactor.plan import choose_requested
 from lithify.gc.collect import collect, sweep
 from lithify.log import checkpoints
 from lithify.log.append import append
@@ -151,6 +152,7 @@ class RowLog:
 
     def submit(self, sources: Sequence[str]) -> None:
         head = self.head()
+        choose_requested(head, sources, self._clock(), self.config)
         job_id = SegmentId.for_job(head.id, self._answer(NewId()))
         job = Job(id=job_id, status="submitted", origin="manual", requested=tuple(sources), created_at_ms=self._clock())
         self._run(self._files.compactor.commit(Submit(first_state(head), job)))

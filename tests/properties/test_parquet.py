@@ -56,6 +56,7 @@ def test_parquet_is_the_models_at_length(chunk: int, local: Engine, memory: str)
     play_chunk(chunk, local, memory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(SPARK_EVERYDAY))
 def test_spark_is_the_models(chunk: int, spark_session: "SparkSession", tmp_path: Path) -> None:
     play_chunk(chunk, SparkEngine(spark_session), (tmp_path / "log").as_uri())
