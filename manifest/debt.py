@@ -74,7 +74,7 @@ def assess(manifest: Manifest, config: TopicConfig, now_ms: int, pinned: frozens
         droppable=books.droppable,
         clean_bytes=books.clean_bytes,
         dirty_bytes=books.dirty_bytes,
-        young_bytes=sum(unit.bytes for unit in books.units) - books.clean_bytes - books.dirty_bytes,
+        young_bytes=books.young_bytes,
         dirty_ratio=books.dirty_ratio,
         oldest_dirty_ms=books.oldest_dirty_ms,
         due=due,
@@ -99,6 +99,8 @@ def left_out(
     def reason(unit: Unit) -> str:
         if not pinned.isdisjoint(s.id for s in unit.segments):
             return "an active job holds it"
+        if unit.max_offset < debt.log_start_offset:
+            return "below the log start offset: a drop retires it"
         if unit.id in old:
             return "clean" if config.compacted and unit.max_offset < manifest.cleaned_to else "no due work needs it"
         if unit.max_timestamp_ms > latest_cleanable_ms(config, now_ms):
@@ -123,7 +125,7 @@ class _Books:
         free = (u for u in self.units if not pinned or pinned.isdisjoint(s.id for s in u.segments))
         self._free = frozenset(u.id for u in free)
         self.old = _cleanable(self.units, latest_cleanable_ms(config, now_ms))
-        self.clean_bytes = self.dirty_bytes = 0
+        self.clean_bytes = self.dirty_bytes = self.young_bytes = 0
         self.dirty_ratio = 0.0
         self.oldest_dirty_ms: int | None = None
         if config.compacted:
@@ -137,6 +139,7 @@ class _Books:
         dirty = [u for u in self.old if u.max_offset >= to]
         self.clean_bytes = sum(u.bytes for u in self.units if u.max_offset < to)
         self.dirty_bytes = sum(u.bytes for u in dirty)
+        self.young_bytes = sum(u.bytes for u in self.units) - self.clean_bytes - self.dirty_bytes
         if self.dirty_bytes:
             self.dirty_ratio = self.dirty_bytes / (self.clean_bytes + self.dirty_bytes)
             self.oldest_dirty_ms = min(u.min_timestamp_ms for u in dirty)
