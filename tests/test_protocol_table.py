@@ -106,3 +106,11 @@ def test_its_rfc_exists(row: dict[str, str]) -> None:
     assert numbers, f"{rule_of(row)} names no RFC: write its number, as in 0002"
     assert "0000" not in numbers
     assert [number for number in numbers if len(list((ROOT / "docs" / "rfcs").glob(f"{number}-*.md"))) != 1] == []
+
+
+def test_every_rule_of_kafkas_names_its_scenarios() -> None:
+    lines = [cells(line) for line in PAGE.read_text(encoding="utf-8").splitlines() if re.match(r"\| [CD]\d+ \|", line)]
+    folder = ROOT / "tests" / "scenarios"
+    named = {file for row in lines for file in re.findall(r"`([^`]+\.toml)`", row[3])}
+    assert named == {file.name for file in folder.glob("[CD]*.toml")}
+    assert [row[0] for row in lines if not row[3]] == ["C15"], "which is P13's"
