@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.convergence import Convergence
+from benchmarks.deciding import Deciding
 from benchmarks.results import Bar, Found, Results
 from benchmarks.scale import slope
 
@@ -42,6 +44,10 @@ def _parts(results: Results) -> Iterator[str]:
         yield _contenders(results.contenders)
     if results.scale:
         yield _scale(results)
+    if results.convergence:
+        yield _convergence(results.convergence)
+    if results.deciding:
+        yield _deciding(results.deciding)
     if results.bars:
         yield _bars(results.bars)
 
@@ -81,6 +87,42 @@ def _scale(results: Results) -> str:
         for point in results.scale
     ]
     return f"{_table(head, rows)}\n\nCPU time grows with the rows to the power of {slope(results.scale):.2f}."
+
+
+def _convergence(found: Sequence[Convergence]) -> str:
+    head = ("appended", "write amplification", "read amplification", "L0 ≤", "runs ≤", "jobs", "ends")
+    rows = [
+        (
+            each.workload,
+            f"{each.write_amplification:.2f}",
+            f"{each.read_amplification:.1f}",
+            f"{each.l0_max} of {each.l0_limit}",
+            f"{each.runs_max} of {each.runs_limit}",
+            str(sum(each.jobs.values())),
+            "yes" if each.ends else "**no**",
+        )
+        for each in found
+    ]
+    return _table(head, rows)
+
+
+def _deciding(found: Sequence[Deciding]) -> str:
+    head = ("medians", "L0", "runs", "decide ms", "explain ms", "log start ms", "append ms", "encode ms", "KB")
+    rows = [
+        (
+            each.policy,
+            str(each.l0),
+            str(each.runs),
+            f"{each.decide_ms:.1f}",
+            f"{each.survey_ms:.1f}",
+            f"{each.log_start_ms:.2f}",
+            f"{each.append_ms:.2f}",
+            f"{each.encode_ms:.2f}",
+            f"{each.manifest_bytes / 1e3:.0f}",
+        )
+        for each in found
+    ]
+    return _table(head, rows)
 
 
 def _bars(bars: Sequence[Bar]) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from benchmarks.convergence import Convergence
+from benchmarks.deciding import Deciding
 from benchmarks.generate import Shape
 from benchmarks.measure import Run
 from benchmarks.requests import Requests
@@ -43,6 +45,8 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True):
     requests: Requests | None = None
     scale: list[Point] = []
     large_values: Point | None = None
+    convergence: list[Convergence] = []
+    deciding: list[Deciding] = []
     bars: list[Bar] = []
 
 
@@ -53,7 +57,10 @@ def paired(one: Found, other: Found, of: Callable[[Run], float]) -> float:
 
 def bars(results: Results) -> list[Bar]:
     """Every bar that what was measured can tell of."""
-    return [*_speed(results.contenders), *_requests(results.requests), *_memory(results), *_scale(results.scale)]
+    return [
+        *(*_speed(results.contenders), *_requests(results.requests), *_memory(results), *_scale(results.scale)),
+        *(*_convergence(results.convergence), *_deciding(results.deciding)),
+    ]
 
 
 def _speed(found: dict[str, Found]) -> Iterator[Bar]:
@@ -97,3 +104,18 @@ def _memory(results: Results) -> Iterator[Bar]:
 def _scale(points: list[Point]) -> Iterator[Bar]:
     if points:
         yield Bar("exponent of rows in CPU time", slope(points), at_most=1.1)
+
+
+def _convergence(found: list[Convergence]) -> Iterator[Bar]:
+    if not found:
+        return
+    uniform = max(each.write_amplification for each in found if each.workload.startswith("uniform"))
+    yield Bar("write amplification, uniform updates", uniform, at_most=6)
+    yield Bar("workloads that do not end, or pass a limit", sum(not each.ends for each in found), at_most=0)
+
+
+def _deciding(found: list[Deciding]) -> Iterator[Bar]:
+    usual = [each for each in found if each.l0 == 1_000]
+    if usual:
+        told = f"ms of a decision, {usual[0].l0} L0 segments and {usual[0].runs} runs"
+        yield Bar(told, max(max(each.decide_ms, each.survey_ms) for each in usual), at_most=10)

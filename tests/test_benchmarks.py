@@ -5,8 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from benchmarks.convergence import Convergence
+from benchmarks.deciding import Deciding
 from benchmarks.generate import Shape, tables, warehouse
 from benchmarks.measure import Run
 from benchmarks.report import show, write_readme
@@ -65,11 +68,29 @@ def test_the_data(tmp_path: Path) -> None:
     assert len(list(root.rglob("*.parquet"))) == 2
 
 
+def test_what_the_policy_is_held_to() -> None:
+    well = Convergence("uniform, 9 keys", 5.9, 4.5, 8, 9, 6, 30, {"dirty": 3, "l0": 4}, 0, True)
+    crowded = msgspec.structs.replace(well, workload="hot keys", write_amplification=7, runs_max=31)
+    restless = msgspec.structs.replace(well, workload="fresh keys", settled=False)
+    slow = Deciding("compact", 1_000, 200, 2, 11, 0.1, 0.3, 0.7, 800_000)
+    machine = results().machine
+    found = Results(machine=machine, convergence=[well, crowded, restless], deciding=[slow])
+    held = {bar.what: (bar.measured, bar.met) for bar in bars(found)}
+    assert held == {
+        "write amplification, uniform updates": (5.9, True),
+        "workloads that do not end, or pass a limit": (2, False),
+        "ms of a decision, 1000 L0 segments and 200 runs": (11, False),
+    }
+    assert "| uniform, 9 keys | 5.90                | 4.5                | 8 of 9 | 6 of 30  | 7    | yes    |" in show(
+        found
+    )
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_quick_run(tmp_path: Path) -> None:
     report = tmp_path / "quick.json"
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "lithify_spark,rewrite,requests"]
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "lithify_spark,rewrite,requests,convergence"]
     command += ["--folder", str(tmp_path), "--json", str(report)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "| lithify, clean on Spark " in done.stdout
@@ -79,4 +100,5 @@ def test_a_quick_run(tmp_path: Path) -> None:
     for what in ("PUTs of a warm append", "GETs of a warm append", "GETs of an idle poll of a partition"):
         assert counted[what]["measured"] <= 2
     assert counted["manifest bytes per segment"]["measured"] <= 350
+    assert counted["workloads that do not end, or pass a limit"]["met"]
     assert [path.name for path in tmp_path.iterdir()] == ["quick.json"], "the data are removed"

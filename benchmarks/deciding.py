@@ -1,0 +1,106 @@
+"""What it costs to decide, and to append, in a partition with many L0 segments and runs: processor time of one call."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from lithify.compactor.policy import decide, survey
+from lithify.manifest.appends import Append
+from lithify.manifest.codec import encode
+from lithify.manifest.commit import Next
+from lithify.manifest.config import parse
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
+from lithify.manifest.retention import log_start, retention_of
+
+__all__ = ["Deciding", "deciding"]
+
+_SIZES = ((1_000, 200), (4_096, 200))  # L0 segments, runs
+_SEGMENTS_OF_A_RUN = 8
+_ROWS = 100
+_ROW_BYTES = 100
+_APPEND_MS = 1_000
+_CALLS = 51
+_POLICIES = {
+    "compact": {"cleanup.policy": "compact"},
+    "compact,delete": {"cleanup.policy": "compact,delete", "retention.bytes": "10000000"},
+}
+
+
+class Deciding(msgspec.Struct, frozen=True):
+    """Medians, in milliseconds."""
+
+    policy: str
+    l0: int
+    runs: int
+    decide_ms: float
+    survey_ms: float
+    log_start_ms: float
+    append_ms: float  # the edit: the next manifest from this one
+    encode_ms: float  # that manifest as JSON
+    manifest_bytes: int
+
+
+def deciding() -> list[Deciding]:
+    return [_one(policy, *_manifest(l0, runs)) for l0, runs in _SIZES for policy in _POLICIES]
+
+
+def _one(policy: str, manifest: Manifest, now_ms: int) -> Deciding:
+    config = parse(_POLICIES[policy])
+    append = Append(_segment(10**9), l0_segments_max=10**9)
+    return Deciding(
+        policy=policy,
+        l0=len(manifest.l0),
+        runs=len(manifest.runs),
+        decide_ms=_median_ms(lambda: decide(manifest, None, config, now_ms)),
+        survey_ms=_median_ms(lambda: survey(manifest, None, config, now_ms)),
+        log_start_ms=_median_ms(lambda: log_start(manifest, retention_of(config), now_ms)),
+        append_ms=_median_ms(lambda: append.apply(manifest, manifest.id + 1, now_ms)),
+        encode_ms=_median_ms(lambda: encode(manifest)),
+        manifest_bytes=len(encode(manifest)),
+    )
+
+
+def _median_ms(call: Callable[[], object]) -> float:
+    taken: list[float] = []
+    for _ in range(_CALLS):
+        start = time.process_time()
+        call()
+        taken.append(time.process_time() - start)
+    return 1_000 * statistics.median(taken)
+
+
+def _manifest(l0: int, runs: int) -> tuple[Manifest, int]:
+    """Appended one by one, so that the time index is full and as it would be; the oldest then stand as runs."""
+    manifest = Manifest(format=FORMAT, topic="many", topic_id="one", partition=0, id=1, nonce="n")
+    now_ms = 0
+    for number in range(l0 + runs * _SEGMENTS_OF_A_RUN):
+        now_ms += _APPEND_MS
+        verdict = Append(_segment(number, now_ms), l0_segments_max=10**9).apply(manifest, manifest.id + 1, now_ms)
+        assert isinstance(verdict, Next)
+        manifest = replace(verdict.value, id=manifest.id + 1)
+    tiered, rest = manifest.l0[: runs * _SEGMENTS_OF_A_RUN], manifest.l0[runs * _SEGMENTS_OF_A_RUN :]
+    parts = [tiered[at : at + _SEGMENTS_OF_A_RUN] for at in range(0, len(tiered), _SEGMENTS_OF_A_RUN)]
+    made = tuple(
+        SortedRun(id=part[0].id, segments=tuple(replace(ref, base_offset=None) for ref in part)) for part in parts
+    )
+    return replace(manifest, l0=rest, runs=made), now_ms
+
+
+def _segment(number: int, now_ms: int = 0) -> SegmentRef:
+    return SegmentRef(
+        id=SegmentId.for_append(number, f"{number:032x}"),
+        bytes=_ROWS * _ROW_BYTES,
+        raw_bytes=2 * _ROWS * _ROW_BYTES,
+        rows=_ROWS,
+        min_key=b"account-00000000",
+        max_key=b"account-99999999",
+        min_offset=0,
+        max_offset=_ROWS - 1,
+        min_timestamp_ms=now_ms - _APPEND_MS,
+        max_timestamp_ms=now_ms,
+        checksum="0" * 16,
+    )

@@ -1,0 +1,306 @@
+"""A partition without Parquet: the production policy, edits and keep/drop rules over rows in arrays, so that ten
+thousand appends and all that the policy makes of them take seconds.
+
+Bytes are rows times `row_bytes`. The clock is the simulation's own. A job takes no time, and nothing is appended
+meanwhile: what interleaves is for the protocol's tests.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from lithify.compactor.estimate import target_bytes
+from lithify.compactor.plan import choose_requested, fan_in, freeze, kind_of, offset_ranges
+from lithify.compactor.policy import Drop, Propose, Wait, decide
+from lithify.manifest.appends import Append
+from lithify.manifest.commit import Next, Refused
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.debt import Due, assess
+from lithify.manifest.edits import Claim, Collect, CommitCompaction
+from lithify.manifest.floor import DropSegments
+from lithify.manifest.invariants import check_manifest
+from lithify.manifest.jobs import Job, KeyRange, Kind
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
+from lithify.manifest.retention import retention_of
+from lithify.manifest.units import Unit
+from lithify.segment.merge import Tally
+from lithify.segment.rules import NO_HORIZON, Fate, fates, stamps
+from lithify.store.errors import Unavailable
+
+__all__ = ["START_MS", "Figures", "Rows", "Simulation"]
+
+START_MS = 1_000_000_000_000
+_JOBS_OF_A_PASS_MAX = 1_000  # a policy that goes on for longer does not converge
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Columns of equal length; `key` as a number, `horizon_ms` NO_HORIZON where there is none."""
+
+    key: Any
+    offset: Any
+    timestamp_ms: Any
+    tombstone: Any
+    horizon_ms: Any
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, at: Any) -> "Rows":
+        return Rows(self.key[at], self.offset[at], self.timestamp_ms[at], self.tombstone[at], self.horizon_ms[at])
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    names = Rows.__slots__
+    return Rows(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a workload came to. Samples of L0, runs and sources are taken whenever the compactor has come to rest."""
+
+    bytes_appended: int = 0
+    bytes_compacted: int = 0  # of all outputs of compactions
+    appends_refused: int = 0  # at l0.segments.max
+    l0_max: int = 0
+    runs_max: int = 0
+    sources: int = 0  # L0 segments and runs: what a scan merges
+    samples: int = 0
+    jobs: Counter[str] = field(default_factory=Counter[str])  # by the debt they named
+    fruitless: list[str] = field(default_factory=list[str])  # jobs that did not lessen the debt they named
+
+    @property
+    def write_amplification(self) -> float:
+        return (self.bytes_appended + self.bytes_compacted) / self.bytes_appended
+
+    @property
+    def read_amplification(self) -> float:
+        return self.sources / max(self.samples, 1)
+
+
+class Simulation:
+    """One partition, its clock and what became of it."""
+
+    def __init__(self, config: TopicConfig, row_bytes: int) -> None:
+        self.config = config
+        self.row_bytes = row_bytes
+        self.now_ms = START_MS
+        self.figures = Figures()
+        self.manifest = Manifest(format=FORMAT, topic="simulated", topic_id="one", partition=0, id=1, nonce="n")
+        self._rows: dict[str, Rows] = {}
+        self._made = 0
+        self._commit(Claim())
+
+    def append(self, key: Any, tombstone: Any = None, timestamp_ms: Any = None) -> bool:
+        """One segment of records stamped `timestamp_ms` (the clock's unless told); False where it was refused."""
+        count = len(key)
+        rows = Rows(
+            key=key,
+            offset=np.arange(self.manifest.next_offset, self.manifest.next_offset + count),
+            timestamp_ms=np.full(count, self.now_ms) if timestamp_ms is None else timestamp_ms,
+            tombstone=np.zeros(count, np.bool_) if tombstone is None else tombstone,
+            horizon_ms=np.full(count, NO_HORIZON),
+        )
+        ref = self._reference(SegmentId.for_append(self.manifest.id, self._nonce()), rows)
+        try:
+            self._commit(Append(ref, self.config.l0_segments_max))
+        except Unavailable:
+            self.figures.appends_refused += 1
+            return False
+        self._rows[ref.id] = rows
+        self.figures.bytes_appended += ref.bytes
+        return True
+
+    def compact(self) -> int:
+        """Do what is due until nothing is; answers with how many jobs and drops that took."""
+        for steps in range(_JOBS_OF_A_PASS_MAX):
+            action = decide(self.manifest, None, self.config, self.now_ms)
+            self.figures.l0_max = max(self.figures.l0_max, len(self.manifest.l0))
+            self.figures.runs_max = max(self.figures.runs_max, len(self.manifest.runs))
+            match action:
+                case Wait():
+                    self.figures.sources += len(self.manifest.l0) + len(self.manifest.runs)
+                    self.figures.samples += 1
+                    return steps
+                case Propose(due) | Drop(due):
+                    self._do(due)
+                case _:
+                    raise AssertionError(f"no job is under way, yet the policy answers {action}")
+        raise AssertionError(f"the policy is not done after {_JOBS_OF_A_PASS_MAX} jobs: {dict(self.figures.jobs)}")
+
+    def request(self, *wanted: str) -> None:
+        """A manual compaction of L0 segments and runs by their ids, of everything without. Raises InvalidRequest."""
+        chosen = choose_requested(self.manifest, wanted, self.now_ms, self.config)
+        held = fan_in(chosen)
+        if held:
+            asked = kind_of(self.manifest, self.config, chosen, self.now_ms)
+            self._compact(held, asked if len(held) == len(chosen) else "tier", "asked for")
+            self._collect()
+
+    def settle(self) -> bool:
+        """Without appends, let every lag pass, again and again; whether the policy comes to rest for good."""
+        config = self.config
+        lags = [config.min_compaction_lag_ms, config.delete_retention_ms, config.retention_ms * config.deleting]
+        lags += [config.max_compaction_lag_ms] if config.max_compaction_lag_ms < START_MS else []
+        # Each lag may make the next one start: cleaned when old enough, stamped, expired.
+        for _ in range(len(lags) + 2):
+            self.now_ms += max(lags) + 1
+            if self.compact() == 0:
+                return True
+        return False
+
+    def _do(self, due: Due) -> None:
+        if due.kind == "drop":
+            name = due.debt
+            before = self._owed(name)
+            self._commit(DropSegments(self.manifest.compactor_epoch, retention_of(self.config), frozenset()))
+        else:
+            held = fan_in(due.units)
+            whole = len(held) == len(due.units)
+            name = due.debt if whole else "fan-in"
+            before = self._owed(name)
+            self._compact(held, "clean" if due.kind == "clean" and whole else "tier", due.reason)
+        self._collect()
+        self.figures.jobs[name] += 1
+        after = self._owed(name)
+        if after >= before:
+            self.figures.fruitless.append(f"{due.kind} for {name}: {before} -> {after} ({due.reason})")
+
+    def _owed(self, name: str) -> int:
+        """How large the debt of this name is."""
+        debt = assess(self.manifest, self.config, self.now_ms)
+        match name:
+            case "floor":
+                return sum(s.bytes for s in debt.droppable)
+            case "overdue" | "dirty":
+                return debt.dirty_bytes
+            case "l0" | "l0-pressure":
+                return len(self.manifest.l0)
+            case "runs":
+                return len(self.manifest.runs)
+            case "tombstones":
+                return sum(s.tombstones for s in self.manifest.segments())
+            case "fan-in":
+                return len(self.manifest.l0) + len(self.manifest.runs)
+            case _:
+                raise AssertionError(f"no measure is known for debt {name!r}")
+
+    def _compact(self, chosen: Sequence[Unit], kind: Kind, reason: str) -> None:
+        job = freeze(
+            self.manifest,
+            self.config,
+            chosen,
+            self._ranges(chosen),
+            job_id=SegmentId.for_job(self.manifest.id, self._nonce()),
+            kind=kind,
+            origin="scheduler",
+            reason=reason,
+            now_ms=self.now_ms,
+        )
+        assert job.plan is not None
+        kept, tally = self._merged(job)
+        outputs = tuple(self._written(job, kept))
+        self.figures.bytes_compacted += sum(ref.bytes for ref in outputs)
+        commit = CommitCompaction(
+            epoch=self.manifest.compactor_epoch,
+            job=job.id,
+            segments=job.segments,
+            run=SortedRun(id=job.destination, segments=outputs),
+            coverage_offset=job.plan.rules.coverage_offset,
+            clean=kind == "clean",
+            forget=tuple(done.id for done in self.manifest.completed_jobs),
+            at_ms=self.now_ms,
+            floor=job.plan.rules.floor,
+            retention=retention_of(self.config),
+            lost=tuple((start, rows) for start, rows in zip(job.plan.rules.buckets, tally.lost, strict=False) if rows),
+            dropped_to=tally.dropped_to,
+        )
+        self._commit(commit)
+
+    def _ranges(self, chosen: Sequence[Unit]) -> tuple[KeyRange, ...]:
+        if self.config.compacted:
+            return (KeyRange(),)
+        size = sum(unit.bytes for unit in chosen)
+        return offset_ranges([s for unit in chosen for s in unit.segments], target_bytes(self.config, size))
+
+    def _merged(self, job: Job) -> tuple[Rows, Tally]:
+        assert job.plan is not None
+        rules = job.plan.rules
+        rows = _joined([self._rows[name] for name in job.segments])
+        rows = rows.take(np.lexsort((rows.offset, rows.key)) if rules.order == "key" else np.argsort(rows.offset))
+        superseded = np.zeros(len(rows), np.bool_)
+        superseded[:-1] = rules.drop_superseded & (rows.key[1:] == rows.key[:-1])
+        known = {"offset": rows.offset, "tombstone": rows.tombstone, "horizon_ms": rows.horizon_ms}
+        fate = fates(rules, keyless=np.zeros(len(rows), np.bool_), superseded=superseded, **known)
+        tally = Tally(rules.buckets)
+        tally.count(fate, rows.offset)
+        stamp = stamps(rules, **known)
+        stamped = np.where(stamp, rules.stamp_horizon_ms or 0, rows.horizon_ms)
+        kept = Rows(rows.key, rows.offset, rows.timestamp_ms, rows.tombstone, stamped).take(fate == Fate.KEPT)
+        return kept, tally
+
+    def _written(self, job: Job, kept: Rows) -> Iterator[SegmentRef]:
+        """`kept` in segments of the size where outputs are cut, and between keys (R5)."""
+        assert job.plan is not None
+        most = max(self.config.output_bytes // self.row_bytes, 1)
+        highs = [key_range.high_offset for key_range in job.plan.ranges[:-1]]
+        ends = [int(end) for end in np.searchsorted(kept.offset, highs)] if highs else []
+        start = 0
+        for end in (*ends, len(kept)):
+            while start < end:
+                cut = min(start + most, end)
+                while self.config.compacted and cut < end and kept.key[cut] == kept.key[cut - 1]:
+                    cut += 1
+                part = kept.take(slice(start, cut))
+                ref = self._reference(SegmentId.for_output(job.id, 1, 0, self._nonce()), part)
+                self._rows[ref.id] = part
+                yield ref
+                start = cut
+
+    def _reference(self, name: str, rows: Rows) -> SegmentRef:
+        horizons = rows.horizon_ms[rows.horizon_ms != NO_HORIZON]
+        return SegmentRef(
+            id=name,
+            bytes=len(rows) * self.row_bytes,
+            raw_bytes=2 * len(rows) * self.row_bytes,
+            rows=len(rows),
+            min_key=b"%012d" % rows.key.min(),
+            max_key=b"%012d" % rows.key.max(),
+            min_offset=int(rows.offset.min()),
+            max_offset=int(rows.offset.max()),
+            min_timestamp_ms=int(rows.timestamp_ms.min()),
+            max_timestamp_ms=int(rows.timestamp_ms.max()),
+            tombstones=int(rows.tombstone.sum()),
+            min_horizon_ms=int(horizons.min()) if len(horizons) else None,
+            max_horizon_ms=int(horizons.max()) if len(horizons) else None,
+            order="key" if self.config.compacted else "offset",
+            checksum="0" * 16,
+        )
+
+    def _nonce(self) -> str:
+        self._made += 1
+        return f"{self._made:08x}"
+
+    def _commit(self, edit: Any) -> Any:
+        """As a commit does it: the edit, then the invariants (P2)."""
+        number = self.manifest.id + 1
+        verdict = edit.apply(self.manifest, number, self.now_ms)
+        if isinstance(verdict, Refused):
+            raise verdict.error
+        assert isinstance(verdict, Next)
+        value = replace(verdict.value, id=number, nonce="n")
+        check_manifest(self.manifest, value)
+        self.manifest = value
+        return verdict.result
+
+    def _collect(self) -> None:
+        """Garbage collection without grace: what is retired goes at once."""
+        gone = frozenset(entry.id for entry in self.manifest.retired)
+        self._commit(Collect(boundary=self.manifest.id, collected=gone))
+        for name in gone:
+            del self._rows[name]
