@@ -2,7 +2,7 @@
 
     make bench                                      all of it; the data take about 6 GB, and are kept between runs
     python -m benchmarks --only lithify_spark,rewrite --runs 5
-    python -m benchmarks --only convergence,deciding              what the policy writes, leaves and costs; needs no rivals
+    python -m benchmarks --only convergence,deciding what the policy writes, leaves and costs: needs no rivals
     python -m benchmarks --quick                    tiny data, one run: does it all work? Its figures mean nothing
 
 Prints tables and the bars that the project sets itself, and writes all figures to benchmarks/results/latest.json.
