@@ -1,0 +1,288 @@
+"""Those who use a partition: producers, readers, consumers, admins. Each is what a process does around the production
+coroutines, again after each crash with an empty memory; what it would keep on a disk of its own lies outside."""
+
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from lithify.log import checkpoints, positions
+from lithify.log.append import append, outcome
+from lithify.manifest.appends import OpenProducer, ProducerStamp, TransactionStamp
+from lithify.manifest.consumers import CommitPosition, find_consumer
+from lithify.manifest.model import ConsumerPosition, Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.retention import log_start, retention_of
+from lithify.store.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    Fenced,
+    InvalidRequest,
+    NotFound,
+    SnapshotExpired,
+    Unavailable,
+)
+from lithify.store.port import Get, Now, Pause
+from tests.sim.rows import Row, by_key, encode, reference
+from tests.sim.site import Handle, Site
+from tests.sim.world import Actor, Violation
+
+__all__ = ["TRANSIENT", "Life", "consumer", "idempotent", "plain", "reader", "transactional"]
+
+Life = Callable[[Actor], Coroutine[Any, Any, None]]
+TRANSIENT = (Unavailable, CommitUnknown, NotFound)  # not found: the topic is deleted, another will come
+
+
+def records(site: Site, actor: Actor, name: str, now_ms: int) -> list[Row]:
+    """One append's records, in their order; their tokens begin with `name`."""
+    say, rows = actor.say, list[Row]()
+    for delta in range(say.randrange(1, 4)):
+        key = site.keys[int(say.random() * len(site.keys))]
+        dead = key is not None and say.random() < site.tombstone_share
+        rows.append(Row(delta, key, f"{name}.{delta}", dead, now_ms - int(say.random() ** 4 * 5_000)))
+    return rows
+
+
+async def send(files: PartitionFiles, handle: Handle, rows: list[Row], **stamps: Any) -> range:
+    order = handle.config.order
+    stored = sorted(rows, key=by_key) if order == "key" else rows
+    body = encode(stored)
+    ref, most = reference(stored, body, order), handle.config.l0_segments_max
+    return await append(files, body, ref, l0_segments_max=most, retention=retention_of(handle.config), **stamps)
+
+
+def plain(site: Site) -> Life:
+    """Appends, and asks later what became of those it does not know of; it never sends anything twice."""
+    done: list[int] = []
+
+    async def live(actor: Actor) -> None:
+        handle: Handle | None = None
+        files: PartitionFiles | None = None
+        unknown: list[tuple[str, list[str]]] = []
+        while len(done) < site.appends:
+            await Pause(site.rest(actor))
+            name = f"{actor.name}.{len(done)}"
+            try:
+                if handle is None or files is None or actor.say.random() < 0.1:
+                    handle = await site.open()
+                    files = PartitionFiles(handle.keys)
+                await handle.fresh()
+                rows = records(site, actor, name, await Now())
+                tokens = [row.token for row in rows]
+            except TRANSIENT:
+                continue
+            done.append(len(done))
+            try:
+                offsets = await send(files, handle, rows)
+                site.oracle.acknowledged(handle.keys, tokens, offsets)
+            except CommitUnknown as error:
+                unknown.append((error.token, tokens))
+            except (Unavailable, NotFound):
+                site.oracle.denied(handle.keys, tokens)
+            if unknown and actor.say.random() < 0.5:
+                await _asks(site, files, handle, *unknown.pop(), settle=actor.say.random() < 0.3)
+
+    return live
+
+
+async def _asks(
+    site: Site, files: PartitionFiles, handle: Handle, token: str, tokens: list[str], *, settle: bool
+) -> None:
+    try:
+        offsets = await outcome(files, token, settle=settle)
+    except TRANSIENT:
+        return
+    if offsets is None:
+        site.oracle.denied(handle.keys, tokens)
+    else:
+        site.oracle.acknowledged(handle.keys, tokens, offsets)
+
+
+def idempotent(site: Site, producer_id: str) -> Life:
+    """Sends each batch until it knows that it is there, and some once more (KIP-98)."""
+    done: list[int] = []
+
+    async def live(actor: Actor) -> None:
+        while len(done) < site.appends:
+            await Pause(site.rest(actor))
+            try:
+                handle = await site.open()
+                files = PartitionFiles(handle.keys)
+                epoch = (await files.manifest.commit(OpenProducer(producer_id))).result
+                await _sequence(site, actor, handle, files, ProducerStamp(producer_id, epoch, 0), done)
+            except (*TRANSIENT, Fenced, InvalidRequest):
+                continue  # opened anew; the batch under way is given up, whatever became of it
+
+    return live
+
+
+async def _sequence(
+    site: Site, actor: Actor, handle: Handle, files: PartitionFiles, stamp: ProducerStamp, done: list[int]
+) -> None:
+    while len(done) < site.appends:
+        await handle.fresh()
+        rows = records(site, actor, f"{actor.name}.{len(done)}", await Now())
+        done.append(len(done))
+        for repeat in range(6):
+            try:
+                offsets = await send(files, handle, rows, producer=stamp)
+                site.oracle.acknowledged(handle.keys, [row.token for row in rows], offsets)
+                if repeat or actor.say.random() < 0.8:
+                    break
+            except (CommitUnknown, Unavailable):
+                if repeat == 5:
+                    raise
+            await Pause(site.rest(actor))
+        stamp = ProducerStamp(stamp.id, stamp.epoch, stamp.sequence + len(rows))
+        await Pause(site.rest(actor))
+
+
+def transactional(site: Site) -> Life:
+    """A stream query: the version under way, and what it holds, survive its crashes."""
+    batches: list[list[Row]] = []
+    committed: list[int] = []
+
+    async def live(actor: Actor) -> None:
+        while len(committed) < site.appends:
+            await Pause(site.rest(actor))
+            version = len(committed)
+            try:
+                handle = await site.open()
+                files = PartitionFiles(handle.keys)
+                if len(batches) == version:
+                    batches.append(records(site, actor, f"{actor.name}.{version}", await Now()))
+                rows = batches[version]
+                offsets = await send(files, handle, rows, transaction=TransactionStamp(actor.name, version))
+                site.oracle.acknowledged(handle.keys, [row.token for row in rows], offsets)
+            except (*TRANSIENT, AlreadyExists):
+                continue
+            committed.append(version)
+
+    return live
+
+
+async def read_slowly(site: Site, actor: Actor, files: PartitionFiles, manifest: Manifest) -> None:
+    """Every object of a manifest, one after the other, while the world goes on. Raises SnapshotExpired."""
+    truth = site.oracle.truth(files.keys)
+    for ref in manifest.segments():
+        if actor.say.random() < 0.3:
+            await Pause(site.rest(actor))
+        if await Get(files.keys.segment(ref.id)) is None:
+            if truth.retained(manifest.id):
+                raise Violation(f"{actor.name} reads manifest {manifest.id}, retained, and {ref.id} is gone (P16)")
+            raise SnapshotExpired(ref.id)
+    site.world.counts["manifest read whole"] += 1
+
+
+def reader(site: Site, pins: bool) -> Life:
+    """Reads the head, or what it pinned; again and again."""
+
+    async def live(actor: Actor) -> None:
+        say = actor.say
+        handle = await _opened(site, actor)
+        files, rounds = PartitionFiles(handle.keys), 0
+        while True:
+            await Pause(site.rest(actor))
+            rounds += 1
+            try:
+                handle = handle if rounds % 4 else await site.open()
+                if handle.keys != files.keys:
+                    files = PartitionFiles(handle.keys)
+                if not pins:
+                    await read_slowly(site, actor, files, await files.head())
+                    continue
+                name = f"pin {actor.name} {say.randrange(2)}"
+                ttl_ms = say.choice((None, 500, 5_000, 100_000))
+                manifest, _ = await checkpoints.pin(files, name, ttl_ms, retention_of(handle.config))
+                await read_slowly(site, actor, files, manifest)
+                if say.random() < 0.4:
+                    await checkpoints.refresh(files, name, say.choice((None, 5_000)))
+                if say.random() < 0.5:
+                    await checkpoints.delete(files, name)
+            except SnapshotExpired:
+                site.world.counts["snapshot expired"] += 1
+            except TRANSIENT:
+                continue
+
+    return live
+
+
+async def _opened(site: Site, actor: Actor) -> Handle:
+    while True:
+        with contextlib.suppress(*TRANSIENT):
+            return await site.open()
+        await Pause(site.rest(actor))
+
+
+def consumer(site: Site, name: str) -> Life:
+    """Follows the log from its beginning, keeps the latest of each key, and commits how far it came."""
+
+    async def live(actor: Actor) -> None:
+        handle = await _opened(site, actor)
+        files = PartitionFiles(handle.keys)
+        state: dict[str | None, Row] = {}
+        while True:
+            await Pause(site.rest(actor))
+            try:
+                mine = await positions.take(files, name, lambda head: head.log_start_offset)
+                await positions.reset(files, name, "earliest", lambda head: head.log_start_offset)
+                mine = await positions.take(files, name, lambda head: head.log_start_offset)
+                state.clear()
+                await _follow(site, actor, handle, files, mine, state)
+            except (*TRANSIENT, Fenced, SnapshotExpired):
+                handle = await _opened(site, actor)
+                files = PartitionFiles(handle.keys)
+
+    return live
+
+
+async def _follow(
+    site: Site,
+    actor: Actor,
+    handle: Handle,
+    files: PartitionFiles,
+    mine: ConsumerPosition,
+    state: dict[str | None, Row],
+) -> None:
+    position = mine.offset
+    while True:
+        await Pause(site.rest(actor))
+        manifest = await files.head()
+        if manifest.sealed:
+            raise NotFound("sealed")
+        await read_slowly(site, actor, files, manifest)
+        floor = log_start(manifest, retention_of(handle.config), await Now())
+        contents = site.oracle.truth(files.keys).contents
+        found = sorted(
+            (row for ref in manifest.segments() for row in contents.rows(ref)), key=lambda row: row.offset
+        )
+        for row in found:
+            if row.offset >= max(position, floor):
+                state[row.key] = row
+        position = max(position, manifest.next_offset)
+        edit = CommitPosition(mine.name, position, mine.committed_at, mine.instance)
+        committed = await files.manifest.commit(edit)
+        mine = committed.result
+        assert committed.version.value is not None
+        _compare(site, actor, files, manifest, floor, state, mine.missed_to)
+        if find_consumer(committed.version.value, mine.name) != mine:
+            raise Violation(f"{actor.name}: its position is {mine}, and not in the manifest (RFC 0009)")
+
+
+def _compare(
+    site: Site,
+    actor: Actor,
+    files: PartitionFiles,
+    manifest: Manifest,
+    floor: int,
+    state: dict[str | None, Row],
+    missed_to: int,
+) -> None:
+    """What a state store has made of the records it was given: the latest of each key, unless it was warned."""
+    site.world.counts["consumer's state compared"] += 1
+    for key, row in site.oracle.truth(files.keys).contents.scan(manifest).items():
+        known = state.get(key)
+        if key is None or row.offset < floor or (known is not None and known.offset == row.offset):
+            continue
+        if row.dead and (known is None or known.dead or missed_to > row.offset):
+            continue
+        raise Violation(f"{actor.name}: key {key} is at {known and known.offset}, not at {row.offset} (R2, RFC 0009)")

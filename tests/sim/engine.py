@@ -1,0 +1,113 @@
+"""The engine of a simulated compactor: each task is an actor of its own, which outlives the coordinator that started it.
+
+A worker that crashes is started again, as Spark does, and may have left a half of its outputs behind. A worker that was
+told to stop writes on for a while.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lithify.compactor.engine import NextResults, SplitRanges, StartTasks, StopTasks, TaskFailure, VerifyOutputs
+from lithify.manifest.jobs import KeyRange
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.errors import Corrupt, NotFound, Unavailable
+from lithify.store.port import Request
+from tests.sim.oracle import Oracle
+from tests.sim.rows import checksum, merge
+from tests.sim.world import Actor, Author, World
+
+__all__ = ["WORKER", "Engine"]
+
+WORKER = " task "  # in the name of every worker
+
+
+@dataclass(eq=False)
+class _Batch:
+    """The tasks of one attempt."""
+
+    results: list[TaskResult | TaskFailure] = field(default_factory=list)
+    stopped: bool = False
+
+
+@dataclass
+class Engine:
+    world: World
+    oracle: Oracle
+    splits: tuple[str, ...]  # where key ranges are cut
+    poison: frozenset[str] = frozenset()  # tasks over a key range that begins so fail always
+    _batches: dict[Author, _Batch] = field(default_factory=dict)
+    _count: int = 0
+
+    def answer(self, actor: Actor, request: Request[Any]) -> Any:
+        match request:
+            case SplitRanges():
+                return self._split(request)
+            case VerifyOutputs():
+                return frozenset(s.id for s in request.segments if not self._whole(request.keys.segment(s.id), s))
+            case StartTasks(tasks, _):
+                return self._start(actor, tasks)
+            case NextResults(timeout_ms):
+                return self._next(actor, timeout_ms)
+            case StopTasks():
+                self._stop(actor)
+                return None
+            case _:
+                raise TypeError(f"no answer for {type(request).__name__}")
+
+    def _whole(self, key: str, ref: Any) -> bool:
+        found = self.world.objects.get(key)
+        return found is not None and checksum(found[0]) == ref.checksum
+
+    def _split(self, request: SplitRanges) -> tuple[KeyRange, ...]:
+        for ref in request.segments:
+            key = request.keys.segment(ref.id)
+            if key not in self.world.objects:
+                raise NotFound(f"{key} does not exist")
+            if not self._whole(key, ref):
+                raise Corrupt(f"{key} is damaged")
+        cuts = [None, *(cut.encode() for cut in self.splits), None]
+        return tuple(KeyRange(low, high) for low, high in zip(cuts, cuts[1:], strict=False))
+
+    def _start(self, actor: Actor, tasks: tuple[MergeTask, ...]) -> None:
+        self._stop(actor)
+        self.oracle.starts(actor.author, tasks)
+        batch = self._batches[actor.author] = _Batch()
+        for task in tasks:
+            self._count += 1
+            self.world.start(f"{actor.name}{WORKER}{self._count}", self._worker(task, batch))
+
+    def _worker(self, task: MergeTask, batch: _Batch) -> Any:
+        async def work(actor: Actor) -> None:
+            if task.low is not None and task.low.decode() in self.poison:
+                batch.results.append(TaskFailure(task.range_index, "engine", "the worker ran out of something"))
+                return
+            if batch.stopped and actor.say.random() < 0.5:
+                return
+            try:
+                result: TaskResult | TaskFailure = await merge(task)
+            except NotFound as error:
+                result = TaskFailure(task.range_index, "missing", "a source is missing", str(error))
+            except Corrupt as error:
+                result = TaskFailure(task.range_index, "corrupt", "a source is damaged", str(error))
+            except Unavailable as error:
+                result = TaskFailure(task.range_index, "unavailable", str(error))
+            batch.results.append(result)
+
+        return work
+
+    def _next(self, actor: Actor, timeout_ms: int) -> None:
+        batch = self._batches.get(actor.author, _Batch())
+        actor.wake_ms = self.world.now_ms + timeout_ms
+        actor.ready = lambda: bool(batch.results)
+
+        def drain() -> tuple[TaskResult | TaskFailure, ...]:
+            found = tuple(batch.results)
+            batch.results.clear()
+            return found
+
+        actor.late_reply = drain
+
+    def _stop(self, actor: Actor) -> None:
+        batch = self._batches.get(actor.author)
+        if batch is not None:
+            batch.stopped = True

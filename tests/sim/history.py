@@ -1,0 +1,257 @@
+"""One history, from its seed: who takes part, what goes wrong, who comes when; then rest, and all must be well."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from lithify.compactor.coordinator import Coordinator
+from lithify.gc.collect import collect, sweep
+from lithify.manifest.catalog import create_topic, topic_lineage
+from lithify.manifest.edits import LiftQuarantine, Seal
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.port import Pause
+from tests.sim import actors, services
+from tests.sim.engine import Engine
+from tests.sim.oracle import Oracle
+from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
+from tests.sim.site import TOPIC, Site
+from tests.sim.truth import Truth
+from tests.sim.world import Actor, Climate, Violation, World
+
+__all__ = ["Found", "Mask", "play"]
+
+STEPS_OF_REST_MAX = 6_000
+# What is rare with the figures of the product is frequent with these; each is a bound or a number of attempts.
+TUNED = {
+    ("lithify.manifest.commit.CREATE_ATTEMPTS_MAX",): (10, 2, 3),
+    ("lithify.manifest.commit.FRESH_MS",): (60_000, 2_000, 10**12),
+    ("lithify.gc.reachable.BOUNDARY_STEP_MIN",): (256, 8, 2),
+    ("lithify.compactor.jobs.HISTORY_MAX",): (64, 2),
+    ("lithify.manifest.time_index.TIME_INDEX_MAX", "lithify.manifest.appends.TIME_INDEX_MAX"): (128, 4),
+    ("lithify.manifest.appends.PRODUCERS_MAX",): (1_024, 1),
+    ("lithify.log.append.UPLOADS_MAX",): (4, 1),
+}
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What is left of a history: some actors away, some faults gone, some turns not taken."""
+
+    without: frozenset[str] = frozenset()
+    calm: frozenset[tuple[str, int]] = frozenset()
+    turns: tuple[tuple[str, int], ...] | None = None
+    bright: bool = False  # no blackouts
+
+
+@dataclass
+class Found:
+    """What became of a history."""
+
+    seed: int
+    violation: str | None = None
+    steps: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    turns: list[list[Any]] = field(default_factory=list)
+    faults: list[tuple[str, int]] = field(default_factory=list)
+    actors: list[str] = field(default_factory=list)
+    trace: list[str] | None = None
+
+
+@contextmanager
+def _tuned(dice: random.Random) -> Iterator[None]:
+    large = dice.random() < 0.3
+    with ExitStack() as stack:
+        for names, values in TUNED.items():
+            value = values[0] if large else dice.choice(values)
+            for name in names:
+                stack.enter_context(patch(name, value))
+        yield
+
+
+def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: bool = False) -> Found:
+    """Runs the history of `seed`, or what `mask` leaves of it. A violation is in what is returned, never raised."""
+    dice = random.Random(seed)
+    with _tuned(dice):
+        length = steps or dice.choice((250, 400, 400, 600, 1_200))
+        climate = _climate(dice, length, bright=mask.bright)
+        script = None if mask.turns is None else Script([*mask.turns])
+        scheduler: Scheduler = _scheduler(random.Random(f"{seed}/turns"), length)
+        world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
+        site = _site(dice, world)
+        found = Found(seed, trace=[] if tracing else None)
+        try:
+            _begin(world, site)
+            world.trace = found.trace
+            roster = _roster(dice, site)
+            found.actors = [*roster]
+            for name, live in roster.items():
+                world.start(name, live)
+            world.run(length * 3 if script else length)
+            found.steps = world.steps
+            _rest(world, site)
+        except Violation as violation:
+            found.violation = str(violation)
+        found.counts, found.turns, found.faults = dict(world.counts), world.turns, world.faults
+        for actor in world.actors:
+            if actor.coroutine is not None:
+                actor.coroutine.close()
+        return found
+
+
+def _climate(dice: random.Random, length: int, *, bright: bool) -> Climate:
+    blackouts: list[tuple[int, int]] = []
+    for _ in range(dice.choice((0, 0, 0, 1, 2))):
+        first = dice.randrange(length)
+        blackouts.append((first, first + dice.randrange(5, 60)))
+    return Climate(
+        fault_share=dice.choice((0.0, 0.02, 0.05, 0.1, 0.25)),
+        crash_share=dice.choice((0.0, 0.003, 0.01, 0.03)),
+        sleep_share=dice.choice((0.0, 0.005, 0.02)),
+        jump_share=dice.choice((0.0, 0.002, 0.01)),
+        stop_share=dice.choice((0.0, 0.05)),
+        tick_ms=dice.choice((5, 40, 40, 200)),
+        page_keys=dice.choice((2, 5, 12)),
+        coarse_times=dice.random() < 0.3,
+        blackouts=() if bright else tuple(blackouts),
+    )
+
+
+def _scheduler(dice: random.Random, length: int) -> Scheduler:
+    kind = dice.random()
+    if kind < 0.35:
+        return Uniform(dice)
+    if kind < 0.6:
+        return Bursts(dice, dice.choice((3, 10, 30)))
+    return Priorities(dice, dice.choice((2, 5, 10, 20)), length)
+
+
+def _site(dice: random.Random, world: World) -> Site:
+    policy = dice.choice(("compact", "compact", "compact", "compact,delete", "delete"))
+    config = {
+        "cleanup.policy": policy,
+        "retention.ms": "-1" if dice.random() < 0.6 else dice.choice(("1000", "5000", "60000")),
+        "retention.records": "-1" if dice.random() < 0.7 else dice.choice(("4", "10")),
+        "min.cleanable.dirty.ratio": dice.choice(("0", "0", "0.3", "0.7")),
+        "min.compaction.lag.ms": dice.choice(("0", "0", "0", "1500")),
+        "delete.retention.ms": dice.choice(("0", "200", "1000", "5000")),
+        "l0.segments.tier": dice.choice(("2", "3", "5")),
+        "l0.segments.max": dice.choice(("4096", "4096", "6")),
+        "runs.tier": dice.choice(("2", "4")),
+        "compaction.output.bytes": dice.choice(("1024", "1024", "2400", str(2**28))),
+        "compaction.attempts.max": dice.choice(("2", "4", "10")),
+    }
+    grace_ms = dice.choice((0, 300, 1_000, 5_000))
+    oracle = Oracle(world, grace_ms)
+    splits = dice.choice((("b",), ("b", "d"), ("b", "c", "d")))
+    poison = frozenset(splits[:1]) if dice.random() < 0.05 else frozenset[str]()
+    world.witness, world.engine = oracle, Engine(world, oracle, splits, poison)
+    keys: tuple[str | None, ...] = ("a", "b", "c", "d", "e")[: dice.choice((2, 3, 5))]
+    if dice.random() < 0.15:
+        keys = (*keys, None)
+    return Site(
+        world,
+        oracle,
+        grace_ms,
+        config,
+        topic_changes=dice.random() < 0.25,
+        appends=dice.choice((4, 8, 16)),
+        keys=keys,
+        tombstone_share=dice.choice((0.1, 0.3, 0.5)),
+        rest_ms=dice.choice((50, 200, 600)),
+    )
+
+
+def _begin(world: World, site: Site) -> None:
+    async def create(actor: Actor) -> None:
+        await create_topic(topic_lineage(TOPIC), TOPIC, 1, site.config)
+
+    _alone(world, create, "creator")
+
+
+def _alone(world: World, live: Callable[[Actor], Any], name: str) -> None:
+    """Runs one actor, and the workers it starts, in a world where nothing goes wrong."""
+    climate, scheduler, trace = world.climate, world.scheduler, world.trace
+    world.climate, world.scheduler = Climate(page_keys=1_000, tick_ms=2), Uniform(random.Random(0))
+    before = len(world.actors)
+    assert before == 0, "nobody else is there"
+    world.start(name, live)
+    world.run(STEPS_OF_REST_MAX)
+    if world.actors:
+        raise Violation(f"{name} came to no end: {[actor.name for actor in world.actors]}")
+    world.climate, world.scheduler, world.trace = climate, scheduler, trace
+
+
+def _roster(dice: random.Random, site: Site) -> dict[str, actors.Life]:
+    """Who takes part: always somebody who appends; the rest more or fewer."""
+    found: dict[str, actors.Life] = {}
+    for index in range(dice.choice((0, 1, 2, 3))):
+        found[f"plain {index}"] = actors.plain(site)
+    same = dice.random() < 0.5
+    for index in range(dice.choice((0, 1, 2)) or not found):
+        found[f"idempotent {index}"] = actors.idempotent(site, "p" if same else f"p{index}")
+    if dice.random() < 0.4:
+        found["stream"] = actors.transactional(site)
+    take_over = dice.choice((0.0, 0.1, 0.4))
+    for index in range(dice.choice((1, 2, 2, 3))):
+        found[f"compactor {index}"] = services.compactor(site, take_over)
+    sweeps = dice.choice((0.0, 0.3, 1.0))
+    for index in range(dice.choice((0, 1, 2, 2, 3))):
+        found[f"collector {index}"] = services.collector(site, sweeps)
+    for share, name, live in (
+        (0.3, "reader", actors.reader(site, pins=False)),
+        (0.4, "pinning reader 0", actors.reader(site, pins=True)),
+        (0.3, "pinning reader 1", actors.reader(site, pins=True)),
+        (0.3, "consumer 0", actors.consumer(site, "c")),
+        (0.1, "consumer 1", actors.consumer(site, "c")),
+        (0.35, "admin 0", services.admin(site)),
+        (0.15, "admin 1", services.admin(site)),
+        (0.3, "retention", services.retention(site, alters=site.topic_changes)),
+        (0.4 if site.topic_changes else 0.0, "catalog", services.catalog(site)),
+        (0.12, "operator", services.operator(site)),
+    ):
+        if dice.random() < share:
+            found[name] = live
+    return found
+
+
+def _rest(world: World, site: Site) -> None:
+    """Everybody is gone and the store is well: what is left must come to rest, and be whole."""
+    world.end_all()
+    services.restore(site)
+    for truth in [*site.oracle.truths.values()]:
+        if truth.head is None:
+            continue
+        announced = any(topic.topic_id == truth.keys.topic_id for topic in site.oracle.topics)
+        if not announced:
+            continue  # its creator lost the race for the name: nobody ever comes here (RFC 0005)
+        _alone(world, lambda actor, truth=truth: _settle(world, site, truth), "settler")
+        names = [key for key in world.objects if key.startswith(truth.keys.segments)]
+        truth.check_at_rest(lambda names=names, truth=truth: [truth.keys.segment_id(name) or "" for name in names])
+
+
+async def _settle(world: World, site: Site, truth: Truth) -> None:
+    files = PartitionFiles(truth.keys)
+    last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
+    config = truth.configs[-1]
+    if last.deleted:
+        await files.manifest.commit(Seal())
+    else:
+        await files.manifest.commit(LiftQuarantine())
+        coordinator = Coordinator(PartitionFiles(truth.keys), "settler")
+        for _ in range(200):
+            step = await coordinator.step(config, take_over=True)
+            if step.outcome == "idle":
+                break
+            if step.outcome in ("waiting", "failed"):
+                world.now_ms += 700_000
+        else:
+            truth.fail(f"compaction does not come to rest: {step}")
+        if config.compaction_paused and (await files.compactor_state()) is not None:
+            truth.state = None  # jobs may rest for as long as they are told to
+    for _ in range(6):
+        await Pause(2 * site.grace_ms + 2_000)
+        await collect(files, site.grace_ms)
+        await sweep(files, site.grace_ms)

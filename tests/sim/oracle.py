@@ -1,0 +1,107 @@
+"""Who sees every change of the simulated store: it finds the partition that a change belongs to, and asks what is true
+there. It also keeps what actors were told, to hold it against what happened."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import TopicFile
+from lithify.segment.task import MergeTask
+from tests.sim.truth import Truth
+from tests.sim.world import Author, Violation, World
+
+__all__ = ["Oracle"]
+
+_topic = msgspec.json.Decoder(TopicFile).decode
+
+
+@dataclass
+class Oracle:
+    world: World
+    grace_ms: int
+    truths: dict[str, Truth] = field(default_factory=dict)  # by the partition's root
+    topics: list[TopicFile] = field(default_factory=list)  # of the one topic, by number
+    _configs: dict[str, list[TopicConfig]] = field(default_factory=dict)  # by topic id
+
+    def truth(self, keys: PartitionKeys) -> Truth:
+        found = self.truths.get(keys.root)
+        if found is None:
+            configs = self._configs.setdefault(keys.topic_id, [])
+            found = self.truths[keys.root] = Truth(keys, self.world, self.grace_ms, configs)
+        return found
+
+    def _of(self, key: str) -> tuple[Truth, str] | None:
+        parts = key.split("/")
+        if len(parts) != 5:
+            return None
+        return self.truth(PartitionKeys(parts[0], parts[1], int(parts[2]))), parts[3]
+
+    def created(self, author: Author, key: str, body: bytes) -> None:
+        if " task " in author[0]:
+            raise Violation(f"worker {author[0]} writes {key} (P11)")
+        found = self._of(key)
+        if found is None:
+            self._topic(body)
+            return
+        truth, chain = found
+        number = int(key[key.rindex("/") + 1 :].partition(".")[0])
+        match chain:
+            case "manifest":
+                truth.manifest_created(author, number, body)
+            case "compactor":
+                truth.compactor_created(author, number, body)
+            case _:
+                truth.boundary_created(number, body)
+
+    def _topic(self, body: bytes) -> None:
+        topic = _topic(body)
+        self.topics.append(topic)
+        if topic.deleted:
+            return
+        self._configs.setdefault(topic.topic_id, []).append(parse(topic.config))
+        for number in range(topic.partitions):
+            head = self.truth(PartitionKeys(topic.topic, topic.topic_id, number)).head
+            if head is None or head.sealed:
+                raise Violation(f"topic file {topic.id} announces partition {number}, which is not there (P21)")
+
+    def put(self, author: Author, key: str, body: bytes) -> None:
+        found = self._of(key)
+        assert found is not None
+        found[0].segment_put(key, body)
+
+    def deleting(self, author: Author, key: str) -> None:
+        found = self._of(key)
+        if found is None:
+            raise Violation(f"{key} is deleted; topic files never are (P4)")
+        truth, chain = found
+        segment_id = truth.keys.segment_id(key)
+        self.world.counts[f"deleted: {chain}"] += 1
+        if segment_id is not None:
+            truth.segment_deleting(segment_id)
+            return
+        if chain == "boundary":
+            raise Violation(f"{key} is deleted; boundary files never are (P4)")
+        truth.number_deleting(chain, int(key[key.rindex("/") + 1 :].partition(".")[0]))
+
+    def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
+        for task in tasks:
+            self.truth(PartitionKeys(task.topic, task.topic_id, task.partition)).starts(author, (task,))
+
+    def acknowledged(self, keys: PartitionKeys, tokens: Sequence[str], offsets: range) -> None:
+        contents = self.truth(keys).contents
+        found = [contents.at.get(token) for token in tokens]
+        if found != list(offsets):
+            raise Violation(f"{keys.root}: records {tokens} were acknowledged at {offsets} and are at {found} (P1, P4, P6)")
+        self.world.counts["append acknowledged"] += 1
+
+    def denied(self, keys: PartitionKeys, tokens: Sequence[str]) -> None:
+        """Their producer was told that they are certainly not appended."""
+        truth = self.truth(keys)
+        there = [token for token in tokens if token in truth.contents.at]
+        if there:
+            raise Violation(f"{keys.root}: record {there[0]} was said not to be appended, and is (P1, P4)")
+        truth.refused.update(tokens)
+        self.world.counts["append refused"] += 1

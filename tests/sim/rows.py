@@ -1,0 +1,150 @@
+"""Segments whose records are rows of JSON, and a merge over them by the kernel's own rules (lithify.segment.rules)."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import msgspec
+import xxhash
+
+from lithify.manifest.jobs import MergeCounts
+from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.model import SegmentRef
+from lithify.segment.rules import Fate, fate, stamped
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.errors import Corrupt, NotFound
+from lithify.store.port import Get, NewId, Put
+
+__all__ = ["ROW_BYTES", "Row", "checksum", "decode", "encode", "merge", "read", "reference"]
+
+ROW_BYTES = 400
+NO_CHECKSUM = "0" * 16
+
+
+class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    offset: int
+    key: str | None
+    token: str  # nobody else's: what makes a record told from its copies; its value, too
+    dead: bool  # a tombstone
+    timestamp_ms: int
+    horizon_ms: int | None = None
+
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(list[Row]).decode
+
+
+def checksum(body: bytes) -> str:
+    return xxhash.xxh3_64_hexdigest(body)
+
+
+def by_key(row: Row) -> tuple[bool, str, int]:
+    return row.key is not None, row.key or "", row.offset
+
+
+def by_offset(row: Row) -> int:
+    return row.offset
+
+
+def reference(rows: Sequence[Row], body: bytes, order: str, segment_id: str = "") -> SegmentRef:
+    keys = [row.key for row in rows if row.key is not None]
+    times, offsets = [row.timestamp_ms for row in rows], [row.offset for row in rows]
+    horizons = [row.horizon_ms for row in rows if row.horizon_ms is not None]
+    return SegmentRef(
+        id=segment_id,
+        bytes=ROW_BYTES * len(rows),
+        raw_bytes=ROW_BYTES * len(rows),
+        rows=len(rows),
+        min_key=min(keys).encode() if keys else None,
+        max_key=max(keys).encode() if keys else None,
+        min_offset=min(offsets),
+        max_offset=max(offsets),
+        min_timestamp_ms=min(times),
+        max_timestamp_ms=max(times),
+        tombstones=sum(row.dead for row in rows),
+        min_horizon_ms=min(horizons, default=None),
+        max_horizon_ms=max(horizons, default=None),
+        order=order,
+        checksum=checksum(body),
+    )
+
+
+async def read(keys: PartitionKeys, ref: SegmentRef) -> list[Row]:
+    """The rows of a live segment, with their offsets. Raises NotFound, Corrupt, Unavailable."""
+    found = await Get(keys.segment(ref.id))
+    if found is None:
+        raise NotFound(ref.id)
+    if checksum(found.body) != ref.checksum:
+        raise Corrupt(ref.id)
+    rows = decode(found.body)
+    if not ref.base_offset:
+        return rows
+    return [msgspec.structs.replace(row, offset=row.offset + ref.base_offset) for row in rows]
+
+
+async def merge(task: MergeTask) -> TaskResult:
+    """One task, as a worker does it: a request per source, one per output."""
+    keys = PartitionKeys(task.topic, task.topic_id, task.partition)
+    rows = [row for source in task.sources for ref in source for row in await read(keys, ref)]
+    low, high = task.low and task.low.decode(), task.high and task.high.decode()
+    rows = sorted((row for row in rows if _within(row.key, low, high)), key=by_key)
+    kept, lost, dropped_to = _judged(task, rows)
+    if task.rules.order == "offset":
+        kept.sort(key=by_offset)
+    outputs: list[SegmentRef] = []
+    for cut in _cuts(kept, task.output_bytes, task.rules.order):
+        segment_id = SegmentId.for_output(task.job, task.attempt, task.range_index, await NewId())
+        body = encode(cut)
+        await Put(keys.segment(segment_id), body)
+        outputs.append(reference(cut, body, task.rules.order, segment_id))
+    return TaskResult(
+        range_index=task.range_index,
+        outputs=tuple(outputs),
+        counts=MergeCounts(rows_in=len(rows), rows_out=len(kept)),
+        lost=tuple(lost) if any(lost) else (),
+        dropped_to=dropped_to,
+    )
+
+
+def _judged(task: MergeTask, rows: list[Row]) -> tuple[list[Row], list[int], int]:
+    rules = task.rules
+    newest = {row.key: row.offset for row in rows}
+    kept: list[Row] = []
+    lost, dropped_to = [0] * len(rules.buckets), 0
+    for row in rows:
+        superseded = row.key is not None and row.offset < newest[row.key]
+        key = None if row.key is None else row.key.encode()
+        verdict = fate(
+            rules,
+            offset=row.offset,
+            key=key,
+            tombstone=row.dead,
+            horizon_ms=row.horizon_ms,
+            superseded=superseded,
+        )
+        if verdict is Fate.KEPT:
+            horizon_ms = stamped(rules, offset=row.offset, tombstone=row.dead, horizon_ms=row.horizon_ms)
+            kept.append(row if horizon_ms == row.horizon_ms else msgspec.structs.replace(row, horizon_ms=horizon_ms))
+            continue
+        bucket = bisect_right(rules.buckets, row.offset) - 1
+        if bucket >= 0:
+            lost[bucket] += 1
+        if verdict is Fate.EXPIRED:
+            dropped_to = max(dropped_to, row.offset + 1)
+    return kept, lost, dropped_to
+
+
+def _cuts(kept: list[Row], output_bytes: int, order: str) -> list[list[Row]]:
+    """Cut at the target size, and in key order between keys alone (R5)."""
+    cuts: list[list[Row]] = []
+    for row in kept:
+        full = cuts and len(cuts[-1]) * ROW_BYTES >= output_bytes
+        if not cuts or (full and (order == "offset" or cuts[-1][-1].key != row.key)):
+            cuts.append([])
+        cuts[-1].append(row)
+    return cuts
+
+
+def _within(key: str | None, low: str | None, high: str | None) -> bool:
+    if key is None:
+        return low is None
+    return (low is None or low <= key) and (high is None or key < high)

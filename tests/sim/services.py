@@ -1,0 +1,211 @@
+"""Those who keep a partition: compactors, collectors, admins, retention, the catalog, and who mends what was damaged."""
+
+import contextlib
+
+from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.jobs import RequestCancel, Submit
+from lithify.gc.collect import collect, sweep
+from lithify.log.topic import RETENTION_KEYS
+from lithify.manifest.catalog import alter_topic, create_topic, delete_topic, live_topic, topic_lineage
+from lithify.manifest.edits import LiftQuarantine, Seal
+from lithify.manifest.floor import RaiseFloor
+from lithify.manifest.jobs import Job
+from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.retention import KEEP_ALL, retention_of
+from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, OffsetOutOfRange
+from lithify.store.port import NewId, Now, Pause
+from tests.sim.actors import TRANSIENT, Life
+from tests.sim.site import TOPIC, Handle, Site
+from tests.sim.world import Actor
+
+__all__ = ["admin", "catalog", "collector", "compactor", "operator", "retention"]
+
+
+def compactor(site: Site, take_over_share: float) -> Life:
+    """A process that compacts. Fenced, it ends, and its supervisor starts another."""
+
+    async def live(actor: Actor) -> None:
+        handle, coordinator, resting = await _opened(site, actor), None, False
+        while True:
+            try:
+                config = await handle.fresh()
+                if coordinator is None:
+                    handle = await site.open()
+                    config = handle.config
+                    coordinator = Coordinator(PartitionFiles(handle.keys), actor.name)
+                if resting and not await coordinator.changed() and await coordinator.still_waits(config) is not None:
+                    await Pause(site.rest(actor))
+                    continue
+                step = await coordinator.step(config, take_over=actor.say.random() < take_over_share)
+                site.world.counts[f"step: {step.outcome}"] += 1
+                resting = step.outcome in ("idle", "waiting")
+                if step.outcome != "worked":
+                    await Pause(site.rest(actor))
+                if step.detail == "the topic was deleted":
+                    coordinator = None
+            except Fenced:
+                site.world.counts["fenced"] += 1
+                coordinator = None
+                await Pause(site.rest(actor))
+            except TRANSIENT as error:
+                site.world.counts[f"compactor met {type(error).__name__}"] += 1
+                await Pause(site.rest(actor))
+
+    return live
+
+
+async def _opened(site: Site, actor: Actor) -> Handle:
+    while True:
+        with contextlib.suppress(*TRANSIENT):
+            return await site.open()
+        await Pause(site.rest(actor))
+
+
+async def _all_lives(site: Site) -> list[tuple[PartitionKeys, bool]]:
+    """The partition under every topic id there was, and whether that topic is deleted."""
+    lineage = topic_lineage(TOPIC)
+    head = await lineage.refresh()
+    deleted: dict[str, bool] = {}
+    for number in range(1, head.number + 1):
+        version = await lineage.read(number)
+        if version is not None and version.value is not None:
+            deleted[version.value.topic_id] = version.value.deleted
+    return [(PartitionKeys(TOPIC, topic_id, 0), gone) for topic_id, gone in deleted.items()]
+
+
+def collector(site: Site, sweep_share: float) -> Life:
+    async def live(actor: Actor) -> None:
+        known: dict[PartitionKeys, PartitionFiles] = {}
+        lives: list[tuple[PartitionKeys, bool]] = []
+        while True:
+            await Pause(site.rest(actor))
+            try:
+                if not lives or site.topic_changes:
+                    lives = await _all_lives(site)
+                for keys, deleted in lives:
+                    files = known.setdefault(keys, PartitionFiles(keys))
+                    if deleted:
+                        await files.manifest.commit(Seal())
+                    await collect(files, site.grace_ms)
+                    site.world.counts["collected"] += 1
+                    if actor.say.random() < sweep_share:
+                        await sweep(files, site.grace_ms)
+                        site.world.counts["swept"] += 1
+            except TRANSIENT:
+                continue
+
+    return live
+
+
+def admin(site: Site) -> Life:
+    async def live(actor: Actor) -> None:
+        say = actor.say
+        while True:
+            await Pause(2 * site.rest(actor))
+            try:
+                files = PartitionFiles((await site.open()).keys)
+                manifest = await files.head()
+                ids = [s.id for s in manifest.l0] + [r.id for r in manifest.runs]
+                wanted = tuple(say.sample(ids, min(len(ids), 2))) if ids and say.random() < 0.5 else ()
+                job_id = SegmentId.for_job(manifest.id, await NewId())
+                job = Job(id=job_id, status="submitted", origin="manual", requested=wanted, created_at_ms=await Now())
+                if say.random() < 0.7:
+                    await files.compactor.commit(Submit(first_state(manifest), job))
+                state = await files.compactor_state()
+                if state is not None and state.jobs and say.random() < 0.5:
+                    await Pause(int(say.random() * site.rest_ms))
+                    await files.compactor.commit(RequestCancel(say.choice(state.jobs).id))
+            except TRANSIENT:
+                continue
+
+    return live
+
+
+def retention(site: Site, alters: bool) -> Life:
+    """Deletes records by hand, and changes what is kept, as Topic.alter does: floors first."""
+    changes = (
+        {"retention.records": "8"},
+        {"retention.records": "-1", "retention.ms": "2000"},
+        {"retention.ms": "-1"},
+        {"cleanup.policy": "compact,delete"},
+        {"cleanup.policy": "compact"},
+        {"compaction.paused": "true"},
+        {"compaction.paused": "false"},
+    )
+
+    async def live(actor: Actor) -> None:
+        say = actor.say
+        while True:
+            await Pause(3 * site.rest(actor))
+            try:
+                handle = await site.open()
+                files = PartitionFiles(handle.keys)
+                bounds = retention_of(handle.config)
+                if not alters or say.random() < 0.4:
+                    head = await files.head()
+                    before = head.log_start_offset + say.randrange(4)
+                    await files.manifest.commit(RaiseFloor(before, bounds))
+                    continue
+                change: dict[str, str | None] = {**say.choice(changes)}
+                if RETENTION_KEYS & change.keys() and bounds != KEEP_ALL:
+                    await files.manifest.commit(RaiseFloor(None, bounds))
+                await alter_topic(topic_lineage(TOPIC), handle.topic, change, None)
+            except (*TRANSIENT, OffsetOutOfRange, InvalidRequest):
+                continue
+
+    return live
+
+
+def catalog(site: Site) -> Life:
+    """Deletes the topic, and makes one of the same name."""
+
+    async def live(actor: Actor) -> None:
+        while True:
+            await Pause(10 * site.rest(actor))
+            lineage = topic_lineage(TOPIC)
+            with contextlib.suppress(*TRANSIENT):
+                await delete_topic(lineage, await live_topic(lineage, TOPIC))
+            await Pause(site.rest(actor))
+            with contextlib.suppress(*TRANSIENT, AlreadyExists):
+                await create_topic(topic_lineage(TOPIC), TOPIC, 1, site.config)
+
+    return live
+
+
+def operator(site: Site) -> Life:
+    """Damage comes over a segment; somebody restores it, and lifts the quarantine."""
+
+    async def live(actor: Actor) -> None:
+        say = actor.say
+        while True:
+            await Pause(4 * site.rest(actor))
+            for truth in site.oracle.truths.values():
+                there = [s for s in truth.contents.stored if truth.keys.segment(s) in site.world.objects]
+                if there and len(truth.damaged) < 2:
+                    damage(site, truth.keys, say.choice(there), say.random())
+            await Pause(int(say.random() * 6) * site.rest(actor))
+            restore(site)
+            with contextlib.suppress(*TRANSIENT):
+                await PartitionFiles((await site.open()).keys).manifest.commit(LiftQuarantine())
+
+    return live
+
+
+def damage(site: Site, keys: PartitionKeys, segment_id: str, draw: float) -> None:
+    truth, key = site.oracle.truth(keys), keys.segment(segment_id)
+    body, at_ms = site.world.objects[key]
+    truth.damaged.setdefault(segment_id, body)
+    truth.was_damaged.add(segment_id)
+    half = len(body) // 2
+    broken = body[:half] if draw < 0.5 else body[:half] + bytes([body[half] ^ 1]) + body[half + 1 :]
+    site.world.objects[key] = (broken, at_ms)
+    site.world.counts["damaged"] += 1
+
+
+def restore(site: Site) -> None:
+    for truth in site.oracle.truths.values():
+        for segment_id, body in truth.damaged.items():
+            key = truth.keys.segment(segment_id)
+            site.world.objects[key] = (body, site.world.objects[key][1])
+        truth.damaged.clear()

@@ -1,0 +1,59 @@
+"""What every actor of a history knows before it begins: the topic's name, how things are set, and whom to tell."""
+
+from dataclasses import dataclass
+
+from lithify.manifest.catalog import live_topic, topic_lineage
+from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import TopicFile
+from tests.sim.oracle import Oracle
+from tests.sim.world import Actor, World
+
+__all__ = ["TOPIC", "Handle", "Site"]
+
+TOPIC = "t"
+
+
+@dataclass
+class Site:
+    world: World
+    oracle: Oracle
+    grace_ms: int
+    config: dict[str, str]
+    topic_changes: bool  # it is altered, or deleted and made again
+    appends: int  # of each producer
+    keys: tuple[str | None, ...]
+    tombstone_share: float
+    rest_ms: int  # what actors that go round rest between rounds
+
+    async def open(self) -> "Handle":
+        """Raises NotFound, Unavailable."""
+        lineage = topic_lineage(TOPIC)
+        handle = Handle(self, lineage, await live_topic(lineage, TOPIC))
+        return handle
+
+    def rest(self, actor: Actor) -> int:
+        return int(self.rest_ms * 4 ** (actor.say.random() * 2 - 1))
+
+
+class Handle:
+    """A topic as one process has opened it; partition 0 is where histories happen."""
+
+    def __init__(self, site: Site, lineage: object, topic: TopicFile) -> None:
+        self._site = site
+        self.lineage = topic_lineage(TOPIC) if lineage is None else lineage
+        self._set(topic)
+
+    def _set(self, topic: TopicFile) -> None:
+        self.topic = topic
+        self.config: TopicConfig = parse(topic.config)
+        self.keys = PartitionKeys(topic.topic, topic.topic_id, 0)
+
+    async def fresh(self) -> TopicConfig:
+        """The configuration, read again where it may have changed. Raises NotFound where the topic is another."""
+        if self._site.topic_changes:
+            topic = await live_topic(self.lineage, TOPIC)  # type: ignore[arg-type]
+            if topic.topic_id != self.topic.topic_id:
+                return self.config  # as a handle of long ago: its partition says that it is sealed
+            self._set(topic)
+        return self.config

@@ -1,0 +1,396 @@
+"""What is true of one partition, taken from its objects as they come and go, and the rules they must keep. An actor's
+word is never taken for anything but what it was told."""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import msgspec
+
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.edits import coverage_offset
+from lithify.manifest.invariants import manifest_problems
+from lithify.manifest.jobs import CompactorState, Job
+from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.model import Boundary, Manifest, SegmentRef
+from lithify.manifest.retention import log_start, retention_of
+from lithify.segment.task import MergeTask
+from tests.sim.contents import Contents
+from tests.sim.rows import decode
+from tests.sim.world import Author, Violation, World
+
+__all__ = ["Truth"]
+
+_manifest = msgspec.json.Decoder(Manifest).decode
+_state = msgspec.json.Decoder(CompactorState).decode
+_boundary = msgspec.json.Decoder(Boundary).decode
+CLOCK_ERROR_MS = 1_000  # of ages by times in whole seconds
+
+
+class Truth:
+    def __init__(self, keys: PartitionKeys, world: World, grace_ms: int, configs: list[TopicConfig]) -> None:
+        self.keys = keys
+        self.world = world
+        self.contents = Contents()
+        self.head: Manifest | None = None
+        self.state: CompactorState | None = None
+        self.boundary: Boundary | None = None
+        self.damaged: dict[str, bytes] = {}  # segment id -> its body as it was
+        self.was_damaged: set[str] = set()
+        self.refused: set[str] = set()  # tokens of records that were said not to be appended
+        self._grace_ms = grace_ms
+        self.configs = configs  # of the topic, one after the other
+        self._lineage: dict[int, Manifest] = {}
+        self._created_ms: dict[int, int] = {}
+        self._named: dict[str, list[int]] = {}  # segment id -> [named from manifest, up to before]
+        self._claimed: dict[int, Author] = {}  # who committed which epoch
+        self._committed: set[str] = set()  # jobs
+        self._quarantined = False
+        self._started: dict[tuple[str, int], Author] = {}  # attempts
+        self._in_vain: dict[frozenset[str], int] = {}  # attempts on a set of sources since its latest progress
+        self._allowed: dict[frozenset[str], int] = {}
+        self._compactor_author: dict[str, Author] = {}  # claim's nonce -> who
+        self._compacted = False
+
+    def fail(self, what: str) -> NoReturn:
+        raise Violation(f"{self.keys.root}: {what}")
+
+    @property
+    def dead(self) -> int:
+        return 0 if self.boundary is None else self.boundary.manifest
+
+    def retained(self, number: int) -> bool:
+        """Whether a reader may rely on manifest `number`."""
+        return number > self.dead or number in self._pins()
+
+    def _pins(self) -> set[int]:
+        return set() if self.head is None else {c.manifest for c in self.head.checkpoints}
+
+    def _present(self, segment_id: str) -> bool:
+        return self.keys.segment(segment_id) in self.world.objects
+
+    # --- segments
+
+    def segment_put(self, key: str, body: bytes) -> None:
+        segment_id = self.keys.segment_id(key)
+        if segment_id is not None and segment_id not in self.contents.stored:
+            self.contents.stored[segment_id] = decode(body)
+
+    def segment_deleting(self, segment_id: str) -> None:
+        named = self._named.get(segment_id)
+        self.damaged.pop(segment_id, None)
+        if named is not None:
+            first, end = named
+            if end == 0:
+                self.fail(f"live segment {segment_id} is deleted (P16)")
+            if end - 1 > self.dead:
+                self.fail(f"segment {segment_id} is deleted, manifest {end - 1} names it and is retained (P16, P17)")
+            pinned = [pin for pin in self._pins() if first <= pin < end]
+            if pinned:
+                self.fail(f"segment {segment_id} is deleted, pinned manifest {pinned[0]} names it (P19, P20)")
+            return
+        state, sealed = self.state, self.head is not None and self.head.sealed
+        if state is not None and not sealed and any(SegmentId.of_job(segment_id, job.id) for job in state.jobs):
+            self.fail(f"segment {segment_id} of an active job is deleted (P10, P18)")
+
+    # --- manifests
+
+    def manifest_created(self, author: Author, number: int, body: bytes) -> None:
+        if number <= self.dead:
+            self.world.counts["commit on a dead number"] += 1
+            return
+        previous, manifest = self.head, _manifest(body)
+        if number != (0 if previous is None else previous.id) + 1:
+            self.fail(f"manifest {number} comes after {previous and previous.id} (P3, P4)")
+        problems = list(manifest_problems(previous, manifest))
+        if problems:
+            self.fail(f"manifest {number} breaks: {problems}")
+        self.head = self._lineage[number] = manifest
+        self._created_ms[number] = self.world.now_ms
+        if previous is not None:
+            self._judge(author, previous, manifest)
+
+    def _judge(self, author: Author, previous: Manifest, manifest: Manifest) -> None:
+        number = manifest.id
+        was = {ref.id: ref for ref in previous.segments()}
+        live = {ref.id: ref for ref in manifest.segments()}
+        added = [ref for segment_id, ref in live.items() if segment_id not in was]
+        taken = [ref for segment_id, ref in was.items() if segment_id not in live]
+        if manifest.compactor_epoch > previous.compactor_epoch:
+            self._claimed[manifest.compactor_epoch] = author
+            self._count("claim")
+        for ref in added:
+            if not self._present(ref.id):
+                self.fail(f"manifest {number} names {ref.id}, which is not there (P7, P10)")
+            self._named[ref.id] = [number, 0]
+        for ref in taken:
+            self._named[ref.id][1] = number
+        l0 = [ref for ref in added if ref.base_offset is not None]
+        for ref in l0:
+            self._appended(ref)
+        if taken and not manifest.sealed:
+            self._compaction(author, previous, manifest, [ref for ref in added if ref.base_offset is None], taken)
+        if manifest.quarantine is not None and previous.quarantine is None:
+            self._quarantine(author, manifest)
+        self._forgotten(previous, manifest)
+        self._floor(previous, manifest)
+        self._checkpoints(previous, manifest)
+        moved = bool(taken) or manifest.log_start_offset != previous.log_start_offset
+        if moved and not manifest.sealed:
+            self._same_contents(manifest)
+        if manifest.sealed and not previous.sealed:
+            self._count("seal")
+
+    def _count(self, what: str) -> None:
+        self.world.counts[f"commit: {what}"] += 1
+
+    def _appended(self, ref: SegmentRef) -> None:
+        self._count("append")
+        wrong = self.contents.place(ref)
+        if wrong is not None:
+            self.fail(wrong)
+        denied = [row.token for row in self.contents.stored[ref.id] if row.token in self.refused]
+        if denied:
+            self.fail(f"record {denied[0]} was said not to be appended, and is (P1, P4, P7)")
+
+    def _same_contents(self, manifest: Manifest) -> None:
+        self._compacted = self._compacted or any(config.compacted for config in self.configs)
+        wrong = self.contents.differences(manifest, self._compacted)
+        if wrong is not None:
+            self.fail(f"manifest {manifest.id}: {wrong}")
+
+    def _compaction(
+        self, author: Author, previous: Manifest, manifest: Manifest, made: list[SegmentRef], taken: list[SegmentRef]
+    ) -> None:
+        if self._claimed.get(manifest.compactor_epoch) != author:
+            self.fail(f"{author} commits at epoch {manifest.compactor_epoch}, which is not its own (P5)")
+        known = {done.id for done in previous.completed_jobs}
+        fresh = [done.id for done in manifest.completed_jobs if done.id not in known]
+        if not fresh:
+            if any(ref.max_offset >= manifest.log_start_offset for ref in taken):
+                self.fail(f"manifest {manifest.id} drops a segment that reaches above the floor (R3)")
+            self._count("drop")
+            return
+        job = None if self.state is None else self.state.job(fresh[0])
+        if job is None or job.plan is None:
+            self.fail(f"job {fresh[0]} commits, and no .compactor file knows its plan (P10)")
+        if fresh[0] in self._committed:
+            self.fail(f"job {job.id} commits twice (P13)")
+        self._committed.add(job.id)
+        self._count(f"{job.kind}")
+        if {ref.id for ref in taken} != set(job.segments):
+            self.fail(f"job {job.id} takes other segments than it pinned (P8)")
+        recorded = {ref.id for ref in job.outputs()}
+        if recorded != {ref.id for ref in made} or len(job.done) != len(job.plan.ranges):
+            self.fail(f"job {job.id} commits outputs that are not recorded (P11)")
+        others = [ref for ref in manifest.segments() if ref.id not in recorded]
+        wrong = self.contents.merged_wrongly(taken, made, manifest, self.world.now_ms)
+        wrong = wrong or self.contents.cut_wrongly(made, max(config.output_bytes for config in self.configs))
+        if wrong is not None:
+            self.fail(f"job {job.id}: {wrong}")
+        if manifest.cleaned_to > previous.cleaned_to and any(ref.min_offset < manifest.cleaned_to for ref in others):
+            self.fail(f"cleaned_to is {manifest.cleaned_to}, and a segment left out begins below (P9, R4)")
+
+    def _quarantine(self, author: Author, manifest: Manifest) -> None:
+        self._count("quarantine")
+        self._quarantined = True
+        assert manifest.quarantine is not None
+        if self._claimed.get(manifest.compactor_epoch) != author:
+            self.fail(f"{author} quarantines at epoch {manifest.compactor_epoch}, which is not its own (P5, R6)")
+        if manifest.quarantine.segment not in self.was_damaged:
+            self.fail(f"quarantined for {manifest.quarantine}, which nobody damaged (P16)")
+
+    def _forgotten(self, previous: Manifest, manifest: Manifest) -> None:
+        left = {r.id for r in manifest.retired}
+        for retired in previous.retired:
+            if retired.id not in left and self._present(retired.id):
+                self.fail(f"{retired.id} is forgotten, its bytes are not (P16)")
+        if len(left) < len(previous.retired):
+            self._count("collect")
+
+    def _floor(self, previous: Manifest, manifest: Manifest) -> None:
+        if manifest.log_start_offset > max(previous.log_start_offset, manifest.deleted_to):
+            self._count("floor by retention")
+            wrong = self.contents.floor_is_early(previous, manifest, self.configs, self.world.now_ms)
+            if wrong is not None:
+                self.fail(wrong)
+        if len(self.configs) == 1 and not manifest.sealed:
+            retention, at_ms = retention_of(self.configs[0]), manifest.committed_at_ms
+            shown = log_start(previous, retention, at_ms)
+            if log_start(manifest, retention, at_ms) < shown:
+                self.fail(f"readers saw the log start at {shown}, and with manifest {manifest.id} earlier (R3)")
+
+    def _checkpoints(self, previous: Manifest, manifest: Manifest) -> None:
+        known = {checkpoint.id for checkpoint in previous.checkpoints}
+        for checkpoint in manifest.checkpoints:
+            if checkpoint.id not in known:
+                self._count("checkpoint")
+                self.pin_is_whole(checkpoint.manifest)
+
+    def pin_is_whole(self, number: int) -> None:
+        pinned = self._lineage.get(number)
+        if pinned is None or self.keys.manifest.key(number) not in self.world.objects:
+            self.fail(f"pinned manifest {number} is not there (P17, P20)")
+        for ref in pinned.segments():
+            if not self._present(ref.id):
+                self.fail(f"pinned manifest {number} names {ref.id}, which is gone (P20)")
+
+    # --- the compactor's files
+
+    def compactor_created(self, author: Author, number: int, body: bytes) -> None:
+        dead = 0 if self.boundary is None else self.boundary.compactor
+        if number <= dead:
+            return
+        previous, state = self.state, _state(body)
+        if number != (0 if previous is None else previous.id) + 1:
+            self.fail(f".compactor {number} comes after {previous and previous.id} (P3, P4)")
+        if previous is not None and state.epoch < previous.epoch:
+            self.fail(f".compactor {number} falls back to epoch {state.epoch} (P5)")
+        self.state = state
+        if state.owner and (previous is None or state.owner != previous.owner):
+            self._compactor_author[state.owner] = author
+        elif not state.owner or self._compactor_author.get(state.owner) != author:
+            self._only_asks(author, previous, state)
+            return
+        before = {} if previous is None else {job.id: job for job in previous.jobs + previous.history}
+        claims = previous is None or previous.owner != state.owner
+        for job in state.jobs + state.history:
+            known = before.get(job.id)
+            if job != known:
+                self._job(known, job, claims=claims)
+
+    def _only_asks(self, author: Author, previous: CompactorState | None, state: CompactorState) -> None:
+        """A request adds a submitted job, or asks for a cancellation; nothing else is anybody's but the owner's."""
+        before = () if previous is None else previous.jobs
+        same = all(
+            msgspec.structs.replace(now, cancel_requested=then.cancel_requested) == then
+            for then, now in zip(before, state.jobs, strict=False)
+        )
+        added = state.jobs[len(before) :]
+        kept = previous is None or (previous.history, previous.failures) == (state.history, state.failures)
+        if not same or len(state.jobs) < len(before) or not kept or any(job.status != "submitted" for job in added):
+            self.fail(f"{author} changes .compactor {state.id}, whose owner is another (P5, P15)")
+        self.world.counts["request"] += 1
+
+    def _job(self, known: Job | None, job: Job, *, claims: bool) -> None:
+        if known is not None and known.plan is not None and job.plan != known.plan:
+            self.fail(f"job {job.id} has another plan than at its admission (P9)")
+        if job.plan is not None and (known is None or known.plan is None):
+            self._admitted(job)
+        if job.active:
+            self._attempts(known, job, claims=claims)
+        elif known is None or known.active:
+            self.world.counts[f"job {job.status}"] += 1
+            if job.status == "completed" and job.plan is not None and job.id not in self._committed:
+                self.fail(f"job {job.id} is completed, no manifest has it (P13)")
+            if job.status != "completed" and job.id in self._committed:
+                self.fail(f"job {job.id} is {job.status}, a manifest has it (P13, P15)")
+            if job.error is not None and job.error.category == "corrupt" and not self._quarantined:
+                self.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
+
+    def _admitted(self, job: Job) -> None:
+        assert job.plan is not None
+        assert self.state is not None
+        assert self.head is not None
+        self.world.counts["job admitted"] += 1
+        live = {ref.id for ref in self.head.segments()}
+        if not live.issuperset(job.segments) and not self.head.sealed:
+            self.fail(f"job {job.id} is admitted with segments that are not live (P8)")
+        elsewhere = {s for other in self.state.jobs if other.id != job.id and other.plan for s in other.segments}
+        if elsewhere & set(job.segments):
+            self.fail(f"job {job.id} pins what another active job has pinned (P8)")
+        if not self.head.sealed and job.plan.rules.coverage_offset > coverage_offset(self.head, frozenset(job.segments)):
+            self.fail(f"job {job.id}: a segment left out reaches below its coverage offset (P9)")
+        if job.origin == "manual":
+            self._allowed[frozenset(job.segments)] = self._allowed.get(frozenset(job.segments), 0) + 1
+
+    def _attempts(self, known: Job | None, job: Job, *, claims: bool) -> None:
+        sources = frozenset(job.segments)
+        if known is not None and known.attempts and len(known.attempts) == len(job.attempts) and not claims:
+            was, now = known.attempts[-1], job.attempts[-1]
+            if was.ended_at_ms is None and now.ended_at_ms is not None and now.error is None:
+                self._in_vain[sources] -= 1  # it was told to stop
+        if known is not None and len(job.done) > len(known.done):
+            self._in_vain[sources] = 0
+        if known is not None and len(job.attempts) > len(known.attempts):
+            count = self._in_vain[sources] = self._in_vain.get(sources, 0) + 1
+            most = max(config.compaction_attempts_max for config in self.configs) + self._allowed.get(sources, 0)
+            if count > most:
+                self.fail(f"attempt {count} without progress on one set of sources, {most} are allowed (P14)")
+        met = next((a for a in job.attempts if a.error is not None and a.error.category == "corrupt"), None)
+        if met is not None and not self._quarantined:
+            self.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
+
+    def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
+        """A coordinator gives its workers their tasks. One that was replaced may act on what it knew."""
+        state = self.state
+        if state is None or self._compactor_author.get(state.owner) != author:
+            return
+        for task in tasks:
+            job = state.job(task.job)
+            if job is None or job.plan is None:
+                self.fail(f"work on job {task.job} starts before it is recorded (P10)")
+            if self._started.setdefault((job.id, task.attempt), author) != author or all(
+                a.number != task.attempt for a in job.attempts
+            ):
+                self.fail(f"attempt {task.attempt} of job {job.id} is not new (P10)")
+            if task.rules != job.plan.rules or task.low != job.plan.ranges[task.range_index].low:
+                self.fail(f"a task of job {job.id} goes by another plan than was admitted (P9)")
+            done = next((d for d in job.done if d.index == task.range_index), None)
+            if done is not None and all(self._present(ref.id) and ref.id not in self.damaged for ref in done.outputs):
+                self.fail(f"range {done.index} of job {job.id} is recorded and whole, and is done again (P12)")
+            if done is not None:
+                self.world.counts["recorded range done again"] += 1
+
+    # --- boundaries
+
+    def boundary_created(self, number: int, body: bytes) -> None:
+        previous, boundary = self.boundary, _boundary(body)
+        if number != (0 if previous is None else previous.id) + 1:
+            self.fail(f"boundary {number} comes after {previous and previous.id} (P4)")
+        head = 0 if self.head is None else self.head.id
+        if boundary.manifest >= head or boundary.manifest < self.dead:
+            self.fail(f"boundary {boundary.manifest} does not lie between {self.dead} and the head {head} (P4)")
+        late_ms = self.world.now_ms - self._grace_ms + CLOCK_ERROR_MS
+        for dead in range(self.dead + 1, boundary.manifest + 1):
+            if self._created_ms[dead + 1] > late_ms:
+                self.fail(f"manifest {dead} is dead, {self.world.now_ms - self._created_ms[dead + 1]} ms old (P17)")
+        if boundary.manifest > self.dead:
+            self._count("boundary")
+        self.boundary = boundary
+
+    def number_deleting(self, chain: str, number: int) -> None:
+        if chain == "manifest" and self.retained(number):
+            self.fail(f"manifest {number} is deleted, the boundary is {self.dead} and pins are {self._pins()} (P4, P17)")
+        if chain == "compactor" and number > (0 if self.boundary is None else self.boundary.compactor):
+            self.fail(f".compactor {number} is deleted above the boundary (P4)")
+
+    # --- the end
+
+    def named_at_rest(self) -> set[str]:
+        """The segments that somebody may still read."""
+        assert self.head is not None
+        numbers = [self.head.id, *self._pins()]
+        return {ref.id for number in numbers for ref in self._lineage[number].segments()}
+
+    def check_at_rest(self, present: Callable[[], list[str]]) -> None:
+        head, state = self.head, self.state
+        if head is None:
+            return
+        self._same_contents(head) if not head.sealed else None
+        for checkpoint in head.checkpoints:
+            self.pin_is_whole(checkpoint.manifest)
+        if state is not None and state.jobs and not head.sealed:
+            self.fail(f"job {state.jobs[0].id} never ended: {state.jobs[0].reason}")
+        kept = [] if state is None else [j.id for j in state.history if j.status in ("failed", "cancelled")]
+        named = self.named_at_rest()
+        for segment_id in present():
+            protected = not head.sealed and any(SegmentId.of_job(segment_id, job) for job in kept)
+            if segment_id not in named and not protected:
+                self.fail(f"segment {segment_id} was left behind (P16, P18)")
+        missing = [s for s in named if not self._present(s)]
+        if missing:
+            self.fail(f"segment {missing[0]} is missing at the end (P16)")
+        for number in self._lineage:
+            there = self.keys.manifest.key(number) in self.world.objects
+            if there and not self.retained(number):
+                self.fail(f"dead manifest {number} was left behind (P18)")
