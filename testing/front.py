@@ -132,6 +132,7 @@ class Front:
         if deed.status is not None:
             status, headers = deed.status, {"Date": headers.get("Date", "")} if headers else {}
             content = (deed.body or (_ERROR.format(code=deed.code) if deed.code else "")).encode()
+            content = b"" if handler.command == "HEAD" else content
         handler.reply(status, headers, content, deed.reply)
 
     def _forward(self, handler: "_Handler", body: bytes, deed: Deed) -> tuple[int, dict[str, str], bytes]:

@@ -18,19 +18,24 @@ PRESENT = VARIABLE in os.environ
 class Endpoint:
     """What tests need of an S3 server, as `lithify.testing.server.S3Server` has it."""
 
-    def __init__(self) -> None:
-        self.endpoint_url = os.environ[VARIABLE]
-        self._key = os.environ.get("LITHIFY_TEST_S3_KEY", "test")
-        self._secret = os.environ.get("LITHIFY_TEST_S3_SECRET", "test")
-        self._region = os.environ.get("LITHIFY_TEST_S3_REGION", "us-east-1")
+    def __init__(self, endpoint_url: str, key: str = "test", secret: str = "test", region: str = "us-east-1") -> None:
+        self.endpoint_url = endpoint_url
+        self._key, self._secret, self._region = key, secret, region
         self.client: Any = boto3.client(
             "s3",
-            endpoint_url=self.endpoint_url,
-            region_name=self._region,
-            aws_access_key_id=self._key,
-            aws_secret_access_key=self._secret,
+            endpoint_url=endpoint_url,
+            region_name=region,
+            aws_access_key_id=key,
+            aws_secret_access_key=secret,
             config=Config(s3={"addressing_style": "path"}),
         )
+
+    @classmethod
+    def named(cls) -> "Endpoint":
+        """The one of the environment."""
+        names = {"key": "LITHIFY_TEST_S3_KEY", "secret": "LITHIFY_TEST_S3_SECRET", "region": "LITHIFY_TEST_S3_REGION"}
+        given = {option: os.environ[name] for option, name in names.items() if name in os.environ}
+        return cls(os.environ[VARIABLE], **given)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -47,8 +52,10 @@ class Endpoint:
 
     def delete_bucket(self, name: str) -> None:
         for page in self.client.get_paginator("list_object_versions").paginate(Bucket=name):
-            for entry in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
-                self.client.delete_object(Bucket=name, Key=entry["Key"], VersionId=entry["VersionId"])
+            entries = (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))
+            found = [{"Key": entry["Key"], "VersionId": entry["VersionId"]} for entry in entries]
+            if found:
+                self.client.delete_objects(Bucket=name, Delete={"Objects": found})
         for page in self.client.get_paginator("list_multipart_uploads").paginate(Bucket=name):
             for upload in page.get("Uploads", ()):
                 self.client.abort_multipart_upload(Bucket=name, Key=upload["Key"], UploadId=upload["UploadId"])

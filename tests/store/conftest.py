@@ -39,7 +39,7 @@ def s3_store(lithify_s3: S3Server, bucket: str) -> Iterator[S3Store]:
 @pytest.fixture
 def endpoint_store() -> Iterator[S3Store]:
     """In a bucket of the endpoint that the environment names (tests/endpoint.py)."""
-    place = endpoint.Endpoint()
+    place = endpoint.Endpoint.named()
     name = place.create_bucket()
     store = S3Store(name, "some/prefix", place.options, pause=lambda _: None)
     yield store

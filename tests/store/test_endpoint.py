@@ -24,7 +24,7 @@ if PRESENT:
     ) -> None:
         """Ceph ignores `If-None-Match` on a versioned bucket; S3 honours it there."""
         bucket = endpoint_store.url.split("/")[2]
-        place = Endpoint()
+        place = Endpoint.named()
         place.client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
         place.close()
         report = probe(endpoint_store)

@@ -1,0 +1,156 @@
+"""After a storm: what it was, and whether anything was lost, doubled or left behind."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import lithify
+from lithify.admin.verify import Verifier, local_checks
+from lithify.manifest.keys import PartitionKeys
+from tests.chaos.actors import PARTITIONS, TOPICS, held_by
+from tests.chaos.faults import Faults
+from tests.chaos.lineage import Ledger, Past
+from tests.chaos.records import Tally, Told, record
+from tests.e2e.workload import partition_files, segment_ids
+
+PASSES = 20
+
+
+class Aftermath:
+    """`expected`: how many records each writer numbered; a plain one in all topics together, a producer in each."""
+
+    def __init__(
+        self,
+        warehouse: lithify.Warehouse,
+        faults: Faults,
+        ledger: Ledger,
+        told: Told,
+        tally: Tally,
+        expected: Mapping[str, int],
+    ) -> None:
+        self._warehouse = warehouse
+        self.faults = faults
+        self._ledger, self._told, self._tally = ledger, told, tally
+        self._expected = expected
+        self._places = [(topic, number) for topic in TOPICS for number in range(PARTITIONS[topic])]
+
+    @property
+    def pasts(self) -> dict[tuple[str, int], Past]:
+        return {place: Past(self._ledger, self._keys(*place)) for place in self._places}
+
+    def _keys(self, topic: str, partition: int) -> PartitionKeys:
+        return partition_files(self._warehouse, topic, partition).keys
+
+    @property
+    def commits(self) -> int:
+        return sum(len(past.manifests) for past in self.pasts.values())
+
+    def told_of(self) -> str:
+        """Figures, for whoever watches."""
+        compactors = sum(len(past.compactors) for past in self.pasts.values())
+        boundaries = sum(len(past.boundaries) for past in self.pasts.values())
+        lines = [
+            f"{self.commits} manifests, {compactors} compactor files, {boundaries} boundaries committed",
+            f"{self.faults.requests} requests, {self.faults.share:.1%} of them faulty",
+        ]
+        for counts in (self.faults.faulty, self._tally.counts):
+            lines += [f"  {times:6} {what}" for what, times in sorted(counts.items())]
+        return "\n".join(lines)
+
+    def check(self) -> None:
+        """Before the last compaction and collection, and after them."""
+        self._check_log()
+        self._settle()
+        for past in self.pasts.values():
+            past.check_epochs()
+        self._check_log()
+        self._check_nothing_is_left()
+
+    def _check_log(self) -> None:
+        for place, past in self.pasts.items():
+            self._check_offsets(place, past)
+        self._check_changes()
+        self._check_users()
+        report = Verifier(self._warehouse.driver, local_checks, True, lambda *_: None).verify(None)
+        assert report.findings == ()
+
+    def _check_offsets(self, place: tuple[str, int], past: Past) -> None:
+        """Every acknowledged offset is in one committed append, and every committed append was acknowledged, or may
+        have been: the offsets are dense."""
+        end = self._partition(*place).describe().next_offset
+        appended = past.appended()
+        assert sum(appended.values()) == end
+        told = self._told.offsets[place]
+        assert set(told) <= set(range(end))
+        unclaimed = end - len(told)
+        assert unclaimed <= len(self._told.maybe) + self._unheard, f"{place}: {unclaimed} offsets are nobody's"
+
+    @property
+    def _unheard(self) -> int:
+        """Records that may have been appended by producers that failed before they were told."""
+        failed = sum(times for what, times in self._tally.counts.items() if what.startswith("producers ended"))
+        return 3 * failed
+
+    def _partition(self, topic: str, number: int) -> lithify.Partition:
+        return self._warehouse.topic(topic).partition(number)
+
+    def _check_changes(self) -> None:
+        """Everything is kept here: each record once, where its writer was told, and nothing else."""
+        found: Counter[bytes] = Counter()
+        for number in range(PARTITIONS["changes"]):
+            partition = self._partition("changes", number)
+            held = {one.offset: one.value for one in partition.read()}
+            assert sorted(o for o in held if o is not None) == list(range(partition.describe().next_offset))
+            for offset, value in self._told.offsets["changes", number].items():
+                assert held[offset] == value
+            found.update(value for value in held.values() if value is not None)
+        assert {value: times for value, times in found.items() if times > 1} == {}
+        topic = self._warehouse.topic("changes")
+        for writer, records in self._expected.items():
+            if writer.startswith("producer"):
+                assert held_by(topic, writer) == set(range(records)), f"{writer} lost records"
+
+    def _check_users(self) -> None:
+        """Compacted: each key has its latest record; and no record was appended twice, or their number would tell."""
+        partition = self._partition("users", 0)
+        told = self._told.offsets["users", 0]
+        latest: dict[bytes, int] = {}
+        for offset, value in told.items():
+            key = _key(value)
+            latest[key] = max(offset, latest.get(key, -1))
+        doubtful = {_key(value) for value in self._told.maybe}
+        found = {one["key"]: (one["offset"], one["value"]) for one in partition.scan().read_all().to_pylist()}
+        for key, offset in latest.items():
+            if key not in doubtful and not self._unheard:
+                assert found[key] == (offset, told[offset])
+            assert found[key][0] >= offset
+        if not (doubtful or self._unheard):
+            assert set(found) == set(latest)
+            assert partition.describe().next_offset == len(told)
+
+    def _settle(self) -> None:
+        compactor = lithify.Compactor(self._warehouse, engine="local")
+        for _ in range(PASSES):
+            if not compactor.run_once(take_over=True).more_work:
+                break
+        compactor.close()
+        collector = lithify.Collector(self._warehouse, grace_ms=0)
+        for _ in range(3):
+            report = collector.run_once(sweep=True)
+            assert [part.error for part in report.partitions if part.error] == []
+
+    def _check_nothing_is_left(self) -> None:
+        live: set[str] = set()
+        for place in self._places:
+            described = self._partition(*place).describe()
+            live |= {segment.id for segment in described.l0}
+            live |= {segment.id for run in described.runs for segment in run.segments}
+            state = self._warehouse.driver.run(partition_files(self._warehouse, *place).compactor_state())
+            assert state is None or state.jobs == ()  # None: no compaction was ever due
+        assert segment_ids(self._warehouse) == live
+
+
+def _key(value: bytes) -> bytes:
+    writer, _, number = value.partition(b":")
+    key = record(writer.decode(), int(number)).key
+    assert key is not None
+    return key

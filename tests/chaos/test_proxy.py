@@ -1,0 +1,87 @@
+"""The real S3 store before a real server, and between them a proxy that fails a third of all requests: six writers,
+two rival compactors, two collectors. Then nothing fails any more, and everything is checked (P1-P7, P16-P19)."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+
+import pytest
+
+import lithify
+from lithify.testing.front import Front
+from tests.chaos.actors import PARTITIONS, TOPICS, Collecting, Compacting, IdempotentWriter, PlainWriter
+from tests.chaos.aftermath import Aftermath
+from tests.chaos.faults import Faults
+from tests.chaos.lineage import Ledger
+from tests.chaos.records import Tally, Told
+from tests.endpoint import Endpoint
+
+VARIABLE = "LITHIFY_TEST_SEED"
+SEED = int(os.environ.get(VARIABLE, "20261121"))
+FAULTY_SHARE = 0.36
+GRACES_MS = (0, 3_000)  # of the collectors: the first forgets at once
+
+
+@contextmanager
+def storm(server: Endpoint, seed: int, appends: int, records: int) -> Iterator[Aftermath]:
+    """Each plain writer does `appends` appends, each idempotent one sends `records` records to each topic."""
+    bucket = server.create_bucket()
+    place = f"{bucket}/some/warehouse"
+    faults, ledger, told, tally = Faults(seed, FAULTY_SHARE), Ledger(place), Told(), Tally()
+    with Front(server.endpoint_url, rule=faults, observe=ledger) as front:
+
+        def opened() -> lithify.Warehouse:
+            return lithify.open(server.url(place), storage_options=front.options(server.options))
+
+        with opened() as warehouse:
+            for name, config in TOPICS.items():
+                warehouse.create_topic(name, PARTITIONS[name], config)
+        faults.on = True
+        plain = [PlainWriter(opened(), f"plain-{n}", seed, told, tally) for n in range(3)]
+        idempotent = [IdempotentWriter(opened(), f"producer-{n}", told, tally) for n in range(3)]
+        serving = [Compacting(opened(), f"compactor-{n}", seed, tally).run for n in range(2)]
+        serving += [Collecting(opened(), f"collector-{n}", seed, tally, g).run for n, g in enumerate(GRACES_MS)]
+        writing = [lambda one=one: one.run(appends) for one in plain]
+        writing += [lambda one=one: one.run(records) for one in idempotent]
+        _run(writing, serving)
+        faults.on = False
+        front.drain()
+        with opened() as warehouse:
+            expected = {one.name: one.written for one in plain} | {one.name: records for one in idempotent}
+            yield Aftermath(warehouse, faults, ledger, told, tally, expected)
+    server.delete_bucket(bucket)
+
+
+def _run(writing: list[Callable[[], None]], serving: list[Callable[[threading.Event], None]]) -> None:
+    stopped = threading.Event()
+    with ThreadPoolExecutor(len(writing) + len(serving)) as pool:
+        others = [pool.submit(serve, stopped) for serve in serving]
+        writers = [pool.submit(write) for write in writing]
+        wait(writers)
+        stopped.set()
+        for one in (*writers, *others):
+            one.result()
+
+
+def check(server: Endpoint, appends: int, records: int, commits: int) -> None:
+    try:
+        with storm(server, SEED, appends, records) as after:
+            print(after.told_of())
+            after.check()
+            assert after.commits >= commits
+            assert after.faults.share >= 0.3
+            assert all(after.faults.faulty.values())
+    except Exception as error:
+        error.add_note(f"again: {VARIABLE}={SEED} .venv/bin/python -m pytest -m '' -s tests/chaos/test_proxy.py")
+        raise
+
+
+def test_a_short_storm_loses_and_doubles_nothing(server: Endpoint) -> None:
+    check(server, appends=8, records=4, commits=60)
+
+
+@pytest.mark.soak
+def test_two_thousand_commits_are_neither_lost_nor_doubled(server: Endpoint) -> None:
+    check(server, appends=500, records=150, commits=2_000)
