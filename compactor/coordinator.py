@@ -28,6 +28,7 @@ from lithify.compactor.policy import (
     incumbent_lives,
     pinned_by,
 )
+from lithify.manifest.commit import FRESH_MS
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Due
 from lithify.manifest.edits import Claim
@@ -52,7 +53,7 @@ class Coordinator:
         self._worker = worker  # host:pid, for people
         self._epoch: int | None = None
         self._owner = ""
-        self._polls = 0
+        self._boundary_seen_ms = 0
         self.fenced = False  # another compactor took over; this one never claims the partition again (P5)
 
     @property
@@ -76,7 +77,7 @@ class Coordinator:
 
     async def _step(self, config: TopicConfig, take_over: bool) -> Step:
         manifest, state = await self.files.head(), await self.files.compactor_state()
-        now_ms = await Now()
+        now_ms = self._boundary_seen_ms = await Now()
         action = decide(manifest, state, config, now_ms)
         if isinstance(action, Wait):
             return _rest(action)
@@ -111,14 +112,18 @@ class Coordinator:
         return Step("worked", f"retired {len(gone)} segments below the log start offset", dropped=gone)
 
     async def changed(self) -> bool:
-        """Whether a new manifest, request or boundary may be there, for two GETs.
+        """Whether a new manifest or request may be there, for two GETs.
 
-        Every second call looks at the boundary instead of the compactor's file: a coordinator that slept through a
-        collection finds no next number, but a boundary that moved.
+        Once a minute a third one looks at the boundary: a coordinator that slept through a collection finds no next
+        number, but a boundary that moved.
         """
-        self._polls += 1
-        other = self.files.boundary if self._polls % 2 else self.files.compactor
-        return await self.files.manifest.moved() or await other.moved()
+        if await self.files.manifest.moved() or await self.files.compactor.moved():
+            return True
+        now_ms = await Now()
+        if now_ms - self._boundary_seen_ms < FRESH_MS:
+            return False
+        self._boundary_seen_ms = now_ms
+        return await self.files.boundary.moved()
 
     async def still_waits(self, config: TopicConfig) -> Step | None:
         """What is known already still asks for nothing, at today's clock: idle. None: look again."""

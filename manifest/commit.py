@@ -17,7 +17,7 @@ from lithify.manifest.model import Numbered
 from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
 from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause
 
-__all__ = ["Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
+__all__ = ["FRESH_MS", "Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
 
 CREATE_ATTEMPTS_MAX = 10  # of one body at one number, with pauses of 50 ms doubling to 2 s: about 10 s in all
 COMMIT_ATTEMPTS_MAX = 1_000  # of one edit at successive numbers: forty rivals cost a writer about forty

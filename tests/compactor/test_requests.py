@@ -1,6 +1,7 @@
-"""What an idle partition costs: two GETs a poll, and nothing is ever written."""
+"""What an idle partition costs: two GETs a poll, once a minute three, and nothing is ever written."""
 
 import lithify
+from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered, RequestCounts
 from tests.e2e.workload import Workload
@@ -32,7 +33,36 @@ def test_an_idle_poll_costs_two_gets_a_partition() -> None:
     Workload(99, keys=50).append(topic.partition(3), 5_000)
     assert "worked" in {p.outcome for p in compactor.run_once().partitions}, "a new append is noticed by the next poll"
     asked = lithify.Admin(warehouse).submit("users", 1)
-    for _ in range(2):
-        compactor.run_once()
-    assert lithify.Admin(warehouse).compaction(asked.id).status == "completed", "a request by the second poll"
+    compactor.run_once()
+    assert lithify.Admin(warehouse).compaction(asked.id).status == "completed", "and so is a request"
     compactor.close()
+
+
+def test_once_a_minute_an_idle_poll_looks_at_the_boundary() -> None:
+    """Who slept through a collection finds no next manifest, but a boundary that moved."""
+    clock_ms = [1_000_000]
+    with lithify.open("memory://idle-boundary", clock=lambda: clock_ms[0]) as warehouse:
+        part = warehouse.create_topic("users", 1, {"cleanup.policy": "compact"}).partition(0)
+        part.append([lithify.Record(b"k", b"v")])
+        store = warehouse.store
+        assert isinstance(store, Metered)
+        compactor = lithify.Compactor(warehouse, engine="local")
+        compactor.run_once()
+        seen = part.describe().manifest_id
+        costs = []
+        for waited_ms in (0, 59_999, 1, 1, 60_000):
+            clock_ms[0] += waited_ms
+            costs.append(polled(compactor, store).gets - 1)
+        assert costs == [2, 2, 3, 2, 3]
+        for number in range(20):
+            part.append([lithify.Record(b"%d" % number, b"v")])
+        collector = lithify.Collector(warehouse, grace_ms=0)
+        for _ in range(4):
+            clock_ms[0] += 1
+            collector.run_once(sweep=True)
+        gone = partition_keys(warehouse.driver.run(live_topic(topic_lineage("users"), "users")))[0]
+        assert store.get(gone.manifest.key(seen + 1)) is None, "the number it would look for is collected"
+        clock_ms[0] += 60_000
+        (report,) = compactor.run_once().partitions
+        assert report.outcome == "worked"
+        compactor.close()
