@@ -214,7 +214,7 @@ async def _opened(site: Site, actor: Actor) -> Handle:
 
 
 def consumer(site: Site, name: str) -> Life:
-    """Follows the log from its beginning, keeps the latest of each key, and commits how far it came."""
+    """Reads the log from its beginning, follows it, keeps the latest of each key, and commits how far it came."""
 
     async def live(actor: Actor) -> None:
         handle = await _opened(site, actor)
@@ -223,8 +223,6 @@ def consumer(site: Site, name: str) -> Life:
         while True:
             await Pause(site.rest(actor))
             try:
-                mine = await positions.take(files, name, lambda head: head.log_start_offset)
-                await positions.reset(files, name, "earliest", lambda head: head.log_start_offset)
                 mine = await positions.take(files, name, lambda head: head.log_start_offset)
                 state.clear()
                 await _follow(site, actor, handle, files, mine, state)
@@ -243,7 +241,7 @@ async def _follow(
     mine: ConsumerPosition,
     state: dict[str | None, Row],
 ) -> None:
-    position = mine.offset
+    position = rebuilt_to = 0
     while True:
         await Pause(site.rest(actor))
         manifest = await files.head()
@@ -258,8 +256,9 @@ async def _follow(
         for row in found:
             if row.offset >= max(position, floor):
                 state[row.key] = row
+        rebuilt_to = rebuilt_to or manifest.next_offset
         position = max(position, manifest.next_offset)
-        edit = CommitPosition(mine.name, position, mine.committed_at, mine.instance)
+        edit = CommitPosition(mine.name, position, mine.committed_at, mine.instance, rebuilt_to)
         committed = await files.manifest.commit(edit)
         mine = committed.result
         assert committed.version.value is not None

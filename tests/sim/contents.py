@@ -88,13 +88,10 @@ class Contents:
         there (R3)."""
         floor = manifest.log_start_offset
         first = max(previous.log_start_offset, manifest.deleted_to)
-        left = sum(offset >= floor for offset in self.placed)
-        deleting = [c for c in configs if c.deleting]
-        if any(0 <= c.retention_records <= left or 0 <= c.retention_bytes <= left * ROW_BYTES for c in deleting):
-            return None
-        for offset in (row.offset for ref in previous.segments() for row in self.rows(ref)):
-            age_ms = now_ms - self.placed[offset].timestamp_ms
-            if first <= offset < floor and not any(0 <= c.retention_ms < age_ms for c in deleting):
+        there = {row.offset for m in (previous, manifest) for ref in m.segments() for row in self.rows(ref)}
+        for offset in sorted(o for o in there if first <= o < floor):
+            after, age_ms = sum(o > offset for o in there), now_ms - self.placed[offset].timestamp_ms
+            if not any(_may_go(c, after, age_ms) for c in configs if c.deleting):
                 return f"offset {offset} is {age_ms} ms old and lies below the floor {floor} (R3)"
         return None
 
@@ -111,6 +108,12 @@ class Contents:
         """What a reader of `manifest` must find: the latest record of each key."""
         floor, end = manifest.log_start_offset, manifest.next_offset
         return {row.key: row for row in self.placed.values() if floor <= row.offset < end}
+
+
+def _may_go(config: TopicConfig, after: int, age_ms: int) -> bool:
+    """Whether retention may forget a record of that age with so many after it (at least: a bucket goes as a whole)."""
+    by_rows = 0 <= config.retention_records <= after or 0 <= config.retention_bytes <= after * ROW_BYTES
+    return by_rows or 0 <= config.retention_ms < age_ms
 
 
 def _plain(row: Row) -> tuple[object, ...]:

@@ -39,6 +39,8 @@ __all__ = ["Actor", "Author", "Climate", "Violation", "Witness", "World"]
 START_MS = 1_700_000_000_000
 STALE_MS_MAX = 1_000  # how far a client's idea of the store's clock lies behind it, at most
 JUMPS_MS = (1_000, 5_000, 31_000, 61_000, 600_000, 86_400_000)
+RETRIED = frozenset((Get, Head, List, Folders))  # by the store itself: their failures are rarer
+RETRIED_SHARE = 0.2
 
 Author = tuple[str, int]
 """Whose write it was: an actor, in one of its lives."""
@@ -107,6 +109,7 @@ class World:
     without: frozenset[str] = frozenset()  # actors that take no part
     now_ms: int = START_MS
     steps: int = 0
+    rested: int = 0  # the step at which everybody was gone
     objects: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     actors: list[Actor] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -163,6 +166,7 @@ class World:
             if actor.coroutine is not None:
                 actor.coroutine.close()
         self.actors.clear()
+        self.rested = self.steps
         self.steps += 10_000
         self._arrivals()
 
@@ -183,8 +187,10 @@ class World:
         self.now_ms += int(luck.random() * self.climate.tick_ms)
         event = self._event(actor, luck.random())
         fault = None
-        if event == "fault" or self._dark():
-            fault = "dark" if event != "fault" else f"{luck.random():.3f}"
+        if event == "fault" and (type(request) not in RETRIED or luck.random() < RETRIED_SHARE):
+            fault = f"{luck.random():.3f}"
+        elif self._dark():
+            fault = "dark"
         actor.reply = actor.error = None
         try:
             actor.reply = self._do(actor, request, fault)
@@ -250,7 +256,8 @@ class World:
         return None
 
     def _dark(self) -> bool:
-        return any(first <= self.steps < end for first, end in self.climate.blackouts)
+        dark = self.climate.blackouts
+        return bool(dark) and any(first <= self.steps < end for first, end in dark)
 
     def _crash(self, actor: Actor) -> None:
         self._note(actor, "crash")

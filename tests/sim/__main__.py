@@ -1,0 +1,91 @@
+"""`python -m tests.sim`: many histories, on every core; or one, told step by step.
+
+    --seeds 20000 [--from 0]    as many histories; the first failures are made small and kept beside this file
+    --seed 17                   one history with its trace
+    --case tests/sim/regressions/x.json
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tests.sim.cases import load, save
+from tests.sim.history import Found, Mask, play
+from tests.sim.shrink import shrunk
+
+CHUNK = 20
+FAILURES_SHOWN = 5
+
+
+def _chunk(seeds: range) -> tuple[int, int, Counter[str], list[Found]]:
+    counts: Counter[str] = Counter()
+    steps, shortest, failures = 0, sys.maxsize, list[Found]()
+    for seed in seeds:
+        found = play(seed)
+        counts.update(found.counts)
+        steps += found.steps
+        if found.violation is None:
+            shortest = min(shortest, found.steps)
+        else:
+            failures.append(found)
+    return steps, shortest, counts, failures
+
+
+def many(first: int, count: int, processes: int) -> int:
+    chunks = [range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)]
+    counts: Counter[str] = Counter()
+    steps, shortest, failures = 0, sys.maxsize, list[Found]()
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        for done, least, seen, failed in pool.imap_unordered(_chunk, chunks):
+            steps, shortest = steps + done, min(shortest, least)
+            counts.update(seen)
+            failures += failed
+            if len(failures) >= FAILURES_SHOWN:
+                pool.terminate()
+                break
+    for name, times in sorted(counts.items()):
+        print(f"{times:>12,}  {name}")
+    print(f"{count:,} histories of {shortest} steps and more, {steps:,} steps; {len(failures)} violations")
+    for found in sorted(failures, key=lambda found: found.seed)[:FAILURES_SHOWN]:
+        tell(found)
+    return 1 if failures else 0
+
+
+def tell(found: Found) -> None:
+    print(f"\nseed {found.seed}: {found.violation}\n  make sim SEED={found.seed}")
+    mask, small = shrunk(found)
+    path = save(f"seed-{found.seed}", small, mask)
+    print(f"  made small to {small.steps} steps ({small.violation}):\n  make sim CASE={os.path.relpath(path)}")
+
+
+def one(seed: int, mask: Mask) -> int:
+    found = play(seed, mask, tracing=True)
+    print("\n".join(found.trace or ()))
+    print(f"seed {seed}, {found.steps} steps: {found.violation or 'no violation'}")
+    return 0 if found.violation is None else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make sim")
+    parser.add_argument("--seeds", type=int, default=20_000)
+    parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--case", type=Path)
+    parser.add_argument("--shrink", action="store_true")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    given = parser.parse_args()
+    if given.case is not None:
+        return one(*load(given.case))
+    if given.seed is None:
+        return many(given.first, given.seeds, given.processes)
+    if given.shrink:
+        tell(play(given.seed))
+        return 1
+    return one(given.seed, Mask())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
