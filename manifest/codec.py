@@ -1,6 +1,6 @@
 """Bytes of numbered files, both ways. What comes in is checked at this door; inside, nothing is defensive."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,7 +17,12 @@ _encoder = msgspec.json.Encoder()
 
 
 _envelope = msgspec.json.Decoder(Numbered)
-_decoders: dict[type, msgspec.json.Decoder[Numbered]] = {}
+# SUBTLE! Made here, under the import's lock, and not at the first use: msgspec prepares a struct's type when its first
+# decoder is made, and a second thread that meets it half prepared reads a null pointer. Two partitions opened at once
+# ended the process. Test: tests/manifest/test_codec_threads.py
+_decoders: dict[type[Numbered], msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (Manifest, CompactorState, Boundary, TopicFile, WarehouseFile)
+}
 
 
 def encode(value: Numbered) -> bytes:
@@ -38,9 +43,8 @@ def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
         raise InvalidRequest(
             f"{key} has format {envelope.format} and this lithify reads up to {FORMAT}: upgrade lithify"
         )
-    decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
     try:
-        value = decoder.decode(body)
+        value = _decoders[kind].decode(body)
     except msgspec.DecodeError as error:
         raise Corrupt(f"{key} is damaged ({_place(error)}); nothing was changed. Restore the object") from None
     if envelope.id != number:

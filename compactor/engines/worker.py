@@ -46,6 +46,9 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: TaskFailure | None = None
 
 
+_replies = msgspec.json.Decoder(Reply)  # at import: msgspec prepares a type safely in one thread only
+
+
 @functools.cache
 def installed_version() -> str:
     """The version of lithify in this process."""
@@ -60,7 +63,7 @@ def seal(order: Order) -> str:
 
 
 def unseal(reply: str) -> Reply:
-    return msgspec.json.decode(reply, type=Reply)
+    return _replies.decode(reply)
 
 
 def obey(sealed: str) -> str:
