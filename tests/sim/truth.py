@@ -168,6 +168,9 @@ class Truth:
         if not fresh:
             if any(ref.max_offset >= manifest.log_start_offset for ref in taken):
                 self.fail(f"manifest {manifest.id} drops a segment that reaches above the floor (R3)")
+            pinned = {s for job in (self.state.jobs if self.state else ()) if job.plan for s in job.segments}
+            if any(ref.id in pinned for ref in taken):
+                self.fail(f"manifest {manifest.id} drops a segment that an active job has pinned (P8, R3)")
             self._count("drop")
             return
         job = None if self.state is None else self.state.job(fresh[0])
@@ -277,6 +280,7 @@ class Truth:
         if job.plan is not None and (known is None or known.plan is None):
             self._admitted(job)
         if job.active:
+            self._discarded(known, job)
             self._attempts(known, job, claims=claims)
         elif known is None or known.active:
             self.world.counts[f"job {job.status}"] += 1
@@ -302,6 +306,13 @@ class Truth:
             self.fail(f"job {job.id}: a segment left out reaches below its coverage offset (P9)")
         if job.origin == "manual":
             self._allowed[frozenset(job.segments)] = self._allowed.get(frozenset(job.segments), 0) + 1
+
+    def _discarded(self, known: Job | None, job: Job) -> None:
+        left = {done.index for done in job.done}
+        for done in () if known is None else known.done:
+            if done.index not in left and not any(ref.id in self.was_damaged for ref in done.outputs):
+                if all(map(self._present, (ref.id for ref in done.outputs))):
+                    self.fail(f"range {done.index} of job {job.id} is recorded and whole, and is given up (P12)")
 
     def _attempts(self, known: Job | None, job: Job, *, claims: bool) -> None:
         sources = frozenset(job.segments)

@@ -1,0 +1,110 @@
+"""`python -m tests.sim.mutations search|replay`: each sabotage in a process of its own, whose imports find the sabotaged
+source; no file is touched. `search` looks for a seed that catches it, `replay` plays the seeds on record.
+
+The parent imports nothing of the product, so that its children import it sabotaged.
+"""
+
+import argparse
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.sim.sabotage import SABOTAGES, Sabotage
+
+__all__ = ["RECORD", "replayed", "searched"]
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = Path(__file__).with_name("mutations.json")
+PRELOADED = (np, pa, pq)  # what is slow to import and none of ours: the children find it there
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def __init__(self, name: str, path: str, sabotage: Sabotage) -> None:
+        super().__init__(name, path)
+        self._sabotage = sabotage
+
+    def get_code(self, fullname: str) -> Any:
+        source = Path(self.path).read_text(encoding="utf-8")
+        if self._sabotage.old not in source:
+            raise SystemExit(f"sabotage {self._sabotage.name!r}: {self._sabotage.file} has no such line any more")
+        return compile(source.replace(self._sabotage.old, self._sabotage.new, 1), self.path, "exec")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, sabotage: Sabotage) -> None:
+        self._sabotage = sabotage
+        self._module = "lithify." + sabotage.file.removesuffix(".py").replace("/", ".")
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._module:
+            return None
+        file = str(ROOT / self._sabotage.file)
+        return importlib.util.spec_from_file_location(fullname, file, loader=_Loader(fullname, file, self._sabotage))
+
+
+def _seeds(name: str, seeds: Sequence[int]) -> tuple[str, int | None, int, str]:
+    """In a fresh process: the first of `seeds` that catches the sabotage, how many were played, and what was found."""
+    assert not any(module.startswith("lithify") for module in sys.modules), "the product must be imported sabotaged"
+    sabotage = next(s for s in SABOTAGES if s.name == name)
+    sys.meta_path.insert(0, _Finder(sabotage))
+    from tests.sim.history import play
+
+    for played, seed in enumerate(seeds, 1):
+        found = play(seed)
+        if found.violation is not None:
+            return name, seed, played, found.violation
+    return name, None, len(seeds), ""
+
+
+def _run(work: Sequence[tuple[str, Sequence[int]]]) -> list[tuple[str, int | None, int, str]]:
+    processes = len(os.sched_getaffinity(0))
+    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
+        return [done.get() for done in [pool.apply_async(_seeds, each) for each in work]]
+
+
+def searched(seeds: Sequence[int], names: Sequence[str]) -> list[tuple[str, int | None, int, str]]:
+    return _run([(name, seeds) for name in names])
+
+
+def replayed() -> list[tuple[str, int | None, int, str]]:
+    """Of each sabotage on record, what its seed finds today."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    return _run([(s.name, [record[s.name]["seed"]]) for s in SABOTAGES])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make mutate")
+    parser.add_argument("what", choices=("search", "replay"))
+    parser.add_argument("--seeds", type=int, default=2_000)
+    parser.add_argument("--only", default="", help="a rule, or a part of a name")
+    given = parser.parse_args()
+    names = [s.name for s in SABOTAGES if given.only in (s.rule, "") or given.only in s.name]
+    rules = {s.name: s.rule for s in SABOTAGES}
+    done = replayed() if given.what == "replay" else searched(range(given.seeds), names)
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    for name, seed, played, found in done:
+        print(f"{rules[name]:4} {name:55} {'caught by seed ' + str(seed) if seed is not None else 'ESCAPED':22} {found[:110]}")
+        if given.what == "search" and seed is not None:
+            record[name] = {"rule": rules[name], "seed": seed, "played": played, "found": found}
+    if given.what == "search":
+        kept = {s.name: record[s.name] for s in SABOTAGES if s.name in record}
+        RECORD.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    return 0 if all(seed is not None for _, seed, _, _ in done) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
