@@ -18,8 +18,7 @@ TOPICS = {
     "users": {"cleanup.policy": "compact", "l0.segments.tier": 6, "compaction.output.bytes": 2048},
 }
 PARTITIONS = {"changes": 3, "users": 1}
-REST_S = 0.5  # of compactors and collectors between two passes
-LIVES = 2  # of an idempotent producer
+REST_S = 1.0  # of compactors and collectors between two passes
 IN_FLIGHT = 3  # records it has sent and not heard of
 TRIES = 200  # of one step, each with its own retries below
 
@@ -95,13 +94,13 @@ class IdempotentWriter:
         self.name, self._told, self._tally = name, told, tally
         self._warehouse = warehouse
 
-    def run(self, records: int) -> None:
-        for life in range(LIVES):
+    def run(self, records: int, lives: int) -> None:
+        for life in range(lives):
             for topic in TOPICS:
                 done = False
                 while not done:
                     try:
-                        self._live(topic, records * (life + 1) // LIVES)
+                        self._live(topic, records * (life + 1) // lives)
                         done = True
                     except LithifyError as error:
                         self._tally(f"producers ended by {type(error).__name__}")

@@ -25,6 +25,9 @@ _OF_CREATES = {
 }
 
 
+KINDS = {*_ANY, *_OF_READS, *_OF_WRITES, *_OF_CREATES}
+
+
 class Faults:
     """The rule of a `Front`: which deed each request meets. The n-th request meets the n-th cast of the seed's dice;
     which request is the n-th is up to the threads. Thread-safe."""

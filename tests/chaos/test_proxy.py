@@ -13,7 +13,7 @@ import lithify
 from lithify.testing.front import Front
 from tests.chaos.actors import PARTITIONS, TOPICS, Collecting, Compacting, IdempotentWriter, PlainWriter
 from tests.chaos.aftermath import Aftermath
-from tests.chaos.faults import Faults
+from tests.chaos.faults import KINDS, Faults
 from tests.chaos.lineage import Ledger
 from tests.chaos.records import Tally, Told
 from tests.endpoint import Endpoint
@@ -25,8 +25,9 @@ GRACES_MS = (0, 3_000)  # of the collectors: the first forgets at once
 
 
 @contextmanager
-def storm(server: Endpoint, seed: int, appends: int, records: int) -> Iterator[Aftermath]:
-    """Each plain writer does `appends` appends, each idempotent one sends `records` records to each topic."""
+def storm(server: Endpoint, seed: int, appends: int, records: int, lives: int) -> Iterator[Aftermath]:
+    """Each plain writer does `appends` appends, each idempotent one sends `records` records to each topic
+    and is opened anew `lives` times."""
     bucket = server.create_bucket()
     place = f"{bucket}/some/warehouse"
     faults, ledger, told, tally = Faults(seed, FAULTY_SHARE), Ledger(place), Told(), Tally()
@@ -44,13 +45,12 @@ def storm(server: Endpoint, seed: int, appends: int, records: int) -> Iterator[A
         serving = [Compacting(opened(), f"compactor-{n}", seed, tally).run for n in range(2)]
         serving += [Collecting(opened(), f"collector-{n}", seed, tally, g).run for n, g in enumerate(GRACES_MS)]
         writing = [lambda one=one: one.run(appends) for one in plain]
-        writing += [lambda one=one: one.run(records) for one in idempotent]
+        writing += [lambda one=one: one.run(records, lives) for one in idempotent]
         _run(writing, serving)
         faults.on = False
         front.drain()
         with opened() as warehouse:
-            expected = {one.name: one.written for one in plain} | {one.name: records for one in idempotent}
-            yield Aftermath(warehouse, faults, ledger, told, tally, expected)
+            yield Aftermath(warehouse, faults, ledger, told, tally, {one.name: records for one in idempotent})
     server.delete_bucket(bucket)
 
 
@@ -65,23 +65,23 @@ def _run(writing: list[Callable[[], None]], serving: list[Callable[[threading.Ev
             one.result()
 
 
-def check(server: Endpoint, appends: int, records: int, commits: int) -> None:
+def check(server: Endpoint, appends: int, records: int, lives: int, commits: int) -> None:
     try:
-        with storm(server, SEED, appends, records) as after:
+        with storm(server, SEED, appends, records, lives) as after:
             print(after.told_of())
             after.check()
             assert after.commits >= commits
             assert after.faults.share >= 0.3
-            assert all(after.faults.faulty.values())
+            assert commits < 1_000 or set(after.faults.faulty) == KINDS
     except Exception as error:
         error.add_note(f"again: {VARIABLE}={SEED} .venv/bin/python -m pytest -m '' -s tests/chaos/test_proxy.py")
         raise
 
 
 def test_a_short_storm_loses_and_doubles_nothing(server: Endpoint) -> None:
-    check(server, appends=8, records=4, commits=60)
+    check(server, appends=5, records=3, lives=1, commits=40)
 
 
 @pytest.mark.soak
 def test_two_thousand_commits_are_neither_lost_nor_doubled(server: Endpoint) -> None:
-    check(server, appends=500, records=150, commits=2_000)
+    check(server, appends=500, records=150, lives=3, commits=2_000)

@@ -61,10 +61,19 @@ class Deaths:
 
 
 def live(folder: Path, name: str, words: str, acts: int) -> tuple[int, str]:
-    command = [sys.executable, "-m", "tests.chaos.mortal", str(acts), str(folder), *words.format(name=name).split()]
+    command = [
+        sys.executable,
+        "-X",
+        "faulthandler",
+        "-m",
+        "tests.chaos.mortal",
+        str(acts),
+        str(folder),
+        *words.format(name=name).split(),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     expected = (-signal.SIGKILL, Fenced.exit_code) if acts else (0,)
-    assert done.returncode in expected, f"{name} ended with {done.returncode}: {done.stderr[-3_000:]}"
+    assert done.returncode in expected, f"{name} ended with {done.returncode}: {done.stderr[:6_000]}"
     return done.returncode, done.stdout
 
 
