@@ -18,7 +18,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	@tools/set-up requirements-benchmark.lock
 	@touch $@
 
-.PHONY: help demo test check lint format bench soak lock clean
+.PHONY: help demo test check sim mutate lint format bench soak lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,12 @@ test: .venv/.installed ## every test but the storms (ARGS='tests/test_house.py' 
 
 check: .venv/.installed ## the everyday part of the tests, in under two minutes
 	@$(PYTEST) -m 'not soak and not slow' $(ARGS)
+
+sim: .venv/.installed ## simulated histories of everything at once (SEEDS=20000, SEED=17 or CASE=file tells one)
+	@$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),20000) $(if $(SEED),--seed $(SEED)) $(if $(CASE),--case $(CASE)) $(ARGS)
+
+mutate: .venv/.installed ## seeds that catch each sabotage of the product (SEEDS=2000)
+	@$(BIN)/python -m tests.sim.mutations search --seeds $(or $(SEEDS),2000) $(ARGS)
 
 soak: .venv/.installed ## storms and clusters: long
 	@$(PYTEST) -m soak $(ARGS)

@@ -1,8 +1,8 @@
 """`python -m tests.sim`: many histories, on every core; or one, told step by step.
 
-    --seeds 20000 [--from 0]    as many histories; the first failures are made small and kept beside this file
-    --seed 17                   one history with its trace
-    --case tests/sim/regressions/x.json
+--seeds 20000 [--from 0]    as many histories; the first failures are made small and kept beside this file
+--seed 17                   one history with its trace
+--case tests/sim/regressions/x.json
 """
 
 import argparse

@@ -250,9 +250,7 @@ async def _follow(
         await read_slowly(site, actor, files, manifest)
         floor = log_start(manifest, retention_of(handle.config), await Now())
         contents = site.oracle.truth(files.keys).contents
-        found = sorted(
-            (row for ref in manifest.segments() for row in contents.rows(ref)), key=lambda row: row.offset
-        )
+        found = sorted((row for ref in manifest.segments() for row in contents.rows(ref)), key=lambda row: row.offset)
         for row in found:
             if row.offset >= max(position, floor):
                 state[row.key] = row

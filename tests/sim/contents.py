@@ -70,7 +70,12 @@ class Contents:
         for offset, row in before.items():
             kept = after.get(offset)
             if kept is None:
-                if offset >= floor and row.dead and newest[row.key] == offset and (row.horizon_ms is None or row.horizon_ms > now_ms):
+                if (
+                    offset >= floor
+                    and row.dead
+                    and newest[row.key] == offset
+                    and (row.horizon_ms is None or row.horizon_ms > now_ms)
+                ):
                     return f"tombstone {offset} went before its time ({row.horizon_ms}) (R4)"
             elif kept.horizon_ms != row.horizon_ms:
                 if row.horizon_ms is not None:

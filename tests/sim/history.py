@@ -38,6 +38,29 @@ TUNED = {
     ("lithify.log.append.UPLOADS_MAX",): (4, 1),
 }
 
+# Who takes part how often, each of so many; and in histories that look at one thing, whom that takes.
+MOST = {"compactor": 3, "collector": 3, "pinning reader": 2, "consumer": 2, "admin": 2}
+SHARES = {
+    "stream": 0.3,
+    "compactor": 0.65,
+    "collector": 0.5,
+    "reader": 0.2,
+    "pinning reader": 0.25,
+    "consumer": 0.15,
+    "admin": 0.2,
+    "retention": 0.15,
+    "catalog": 0.0,
+    "operator": 0.05,
+}
+FOCUSED = {
+    "garbage": {"collector": 0.9, "pinning reader": 0.7, "reader": 0.5, "compactor": 0.5},
+    "jobs": {"compactor": 0.9, "admin": 0.7, "collector": 0.3},
+    "catalog": {"catalog": 0.6, "retention": 0.5},
+    "retention": {"retention": 0.4, "compactor": 0.5, "collector": 0.2, "consumer": 0.1},
+    "damage": {"operator": 1.0, "compactor": 0.7, "collector": 0.3},
+}
+FOCI = ("all", "all", "garbage", "garbage", "jobs", "catalog", "retention", "damage")
+
 
 @dataclass(frozen=True)
 class Mask:
@@ -83,12 +106,13 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         script = None if mask.turns is None else Script([*mask.turns])
         scheduler: Scheduler = _scheduler(random.Random(f"{seed}/turns"), length)
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
-        site = _site(dice, world)
+        focus = dice.choice(FOCI)
+        site = _site(dice, world, focus)
         found = Found(seed, trace=[] if tracing else None)
         try:
             _begin(world, site)
             world.trace = found.trace
-            roster = _roster(dice, site)
+            roster = _roster(dice, site, SHARES | FOCUSED.get(focus, {}))
             found.actors = [*roster]
             for name, live in roster.items():
                 world.start(name, live)
@@ -131,12 +155,12 @@ def _scheduler(dice: random.Random, length: int) -> Scheduler:
     return Priorities(dice, dice.choice((2, 5, 10, 20)), length)
 
 
-def _site(dice: random.Random, world: World) -> Site:
-    policy = dice.choice(("compact", "compact", "compact", "compact,delete", "delete"))
+def _site(dice: random.Random, world: World, focus: str) -> Site:
+    policies = ("compact", "compact", "compact", "compact,delete", "delete")
     config = {
-        "cleanup.policy": policy,
-        "retention.ms": "-1" if dice.random() < 0.6 else dice.choice(("1000", "5000", "60000")),
-        "retention.records": "-1" if dice.random() < 0.7 else dice.choice(("4", "10")),
+        "cleanup.policy": dice.choice(policies if focus != "retention" else policies[3:]),
+        "retention.ms": dice.choice(("-1", "-1", "-1", "1000", "5000", "60000")),
+        "retention.records": dice.choice(("-1", "-1", "4", "10") if focus == "retention" else ("-1", "-1", "-1", "10")),
         "min.cleanable.dirty.ratio": dice.choice(("0", "0", "0.3", "0.7")),
         "min.compaction.lag.ms": dice.choice(("0", "0", "0", "1500")),
         "delete.retention.ms": dice.choice(("0", "200", "1000", "5000")),
@@ -159,7 +183,7 @@ def _site(dice: random.Random, world: World) -> Site:
         oracle,
         grace_ms,
         config,
-        topic_changes=dice.random() < 0.25,
+        topic_changes=dice.random() < (1.0 if focus == "catalog" else 0.1),
         appends=dice.choice((4, 8, 16)),
         keys=keys,
         tombstone_share=dice.choice((0.1, 0.3, 0.5)),
@@ -187,36 +211,32 @@ def _alone(world: World, live: Callable[[Actor], Any], name: str) -> None:
     world.climate, world.scheduler, world.trace = climate, scheduler, trace
 
 
-def _roster(dice: random.Random, site: Site) -> dict[str, actors.Life]:
-    """Who takes part: always somebody who appends; the rest more or fewer."""
+def _roster(dice: random.Random, site: Site, shares: dict[str, float]) -> dict[str, actors.Life]:
+    """Who takes part: always somebody who appends and somebody who compacts; the rest more or fewer."""
     found: dict[str, actors.Life] = {}
     for index in range(dice.choice((0, 1, 2, 3))):
         found[f"plain {index}"] = actors.plain(site)
     same = dice.random() < 0.5
     for index in range(dice.choice((0, 1, 2)) or not found):
         found[f"idempotent {index}"] = actors.idempotent(site, "p" if same else f"p{index}")
-    if dice.random() < 0.4:
-        found["stream"] = actors.transactional(site)
-    take_over = dice.choice((0.0, 0.1, 0.4))
-    for index in range(dice.choice((1, 2, 2, 3))):
-        found[f"compactor {index}"] = services.compactor(site, take_over)
-    sweeps = dice.choice((0.0, 0.3, 1.0))
-    for index in range(dice.choice((0, 1, 2, 2, 3))):
-        found[f"collector {index}"] = services.collector(site, sweeps)
-    for share, name, live in (
-        (0.3, "reader", actors.reader(site, pins=False)),
-        (0.4, "pinning reader 0", actors.reader(site, pins=True)),
-        (0.3, "pinning reader 1", actors.reader(site, pins=True)),
-        (0.3, "consumer 0", actors.consumer(site, "c")),
-        (0.1, "consumer 1", actors.consumer(site, "c")),
-        (0.35, "admin 0", services.admin(site)),
-        (0.15, "admin 1", services.admin(site)),
-        (0.3, "retention", services.retention(site, alters=site.topic_changes)),
-        (0.4 if site.topic_changes else 0.0, "catalog", services.catalog(site)),
-        (0.12, "operator", services.operator(site)),
-    ):
-        if dice.random() < share:
-            found[name] = live
+    take_over, sweeps = dice.choice((0.0, 0.1, 0.4)), dice.choice((0.0, 0.3, 1.0))
+    lives: dict[str, Callable[[], actors.Life]] = {
+        "stream": lambda: actors.transactional(site),
+        "compactor": lambda: services.compactor(site, take_over),
+        "collector": lambda: services.collector(site, sweeps),
+        "reader": lambda: actors.reader(site, pins=False),
+        "pinning reader": lambda: actors.reader(site, pins=True),
+        "consumer": lambda: actors.consumer(site, "c"),
+        "admin": lambda: services.admin(site),
+        "retention": lambda: services.retention(site, alters=site.topic_changes),
+        "catalog": lambda: services.catalog(site),
+        "operator": lambda: services.operator(site),
+    }
+    for name, live in lives.items():
+        most = MOST.get(name, 1)
+        for index in range(most):
+            if dice.random() < shares[name] or f"{name} {index}" == "compactor 0":
+                found[f"{name} {index}" if most > 1 else name] = live()
     return found
 
 

@@ -97,7 +97,9 @@ def main() -> int:
     done = replayed() if given.what == "replay" else searched(range(given.seeds), names)
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
     for name, seed, played, found in done:
-        print(f"{rules[name]:4} {name:55} {'caught by seed ' + str(seed) if seed is not None else 'ESCAPED':22} {found[:110]}")
+        print(
+            f"{rules[name]:4} {name:55} {'caught by seed ' + str(seed) if seed is not None else 'ESCAPED':22} {found[:110]}"
+        )
         if given.what == "search" and seed is not None:
             record[name] = {"rule": rules[name], "seed": seed, "played": played, "found": found}
     if given.what == "search":

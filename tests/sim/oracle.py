@@ -94,7 +94,9 @@ class Oracle:
         contents = self.truth(keys).contents
         found = [contents.at.get(token) for token in tokens]
         if found != list(offsets):
-            raise Violation(f"{keys.root}: records {tokens} were acknowledged at {offsets} and are at {found} (P1, P4, P6)")
+            raise Violation(
+                f"{keys.root}: records {tokens} were acknowledged at {offsets} and are at {found} (P1, P4, P6)"
+            )
         self.world.counts["append acknowledged"] += 1
 
     def denied(self, keys: PartitionKeys, tokens: Sequence[str]) -> None:

@@ -14,7 +14,9 @@ class Sabotage(NamedTuple):
 
 
 SABOTAGES = (
-    Sabotage("a lost reply is a rival's", "P1", "manifest/commit.py", "if found.body == body:", "if found.body is body:"),
+    Sabotage(
+        "a lost reply is a rival's", "P1", "manifest/commit.py", "if found.body == body:", "if found.body is body:"
+    ),
     Sabotage(
         "an unknown outcome never happened",
         "P1",
@@ -70,7 +72,7 @@ SABOTAGES = (
         "P6",
         "manifest/appends.py",
         "return None if self.producer is None else _earlier_batch(",
-        "return None if self.producer else _earlier_batch(",
+        "return None if head else _earlier_batch(",
     ),
     Sabotage(
         "a transaction's repeat is new",
@@ -209,11 +211,11 @@ SABOTAGES = (
         "manifest = await files.head()\n    boundary = await files.boundary.refresh()",
     ),
     Sabotage(
-        "a checkpoint pins the head it was made on",
+        "a checkpoint pins a manifest of long ago",
         "P20",
         "manifest/edits.py",
         "            manifest=number,\n            created_at_ms=now_ms,",
-        "            manifest=head.id,\n            created_at_ms=now_ms,",
+        "            manifest=max(number - 9, 1),\n            created_at_ms=now_ms,",
     ),
     Sabotage(
         "an expired checkpoint pins nothing",

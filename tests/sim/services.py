@@ -181,7 +181,8 @@ def operator(site: Site) -> Life:
         while True:
             await Pause(4 * site.rest(actor))
             for truth in site.oracle.truths.values():
-                there = [s for s in truth.contents.stored if truth.keys.segment(s) in site.world.objects]
+                in_use = [] if truth.head is None or say.random() < 0.2 else [s.id for s in truth.head.segments()]
+                there = [s for s in in_use or truth.contents.stored if truth.keys.segment(s) in site.world.objects]
                 if there and len(truth.damaged) < 2:
                     damage(site, truth.keys, say.choice(there), say.random())
             await Pause(int(say.random() * 6) * site.rest(actor))

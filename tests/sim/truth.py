@@ -302,7 +302,9 @@ class Truth:
         elsewhere = {s for other in self.state.jobs if other.id != job.id and other.plan for s in other.segments}
         if elsewhere & set(job.segments):
             self.fail(f"job {job.id} pins what another active job has pinned (P8)")
-        if not self.head.sealed and job.plan.rules.coverage_offset > coverage_offset(self.head, frozenset(job.segments)):
+        if not self.head.sealed and job.plan.rules.coverage_offset > coverage_offset(
+            self.head, frozenset(job.segments)
+        ):
             self.fail(f"job {job.id}: a segment left out reaches below its coverage offset (P9)")
         if job.origin == "manual":
             self._allowed[frozenset(job.segments)] = self._allowed.get(frozenset(job.segments), 0) + 1
@@ -372,7 +374,9 @@ class Truth:
 
     def number_deleting(self, chain: str, number: int) -> None:
         if chain == "manifest" and self.retained(number):
-            self.fail(f"manifest {number} is deleted, the boundary is {self.dead} and pins are {self._pins()} (P4, P17)")
+            self.fail(
+                f"manifest {number} is deleted, the boundary is {self.dead} and pins are {self._pins()} (P4, P17)"
+            )
         if chain == "compactor" and number > (0 if self.boundary is None else self.boundary.compactor):
             self.fail(f".compactor {number} is deleted above the boundary (P4)")
 

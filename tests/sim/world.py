@@ -370,7 +370,9 @@ class World:
         if fault is not None:
             if 0.3 <= draw < 0.6:
                 self._arrives_later(actor, f"put {key[-40:]}", lambda: self._put_now(author, key, body))
-            self._fail(actor, fault, "Put", "happened" if draw < 0.3 else "lands later" if draw < 0.6 else "not happened")
+            self._fail(
+                actor, fault, "Put", "happened" if draw < 0.3 else "lands later" if draw < 0.6 else "not happened"
+            )
 
     def _put_now(self, author: Author, key: str, body: bytes) -> None:
         self.store(key, body)

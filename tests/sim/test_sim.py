@@ -1,0 +1,76 @@
+"""The simulation's share of the everyday run: some histories, the failures of old, and that the harness itself holds."""
+
+import itertools
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.sim.cases import FOLDER, load
+from tests.sim.history import Mask, play
+
+SEEDS_A_TEST = 25
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("first", range(0, 400, SEEDS_A_TEST))
+def test_no_history_breaks_a_rule(first: int) -> None:
+    found = [play(seed) for seed in range(first, first + SEEDS_A_TEST)]
+    assert [f"make sim SEED={f.seed}: {f.violation}" for f in found if f.violation is not None] == []
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_what_once_failed_does_not(path: Path) -> None:
+    seed, mask = load(path)
+    found = play(seed, mask)
+    assert found.violation is None, f"make sim CASE={path.relative_to(ROOT)}: {found.violation}"
+
+
+def test_every_fault_and_every_kind_of_commit_comes_about() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(60):
+        counts.update(play(seed).counts)
+    cells = itertools.product(("happened", "not happened"), ("reported", "not reported"))
+    wanted = {f"create: {happened}, {reported}" for happened, reported in cells} | {"create: lands later", "dark"}
+    wanted |= {f"{cell} (409)" for cell in wanted if "not reported" in cell or "later" in cell}
+    wanted |= {
+        "get: unavailable",
+        "head: unavailable",
+        "put: lands later",
+        "crash",
+        "sleep",
+        "jump",
+        "fenced",
+        "damaged",
+    }
+    wanted |= {f"commit: {kind}" for kind in ("append", "claim", "clean", "tier", "drop", "collect", "boundary")}
+    wanted |= {"commit: checkpoint", "commit: seal", "commit: floor by retention", "commit on a dead number"}
+    assert wanted - counts.keys() == set()
+
+
+def test_a_seed_is_a_history_whatever_the_process() -> None:
+    """Nothing else decides: neither the order of hashes nor what was played before."""
+    program = "from tests.sim.history import play\nprint([(f.steps, f.turns, f.counts) for f in map(play, (3, 5))])"
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert told == {f"{[(f.steps, f.turns, f.counts) for f in map(play, (3, 5))]}\n"}
+
+
+def test_the_record_of_turns_is_the_history() -> None:
+    """What makes failures small replays turns: played as recorded they come to the same."""
+    first = play(8)
+    turns = tuple((name, count) for name, count in first.turns)
+    again = play(8, Mask(turns=turns))
+    assert again.counts["commit: append"] == first.counts["commit: append"] > 0
