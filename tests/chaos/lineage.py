@@ -3,6 +3,7 @@
 import itertools
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import unquote
 
@@ -18,46 +19,64 @@ CREATED = 200
 
 
 class Ledger:
-    """The observer of a `Front`; keys as in the warehouse `root` (bucket/prefix). Thread-safe."""
+    """The observer of a `Front`, of whose requests `coming` is told beforehand; keys as in the warehouse `root`
+    (bucket/prefix). Thread-safe."""
 
     def __init__(self, root: str) -> None:
         self._root = f"/{root}/"
         self._lock = threading.Lock()
-        self._stored: defaultdict[str, list[bytes]] = defaultdict(list)
-        self._told: defaultdict[str, set[bytes]] = defaultdict(set)
+        self._steps = 0
+        self._came: dict[str, int] = {}  # the step before the first request to create it
+        self._stored: defaultdict[str, list[tuple[int, bytes]]] = defaultdict(list)  # (the step after it, body)
+
+    def coming(self, seen: Seen) -> None:
+        if seen.conditional:
+            with self._lock:
+                self._steps += 1
+                self._came.setdefault(self._key(seen), self._steps)
 
     def __call__(self, seen: Seen, deed: Deed, body: bytes, status: int) -> None:
-        if not (seen.conditional and status == CREATED):
-            return
-        key = unquote(seen.path.partition("?")[0]).removeprefix(self._root)
-        with self._lock:
-            self._stored[key].append(body)
-            if deed.status is None and deed.reply == "whole" and not deed.late_ms:
-                self._told[key].add(body)
+        if seen.conditional and status == CREATED:
+            with self._lock:
+                self._steps += 1
+                self._stored[self._key(seen)].append((self._steps, body))
 
-    def chain(self, chain: Chain, kind: type[S], dead: int) -> dict[int, S]:
-        """What each number of `chain` held. A number is stored twice only after it was collected, by a writer who
-        slept through that (P4); what it held counts, and nobody is told that the second came to anything."""
+    def _key(self, seen: Seen) -> str:
+        return unquote(seen.path.partition("?")[0]).removeprefix(self._root)
+
+    def chain(self, chain: Chain, kind: type[S], dead_at: Callable[[int], int]) -> dict[int, S]:
+        """What each number of `chain` held. `dead_at`: the highest number that could be dead at a step.
+
+        A number is stored twice only after it was collected, by a writer who slept through that, and who is told by the
+        boundary that it came to nothing (P4). What it held first counts.
+        """
         found: dict[int, S] = {}
         for key, bodies in sorted(self._stored.items()):
             number = chain.number(key)
             if number is None:
                 continue
-            assert number <= dead or len(bodies) == 1, f"{key} was stored {len(bodies)} times"
-            assert number <= dead or len(self._told[key]) <= 1, f"{key}: two writers were told that it is theirs"
-            found[number] = decode(kind, bodies[0], key, number)
+            for step, _ in bodies[1:]:
+                assert number <= dead_at(step), f"{key} was stored again while it was alive: it had two owners"
+            found[number] = decode(kind, bodies[0][1], key, number)
         assert sorted(found) == list(range(1, len(found) + 1)), f"{chain.prefix} has gaps: {sorted(found)}"
         return found
+
+    def came(self, key: str) -> int:
+        return self._came[key]
 
 
 class Past:
     """A partition's manifests, compactor files and boundaries, from the first to the last."""
 
     def __init__(self, ledger: Ledger, keys: PartitionKeys) -> None:
-        self.boundaries = ledger.chain(keys.boundary, Boundary, 0)
-        last = self.boundaries.get(len(self.boundaries))
-        self.manifests = ledger.chain(keys.manifest, Manifest, last.manifest if last else 0)
-        self.compactors = ledger.chain(keys.compactor, CompactorState, last.compactor if last else 0)
+        self.boundaries = ledger.chain(keys.boundary, Boundary, lambda _: 0)
+        began = [(ledger.came(keys.boundary.key(number)), one) for number, one in self.boundaries.items()]
+
+        def dead_at(step: int, of: str) -> int:
+            return max((getattr(one, of) for came, one in began if came < step), default=0)
+
+        self.manifests = ledger.chain(keys.manifest, Manifest, lambda step: dead_at(step, "manifest"))
+        self.compactors = ledger.chain(keys.compactor, CompactorState, lambda step: dead_at(step, "compactor"))
 
     def appended(self) -> dict[int, int]:
         """The appends that were committed: rows by base offset."""

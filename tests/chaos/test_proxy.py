@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 import lithify
-from lithify.testing.front import Front
+from lithify.testing.front import Deed, Front, Seen
 from tests.chaos.actors import PARTITIONS, TOPICS, Collecting, Compacting, IdempotentWriter, PlainWriter
 from tests.chaos.aftermath import Aftermath
 from tests.chaos.faults import KINDS, Faults
@@ -31,7 +31,12 @@ def storm(server: Endpoint, seed: int, appends: int, records: int, lives: int) -
     bucket = server.create_bucket()
     place = f"{bucket}/some/warehouse"
     faults, ledger, told, tally = Faults(seed, FAULTY_SHARE), Ledger(place), Told(), Tally()
-    with Front(server.endpoint_url, rule=faults, observe=ledger) as front:
+
+    def rule(seen: Seen) -> Deed:
+        ledger.coming(seen)
+        return faults(seen)
+
+    with Front(server.endpoint_url, rule=rule, observe=ledger) as front:
 
         def opened() -> lithify.Warehouse:
             return lithify.open(server.url(place), storage_options=front.options(server.options))
