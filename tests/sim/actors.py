@@ -22,9 +22,9 @@ from lithify.store.errors import (
     Unavailable,
 )
 from lithify.store.port import Get, Now, Pause
+from tests.sim.cast import Actor, Violation
 from tests.sim.rows import Row, by_key, encode, reference
 from tests.sim.site import Handle, Site
-from tests.sim.world import Actor, Violation
 
 __all__ = ["TRANSIENT", "Life", "consumer", "idempotent", "plain", "reader", "transactional"]
 

@@ -1,9 +1,10 @@
-"""The engine of a simulated compactor: each task is an actor of its own, which outlives the coordinator that started it.
+"""The engine of a simulated compactor: each task is an actor of its own, and outlives the coordinator that began it.
 
 A worker that crashes is started again, as Spark does, and may have left a half of its outputs behind. A worker that was
 told to stop writes on for a while.
 """
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +13,10 @@ from lithify.manifest.jobs import KeyRange
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Request
+from tests.sim.cast import Actor, Author
 from tests.sim.oracle import Oracle
 from tests.sim.rows import checksum, merge
-from tests.sim.world import Actor, Author, World
+from tests.sim.world import World
 
 __all__ = ["WORKER", "Engine"]
 
@@ -66,7 +68,7 @@ class Engine:
             if not self._whole(key, ref):
                 raise Corrupt(f"{key} is damaged")
         cuts = [None, *(cut.encode() for cut in self.splits), None]
-        return tuple(KeyRange(low, high) for low, high in zip(cuts, cuts[1:], strict=False))
+        return tuple(KeyRange(low, high) for low, high in itertools.pairwise(cuts))
 
     def _start(self, actor: Actor, tasks: tuple[MergeTask, ...]) -> None:
         self._stop(actor)

@@ -16,12 +16,13 @@ from lithify.manifest.edits import LiftQuarantine, Seal
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.port import Pause
 from tests.sim import actors, services
+from tests.sim.cast import Actor, Climate, Violation
 from tests.sim.engine import Engine
 from tests.sim.oracle import Oracle
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
 from tests.sim.site import TOPIC, Site
 from tests.sim.truth import Truth
-from tests.sim.world import Actor, Climate, Violation, World
+from tests.sim.world import World
 
 __all__ = ["Found", "Mask", "play"]
 

@@ -1,5 +1,5 @@
-"""`python -m tests.sim.mutations search|replay`: each sabotage in a process of its own, whose imports find the sabotaged
-source; no file is touched. `search` looks for a seed that catches it, `replay` plays the seeds on record.
+"""`python -m tests.sim.mutations search|replay`: each sabotage in a process of its own, whose imports find the source
+sabotaged; no file is touched. `search` looks for a seed that catches it, `replay` plays the seeds on record.
 
 The parent imports nothing of the product, so that its children import it sabotaged.
 """
@@ -12,7 +12,7 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +27,8 @@ __all__ = ["RECORD", "replayed", "searched"]
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_name("mutations.json")
+Result = tuple[str, int | None, int, str]
+"""A sabotage, the seed that caught it, how many were played, what was found."""
 PRELOADED = (np, pa, pq)  # what is slow to import and none of ours: the children find it there
 
 
@@ -56,7 +58,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, file, loader=_Loader(fullname, file, self._sabotage))
 
 
-def _seeds(name: str, seeds: Sequence[int]) -> tuple[str, int | None, int, str]:
+def _seeds(name: str, seeds: Sequence[int]) -> Result:
     """In a fresh process: the first of `seeds` that catches the sabotage, how many were played, and what was found."""
     assert not any(module.startswith("lithify") for module in sys.modules), "the product must be imported sabotaged"
     sabotage = next(s for s in SABOTAGES if s.name == name)
@@ -70,20 +72,35 @@ def _seeds(name: str, seeds: Sequence[int]) -> tuple[str, int | None, int, str]:
     return name, None, len(seeds), ""
 
 
-def _run(work: Sequence[tuple[str, Sequence[int]]]) -> list[tuple[str, int | None, int, str]]:
+def _call(work: tuple[str, Sequence[int]]) -> Result:
+    return _seeds(*work)
+
+
+def _run(work: Sequence[tuple[str, Sequence[int]]]) -> Iterator[Result]:
     processes = len(os.sched_getaffinity(0))
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
-        return [done.get() for done in [pool.apply_async(_seeds, each) for each in work]]
+        yield from pool.imap_unordered(_call, work)
 
 
-def searched(seeds: Sequence[int], names: Sequence[str]) -> list[tuple[str, int | None, int, str]]:
+def searched(seeds: Sequence[int], names: Sequence[str]) -> Iterator[Result]:
     return _run([(name, seeds) for name in names])
 
 
-def replayed() -> list[tuple[str, int | None, int, str]]:
+def replayed() -> Iterator[Result]:
     """Of each sabotage on record, what its seed finds today."""
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    record = _recorded()
     return _run([(s.name, [record[s.name]["seed"]]) for s in SABOTAGES])
+
+
+def _recorded() -> dict[str, Any]:
+    return json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+
+
+def _keep(name: str, rule: str, result: Result) -> None:
+    _, seed, played, found = result
+    record = _recorded() | {name: {"rule": rule, "seed": seed, "played": played, "found": found}}
+    kept = {s.name: record[s.name] for s in SABOTAGES if s.name in record}
+    RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -91,21 +108,20 @@ def main() -> int:
     parser.add_argument("what", choices=("search", "replay"))
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--only", default="", help="a rule, or a part of a name")
+    parser.add_argument("--missing", action="store_true", help="those alone that are not on record")
     given = parser.parse_args()
-    names = [s.name for s in SABOTAGES if given.only in (s.rule, "") or given.only in s.name]
-    rules = {s.name: s.rule for s in SABOTAGES}
-    done = replayed() if given.what == "replay" else searched(range(given.seeds), names)
-    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
-    for name, seed, played, found in done:
-        print(
-            f"{rules[name]:4} {name:55} {'caught by seed ' + str(seed) if seed is not None else 'ESCAPED':22} {found[:110]}"
-        )
+    known = _recorded() if given.missing else {}
+    rules = {s.name: s.rule for s in SABOTAGES if s.name not in known}
+    names = [name for name, rule in rules.items() if given.only in (rule, "") or given.only in name]
+    escaped = 0
+    for result in replayed() if given.what == "replay" else searched(range(given.seeds), names):
+        name, seed, _, found = result
+        caught = "ESCAPED" if seed is None else f"caught by seed {seed}"
+        escaped += seed is None
+        print(f"{rules[name]:4} {name:55} {caught:22} {found[:110]}", flush=True)
         if given.what == "search" and seed is not None:
-            record[name] = {"rule": rules[name], "seed": seed, "played": played, "found": found}
-    if given.what == "search":
-        kept = {s.name: record[s.name] for s in SABOTAGES if s.name in record}
-        RECORD.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    return 0 if all(seed is not None for _, seed, _, _ in done) else 1
+            _keep(name, rules[name], result)
+    return 1 if escaped else 0
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.segment.task import MergeTask
+from tests.sim.cast import Author, Violation
 from tests.sim.truth import Truth
-from tests.sim.world import Author, Violation, World
+from tests.sim.world import World
 
 __all__ = ["Oracle"]
 
@@ -52,7 +53,7 @@ class Oracle:
             case "manifest":
                 truth.manifest_created(author, number, body)
             case "compactor":
-                truth.compactor_created(author, number, body)
+                truth.ledger.created(author, number, body)
             case _:
                 truth.boundary_created(number, body)
 
@@ -88,15 +89,13 @@ class Oracle:
 
     def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
         for task in tasks:
-            self.truth(PartitionKeys(task.topic, task.topic_id, task.partition)).starts(author, (task,))
+            self.truth(PartitionKeys(task.topic, task.topic_id, task.partition)).ledger.starts(author, (task,))
 
     def acknowledged(self, keys: PartitionKeys, tokens: Sequence[str], offsets: range) -> None:
         contents = self.truth(keys).contents
         found = [contents.at.get(token) for token in tokens]
         if found != list(offsets):
-            raise Violation(
-                f"{keys.root}: records {tokens} were acknowledged at {offsets} and are at {found} (P1, P4, P6)"
-            )
+            raise Violation(f"{keys.root}: {tokens} were acknowledged at {offsets} and are at {found} (P1, P4, P6)")
         self.world.counts["append acknowledged"] += 1
 
     def denied(self, keys: PartitionKeys, tokens: Sequence[str]) -> None:

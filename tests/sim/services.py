@@ -1,4 +1,4 @@
-"""Those who keep a partition: compactors, collectors, admins, retention, the catalog, and who mends what was damaged."""
+"""Those who keep a partition: compactors, collectors, admins, retention, the catalog, and who mends what is damaged."""
 
 import contextlib
 
@@ -16,8 +16,8 @@ from lithify.manifest.retention import KEEP_ALL, retention_of
 from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, OffsetOutOfRange
 from lithify.store.port import NewId, Now, Pause
 from tests.sim.actors import TRANSIENT, Life
+from tests.sim.cast import Actor
 from tests.sim.site import TOPIC, Handle, Site
-from tests.sim.world import Actor
 
 __all__ = ["admin", "catalog", "collector", "compactor", "operator", "retention"]
 

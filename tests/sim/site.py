@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from lithify.manifest.catalog import live_topic, topic_lineage
+from lithify.manifest.commit import Lineage
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
+from tests.sim.cast import Actor
 from tests.sim.oracle import Oracle
-from tests.sim.world import Actor, World
+from tests.sim.world import World
 
 __all__ = ["TOPIC", "Handle", "Site"]
 
@@ -29,8 +31,7 @@ class Site:
     async def open(self) -> "Handle":
         """Raises NotFound, Unavailable."""
         lineage = topic_lineage(TOPIC)
-        handle = Handle(self, lineage, await live_topic(lineage, TOPIC))
-        return handle
+        return Handle(self, lineage, await live_topic(lineage, TOPIC))
 
     def rest(self, actor: Actor) -> int:
         return int(self.rest_ms * 4 ** (actor.say.random() * 2 - 1))
@@ -39,9 +40,9 @@ class Site:
 class Handle:
     """A topic as one process has opened it; partition 0 is where histories happen."""
 
-    def __init__(self, site: Site, lineage: object, topic: TopicFile) -> None:
+    def __init__(self, site: Site, lineage: Lineage[TopicFile], topic: TopicFile) -> None:
         self._site = site
-        self.lineage = topic_lineage(TOPIC) if lineage is None else lineage
+        self.lineage = lineage
         self._set(topic)
 
     def _set(self, topic: TopicFile) -> None:
@@ -52,7 +53,7 @@ class Handle:
     async def fresh(self) -> TopicConfig:
         """The configuration, read again where it may have changed. Raises NotFound where the topic is another."""
         if self._site.topic_changes:
-            topic = await live_topic(self.lineage, TOPIC)  # type: ignore[arg-type]
+            topic = await live_topic(self.lineage, TOPIC)
             if topic.topic_id != self.topic.topic_id:
                 return self.config  # as a handle of long ago: its partition says that it is sealed
             self._set(topic)

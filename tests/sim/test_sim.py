@@ -1,4 +1,4 @@
-"""The simulation's share of the everyday run: some histories, the failures of old, and that the harness itself holds."""
+"""The simulation's share of the everyday run: some histories, the failures of old, and that the harness holds."""
 
 import itertools
 import os

@@ -7,21 +7,19 @@ from typing import NoReturn
 import msgspec
 
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.edits import coverage_offset
 from lithify.manifest.invariants import manifest_problems
-from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Boundary, Manifest, SegmentRef
 from lithify.manifest.retention import log_start, retention_of
-from lithify.segment.task import MergeTask
+from tests.sim.cast import Author, Violation
 from tests.sim.contents import Contents
+from tests.sim.ledger import Ledger
 from tests.sim.rows import decode
-from tests.sim.world import Author, Violation, World
+from tests.sim.world import World
 
 __all__ = ["Truth"]
 
 _manifest = msgspec.json.Decoder(Manifest).decode
-_state = msgspec.json.Decoder(CompactorState).decode
 _boundary = msgspec.json.Decoder(Boundary).decode
 CLOCK_ERROR_MS = 1_000  # of ages by times in whole seconds
 
@@ -32,7 +30,7 @@ class Truth:
         self.world = world
         self.contents = Contents()
         self.head: Manifest | None = None
-        self.state: CompactorState | None = None
+        self.ledger = Ledger(self)
         self.boundary: Boundary | None = None
         self.damaged: dict[str, bytes] = {}  # segment id -> its body as it was
         self.was_damaged: set[str] = set()
@@ -43,12 +41,6 @@ class Truth:
         self._created_ms: dict[int, int] = {}
         self._named: dict[str, list[int]] = {}  # segment id -> [named from manifest, up to before]
         self._claimed: dict[int, Author] = {}  # who committed which epoch
-        self._committed: set[str] = set()  # jobs
-        self._quarantined = False
-        self._started: dict[tuple[str, int], Author] = {}  # attempts
-        self._in_vain: dict[frozenset[str], int] = {}  # attempts on a set of sources since its latest progress
-        self._allowed: dict[frozenset[str], int] = {}
-        self._compactor_author: dict[str, Author] = {}  # claim's nonce -> who
         self._compacted = False
 
     def fail(self, what: str) -> NoReturn:
@@ -65,7 +57,7 @@ class Truth:
     def _pins(self) -> set[int]:
         return set() if self.head is None else {c.manifest for c in self.head.checkpoints}
 
-    def _present(self, segment_id: str) -> bool:
+    def present(self, segment_id: str) -> bool:
         return self.keys.segment(segment_id) in self.world.objects
 
     # --- segments
@@ -88,7 +80,7 @@ class Truth:
             if pinned:
                 self.fail(f"segment {segment_id} is deleted, pinned manifest {pinned[0]} names it (P19, P20)")
             return
-        state, sealed = self.state, self.head is not None and self.head.sealed
+        state, sealed = self.ledger.state, self.head is not None and self.head.sealed
         if state is not None and not sealed and any(SegmentId.of_job(segment_id, job.id) for job in state.jobs):
             self.fail(f"segment {segment_id} of an active job is deleted (P10, P18)")
 
@@ -119,7 +111,7 @@ class Truth:
             self._claimed[manifest.compactor_epoch] = author
             self._count("claim")
         for ref in added:
-            if not self._present(ref.id):
+            if not self.present(ref.id):
                 self.fail(f"manifest {number} names {ref.id}, which is not there (P7, P10)")
             self._named[ref.id] = [number, 0]
         for ref in taken:
@@ -168,17 +160,19 @@ class Truth:
         if not fresh:
             if any(ref.max_offset >= manifest.log_start_offset for ref in taken):
                 self.fail(f"manifest {manifest.id} drops a segment that reaches above the floor (R3)")
-            pinned = {s for job in (self.state.jobs if self.state else ()) if job.plan for s in job.segments}
+            pinned = {
+                s for job in (self.ledger.state.jobs if self.ledger.state else ()) if job.plan for s in job.segments
+            }
             if any(ref.id in pinned for ref in taken):
                 self.fail(f"manifest {manifest.id} drops a segment that an active job has pinned (P8, R3)")
             self._count("drop")
             return
-        job = None if self.state is None else self.state.job(fresh[0])
+        job = None if self.ledger.state is None else self.ledger.state.job(fresh[0])
         if job is None or job.plan is None:
             self.fail(f"job {fresh[0]} commits, and no .compactor file knows its plan (P10)")
-        if fresh[0] in self._committed:
+        if fresh[0] in self.ledger.committed:
             self.fail(f"job {job.id} commits twice (P13)")
-        self._committed.add(job.id)
+        self.ledger.committed.add(job.id)
         self._count(f"{job.kind}")
         if {ref.id for ref in taken} != set(job.segments):
             self.fail(f"job {job.id} takes other segments than it pinned (P8)")
@@ -195,7 +189,7 @@ class Truth:
 
     def _quarantine(self, author: Author, manifest: Manifest) -> None:
         self._count("quarantine")
-        self._quarantined = True
+        self.ledger.quarantined = True
         assert manifest.quarantine is not None
         if self._claimed.get(manifest.compactor_epoch) != author:
             self.fail(f"{author} quarantines at epoch {manifest.compactor_epoch}, which is not its own (P5, R6)")
@@ -205,7 +199,7 @@ class Truth:
     def _forgotten(self, previous: Manifest, manifest: Manifest) -> None:
         left = {r.id for r in manifest.retired}
         for retired in previous.retired:
-            if retired.id not in left and self._present(retired.id):
+            if retired.id not in left and self.present(retired.id):
                 self.fail(f"{retired.id} is forgotten, its bytes are not (P16)")
         if len(left) < len(previous.retired):
             self._count("collect")
@@ -234,126 +228,8 @@ class Truth:
         if pinned is None or self.keys.manifest.key(number) not in self.world.objects:
             self.fail(f"pinned manifest {number} is not there (P17, P20)")
         for ref in pinned.segments():
-            if not self._present(ref.id):
+            if not self.present(ref.id):
                 self.fail(f"pinned manifest {number} names {ref.id}, which is gone (P20)")
-
-    # --- the compactor's files
-
-    def compactor_created(self, author: Author, number: int, body: bytes) -> None:
-        dead = 0 if self.boundary is None else self.boundary.compactor
-        if number <= dead:
-            return
-        previous, state = self.state, _state(body)
-        if number != (0 if previous is None else previous.id) + 1:
-            self.fail(f".compactor {number} comes after {previous and previous.id} (P3, P4)")
-        if previous is not None and state.epoch < previous.epoch:
-            self.fail(f".compactor {number} falls back to epoch {state.epoch} (P5)")
-        self.state = state
-        if state.owner and (previous is None or state.owner != previous.owner):
-            self._compactor_author[state.owner] = author
-        elif not state.owner or self._compactor_author.get(state.owner) != author:
-            self._only_asks(author, previous, state)
-            return
-        before = {} if previous is None else {job.id: job for job in previous.jobs + previous.history}
-        claims = previous is None or previous.owner != state.owner
-        for job in state.jobs + state.history:
-            known = before.get(job.id)
-            if job != known:
-                self._job(known, job, claims=claims)
-
-    def _only_asks(self, author: Author, previous: CompactorState | None, state: CompactorState) -> None:
-        """A request adds a submitted job, or asks for a cancellation; nothing else is anybody's but the owner's."""
-        before = () if previous is None else previous.jobs
-        same = all(
-            msgspec.structs.replace(now, cancel_requested=then.cancel_requested) == then
-            for then, now in zip(before, state.jobs, strict=False)
-        )
-        added = state.jobs[len(before) :]
-        kept = previous is None or (previous.history, previous.failures) == (state.history, state.failures)
-        if not same or len(state.jobs) < len(before) or not kept or any(job.status != "submitted" for job in added):
-            self.fail(f"{author} changes .compactor {state.id}, whose owner is another (P5, P15)")
-        self.world.counts["request"] += 1
-
-    def _job(self, known: Job | None, job: Job, *, claims: bool) -> None:
-        if known is not None and known.plan is not None and job.plan != known.plan:
-            self.fail(f"job {job.id} has another plan than at its admission (P9)")
-        if job.plan is not None and (known is None or known.plan is None):
-            self._admitted(job)
-        if job.active:
-            self._discarded(known, job)
-            self._attempts(known, job, claims=claims)
-        elif known is None or known.active:
-            self.world.counts[f"job {job.status}"] += 1
-            if job.status == "completed" and job.plan is not None and job.id not in self._committed:
-                self.fail(f"job {job.id} is completed, no manifest has it (P13)")
-            if job.status != "completed" and job.id in self._committed:
-                self.fail(f"job {job.id} is {job.status}, a manifest has it (P13, P15)")
-            if job.error is not None and job.error.category == "corrupt" and not self._quarantined:
-                self.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
-
-    def _admitted(self, job: Job) -> None:
-        assert job.plan is not None
-        assert self.state is not None
-        assert self.head is not None
-        self.world.counts["job admitted"] += 1
-        live = {ref.id for ref in self.head.segments()}
-        if not live.issuperset(job.segments) and not self.head.sealed:
-            self.fail(f"job {job.id} is admitted with segments that are not live (P8)")
-        elsewhere = {s for other in self.state.jobs if other.id != job.id and other.plan for s in other.segments}
-        if elsewhere & set(job.segments):
-            self.fail(f"job {job.id} pins what another active job has pinned (P8)")
-        if not self.head.sealed and job.plan.rules.coverage_offset > coverage_offset(
-            self.head, frozenset(job.segments)
-        ):
-            self.fail(f"job {job.id}: a segment left out reaches below its coverage offset (P9)")
-        if job.origin == "manual":
-            self._allowed[frozenset(job.segments)] = self._allowed.get(frozenset(job.segments), 0) + 1
-
-    def _discarded(self, known: Job | None, job: Job) -> None:
-        left = {done.index for done in job.done}
-        for done in () if known is None else known.done:
-            if done.index not in left and not any(ref.id in self.was_damaged for ref in done.outputs):
-                if all(map(self._present, (ref.id for ref in done.outputs))):
-                    self.fail(f"range {done.index} of job {job.id} is recorded and whole, and is given up (P12)")
-
-    def _attempts(self, known: Job | None, job: Job, *, claims: bool) -> None:
-        sources = frozenset(job.segments)
-        if known is not None and known.attempts and len(known.attempts) == len(job.attempts) and not claims:
-            was, now = known.attempts[-1], job.attempts[-1]
-            if was.ended_at_ms is None and now.ended_at_ms is not None and now.error is None:
-                self._in_vain[sources] -= 1  # it was told to stop
-        if known is not None and len(job.done) > len(known.done):
-            self._in_vain[sources] = 0
-        if known is not None and len(job.attempts) > len(known.attempts):
-            count = self._in_vain[sources] = self._in_vain.get(sources, 0) + 1
-            # One more: the start of an attempt finds that the one before it died without a word.
-            most = max(c.compaction_attempts_max for c in self.configs) + self._allowed.get(sources, 0) + 1
-            if count > most:
-                self.fail(f"attempt {count} without progress on one set of sources, {most} are allowed (P14)")
-        met = next((a for a in job.attempts if a.error is not None and a.error.category == "corrupt"), None)
-        if met is not None and not self._quarantined:
-            self.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
-
-    def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
-        """A coordinator gives its workers their tasks. One that was replaced may act on what it knew."""
-        state = self.state
-        if state is None or self._compactor_author.get(state.owner) != author:
-            return
-        for task in tasks:
-            job = state.job(task.job)
-            if job is None or job.plan is None:
-                self.fail(f"work on job {task.job} starts before it is recorded (P10)")
-            if self._started.setdefault((job.id, task.attempt), author) != author or all(
-                a.number != task.attempt for a in job.attempts
-            ):
-                self.fail(f"attempt {task.attempt} of job {job.id} is not new (P10)")
-            if task.rules != job.plan.rules or task.low != job.plan.ranges[task.range_index].low:
-                self.fail(f"a task of job {job.id} goes by another plan than was admitted (P9)")
-            done = next((d for d in job.done if d.index == task.range_index), None)
-            if done is not None and all(self._present(ref.id) and ref.id not in self.damaged for ref in done.outputs):
-                self.fail(f"range {done.index} of job {job.id} is recorded and whole, and is done again (P12)")
-            if done is not None:
-                self.world.counts["recorded range done again"] += 1
 
     # --- boundaries
 
@@ -389,7 +265,7 @@ class Truth:
         return {ref.id for number in numbers for ref in self._lineage[number].segments()}
 
     def check_at_rest(self, present: Callable[[], list[str]]) -> None:
-        head, state = self.head, self.state
+        head, state = self.head, self.ledger.state
         if head is None:
             return
         self._same_contents(head) if not head.sealed else None
@@ -403,7 +279,7 @@ class Truth:
             protected = not head.sealed and any(SegmentId.of_job(segment_id, job) for job in kept)
             if segment_id not in named and not protected:
                 self.fail(f"segment {segment_id} was left behind (P16, P18)")
-        missing = [s for s in named if not self._present(s)]
+        missing = [s for s in named if not self.present(s)]
         if missing:
             self.fail(f"segment {missing[0]} is missing at the end (P16)")
         for number in self._lineage:

@@ -11,7 +11,7 @@ from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from lithify.compactor.engine import Reserve, SplitRanges, StopAsked, VerifyOutputs
 from lithify.store.errors import Unavailable
@@ -32,72 +32,16 @@ from lithify.store.port import (
     Put,
     Request,
 )
+from tests.sim.cast import Actor, Answers, Author, Climate, Violation, Witness
 from tests.sim.schedule import Scheduler
 
-__all__ = ["Actor", "Author", "Climate", "Violation", "Witness", "World"]
+__all__ = ["World"]
 
 START_MS = 1_700_000_000_000
 STALE_MS_MAX = 1_000  # how far a client's idea of the store's clock lies behind it, at most
 JUMPS_MS = (1_000, 5_000, 31_000, 61_000, 600_000, 86_400_000)
 RETRIED = frozenset((Get, Head, List, Folders))  # by the store itself: their failures are rarer
 RETRIED_SHARE = 0.2
-
-Author = tuple[str, int]
-"""Whose write it was: an actor, in one of its lives."""
-
-
-class Violation(AssertionError):  # noqa: N818 - what was found, not an error of the program that looks
-    """Something happened that the protocol excludes."""
-
-
-@dataclass(slots=True)
-class Actor:
-    name: str
-    live: Callable[["Actor"], Coroutine[Any, Any, None]]  # called anew after a crash: its memory begins empty
-    number: int
-    say: random.Random  # what it does
-    luck: random.Random  # what happens to it
-    life: int = 0
-    coroutine: Coroutine[Any, Any, None] | None = None
-    reply: Any = None
-    error: Exception | None = None
-    late_reply: Callable[[], Any] | None = None  # made when it wakes up
-    ready: Callable[[], bool] | None = None  # wakes it up before its time
-    wake_ms: int = 0
-    clock_ms: int = 0
-    ids: int = 0
-    requests: int = 0
-
-    @property
-    def author(self) -> Author:
-        return self.name, self.life
-
-
-@dataclass(frozen=True, slots=True)
-class Climate:
-    """How hard life is; shares are of requests."""
-
-    fault_share: float = 0.0
-    crash_share: float = 0.0
-    sleep_share: float = 0.0
-    jump_share: float = 0.0
-    stop_share: float = 0.0  # of a compactor's looks whether it shall stop
-    tick_ms: int = 40  # a step takes less than this
-    page_keys: int = 5
-    coarse_times: bool = False  # modification times in whole seconds, as S3 tells them
-    blackouts: tuple[tuple[int, int], ...] = ()  # steps during which the store answers nobody
-
-
-class Witness(Protocol):
-    """Who sees every change of the store, at the moment it happens."""
-
-    def created(self, author: Author, key: str, body: bytes) -> None: ...
-    def put(self, author: Author, key: str, body: bytes) -> None: ...
-    def deleting(self, author: Author, key: str) -> None: ...
-
-
-class Answers(Protocol):
-    def answer(self, actor: Actor, request: Request[Any]) -> Any: ...
 
 
 @dataclass

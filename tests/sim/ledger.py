@@ -1,0 +1,149 @@
+"""What is true of a partition's `.compactor` files, and the rules that jobs keep (P5, P8-P15, R6)."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lithify.manifest.edits import coverage_offset
+from lithify.manifest.jobs import CompactorState, Job
+from lithify.segment.task import MergeTask
+from tests.sim.cast import Author
+
+if TYPE_CHECKING:
+    from tests.sim.truth import Truth
+
+__all__ = ["Ledger"]
+
+_state = msgspec.json.Decoder(CompactorState).decode
+
+
+class Ledger:
+    """`truth` is that of the partition."""
+
+    def __init__(self, truth: "Truth") -> None:
+        self._truth = truth
+        self.state: CompactorState | None = None
+        self.committed: set[str] = set()  # jobs that a manifest has
+        self.quarantined = False  # the partition was, once
+        self._started: dict[tuple[str, int], Author] = {}  # attempts
+        self._in_vain: dict[frozenset[str], int] = {}  # attempts on a set of sources since its latest progress
+        self._allowed: dict[frozenset[str], int] = {}  # beyond the cap: what was asked for by hand
+        self._compactor_author: dict[str, Author] = {}  # claim's nonce -> who
+
+    def created(self, author: Author, number: int, body: bytes) -> None:
+        dead = 0 if self._truth.boundary is None else self._truth.boundary.compactor
+        if number <= dead:
+            return
+        previous, state = self.state, _state(body)
+        if number != (0 if previous is None else previous.id) + 1:
+            self._truth.fail(f".compactor {number} comes after {previous and previous.id} (P3, P4)")
+        if previous is not None and state.epoch < previous.epoch:
+            self._truth.fail(f".compactor {number} falls back to epoch {state.epoch} (P5)")
+        self.state = state
+        if state.owner and (previous is None or state.owner != previous.owner):
+            self._compactor_author[state.owner] = author
+        elif not state.owner or self._compactor_author.get(state.owner) != author:
+            self._only_asks(author, previous, state)
+            return
+        before = {} if previous is None else {job.id: job for job in previous.jobs + previous.history}
+        claims = previous is None or previous.owner != state.owner
+        for job in state.jobs + state.history:
+            known = before.get(job.id)
+            if job != known:
+                self._job(known, job, claims=claims)
+
+    def _only_asks(self, author: Author, previous: CompactorState | None, state: CompactorState) -> None:
+        """A request adds a submitted job, or asks for a cancellation; nothing else is anybody's but the owner's."""
+        before = () if previous is None else previous.jobs
+        same = all(
+            msgspec.structs.replace(now, cancel_requested=then.cancel_requested) == then
+            for then, now in zip(before, state.jobs, strict=False)
+        )
+        added = state.jobs[len(before) :]
+        kept = previous is None or (previous.history, previous.failures) == (state.history, state.failures)
+        if not same or len(state.jobs) < len(before) or not kept or any(job.status != "submitted" for job in added):
+            self._truth.fail(f"{author} changes .compactor {state.id}, whose owner is another (P5, P15)")
+        self._truth.world.counts["request"] += 1
+
+    def _job(self, known: Job | None, job: Job, *, claims: bool) -> None:
+        if known is not None and known.plan is not None and job.plan != known.plan:
+            self._truth.fail(f"job {job.id} has another plan than at its admission (P9)")
+        if job.plan is not None and (known is None or known.plan is None):
+            self._admitted(job)
+        if job.active:
+            self._discarded(known, job)
+            self._attempts(known, job, claims=claims)
+        elif known is None or known.active:
+            self._truth.world.counts[f"job {job.status}"] += 1
+            if job.status == "completed" and job.plan is not None and job.id not in self.committed:
+                self._truth.fail(f"job {job.id} is completed, no manifest has it (P13)")
+            if job.status != "completed" and job.id in self.committed:
+                self._truth.fail(f"job {job.id} is {job.status}, a manifest has it (P13, P15)")
+            if job.error is not None and job.error.category == "corrupt" and not self.quarantined:
+                self._truth.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
+
+    def _admitted(self, job: Job) -> None:
+        assert job.plan is not None
+        assert self.state is not None
+        assert self._truth.head is not None
+        self._truth.world.counts["job admitted"] += 1
+        live = {ref.id for ref in self._truth.head.segments()}
+        if not live.issuperset(job.segments) and not self._truth.head.sealed:
+            self._truth.fail(f"job {job.id} is admitted with segments that are not live (P8)")
+        elsewhere = {s for other in self.state.jobs if other.id != job.id and other.plan for s in other.segments}
+        if elsewhere & set(job.segments):
+            self._truth.fail(f"job {job.id} pins what another active job has pinned (P8)")
+        if not self._truth.head.sealed and job.plan.rules.coverage_offset > coverage_offset(
+            self._truth.head, frozenset(job.segments)
+        ):
+            self._truth.fail(f"job {job.id}: a segment left out reaches below its coverage offset (P9)")
+        if job.origin == "manual":
+            self._allowed[frozenset(job.segments)] = self._allowed.get(frozenset(job.segments), 0) + 1
+
+    def _discarded(self, known: Job | None, job: Job) -> None:
+        left = {done.index for done in job.done}
+        for done in () if known is None else known.done:
+            whole = all(self._truth.present(ref.id) and ref.id not in self._truth.was_damaged for ref in done.outputs)
+            if whole and done.index not in left:
+                self._truth.fail(f"range {done.index} of job {job.id} is recorded and whole, and is given up (P12)")
+
+    def _attempts(self, known: Job | None, job: Job, *, claims: bool) -> None:
+        sources = frozenset(job.segments)
+        if known is not None and known.attempts and len(known.attempts) == len(job.attempts) and not claims:
+            was, now = known.attempts[-1], job.attempts[-1]
+            if was.ended_at_ms is None and now.ended_at_ms is not None and now.error is None:
+                self._in_vain[sources] -= 1  # it was told to stop
+        if known is not None and len(job.done) > len(known.done):
+            self._in_vain[sources] = 0
+        if known is not None and len(job.attempts) > len(known.attempts):
+            count = self._in_vain[sources] = self._in_vain.get(sources, 0) + 1
+            # One more: the start of an attempt finds that the one before it died without a word.
+            most = max(c.compaction_attempts_max for c in self._truth.configs) + self._allowed.get(sources, 0) + 1
+            if count > most:
+                self._truth.fail(f"attempt {count} without progress on one set of sources, {most} are allowed (P14)")
+        met = next((a for a in job.attempts if a.error is not None and a.error.category == "corrupt"), None)
+        if met is not None and not self.quarantined:
+            self._truth.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
+
+    def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
+        """A coordinator gives its workers their tasks. One that was replaced may act on what it knew."""
+        state = self.state
+        if state is None or self._compactor_author.get(state.owner) != author:
+            return
+        for task in tasks:
+            job = state.job(task.job)
+            if job is None or job.plan is None:
+                self._truth.fail(f"work on job {task.job} starts before it is recorded (P10)")
+            if self._started.setdefault((job.id, task.attempt), author) != author or all(
+                a.number != task.attempt for a in job.attempts
+            ):
+                self._truth.fail(f"attempt {task.attempt} of job {job.id} is not new (P10)")
+            if task.rules != job.plan.rules or task.low != job.plan.ranges[task.range_index].low:
+                self._truth.fail(f"a task of job {job.id} goes by another plan than was admitted (P9)")
+            done = next((d for d in job.done if d.index == task.range_index), None)
+            if done is not None and all(
+                self._truth.present(ref.id) and ref.id not in self._truth.damaged for ref in done.outputs
+            ):
+                self._truth.fail(f"range {done.index} of job {job.id} is recorded and whole, and is done again (P12)")
+            if done is not None:
+                self._truth.world.counts["recorded range done again"] += 1
