@@ -144,8 +144,10 @@ def told_of(warehouse: lithify.Warehouse, deaths: dict[str, Deaths], left: int) 
             described = warehouse.topic(topic).partition(number).describe()
             state = warehouse.driver.run(partition_files(warehouse, topic, number).compactor_state())
             jobs = Counter(f"{job.kind} {job.status}" for job in (state.history if state else ()))
+            resumed = sum(len(job.attempts) > 1 for job in (state.history if state else ()))
             manifests = f"{described.manifest_id} manifests, epoch {described.compactor_epoch}"
-            lines.append(f"{topic}/{number}: {described.next_offset} records, {manifests}, last jobs {dict(jobs)}")
+            done = f"last jobs {dict(jobs)}, of them resumed {resumed}"
+            lines.append(f"{topic}/{number}: {described.next_offset} records, {manifests}, {done}")
     return "\n".join(lines)
 
 
