@@ -58,7 +58,7 @@ class Contents:
         return None
 
     def merged_wrongly(
-        self, taken: Iterable[SegmentRef], made: Sequence[SegmentRef], manifest: Manifest, now_ms: int
+        self, taken: Iterable[SegmentRef], made: Sequence[SegmentRef], manifest: Manifest, kind: str | None, now_ms: int
     ) -> str | None:
         """What is wrong with a merge of `taken` into `made`, as `manifest` has it (R4)."""
         ours, floor = {ref.id for ref in made}, manifest.log_start_offset
@@ -78,6 +78,8 @@ class Contents:
                 ):
                     return f"tombstone {offset} went before its time ({row.horizon_ms}) (R4)"
             elif kept.horizon_ms != row.horizon_ms:
+                if kind != "clean":
+                    return f"tombstone {offset} is stamped by a {kind} (R4)"
                 if row.horizon_ms is not None:
                     return f"tombstone {offset} was stamped {row.horizon_ms} and is stamped anew (R4)"
                 if covered is not None and offset >= covered:

@@ -54,7 +54,7 @@ SHARES = {
     "operator": 0.05,
 }
 FOCUSED = {
-    "garbage": {"collector": 0.9, "pinning reader": 0.7, "reader": 0.5, "compactor": 0.5},
+    "garbage": {"collector": 0.9, "pinning reader": 0.7, "reader": 0.3, "compactor": 0.3},
     "jobs": {"compactor": 0.9, "admin": 0.7, "collector": 0.3},
     "catalog": {"catalog": 0.6, "retention": 0.5},
     "retention": {"retention": 0.4, "compactor": 0.5, "collector": 0.2, "consumer": 0.1},
@@ -137,7 +137,7 @@ def _climate(dice: random.Random, length: int, *, bright: bool) -> Climate:
     return Climate(
         fault_share=dice.choice((0.0, 0.03, 0.1, 0.2, 0.3)),
         crash_share=dice.choice((0.0, 0.002, 0.005, 0.015)),
-        sleep_share=dice.choice((0.0, 0.005, 0.02)),
+        sleep_share=dice.choice((0.0, 0.01, 0.04)),
         jump_share=dice.choice((0.0, 0.002, 0.01)),
         stop_share=dice.choice((0.0, 0.05)),
         tick_ms=dice.choice((5, 40, 40, 200)),
@@ -171,7 +171,7 @@ def _site(dice: random.Random, world: World, focus: str) -> Site:
         "compaction.output.bytes": dice.choice(("1024", "1024", "2400", str(2**28))),
         "compaction.attempts.max": dice.choice(("2", "4", "10")),
     }
-    grace_ms = dice.choice((0, 300, 1_000, 5_000))
+    grace_ms = dice.choice((0, 0, 300, 1_000, 5_000))
     oracle = Oracle(world, grace_ms)
     splits = dice.choice((("b",), ("b", "d"), ("b", "c", "d")))
     poison = frozenset(splits[:1]) if dice.random() < 0.05 else frozenset[str]()

@@ -180,7 +180,7 @@ class Truth:
         if recorded != {ref.id for ref in made} or len(job.done) != len(job.plan.ranges):
             self.fail(f"job {job.id} commits outputs that are not recorded (P11)")
         others = [ref for ref in manifest.segments() if ref.id not in recorded]
-        wrong = self.contents.merged_wrongly(taken, made, manifest, self.world.now_ms)
+        wrong = self.contents.merged_wrongly(taken, made, manifest, job.kind, self.world.now_ms)
         wrong = wrong or self.contents.cut_wrongly(made, max(config.output_bytes for config in self.configs))
         if wrong is not None:
             self.fail(f"job {job.id}: {wrong}")

@@ -148,7 +148,8 @@ class World:
             self._crash(actor)
         elif event == "sleep":
             self._note(actor, "sleep")
-            actor.wake_ms = max(actor.wake_ms, self.now_ms + int(1_000 * 40 ** luck.random()))
+            steps = 5 * 60 ** luck.random()  # of the others, more or less
+            actor.wake_ms = max(actor.wake_ms, self.now_ms + int(steps * self.climate.tick_ms / 2))
             actor.ready = None
         elif event == "jump":
             self._note(actor, "jump")
