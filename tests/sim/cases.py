@@ -18,8 +18,9 @@ def stored(mask: Mask) -> dict[str, Any]:
     return found
 
 
-def save(name: str, found: Found, mask: Mask) -> Path:
-    path = FOLDER / f"{name}.json"
+def save(name: str, found: Found, mask: Mask, folder: Path = FOLDER) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     body = {"seed": found.seed, "found": found.violation, "mask": stored(mask)}
     path.write_text(json.dumps(body) + "\n", encoding="utf-8")
     return path

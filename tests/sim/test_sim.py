@@ -6,11 +6,14 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from tests.sim.cases import FOLDER, load
+from lithify.manifest.model import Manifest, Retired
+from tests.sim.cases import FOLDER, load, save
 from tests.sim.history import Mask, play
+from tests.sim.shrink import shrunk
 
 SEEDS_A_TEST = 25
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,11 +25,28 @@ def test_no_history_breaks_a_rule(first: int) -> None:
     assert [f"make sim SEED={f.seed}: {f.violation}" for f in found if f.violation is not None] == []
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
-def test_what_once_failed_does_not(path: Path) -> None:
-    seed, mask = load(path)
-    found = play(seed, mask)
-    assert found.violation is None, f"make sim CASE={path.relative_to(ROOT)}: {found.violation}"
+def test_what_once_failed_does_not() -> None:
+    for path in sorted(FOLDER.glob("*.json")):
+        seed, mask = load(path)
+        found = play(seed, mask)
+        assert found.violation is None, f"make sim CASE={path.relative_to(ROOT)}: {found.violation}"
+
+
+def test_a_failure_is_made_small_and_kept(tmp_path: Path) -> None:
+    """Bytes that go before their time are noticed; what is left of the history shows it in fewer steps, from a file."""
+
+    def at_once(manifest: Manifest, boundary: int) -> list[Retired]:
+        return list(manifest.retired)
+
+    with patch("lithify.gc.collect.collectable", at_once):
+        failing = next(found for found in map(play, range(100)) if found.violation is not None)
+        mask, small = shrunk(failing, tries_max=60)
+        assert small.violation is not None
+        assert "is deleted" in small.violation
+        assert small.steps < failing.steps
+        seed, again = load(save("kept", small, mask, tmp_path))
+        assert play(seed, again).violation == small.violation
+    assert play(seed, again).violation is None
 
 
 def test_every_fault_and_every_kind_of_commit_comes_about() -> None:
