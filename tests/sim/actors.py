@@ -15,6 +15,7 @@ from lithify.manifest.retention import log_start, retention_of
 from lithify.store.errors import (
     AlreadyExists,
     CommitUnknown,
+    Corrupt,
     Fenced,
     InvalidRequest,
     NotFound,
@@ -75,6 +76,7 @@ def plain(site: Site) -> Life:
                 offsets = await send(files, handle, rows)
                 site.oracle.acknowledged(handle.keys, tokens, offsets)
             except CommitUnknown as error:
+                _is_no_fault_of_ours(error)
                 unknown.append((error.token, tokens))
             except (Unavailable, NotFound):
                 site.oracle.denied(handle.keys, tokens)
@@ -82,6 +84,14 @@ def plain(site: Site) -> Life:
                 await _asks(site, files, handle, *unknown.pop(), settle=actor.say.random() < 0.3)
 
     return live
+
+
+def _is_no_fault_of_ours(error: BaseException | None) -> None:
+    """A commit that its own invariants refused, after an earlier try, is told as unknown: it is worse than that."""
+    while error is not None:
+        if isinstance(error, Corrupt):
+            raise Violation(f"an append would break an invariant (P2): {error}")
+        error = error.__cause__
 
 
 async def _asks(

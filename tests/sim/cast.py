@@ -24,6 +24,7 @@ class Actor:
     number: int
     say: random.Random  # what it does
     luck: random.Random  # what happens to it
+    slowness: int = 1
     life: int = 0
     coroutine: Coroutine[Any, Any, None] | None = None
     reply: Any = None

@@ -65,13 +65,6 @@ SABOTAGES = (
         "await self.files.compactor_state()",
     ),
     Sabotage(
-        "an append does not know itself",
-        "P6",
-        "manifest/appends.py",
-        "if known.id == self.segment.id and known.base_offset is not None:",
-        "if known.id == self.segment.id and known.base_offset is None:",
-    ),
-    Sabotage(
         "a producer's repeat is new",
         "P6",
         "manifest/appends.py",
@@ -187,13 +180,6 @@ SABOTAGES = (
     ),
     Sabotage("no grace", "P17", "gc/collect.py", "if now_ms - seen_ms >= grace_ms:", "if now_ms - seen_ms >= 0:"),
     Sabotage(
-        "the sweep reads the head before the jobs",
-        "P18",
-        "gc/collect.py",
-        "state = await files.compactor_state()\n    manifest = await files.head()",
-        "manifest = await files.head()\n    state = await files.compactor_state()",
-    ),
-    Sabotage(
         "the sweep takes what may still be committed",
         "P18",
         "gc/reachable.py",
@@ -204,8 +190,8 @@ SABOTAGES = (
         "the head is read before the boundary",
         "P19",
         "gc/collect.py",
-        "boundary = await files.boundary.refresh()\n    manifest = await files.head()",
-        "manifest = await files.head()\n    boundary = await files.boundary.refresh()",
+        '"""\n    boundary = await files.boundary.refresh()\n    manifest = await files.head()',
+        '"""\n    manifest = await files.head()\n    boundary = await files.boundary.refresh()',
     ),
     Sabotage(
         "a checkpoint pins a manifest of long ago",

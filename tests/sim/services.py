@@ -13,10 +13,11 @@ from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, retention_of
+from lithify.manifest.units import units
 from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, OffsetOutOfRange
 from lithify.store.port import NewId, Now, Pause
 from tests.sim.actors import TRANSIENT, Life
-from tests.sim.cast import Actor
+from tests.sim.cast import Actor, Violation
 from tests.sim.site import TOPIC, Handle, Site
 
 __all__ = ["admin", "catalog", "collector", "compactor", "operator", "retention"]
@@ -107,7 +108,10 @@ def admin(site: Site) -> Life:
                 files = PartitionFiles((await site.open()).keys)
                 manifest = await files.head()
                 ids = [s.id for s in manifest.l0] + [r.id for r in manifest.runs]
-                wanted = tuple(say.sample(ids, min(len(ids), 2))) if ids and say.random() < 0.5 else ()
+                wanted = tuple(say.sample(ids, min(len(ids), 2))) if ids and say.random() < 0.4 else ()
+                found = units(manifest)
+                if len(found) > 2 and say.random() < 0.4:  # from the bottom, around what lies between
+                    wanted = found[0].id, found[-1].id
                 job_id = SegmentId.for_job(manifest.id, await NewId())
                 job = Job(id=job_id, status="submitted", origin="manual", requested=wanted, created_at_ms=await Now())
                 if say.random() < 0.7:
@@ -168,7 +172,9 @@ def catalog(site: Site) -> Life:
                 await delete_topic(lineage, await live_topic(lineage, TOPIC))
             await Pause(site.rest(actor))
             with contextlib.suppress(*TRANSIENT, AlreadyExists):
-                await create_topic(topic_lineage(TOPIC), TOPIC, 1, site.config)
+                made = await create_topic(topic_lineage(TOPIC), TOPIC, 1, site.config)
+                if made.deleted:
+                    raise Violation(f"topic {made.topic_id} is created, and deleted already (P21)")
 
     return live
 

@@ -42,6 +42,8 @@ STALE_MS_MAX = 1_000  # how far a client's idea of the store's clock lies behind
 JUMPS_MS = (1_000, 5_000, 31_000, 61_000, 600_000, 86_400_000)
 RETRIED = frozenset((Get, Head, List, Folders))  # by the store itself: their failures are rarer
 RETRIED_SHARE = 0.2
+SLOWNESS = 6  # how much more often a slow actor stands still
+SLOW_SHARE = 0.2
 
 
 @dataclass
@@ -80,12 +82,13 @@ class World:
 
     # --- actors
 
-    def start(self, name: str, live: Callable[[Actor], Coroutine[Any, Any, None]], after_ms: int = 0) -> None:
+    def start(self, name: str, live: Callable[[Actor], Coroutine[Any, Any, None]]) -> None:
         self._numbers += 1
         if name in self.without:
             return
         say, luck = random.Random(f"{self.seed}/{name}/say"), random.Random(f"{self.seed}/{name}/luck")
-        self.actors.append(Actor(name, live, self._numbers, say, luck, wake_ms=self.now_ms + after_ms))
+        slowness = SLOWNESS if luck.random() < SLOW_SHARE else 1
+        self.actors.append(Actor(name, live, self._numbers, say, luck, slowness, wake_ms=self.now_ms))
         self.scheduler.joined(name)
 
     def run(self, steps_max: int) -> None:
@@ -129,7 +132,8 @@ class World:
         actor.requests += 1
         luck = actor.luck
         self.now_ms += int(luck.random() * self.climate.tick_ms)
-        event = self._event(actor, luck.random())
+        # Commits are where standing still matters most: what was created may be dead before it is looked at.
+        event = self._event(actor, luck.random(), actor.slowness * (5 if type(request) is Create else 1))
         fault = None
         if event == "fault" and (type(request) not in RETRIED or luck.random() < RETRIED_SHARE):
             fault = f"{luck.random():.3f}"
@@ -187,12 +191,12 @@ class World:
             else:
                 return request
 
-    def _event(self, actor: Actor, draw: float) -> str | None:
+    def _event(self, actor: Actor, draw: float, stalls: int) -> str | None:
         climate = self.climate
         for share, name in (
             (climate.fault_share, "fault"),
             (climate.crash_share, "crash"),
-            (climate.sleep_share, "sleep"),
+            (climate.sleep_share * stalls, "sleep"),
             (climate.jump_share, "jump"),
         ):
             if draw < share:
