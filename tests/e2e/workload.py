@@ -71,6 +71,7 @@ class DyingStore:
         self._left = requests
         self._signal = number
         self._heard = heard
+        self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.inner, name)
@@ -78,11 +79,13 @@ class DyingStore:
             return value
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            self._left -= 1
-            if self._left == 0 and self._signal is signal.SIGKILL:
+            with self._lock:  # one request is the n-th: a second signal would end the process at once
+                self._left -= 1
+                mine = self._left == 0
+            if mine and self._signal is signal.SIGKILL:
                 os.kill(os.getpid(), signal.SIGKILL)
             answer = value(*args, **kwargs)
-            if self._left == 0:
+            if mine:
                 os.kill(os.getpid(), self._signal)
                 assert self._heard.wait(60)  # else the whole job may be done before
             return answer
