@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from lithify.manifest.config_kafka import INSTEAD
+from lithify.manifest.config_kafka import INSTEAD, instead
 from lithify.store.errors import InvalidRequest
 
 __all__ = [
@@ -194,7 +194,7 @@ def _known(name: str) -> str:
     if name in _TABLE:
         return name
     if name in INSTEAD:
-        raise InvalidRequest(f"{name} is no configuration of a topic here; use {INSTEAD[name]}")
+        raise InvalidRequest(f"{name} is no configuration of a topic here{instead(name)}")
     near = difflib.get_close_matches(str(name), _TABLE, n=1)
     told = f"did you mean {near[0]}?" if near else "see docs/configuration.md"
     raise InvalidRequest(f"no configuration is named {str(name)[:80]!r}; {told}")

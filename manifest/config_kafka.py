@@ -4,7 +4,7 @@ Topic-level keys, and the log.* defaults of brokers from which they come: of Kaf
 are still found in scripts. What is spelled the same here is in `lithify.manifest.config`.
 """
 
-__all__ = ["INSTEAD"]
+__all__ = ["INSTEAD", "instead"]
 
 _OBJECT_STORE = "all segments are in the object store"
 _PARQUET = "segments are Parquet with its own index"
@@ -17,16 +17,16 @@ _ONE_FORMAT = "there is one record format"
 
 # Spelled otherwise here: the topic configuration to use.
 _RENAMED = {
-    "retention.minutes": "retention.ms",
-    "retention.hours": "retention.ms",
+    "retention.minutes": "retention.ms (in milliseconds)",
+    "retention.hours": "retention.ms (in milliseconds)",
     "log.retention.ms": "retention.ms",
-    "log.retention.minutes": "retention.ms",
-    "log.retention.hours": "retention.ms",
+    "log.retention.minutes": "retention.ms (in milliseconds)",
+    "log.retention.hours": "retention.ms (in milliseconds)",
     "log.retention.bytes": "retention.bytes",
     "log.cleanup.policy": "cleanup.policy",
     "log.segment.bytes": "segment.bytes",
     "log.roll.ms": "segment.ms",
-    "log.roll.hours": "segment.ms",
+    "log.roll.hours": "segment.ms (in milliseconds)",
     "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
     "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
     "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
@@ -105,3 +105,9 @@ _NOTHING = {
 
 INSTEAD = _RENAMED | _ELSEWHERE | {name: f"nothing: {why}" for name, why in _NOTHING.items()}
 """Name in Kafka -> what to use here; "nothing: …" where there is nothing to set."""
+
+
+def instead(name: str) -> str:
+    """What to do about a name of Kafka's, as the end of a sentence. Requires: it is in INSTEAD."""
+    use = INSTEAD[name]
+    return f", and nothing takes its place: {_NOTHING[name]}" if name in _NOTHING else f"; use {use}"

@@ -13,7 +13,7 @@ import msgspec
 from lithify.manifest.catalog import PARTITIONS_MAX
 from lithify.manifest.commit import Lineage, Next
 from lithify.manifest.config import Setting, config_table, spell, spell_changes, truth, validate, whole_number
-from lithify.manifest.config_kafka import INSTEAD
+from lithify.manifest.config_kafka import INSTEAD, instead
 from lithify.manifest.invariants import check_warehouse
 from lithify.manifest.keys import WAREHOUSE_CONFIG
 from lithify.manifest.model import FORMAT, WarehouseFile
@@ -83,8 +83,10 @@ def spell_settings(changes: Mapping[str, Setting | None]) -> dict[str, str | Non
 def _unknown(name: str) -> str:
     of_topics = [topic_name for topic_name, _, _ in config_table()]
     meant = INSTEAD.get(name, name)
-    if meant in of_topics:
+    if meant.split(" (")[0] in of_topics:
         return f"{name} is a topic's, not a warehouse's; for topics that a first append creates use {_DEFAULT}{meant}"
+    if name in INSTEAD:
+        return f"{name} is no setting of a warehouse{instead(name)}"
     near = difflib.get_close_matches(name, [*_TABLE, *(_DEFAULT + topic_name for topic_name in of_topics)], n=1)
     told = f"did you mean {near[0]}?" if near else "see docs/configuration.md"
     return f"no setting of a warehouse is named {name[:80]!r}; {told}"

@@ -19,6 +19,13 @@ def test_bad_settings_are_refused(lithify: Lithify) -> None:
     lithify.refused("warehouse", "alter", "--config", "num.partitions=0", code=2, saying="between 1 and 10000")
     lithify.refused("warehouse", "alter", "--config", "num.partition=2", code=2, saying="did you mean num.partitions?")
     lithify.refused("topic", "create", "t", "--config", "num.partitions=2", code=2, saying="the warehouse's setting")
+    for name, told in (
+        ("log.retention.hours", "use default.retention.ms (in milliseconds)"),
+        ("log.cleaner.enable", "use default.compaction.paused (true is Kafka's false)"),
+        ("log.cleaner.threads", "use the compactor's --concurrency"),
+        ("min.insync.replicas", "nothing takes its place: the object store is the replica set"),
+    ):
+        lithify.refused("warehouse", "alter", "--config", f"{name}=2", code=2, saying=told)
 
 
 def test_a_first_append_creates_its_topic_where_the_warehouse_says_so(lithify: Lithify) -> None:

@@ -113,7 +113,15 @@ def test_kafkas_other_names_are_refused_with_what_to_use(name: str) -> None:
     for use in (validate, spell_changes):
         with pytest.raises(InvalidRequest) as refused:
             use({name: "1"})
-        assert str(refused.value) == f"{name} is no configuration of a topic here; use {INSTEAD[name]}"
+        nothing = INSTEAD[name].startswith("nothing: ")
+        told = f", and nothing takes its place: {INSTEAD[name][9:]}" if nothing else f"; use {INSTEAD[name]}"
+        assert str(refused.value) == f"{name} is no configuration of a topic here{told}"
+
+
+@pytest.mark.parametrize("name", [name for name in INSTEAD if name.endswith((".hours", ".minutes"))])
+def test_another_unit_of_time_is_pointed_out(name: str) -> None:
+    """Whoever takes 168 over from retention.hours must not keep data for 168 milliseconds."""
+    assert "in milliseconds" in INSTEAD[name] or INSTEAD[name].startswith("nothing: ")
 
 
 def test_what_is_to_be_used_instead_exists() -> None:
