@@ -15,7 +15,7 @@ from lithify.store.errors import InvalidRequest
 if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse
 
-__all__ = ["Invocation", "command", "outermost", "parse_pairs", "parse_storage_options"]
+__all__ = ["Invocation", "command", "outermost", "parse_changes", "parse_pairs", "parse_storage_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,10 +63,23 @@ def parse_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
     parsed: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
-        if not separator or not name.strip():
+        name = name.strip()
+        if not separator or not name:
             raise InvalidRequest(f"{flag}: give NAME=VALUE")
-        parsed[name.strip()] = value
+        if parsed.get(name, value) != value:
+            raise InvalidRequest(f"{flag} {name}: it is given twice, with two values: leave one of them out")
+        parsed[name] = value
     return parsed
+
+
+def parse_changes(pairs: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
+    """What --config and --unset ask for, None for what is unset. Raises InvalidRequest where both name the same."""
+    given = parse_pairs(pairs, "--config")
+    names = [name.strip() for name in unset]
+    twice = sorted(given.keys() & set(names))
+    if twice:
+        raise InvalidRequest(f"{', '.join(twice)}: give either --config or --unset")
+    return {**given, **dict.fromkeys(names)}
 
 
 def parse_storage_options(pairs: Iterable[str]) -> dict[str, Any]:

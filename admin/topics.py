@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lithify.admin.consumers import show_consumers
-from lithify.admin.invocation import Invocation, command, parse_pairs
+from lithify.admin.invocation import Invocation, command, parse_changes, parse_pairs
 from lithify.admin.output import Output, count_text, size_text, time_text
 from lithify.admin.settings import option
 from lithify.store.errors import InvalidRequest
@@ -97,7 +97,7 @@ def alter(
     invocation: Invocation, name: str, pairs: tuple[str, ...], unset: tuple[str, ...], partitions: int | None
 ) -> None:
     """Change the configuration of topic NAME, or grow its number of partitions."""
-    changes: dict[str, str | None] = {**parse_pairs(pairs, "--config"), **dict.fromkeys(unset)}
+    changes = parse_changes(pairs, unset)
     if not changes and partitions is None:
         raise InvalidRequest(f"topic {name}: nothing to change; give --config, --unset or --partitions")
     altered = invocation.warehouse().topic(name)

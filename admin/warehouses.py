@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.admin.invocation import Invocation, command, parse_pairs
+from lithify.admin.invocation import Invocation, command, parse_changes
 from lithify.admin.output import Output
 from lithify.store.errors import InvalidRequest
 
@@ -44,7 +44,7 @@ def _lines(settings: dict[str, str]) -> list[str]:
 def alter(invocation: Invocation, pairs: tuple[str, ...], unset: tuple[str, ...]) -> None:
     """Change settings: auto.create.topics.enable, num.partitions, and topics' configuration under default., as in
     default.cleanup.policy=compact. They hold for topics that their first append creates; others keep what they have."""
-    changes: dict[str, str | None] = {**parse_pairs(pairs, "--config"), **dict.fromkeys(unset)}
+    changes = parse_changes(pairs, unset)
     if not changes:
         raise InvalidRequest("nothing to change; give --config or --unset")
     settings = invocation.warehouse().alter(dict(changes))

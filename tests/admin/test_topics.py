@@ -23,6 +23,18 @@ def test_a_topic_from_creation_to_deletion(lithify: Lithify) -> None:
     assert lithify.ok("topic", "list") == ""
 
 
+def test_a_change_that_contradicts_itself_is_refused(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users", "--config", "retention.ms=5")
+    both = ("--config", "retention.ms=6", "--unset", "retention.ms")
+    lithify.refused("topic", "alter", "users", *both, code=2, saying="retention.ms: give either --config or --unset")
+    twice = ("--config", "retention.ms=6", "--config", "retention.ms=7")
+    for words in (("alter", "users"), ("create", "others")):
+        lithify.refused("topic", *words, *twice, code=2, saying="--config retention.ms: it is given twice")
+    assert lithify.json("topic", "describe", "users")["config"] == {"retention.ms": "5"}
+    switch = ("--config", "num.partitions=2", "--unset", "num.partitions")
+    lithify.refused("warehouse", "alter", *switch, code=2, saying="give either --config or --unset")
+
+
 def test_deleting_asks_and_without_anybody_to_ask_needs_yes(lithify: Lithify) -> None:
     lithify.ok("topic", "create", "users")
     lithify.refused("topic", "delete", "users", code=2, saying="--yes")
