@@ -12,7 +12,7 @@ import msgspec
 
 from lithify.admin.failures import FOUND_DAMAGE
 from lithify.admin.invocation import Invocation, command
-from lithify.admin.output import Output, ms_text, size_text
+from lithify.admin.output import Output, ms_text, quarantine_text, size_text
 from lithify.store.errors import LithifyError, NotFound
 
 if TYPE_CHECKING:
@@ -145,13 +145,29 @@ def _head(warehouse: "Warehouse", keys: "PartitionKeys") -> "Manifest | LithifyE
 
 
 def _partition(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") -> Iterator[Check]:
-    from lithify.manifest.debt import assess
+    from lithify.log.consumer_info import consumer_infos
+    from lithify.manifest.retention import log_start, pinned_by_future, retention_of
 
     where = f"{head.topic}/{head.partition}"
-    if head.quarantine is not None:
-        yield Check(where, "failure", f"quarantined: {head.quarantine.reason}; then 'lithify compaction retry'")
-        return
     now_ms = warehouse.driver.now_ms()
+    floor = log_start(head, retention_of(config), now_ms)
+    for consumer in consumer_infos(head, floor):
+        if consumer.alarm is not None:
+            yield Check(where, "warning", f"consumer {consumer.name}: {consumer.alarm}")
+    pinned = pinned_by_future(head, retention_of(config), floor, now_ms)
+    if pinned is not None:
+        yield Check(where, "warning", pinned)
+    if head.quarantine is None:
+        yield from _debt(where, head, config, now_ms)
+        return
+    named = next((ref for ref in head.segments() if ref.id == head.quarantine.segment), None)
+    offsets = None if named is None else (named.min_offset, named.max_offset)
+    yield Check(where, "failure", quarantine_text(head.topic, head.partition, head.quarantine.reason, offsets))
+
+
+def _debt(where: str, head: "Manifest", config: "TopicConfig", now_ms: int) -> Iterator[Check]:
+    from lithify.manifest.debt import assess
+
     debt = assess(head, config, now_ms)
     due = debt.due
     if due is None:

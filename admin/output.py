@@ -9,7 +9,7 @@ from typing import IO, Any, Protocol
 import click
 import msgspec
 
-__all__ = ["Output", "Ticker", "count_text", "is_terminal", "ms_text", "size_text", "time_text"]
+__all__ = ["Output", "Ticker", "count_text", "is_terminal", "ms_text", "quarantine_text", "size_text", "time_text"]
 
 _KIB = 1024
 _YEAR_10000_MS = 253_402_300_800_000
@@ -149,3 +149,11 @@ def ms_text(span_ms: int) -> str:
         if abs(span_ms) >= step:
             return f"{span_ms / step:.1f} {unit}"
     return f"{span_ms} ms"
+
+
+def quarantine_text(topic: str, partition: int, reason: str, offsets: tuple[int, int] | None) -> str:
+    """Why compaction of a partition is stopped, and the way out. `offsets`: the first and last in the segment that is
+    damaged; None: it is not live any more."""
+    held = "" if offsets is None else f"it holds offsets {offsets[0]} to {offsets[1]}; "
+    way = f"'lithify compaction retry {topic} --partition {partition}'"
+    return f"quarantined: {reason.rstrip('. ')}; {held}once the segment is whole again, or gone from the log, {way}"

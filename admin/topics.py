@@ -7,7 +7,7 @@ import click
 
 from lithify.admin.consumers import show_consumers
 from lithify.admin.invocation import Invocation, command, parse_changes, parse_pairs
-from lithify.admin.output import Output, count_text, size_text, time_text
+from lithify.admin.output import Output, count_text, quarantine_text, size_text, time_text
 from lithify.admin.settings import option
 from lithify.store.errors import InvalidRequest
 
@@ -67,16 +67,26 @@ def _describe(output: Output, info: "TopicInfo") -> None:
     for name, value in sorted(info.config.items()):
         output.line(f"  {name}={value}")
     columns = [
-        *("#partition", "#offsets from", "#to", "#readable rows", "#stored", "#readable", "#stored", "#L0", "#runs"),
-        *("#dirty ratio", "compacted", "due"),
+        *("#partition", "#log start", "#next offset"),
+        *("#records readable", "#records stored", "#bytes readable", "#bytes stored"),
+        *("#L0", "#runs", "#dirty ratio", "compacted", "due"),
     ]
     output.table(columns, [_row(part) for part in info.partitions])
     for part in info.partitions:
-        for alarm in filter(None, (part.quarantine and f"quarantined: {part.quarantine}", part.retention_pinned)):
+        for alarm in filter(None, (_quarantine(part), part.retention_pinned)):
             output.line(f"! {info.topic}/{part.partition}: {alarm}")
     found = [(part.partition, known) for part in info.partitions for known in part.consumers]
     if found:
         show_consumers(output, found)
+
+
+def _quarantine(part: "PartitionInfo") -> str | None:
+    if part.quarantine is None:
+        return None
+    known = [*part.l0, *(segment for run in part.runs for segment in run.segments)]
+    named = next((segment for segment in known if segment.id == part.quarantined_segment), None)
+    offsets = None if named is None else (named.min_offset, named.max_offset)
+    return quarantine_text(part.topic, part.partition, part.quarantine, offsets)
 
 
 def _row(part: "PartitionInfo") -> tuple[object, ...]:
@@ -107,18 +117,22 @@ def alter(
 
 @command(topic, "delete-records")
 @click.argument("name")
-@click.option("--partition", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--partition", type=click.IntRange(0), help="May be left out where there is only one.")
 @click.option("--before", type=click.IntRange(-1), required=True, help="The first offset that stays; -1: none stays.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete_records(invocation: Invocation, name: str, partition: int, before: int, yes: bool) -> None:
+def delete_records(invocation: Invocation, name: str, partition: int | None, before: int, yes: bool) -> None:
     """Move the log start of NAME up to an offset: readers see nothing before it any more, and there is no way back.
     Bytes go with the next compaction and collection."""
-    part = invocation.warehouse().topic(name).partition(partition)
+    opened = invocation.warehouse().topic(name)
+    if partition is None and opened.partitions > 1:
+        raise InvalidRequest(f"an offset is of one partition: say which of the {opened.partitions} with --partition")
+    part = opened.partition(partition or 0)
+    where = f"{name}/{part.number}"
     what = "all records" if before == -1 else f"the records before offset {before}"
-    _confirm(yes, f"Delete {what} of {name}/{partition}?", f"{name}/{partition}: this deletes {what}")
+    _confirm(yes, f"Delete {what} of {where}?", f"{where}: this deletes {what}")
     start = part.delete_records(before)
-    value = {"topic": name, "partition": partition, "log_start_offset": start}
-    invocation.output.answer(value, lambda: invocation.output.line(f"{name}/{partition} starts at offset {start}"))
+    value = {"topic": name, "partition": part.number, "log_start_offset": start}
+    invocation.output.answer(value, lambda: invocation.output.line(f"{where} starts at offset {start}"))
 
 
 def _confirm(yes: bool, question: str, warning: str) -> None:

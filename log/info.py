@@ -45,6 +45,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     last_compacted_at: int | None  # milliseconds since 1970
     due: str | None  # why a compaction is due; None: none is
     quarantine: str | None  # why compaction is stopped until a person looked (R6); None: it is not
+    quarantined_segment: str | None  # the one that is damaged or missing
     l0: tuple[SegmentInfo, ...]
     runs: tuple[RunInfo, ...]
     bytes: int  # of all live segments
@@ -87,6 +88,7 @@ def partition_info(manifest: Manifest, config: TopicConfig, floor: int, now_ms: 
         last_compacted_at=manifest.last_compacted_at_ms,
         due=None if debt.due is None else f"{debt.due.kind}: {debt.due.reason}",
         quarantine=None if manifest.quarantine is None else manifest.quarantine.reason,
+        quarantined_segment=None if manifest.quarantine is None else manifest.quarantine.segment,
         l0=tuple(map(segment_info, manifest.l0)),
         runs=tuple(RunInfo(id=run.id, segments=tuple(map(segment_info, run.segments))) for run in manifest.runs),
         bytes=sum(ref.bytes for ref in segments),
