@@ -13,6 +13,8 @@ from lithify.admin.output import Output, count_text, size_text
 from lithify.admin.settings import option
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engine import Engine
     from lithify.compactor.info import MaintenanceReport, PartitionReport
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["compactor", "make_engine", "serve"]
 
-_SIZES = ("#records before", "#after", "#readable", "#size before", "#after", "#readable")
+_COLUMNS = (
+    *("topic", "#partition", "outcome"),
+    *("#records stored", "#records readable", "#bytes stored", "#bytes readable"),
+    "what was done, or why nothing",  # last, for it may be long
+)
+_NOTHING_DUE = "nothing is due"
 _DAMAGED = ("corrupt", "missing")  # categories of a job's error
 
 log = structlog.wrap_logger(logging.getLogger("lithify.service"))
@@ -130,24 +137,34 @@ def _run_once(invocation: Invocation, compactor: "Compactor", take_over: bool) -
 def _show(output: Output, report: "MaintenanceReport") -> None:
     rows = [
         (
-            *(part.topic, part.partition, part.outcome, _what(part) or part.detail),
-            *(count_text(part.records_before), count_text(part.records_after), count_text(part.logical_records_after)),
-            *(size_text(part.bytes_before), size_text(part.bytes_after), size_text(part.logical_bytes_after)),
+            *(part.topic, part.partition, part.outcome),
+            _change(count_text, part.records_before, part.records_after),
+            _change(count_text, part.logical_records_before, part.logical_records_after),
+            _change(size_text, part.bytes_before, part.bytes_after),
+            _change(size_text, part.logical_bytes_before, part.logical_bytes_after),
+            _what(part),
         )
         for part in report.partitions
     ]
-    columns = ("topic", "#partition", "outcome", "what was done, or why nothing")
-    output.table((*columns, *_SIZES), rows)
+    output.table(_COLUMNS, rows)
     if not rows:
         output.line("there is no topic in this warehouse")
     elif report.more_work:
         output.line("something is left to do: run again, or see the reasons above")
 
 
+def _change(text: "Callable[[int], str]", before: int, after: int) -> str:
+    return text(after) if before == after else f"{text(before)} → {text(after)}"
+
+
 def _what(part: "PartitionReport") -> str:
+    """What was done, and then what the pass ended with, if that is not known by now."""
     done = [f"{job.kind} {job.status}: {job.error.reason if job.error else job.reason}" for job in part.jobs]
     if part.dropped_segments:
         done.insert(
             0, f"dropped {part.dropped_segments} segments below the log start ({size_text(part.dropped_bytes)})"
         )
+    failed = any(job.error is not None and job.error.reason in part.detail for job in part.jobs)
+    if not done or not (failed or part.detail == _NOTHING_DUE):
+        done.append(part.detail)
     return "; ".join(done)
