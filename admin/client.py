@@ -17,7 +17,9 @@ from lithify.manifest.debt import Due, NotDue
 from lithify.manifest.edits import LiftQuarantine
 from lithify.manifest.jobs import Estimate, Job, Kind
 from lithify.manifest.keys import SegmentId
+from lithify.manifest.model import Key
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.units import Unit
 from lithify.segment.verify import verify
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound
@@ -31,6 +33,20 @@ class WarehouseLike(Protocol):
     def driver(self) -> Driver: ...
 
 
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """An L0 segment or a run that a compaction would read."""
+
+    id: str
+    kind: str  # L0 or run
+    segments: int
+    bytes: int
+    rows: int
+    min_offset: int
+    max_offset: int  # inclusive
+    min_key: Key | None  # as in SegmentInfo
+    max_key: Key | None
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What a compactor would do next in a partition, what that will take, and what it would not do and why."""
 
@@ -41,6 +57,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     kind: str | None  # of the work that is due
     debt: str | None  # that it pays
     sources: tuple[str, ...]
+    inputs: tuple[Input, ...]  # the same, one by one
     estimate: Estimate | None
     passed: tuple[NotDue, ...]  # work, then units, that were weighed and not chosen
     log_start_offset: int
@@ -105,20 +122,26 @@ class Admin:
         self._driver.run(files.compactor.commit(RequestCancel(job_id)))
         return self.compaction(id)
 
-    def retry(self, topic: str, partition: int) -> None:
-        """Lift a partition's quarantine, once the segment that it names is whole again, or gone from the log.
+    def retry(self, topic: str, partition: int) -> bool:
+        """Lift a partition's quarantine, once the segment that it names is whole again, or gone from the log; answers
+        whether there was one.
 
         Raises Corrupt where it is still damaged: then nothing was changed.
         """
         files, _ = self._partition(topic, partition)
         head = self._driver.run(files.head())
-        named = "" if head.quarantine is None else head.quarantine.segment
-        for ref in (segment for segment in head.segments() if segment.id == named):
+        if head.quarantine is None:
+            return False
+        for ref in (segment for segment in head.segments() if segment.id == head.quarantine.segment):
+            key = files.keys.segment(ref.id)
             try:
-                verify(self._driver.store, files.keys.segment(ref.id), ref)
+                verify(self._driver.store, key, ref)
             except NotFound as missing:
-                raise Corrupt(f"{topic}/{partition}: {missing} Restore the object from a copy, then retry") from missing
+                raise Corrupt(f"{topic}/{partition}: {key} is missing: restore the object from a copy") from missing
+            except Corrupt as damaged:
+                raise Corrupt(f"{topic}/{partition}: {damaged}") from damaged
         self._driver.run(files.manifest.commit(LiftQuarantine()))
+        return True
 
     def explain(self, topic: str, partition: int) -> Explanation:
         """What a compactor would do next in a partition, and why; and what it would not do, and why not."""
@@ -146,6 +169,7 @@ class Admin:
                 kind=due.kind if due else None,
                 debt=due.debt if due else None,
                 sources=tuple(unit.id for unit in due.units) if due else (),
+                inputs=tuple(map(_input, due.units)) if due else (),
                 estimate=foretold,
                 passed=decision.passed,
                 log_start_offset=debt.log_start_offset,
@@ -195,6 +219,21 @@ def _split(compaction: str) -> tuple[str, int, str]:
         example = compaction_id("users", 0, "000000000042-1a2b3c4d")
         raise InvalidRequest(f"{compaction[:300]!r} is no compaction id: it looks like {example}")
     return topic, int(partition), job
+
+
+def _input(unit: Unit) -> Input:
+    lows, highs = [ref.min_key for ref in unit.segments], [ref.max_key for ref in unit.segments]
+    return Input(
+        id=unit.id,
+        kind="run" if unit.is_run else "L0",
+        segments=len(unit.segments),
+        bytes=unit.bytes,
+        rows=unit.rows,
+        min_offset=unit.min_offset,
+        max_offset=unit.max_offset,
+        min_key=None if None in lows else min(low for low in lows if low is not None),
+        max_key=None if None in highs else max(high for high in highs if high is not None),
+    )
 
 
 def _kind(due: Due) -> Kind:

@@ -7,13 +7,13 @@ import click
 
 from lithify.admin.invocation import Invocation, command
 from lithify.admin.output import Output, count_text, size_text, time_text
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.metered import RequestCounts
 
 if TYPE_CHECKING:
     from lithify.admin.client import Admin, Explanation
     from lithify.compactor.info import CompactionInfo
-    from lithify.manifest.jobs import Estimate
+    from lithify.manifest.jobs import Estimate, MergeCounts
 
 __all__ = ["compaction", "show_compactions"]
 
@@ -75,8 +75,9 @@ def _show(output: Output, info: "CompactionInfo") -> None:
         ("sources", f"{len(info.sources)}: {', '.join(info.sources[:4])}{', …' if len(info.sources) > 4 else ''}"),
         ("progress", f"{progress.completion_percentage:g} %, {progress.output_segments_written} segments written"),
         ("rows", f"{count_text(counts.rows_in)} in, {count_text(counts.rows_out)} out"),
+        ("dropped", _dropped_text(counts)),
         ("bytes", f"{size_text(counts.bytes_read)} read, {size_text(counts.bytes_written)} written"),
-        ("requests", _requests_text(counts.gets, counts.puts)),
+        ("requests", f"{_requests_text(counts.gets, counts.puts)}, by its workers"),
         ("memory", f"{size_text(info.peak_memory_bytes)} in the largest worker" if info.peak_memory_bytes else ""),
         *_foretold(info.estimate),
         ("attempts", len(info.attempts)),
@@ -96,7 +97,17 @@ def _foretold(known: "Estimate | None") -> "Iterator[tuple[str, str]]":
         rows, size = count_text(known.output_rows), size_text(known.output_bytes)
         yield "foretold", f"{rows} rows and {size} out, by {known.basis}"
         memory = size_text(known.peak_memory_bytes)
-        yield "", f"{_requests_text(known.gets, known.puts)}, {memory} in a worker"
+        yield "", f"{_requests_text(known.gets, known.puts)}, the compactor's own among them; {memory} in a worker"
+
+
+def _dropped_text(counts: "MergeCounts") -> str:
+    reasons = (
+        (counts.superseded, "superseded"),
+        (counts.expired_tombstones, "expired tombstones"),
+        (counts.below_floor, "below the log start"),
+        (counts.keyless, "without a key"),
+    )
+    return ", ".join(f"{count_text(count)} {why}" for count, why in reasons if count) or "nothing"
 
 
 def _requests_text(gets: int, puts: int) -> str:
@@ -154,9 +165,21 @@ def _explain(output: Output, found: "list[Explanation]") -> None:
         output.line(f"{each.topic}/{each.partition}: {each.action}: {what}{each.reason}")
         for line in _details(each):
             output.line(f"  {line}")
+        _show_inputs(output, each)
         output.table(("not chosen", "why"), [(it.what, it.reason) for it in each.passed[:_PASSED_SHOWN]])
         if len(each.passed) > _PASSED_SHOWN:
             output.line(f"  and {len(each.passed) - _PASSED_SHOWN} more: --json shows all")
+
+
+def _show_inputs(output: Output, each: "Explanation") -> None:
+    rows = [
+        (it.id, it.kind, it.segments, count_text(it.rows), size_text(it.bytes), it.min_offset, it.max_offset)
+        for it in each.inputs[:_PASSED_SHOWN]
+    ]
+    if rows:
+        output.table(("input", "kind", "#segments", "#rows", "#size", "#from offset", "#to"), rows)
+    if len(each.inputs) > _PASSED_SHOWN:
+        output.line(f"  and {len(each.inputs) - _PASSED_SHOWN} more: --json shows all, with the keys at their ends")
 
 
 def _details(each: "Explanation") -> "Iterator[str]":
@@ -186,10 +209,24 @@ def _details(each: "Explanation") -> "Iterator[str]":
 
 @command(compaction)
 @click.argument("topic")
-@click.option("--partition", type=int, default=0, show_default=True)
-def retry(invocation: Invocation, topic: str, partition: int) -> None:
-    """Let a quarantined partition of TOPIC be compacted again, once 'lithify verify' finds nothing in it."""
-    _admin(invocation).retry(topic, partition)
+@_partition
+def retry(invocation: Invocation, topic: str, partition: int | None) -> None:
+    """Let quarantined partitions of TOPIC be compacted again: each whose damaged segment is whole again, or gone from
+    the log."""
+    admin = _admin(invocation)
+    lifted: dict[int, bool] = {}
+    damaged: list[Corrupt] = []
+    for number in _partitions(invocation, topic, partition):
+        try:
+            lifted[number] = admin.retry(topic, number)
+        except Corrupt as error:
+            damaged.append(error)
+    if damaged:
+        raise damaged[0]
     output = invocation.output
-    value = {"topic": topic, "partition": partition, "quarantined": False}
-    output.answer(value, lambda: output.line(f"{topic}/{partition} is not quarantined; the next pass compacts it"))
+    value = [{"topic": topic, "partition": number, "lifted": was} for number, was in lifted.items()]
+    output.answer(value, lambda: output.lines(_retried(f"{topic}/{number}", was) for number, was in lifted.items()))
+
+
+def _retried(where: str, lifted: bool) -> str:
+    return f"{where}: the quarantine is lifted, the next pass goes on" if lifted else f"{where} was not quarantined"

@@ -311,8 +311,8 @@ class Partition:
                 "open a new snapshot, and give it a pin if it must outlive compactions"
             )
         return Corrupt(
-            f"{self._files.name}: {missing} Manifest {manifest.id}, which is retained, names it: restore the object "
-            "from a copy, and run 'lithify verify' to find all that is missing"
+            f"{self._files.name}: {missing}, and manifest {manifest.id}, which is retained, names it: restore the "
+            "object from a copy, and run 'lithify verify' to find all that is missing"
         )
 
 
