@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
     from lithify.log.follow import OffsetReset
     from lithify.log.partition import Partition
+    from lithify.log.snapshot import Snapshot
 
 __all__ = ["export", "get", "read", "scan"]
 
 _partition = click.option("--partition", type=int, help="Only this partition; else all, one after the other.")
 _limit = click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N records.")
+_checkpoint = click.option(
+    "--checkpoint", metavar="NAME", help="What this checkpoint pins, instead of what is there now."
+)
 
-_Read = Callable[["Partition"], "Iterable[pa.RecordBatch]"]
+_Read = Callable[["Snapshot"], "Iterable[pa.RecordBatch]"]
 
 
 @command()
@@ -40,6 +44,7 @@ _Read = Callable[["Partition"], "Iterable[pa.RecordBatch]"]
 )
 @click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C or SIGTERM.")
 @click.option("--consumer", metavar="NAME", help="Go on where this consumer left off, and commit its position.")
+@_checkpoint
 @_limit
 def read(
     invocation: Invocation,
@@ -50,17 +55,22 @@ def read(
     reset: "OffsetReset",
     follow: bool,
     consumer: str | None,
+    checkpoint: str | None,
     limit: int | None,
 ) -> None:
     """Every stored record of TOPIC in offset order, tombstones included, as lines of JSON."""
     if to_offset is not None and (follow or consumer is not None):
         raise InvalidRequest("--to-offset is for reading without --follow and --consumer; --limit N ends them")
+    if checkpoint is not None and (follow or consumer is not None):
+        raise InvalidRequest("a checkpoint does not change: leave out --follow and --consumer")
     if from_offset is not None and consumer is not None:
         raise InvalidRequest(f"consumer {consumer} begins at its position; move it by 'lithify consumer reset'")
     if not follow and consumer is None:
+        from lithify.log.follow import bounded
+
         _write(
-            *(invocation, topic, partition, "-", limit),
-            lambda part: part.read_batches(from_offset, to_offset, auto_offset_reset=reset),
+            *(invocation, topic, partition, checkpoint, "-", limit),
+            lambda found: found.read_batches(*bounded(found, from_offset, to_offset, reset)),
         )
         return
     from lithify.admin.tails import consume, tail
@@ -75,17 +85,26 @@ def read(
 @click.argument("topic")
 @_partition
 @click.option("--tombstones", is_flag=True, help="Show deleted keys, too.")
+@_checkpoint
 @_limit
-def scan(invocation: Invocation, topic: str, partition: int | None, tombstones: bool, limit: int | None) -> None:
+def scan(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    tombstones: bool,
+    checkpoint: str | None,
+    limit: int | None,
+) -> None:
     """The latest record of each key of TOPIC, in key order, as lines of JSON."""
-    _write(invocation, topic, partition, "-", limit, lambda part: part.scan(tombstones))
+    _write(invocation, topic, partition, checkpoint, "-", limit, lambda found: found.scan(tombstones))
 
 
 @command()
 @click.argument("topic")
 @click.argument("key")
 @click.option("--base64", "is_base64", is_flag=True, help="KEY is base64.")
-def get(invocation: Invocation, topic: str, key: str, is_base64: bool) -> None:
+@_checkpoint
+def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoint: str | None) -> None:
     """The latest record of KEY in TOPIC, as a line of JSON."""
     from lithify.admin.lines import record_line
     from lithify.log.partitioner import partition_for_key
@@ -96,7 +115,7 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool) -> None:
         raise InvalidRequest("KEY is no base64" if is_base64 else "KEY is no text: give it as --base64") from None
     opened = invocation.warehouse().topic(topic)
     number = partition_for_key(wanted, opened.partitions)
-    record = opened.partition(number).get(wanted)
+    record = _found(opened.partition(number), checkpoint).get(wanted)
     if record is None:
         raise NotFound(f"{topic} has no record of this key, or it was deleted")
     sys.stdout.buffer.write(record_line(record, number))
@@ -110,12 +129,16 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool) -> None:
 @click.option(
     "--latest", "shape", flag_value="latest", help="The latest of each key. The default for compacted topics."
 )
-def export(invocation: Invocation, topic: str, target: str, partition: int | None, shape: str | None) -> None:
+@_checkpoint
+def export(
+    invocation: Invocation, topic: str, target: str, partition: int | None, shape: str | None, checkpoint: str | None
+) -> None:
     """Write the records of TOPIC to a file or URL, which appears when it is complete."""
     compacted = invocation.warehouse().topic(topic).parsed_config.compacted
     latest = compacted if shape is None else shape == "latest"
     rows = _write(
-        invocation, topic, partition, target, None, lambda part: part.scan() if latest else part.read_batches()
+        *(invocation, topic, partition, checkpoint, target, None),
+        lambda found: found.scan() if latest else found.read_batches(),
     )
     if target != "-":
         output = invocation.output
@@ -123,8 +146,18 @@ def export(invocation: Invocation, topic: str, target: str, partition: int | Non
         output.answer(value, lambda: output.line(f"{rows} records exported from {topic}"))
 
 
+def _found(part: "Partition", checkpoint: str | None) -> "Snapshot":
+    return part.snapshot() if checkpoint is None else part.pinned(checkpoint)
+
+
 def _write(
-    invocation: Invocation, topic: str, partition: int | None, target: str, limit: int | None, read: _Read
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    checkpoint: str | None,
+    target: str,
+    limit: int | None,
+    read: _Read,
 ) -> int:
     from lithify.admin.bulk import open_sink
 
@@ -136,7 +169,7 @@ def _write(
         invocation.output.progress(f"reading {topic}", seen=target != "-") as tick,
     ):
         for part in parts:
-            for batch in _limited(read(part), None if limit is None else limit - sink.rows):
+            for batch in _limited(read(_found(part, checkpoint)), None if limit is None else limit - sink.rows):
                 sink.write(batch, part.number)
                 tick(batch.num_rows)
     return sink.rows

@@ -7,7 +7,7 @@ from lithify.manifest.retention import Retention
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired, Unavailable
 from lithify.store.port import NewId
 
-__all__ = ["check_checkpoint_name", "delete", "find", "pin", "refresh"]
+__all__ = ["check_checkpoint_name", "delete", "find", "pin", "pinned", "refresh"]
 
 NAME_CHARACTERS_MAX = 249
 RACES_MAX = 8  # lost to others who create and delete the same name
@@ -49,6 +49,12 @@ async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
             "take a new snapshot"
         )
     return version.value
+
+
+async def pinned(files: PartitionFiles, name: str) -> tuple[Manifest, Checkpoint]:
+    """The manifest that checkpoint `name` pins. Raises NotFound where there is none of that name."""
+    known = await find(files, name)
+    return await _pinned(files, known), known
 
 
 async def find(files: PartitionFiles, name: str) -> Checkpoint:

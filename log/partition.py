@@ -246,6 +246,11 @@ class Partition:
         manifest, checkpoint = self._run(checkpoints.pin(self._files, name, _ttl_ms(ttl), self._retention()))
         return self._snapshot(manifest, checkpoint)
 
+    def pinned(self, name: str) -> Snapshot:
+        """What checkpoint `name` pins. As `snapshot(pin=name)`, but it makes none. Raises NotFound."""
+        manifest, checkpoint = self._run(checkpoints.pinned(self._files, checkpoints.check_checkpoint_name(name)))
+        return self._snapshot(manifest, checkpoint)
+
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         return self._head().checkpoints
 

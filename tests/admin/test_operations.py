@@ -1,6 +1,7 @@
 """`lithify compactor run --once`, `compaction`, `gc`, `checkpoint`, `manifest`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,24 @@ def test_checkpoints_pin_until_they_are_deleted(lithify: Lithify) -> None:
     lithify.ok("checkpoint", "delete", "users", "kept")
     assert lithify.json("checkpoint", "list", "users") == []
     lithify.refused("checkpoint", "delete", "users", "kept", code=3, saying="no checkpoint 'kept'")
+
+
+def test_what_a_checkpoint_pins_is_read_by_its_name(users: Lithify, tmp_path: Path) -> None:
+    users.ok("append", "users", input=changes(9))
+    before = {words: users.ok(*words) for words in (("read", "users"), ("scan", "users"), ("get", "users", "k1"))}
+    users.ok("checkpoint", "create", "users", "kept")
+    users.ok("append", "users", input=changes(20))
+    users.ok(*ONCE)
+    for words, shown in before.items():
+        assert users.ok(*words, "--checkpoint", "kept") == shown != users.ok(*words)
+    target = tmp_path / "kept.jsonl"
+    users.ok("export", "users", "--checkpoint", "kept", "--to", target.as_uri())
+    assert target.read_text() == before["scan", "users"]
+    assert len(users.records("read", "users", "--checkpoint", "kept", "--from-offset", "7")) == 2
+    users.refused("read", "users", "--checkpoint", "kept", "--from-offset", "10", code=10, saying="beyond the log")
+    users.refused("scan", "users", "--checkpoint", "gone", code=3, saying="no checkpoint 'gone'")
+    users.refused("read", "users", "--checkpoint", "kept", "--follow", code=2, saying="a checkpoint does not change")
+    assert [each["checkpoint"]["name"] for each in users.json("checkpoint", "list", "users")] == ["kept"]
 
 
 def test_manifests_are_shown_as_stored_and_for_people(users: Lithify) -> None:
