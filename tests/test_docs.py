@@ -1,8 +1,13 @@
-"""docs/: the configuration tables are the code's, Kafka's names are all answered, and the index names every page."""
+"""docs/: the configuration tables are the code's, Kafka's names are all answered, commands exist, the index names every page."""
 
 import re
+import shlex
 from pathlib import Path
 
+import click
+import pytest
+
+from lithify.admin.cli import cli
 from lithify.manifest.config import config_table
 from lithify.manifest.config_kafka import INSTEAD
 from lithify.manifest.warehouse_settings import warehouse_table
@@ -42,3 +47,27 @@ def test_the_index_names_every_page() -> None:
     pages = [page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if page.name != "README.md"]
     assert pages
     assert [page for page in pages if f"({page})" not in index] == []
+
+
+def command_lines() -> list[str]:
+    """In the code blocks of the pages, without what is said of them two spaces on, and in the text."""
+    found: set[str] = set()
+    for name in ("operations.md", "from-kafka.md", "configuration.md"):
+        text = (DOCS / name).read_text(encoding="utf-8")
+        found |= {line.split("  ")[0] for line in re.findall(r"^lithify .*$", text, re.MULTILINE)}
+        found |= set(re.findall(r"`(lithify [a-z][^`]*)`", text))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_every_command_on_the_pages_exists_with_its_flags_and_arguments(line: str) -> None:
+    words = shlex.split(line)[1:]
+    command: click.Command = cli
+    while isinstance(command, click.Group) and words:
+        found = command.get_command(click.Context(command), words.pop(0))
+        assert found is not None
+        command = found
+    if not words:
+        return  # it is only named
+    words = ["0" if word in ("N", "OFFSET") else word for word in words]
+    command.make_context(command.name, words, resilient_parsing=False)
