@@ -1,4 +1,5 @@
-"""docs/: the configuration tables are the code's, Kafka's names are all answered, commands exist, the index names every page."""
+"""docs/: the configuration tables are the code's, Kafka's names are all answered, commands exist, and the index names
+every page."""
 
 import re
 import shlex
