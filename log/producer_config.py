@@ -21,6 +21,18 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     delivery_timeout_ms: int = 120_000  # how long one batch is tried
 
 
+# Kafka's, with what stands in their place (docs/from-kafka.md).
+_INSTEAD = {
+    "acks": "nothing to set: an append that returns is durable",
+    "retries": "set delivery.timeout.ms: a batch is tried for so long",
+    "max.in.flight.requests.per.connection": "nothing to set: batches of a partition go one after the other",
+    "enable.idempotence": "give the producer an id",
+    "transactional.id": "give the producer an id, or an append a txn",
+    "compression.type": "nothing to set: segments are Parquet with zstd",
+    "max.request.size": "set max.message.bytes of the topic",
+    "partitioner.class": "nothing to set: keys go where Kafka's default partitioner puts them",
+    "request.timeout.ms": "set delivery.timeout.ms",
+}
 _SMALLEST = {"batch_records": 1, "batch_size": 1, "buffer_memory": 1}  # the others: 0
 
 
@@ -29,6 +41,8 @@ def parse_producer_config(config: Mapping[str, str | int]) -> ProducerConfig:
     fields: dict[str, int] = {}
     for name, given in config.items():
         field = name.replace(".", "_") if isinstance(name, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
+        if name in _INSTEAD:
+            raise InvalidRequest(f"{name} is no configuration of a producer here; {_INSTEAD[name]}")
         if field not in ProducerConfig.__struct_fields__:
             known = ", ".join(known.replace("_", ".") for known in ProducerConfig.__struct_fields__)
             raise InvalidRequest(f"no producer configuration is named {str(name)[:80]!r}; there are {known}")

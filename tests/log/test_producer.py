@@ -301,7 +301,9 @@ def test_bad_records_are_refused_at_once_and_cost_nothing(warehouse: Warehouse) 
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"acks": 1}, "no producer configuration is named 'acks'; there are linger.ms, batch.records"),
+        ({"ackss": 1}, "no producer configuration is named 'ackss'; there are linger.ms, batch.records"),
+        ({"acks": "all"}, "acks is no configuration of a producer here; nothing to set: an append that returns is"),
+        ({"enable.idempotence": "true"}, "enable.idempotence is no configuration of a producer here; give .* an id"),
         ({"linger.ms": "soon"}, "linger.ms: give a whole number"),
         ({"linger.ms": -1}, "linger.ms: give a whole number of at least 0"),
         ({"batch.size": 0}, "batch.size: give a whole number of at least 1"),
