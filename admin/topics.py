@@ -4,11 +4,13 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from lithify.admin.consumers import show_consumers
 from lithify.admin.invocation import Invocation, command, parse_changes, parse_pairs
 from lithify.admin.output import Output, count_text, quarantine_text, size_text, time_text
 from lithify.admin.settings import option
+from lithify.manifest.config import config_table
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -55,17 +57,21 @@ def list_(invocation: Invocation) -> None:
 
 @command(topic)
 @click.argument("name")
-def describe(invocation: Invocation, name: str) -> None:
+@click.option("--defaults", is_flag=True, help="Show the whole configuration, not only what was set.")
+def describe(invocation: Invocation, name: str, defaults: bool) -> None:
     """Configuration and partitions of topic NAME: what they hold and what they owe."""
     info = invocation.warehouse().topic(name).describe()
+    unset = {each: value for each, value, _ in config_table() if each not in info.config} if defaults else {}
     output = invocation.output
-    output.answer(info, lambda: _describe(output, info))
+    output.answer(
+        msgspec.structs.replace(info, config={**info.config, **unset}), lambda: _describe(output, info, unset)
+    )
 
 
-def _describe(output: Output, info: "TopicInfo") -> None:
+def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
     output.line(f"topic {info.topic} (id {info.topic_id}), created {time_text(info.created_at_ms)}")
-    for name, value in sorted(info.config.items()):
-        output.line(f"  {name}={value}")
+    output.lines(f"  {name}={value}" for name, value in sorted(info.config.items()))
+    output.lines(f"  {name}={value} (default)" for name, value in sorted(unset.items()))
     columns = [
         *("#partition", "#log start", "#next offset"),
         *("#records readable", "#records stored", "#bytes readable", "#bytes stored"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lithify.manifest.config import config_table
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Outcome
 from tests.admin.conftest import Lithify
@@ -21,6 +22,17 @@ def test_a_topic_from_creation_to_deletion(lithify: Lithify) -> None:
     assert [part["partition"] for part in described["partitions"]] == [0, 1, 2]
     lithify.ok("topic", "delete", "users", "--yes")
     assert lithify.ok("topic", "list") == ""
+
+
+def test_the_whole_configuration_is_shown_where_it_is_asked_for(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
+    assert "retention.ms" not in lithify.ok("topic", "describe", "users")
+    text = lithify.ok("topic", "describe", "users", "--defaults")
+    assert "  cleanup.policy=compact\n" in text
+    assert "  retention.ms=604800000 (default)\n" in text
+    assert text.count("=") == len(config_table())
+    config = lithify.json("topic", "describe", "users", "--defaults")["config"]
+    assert config == {name: default for name, default, _ in config_table()} | {"cleanup.policy": "compact"}
 
 
 def test_a_change_that_contradicts_itself_is_refused(lithify: Lithify) -> None:
