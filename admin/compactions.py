@@ -53,7 +53,15 @@ def submit(invocation: Invocation, topic: str, partition: int | None, full: bool
     admin = _admin(invocation)
     infos = [admin.submit(topic, number, "full" if chosen is None else chosen) for number in numbers]
     output = invocation.output
-    output.answer(infos, lambda: output.lines(f"{info.id} {info.status}" for info in infos))
+    output.answer(
+        infos, lambda: output.lines(_submitted(admin, topic, *each) for each in zip(numbers, infos, strict=True))
+    )
+
+
+def _submitted(admin: "Admin", topic: str, partition: int, info: "CompactionInfo") -> str:
+    explained = admin.explain(topic, partition)
+    waits = f", and waits: {explained.reason}" if explained.action == "wait" else ""
+    return f"{info.id} {info.status}{waits}"
 
 
 @command(compaction)

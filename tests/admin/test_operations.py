@@ -62,6 +62,14 @@ def test_sources_are_named_by_their_ids(users: Lithify) -> None:
     assert users.json("compaction", "status", cancelled["id"])["status"] == "cancelled"
 
 
+def test_a_request_that_must_wait_says_for_what(users: Lithify) -> None:
+    users.ok("append", "users", input=changes(9))
+    assert users.ok("compaction", "submit", "users", "--full").endswith(" submitted\n")
+    users.ok("topic", "alter", "users", "--config", "compaction.paused=true")
+    told = users.ok("compaction", "submit", "users", "--full")
+    assert told.endswith(" submitted, and waits: compaction.paused is true\n")
+
+
 def test_sources_need_one_partition(lithify: Lithify) -> None:
     lithify.ok("topic", "create", "wide", "--partitions", "2")
     lithify.refused("compaction", "submit", "wide", "--sources", "x", code=2, saying="--partition")
