@@ -63,6 +63,7 @@ SIGNATURES = {
     "Partition.scan": "(self, tombstones=False)",
     "Partition.get": "(self, key)",
     "Partition.snapshot": "(self, pin=None, ttl=None)",
+    "Partition.pinned": "(self, name)",
     "Partition.checkpoints": "(self)",
     "Partition.refresh_checkpoint": "(self, name, ttl=None)",
     "Partition.delete_checkpoint": "(self, name)",

@@ -114,3 +114,16 @@ def test_pins_have_names(warehouse: Warehouse, arguments: dict[str, Any]) -> Non
 def test_a_ttl_is_above_zero(warehouse: Warehouse, ttl: Any) -> None:
     with pytest.raises(InvalidRequest, match="ttl"):
         warehouse.create_topic("t").partition(0).snapshot("a", ttl=ttl)
+
+
+def test_what_is_pinned_is_opened_without_pinning(warehouse: Warehouse) -> None:
+    part = warehouse.create_topic("t").partition(0)
+    part.append([Record(key=b"k", value=b"v")])
+    made = part.snapshot("a")
+    part.append([Record(key=b"k", value=b"w")])
+    found = part.pinned("a")
+    assert (found.manifest_id, found.checkpoint) == (made.manifest_id, made.checkpoint)
+    assert [record.value for record in found.read()] == [b"v"]
+    with pytest.raises(NotFound, match="no checkpoint 'b'"):
+        part.pinned("b")
+    assert [checkpoint.name for checkpoint in part.checkpoints()] == ["a"]
