@@ -208,8 +208,11 @@ class JobWork:
     async def quarantine(self, job: Job | None, reason: str, segment: str, error: JobError) -> Step:
         """A source is corrupt or missing: surfaced, never skipped (R6). The job ends; its sources stay as they are
         until a person looked. The edit checks the epoch, so a compactor that lost its sources to another is fenced
-        here instead."""
-        await self.files.manifest.commit(SetQuarantine(self.epoch, reason, segment))
+        here instead; where the topic was deleted the sources were collected, and nothing is wrong."""
+        try:
+            await self.files.manifest.commit(SetQuarantine(self.epoch, reason, segment))
+        except NotFound as error:
+            return Step("idle", str(error)) if job is None else await self.finish(job, "cancelled", str(error))
         if job is None:
             return Step("failed", f"quarantined: {reason}")
         return await self.finish(job, "failed", reason, error)

@@ -228,6 +228,8 @@ class SetQuarantine:
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:
             return Refused(NotFound("the partition has no manifest"))
+        if head.sealed:
+            return Refused(topic_gone(head))  # its segments are missing because they were collected
         lost = fenced(head.topic, head.partition, head.compactor_epoch, self.epoch)
         if lost is not None:
             return Refused(lost)

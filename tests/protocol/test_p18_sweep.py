@@ -5,7 +5,7 @@ import pytest
 from lithify.compactor.jobs import Admit
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append, BelowOrphanFloor
-from lithify.manifest.edits import CreateCheckpoint, Seal
+from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint, Seal
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Corrupt, Unavailable
@@ -196,3 +196,20 @@ def test_in_a_sealed_partition_a_job_that_nobody_will_end_protects_nothing() -> 
     world.alone(files.manifest.commit(Seal()))
     sweep_far(world, files)
     assert output not in world.objects
+
+
+def test_a_pin_that_is_let_go_while_the_sweep_looks_is_no_damage() -> None:
+    """A sweep reads the head; before it reads the manifest that is pinned there the checkpoint goes, and with it the
+    file. It was there as long as it was named."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    pin = world.alone(files.manifest.commit(CreateCheckpoint("c1", "report", None))).result.manifest
+    world.alone(appends(files, 3))
+    sweep_far(world, PartitionFiles(KEYS), 3)
+    world.alone(files.head())
+    held = Held(world, sweep(files, GRACE_MS))
+    held.until(is_get(KEYS.manifest.key(pin)))
+    world.alone(PartitionFiles(KEYS).manifest.commit(DeleteCheckpoint("c1")))
+    world.alone(upload(PartitionFiles(KEYS)))  # an orphan, so that the boundary moves
+    sweep_far(world, PartitionFiles(KEYS), 3)
+    assert KEYS.manifest.key(pin) not in world.objects
+    held.end()

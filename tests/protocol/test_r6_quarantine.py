@@ -2,11 +2,13 @@
 
 import pytest
 
+from lithify.compactor.attempt import JobWork
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.policy import Wait, decide
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.edits import LiftQuarantine, SetQuarantine
+from lithify.manifest.edits import LiftQuarantine, Seal, SetQuarantine
+from lithify.manifest.jobs import JobError
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Fenced, Unavailable
 from tests.compactor.simulated_engine import with_engine
@@ -89,3 +91,16 @@ def test_collection_leaves_what_a_person_must_look_at() -> None:
         world.now_ms += GRACE_MS
     assert len(live) == 5
     assert live <= world.objects.keys()
+
+
+def test_what_is_missing_since_the_topic_was_deleted_is_no_damage() -> None:
+    """A compactor stands still over a job; meanwhile the topic is deleted, and its segments are collected."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(append_rows(files, ROWS))
+    gone = world.alone(files.head()).l0[0].id
+    epoch = world.alone(claim(files))
+    world.alone(files.manifest.commit(Seal()))
+    late = JobWork(PartitionFiles(KEYS), epoch, "me:1", CONFIG)
+    step = world.alone(late.quarantine(None, "a source is missing", gone, JobError("missing", "")))
+    assert "deleted" in step.detail
+    assert world.alone(files.head()).quarantine is None
