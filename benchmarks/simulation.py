@@ -21,12 +21,12 @@ from lithify.manifest.commit import Next, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Due, assess
 from lithify.manifest.edits import Claim, Collect, CommitCompaction
-from lithify.manifest.floor import DropSegments
+from lithify.manifest.floor import DropSegments, RaiseFloor
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.jobs import Job, KeyRange, Kind
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
-from lithify.manifest.retention import retention_of
+from lithify.manifest.retention import log_start, retention_of
 from lithify.manifest.units import Unit
 from lithify.segment.merge import Tally
 from lithify.segment.rules import NO_HORIZON, Fate, fates, stamps
@@ -116,9 +116,11 @@ class Simulation:
         self.figures.bytes_appended += ref.bytes
         return True
 
-    def compact(self) -> int:
-        """Do what is due until nothing is; answers with how many jobs and drops that took."""
+    def compact(self, jobs_max: int | None = None) -> int:
+        """Do what is due until nothing is, or `jobs_max` jobs and drops are done; answers with how many that took."""
         for steps in range(_JOBS_OF_A_PASS_MAX):
+            if steps == jobs_max:
+                return steps
             action = decide(self.manifest, None, self.config, self.now_ms)
             self.figures.l0_max = max(self.figures.l0_max, len(self.manifest.l0))
             self.figures.runs_max = max(self.figures.runs_max, len(self.manifest.runs))
@@ -142,6 +144,13 @@ class Simulation:
             self._compact(held, asked if len(held) == len(chosen) else "tier", "asked for")
             self._collect()
 
+    def alter(self, config: TopicConfig) -> None:
+        """As Topic.alter does it: the floor is stored under the old bounds, then the new ones hold (R3)."""
+        retention = retention_of(self.config)
+        if log_start(self.manifest, retention, self.now_ms) > self.manifest.log_start_offset:
+            self._commit(RaiseFloor(None, retention))
+        self.config = config
+
     def settle(self) -> bool:
         """Without appends, let every lag pass, again and again; whether the policy comes to rest for good."""
         config = self.config
@@ -155,16 +164,12 @@ class Simulation:
         return False
 
     def _do(self, due: Due) -> None:
+        name = due.debt
+        before = self._owed(name)
         if due.kind == "drop":
-            name = due.debt
-            before = self._owed(name)
             self._commit(DropSegments(self.manifest.compactor_epoch, retention_of(self.config), frozenset()))
         else:
-            held = fan_in(due.units)
-            whole = len(held) == len(due.units)
-            name = due.debt if whole else "fan-in"
-            before = self._owed(name)
-            self._compact(held, "clean" if due.kind == "clean" and whole else "tier", due.reason)
+            self._compact(due.units, due.kind, due.reason)
         self._collect()
         self.figures.jobs[name] += 1
         after = self._owed(name)
@@ -181,7 +186,7 @@ class Simulation:
                 return debt.dirty_bytes
             case "l0" | "l0-pressure":
                 return len(self.manifest.l0)
-            case "runs":
+            case "runs" | "runs-pressure":
                 return len(self.manifest.runs)
             case "tombstones":
                 return sum(s.tombstones for s in self.manifest.segments())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from lithify.manifest.config import TopicConfig
+from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.manifest.debt import latest_cleanable_ms
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
@@ -119,7 +119,7 @@ def freeze(
         floor=log_start(manifest, retention_of(config), now_ms),
         clock_ms=now_ms,
         coverage_offset=covered,
-        stamp_horizon_ms=now_ms + config.delete_retention_ms if kind == "clean" and config.compacted else None,
+        stamp_horizon_ms=_horizon_ms(config, now_ms) if kind == "clean" and config.compacted else None,
         buckets=tuple(bucket.start for bucket in manifest.time_index),
     )
     plan = Plan(
@@ -142,6 +142,11 @@ def freeze(
         reason=reason,
         created_at_ms=now_ms,
     )
+
+
+def _horizon_ms(config: TopicConfig, now_ms: int) -> int:
+    """An int64, and never the largest, which stands for none: delete.retention.ms may be as large as a long."""
+    return min(now_ms + config.delete_retention_ms, LONG_MAX - 1)
 
 
 def offset_ranges(segments: Sequence[SegmentRef], target_bytes: int) -> tuple[KeyRange, ...]:

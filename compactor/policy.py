@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from lithify.compactor.jobs import failure_of
+from lithify.compactor.plan import fan_in
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, Status
-from lithify.manifest.model import Manifest
+from lithify.manifest.model import RETIRED_MAX, Manifest
 from lithify.manifest.units import Unit
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
 ]
 
 ATTEMPTS_TOTAL_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
+FAN_IN = "fan-in"  # the debt of work on more inputs than one merge can hold: what is tiered first
 LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
 
 
@@ -110,16 +114,21 @@ def decide(
         return waiting[0]
     for job in (j for j in jobs if j.status == "submitted"):
         return Admit(job)
-    return _propose(debt.due, state, config, now_ms)
+    return _propose(debt.all_due, manifest, state, config, now_ms)
 
 
 def _throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) -> Wait | None:
-    """The last compaction's bytes have their time before the next one starts; within a job the ranges have theirs."""
+    """Every compaction's bytes have their time before the next one starts; within a job the ranges have theirs."""
     rate = config.compaction_throttle_bytes_per_second
-    last = state.history[-1] if state is not None and state.history else None
-    if rate < 0 or last is None or last.started_at_ms is None:
+    if rate < 0 or state is None:
         return None
-    until_ms = last.started_at_ms + last.counts.bytes_read * 1000 // rate
+    # Not the last in the history alone: that may be a refused request, which read nothing.
+    ends_ms = [
+        job.started_at_ms + job.counts.bytes_read * 1000 // rate
+        for job in state.history
+        if job.started_at_ms is not None
+    ]
+    until_ms = max(ends_ms, default=now_ms)
     if until_ms <= now_ms:
         return None
     return Wait(f"compaction.throttle.bytes.per.second: the next may start in {until_ms - now_ms} ms", until_ms)
@@ -139,24 +148,36 @@ def survey(manifest: Manifest, state: CompactorState | None, config: TopicConfig
     pinned = pinned_by(state)
     debt = assess(manifest, config, now_ms, pinned)
     action = decide(manifest, state, config, now_ms, debt)
-    passed = list(debt.others)
-    if debt.due is not None and not isinstance(action, Propose | Drop):
-        passed.insert(0, NotDue(f"{debt.due.kind} for {debt.due.debt}", f"{debt.due.reason}; {_before_it(action)}"))
-    due = action.due if isinstance(action, Propose) else None
-    passed += left_out(debt, manifest, config, now_ms, due, pinned)
+    chosen = action.due if isinstance(action, Propose | Drop) else None
+    passed: list[NotDue] = []
+    for due in debt.all_due:
+        if chosen is None or due.debt != chosen.debt:
+            wait = _postponed(_fitting(due), manifest, state, config, now_ms)
+            passed.append(NotDue(f"{due.kind} for {due.debt}", _why_not(due, action, wait)))
+    passed += (each for each in debt.weighed if isinstance(each, NotDue))
+    passed += left_out(debt, manifest, config, now_ms, chosen, pinned)
     return Decision(action, debt, tuple(passed))
+
+
+def _why_not(due: Due, action: Action, wait: Wait | None) -> str:
+    """Why `due` is not what `action` does; `wait`: what keeps it from starting, whatever else there is to do."""
+    if isinstance(action, Propose | Drop) and due.urgency > action.due.urgency:
+        return f"due after that: {due.reason}"
+    if wait is not None:
+        return wait.reason
+    return f"{due.reason}; {_before_it(action)}"
 
 
 def _before_it(action: Action) -> str:
     match action:
         case Wait(reason):
             return reason
+        case Propose(due) | Drop(due):
+            return due.reason  # a part of it
         case Settle(job) | Resume(job):
             return f"job {job.id} comes first"
         case Admit(job):
             return f"job {job.id} was asked for, and comes first"
-        case _:
-            return "something else comes first"
 
 
 URGENCY_NONE = 1_000
@@ -208,19 +229,50 @@ def _given_up(failure: FailureCount) -> str:
     return f"{failure.count} attempts in a row made no progress; the last: {failure.error.reason}"
 
 
-def _propose(due: Due | None, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
-    if due is None:
+def _propose(
+    dues: tuple[Due, ...], manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
+) -> Propose | Wait:
+    """The most urgent work that may start now: what failed, and waits or was given up, keeps no other from it."""
+    waits: list[Wait] = []
+    for due in map(_fitting, dues):
+        wait = _postponed(due, manifest, state, config, now_ms)
+        if wait is None:
+            return Propose(due)
+        waits.append(wait)
+    if not waits:
         return Wait("nothing is due")
-    failure = None if state is None else failure_of(state, segments_of(due.units))
+    again_ms = [wait.until_ms for wait in waits if wait.until_ms is not None]
+    return Wait(waits[0].reason, min(again_ms, default=None))
+
+
+def _fitting(due: Due) -> Due:
+    """`due`, or where one merge cannot hold its inputs the tier of some of them that comes first."""
+    held = tuple(fan_in(due.units)) if due.units else ()
+    if len(held) == len(due.units):
+        return due
+    text = f"{len(due.units)} inputs are too many for one merge: {len(held)} neighbours of them are tiered first"
+    return replace(due, kind="tier", units=held, debt=FAN_IN, reason=text)
+
+
+def _postponed(
+    due: Due, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
+) -> Wait | None:
+    """Why `due` may not start now."""
+    pinned = segments_of(due.units)
+    if len(manifest.retired) + len(pinned) > RETIRED_MAX:
+        # All of it would be merged, and its commit refused.
+        text = f"{len(manifest.retired)} retired segments wait for collection: run 'lithify gc run'"
+        return Wait(f"due ({due.reason}), but {text}")
+    failure = None if state is None else failure_of(state, pinned)
     if failure is None:
-        return Propose(due)
+        return None
     if failure.count >= config.compaction_attempts_max:
         # New segments change the set, and with it the verdict; 'lithify compaction submit' asks regardless.
         return Wait(f"due ({due.reason}), but given up: {_given_up(failure)}")
     if failure.retry_at_ms > now_ms:
         text = f"due ({due.reason}), but it failed: next attempt in {failure.retry_at_ms - now_ms} ms"
         return Wait(text, failure.retry_at_ms)
-    return Propose(due)
+    return None
 
 
 def segments_of(chosen: tuple[Unit, ...]) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ from lithify.manifest.units import Unit, units
 __all__ = ["Debt", "Due", "NotDue", "Work", "assess", "latest_cleanable_ms", "left_out"]
 
 _NO_LIMIT_MS = 2**63 - 1
-SIMILAR_SIZE_RATIO = 4  # runs within this factor of each other are of similar size
+SIMILAR_SIZE_RATIO = 2  # runs within this factor of each other are of similar size; what runs.tier of them make is not
+RUNS_CROWDED_TIERS = 8  # so many times runs.tier of similar size are merged before L0 is
 SOON_CLEANED_PARTS = 4  # a tier of a larger part of what makes a clean due is left to the clean
 
 Work = Literal["drop", "tier", "clean"]
@@ -30,9 +31,9 @@ class Due(msgspec.Struct, frozen=True):
 
     kind: Work
     units: tuple[Unit, ...]
-    debt: str  # floor, overdue, l0-pressure, dirty, l0, runs, tombstones
+    debt: str  # floor, overdue, runs-pressure, l0-pressure, dirty, tombstones, l0, runs; fan-in on the way to one
     reason: str
-    urgency: int = 0  # place of the debt in the order in which debts are paid; 0 first
+    urgency: int = 0  # place of the debt in the order in which debts are paid, the same for every topic; 0 first
 
 
 class NotDue(msgspec.Struct, frozen=True):
@@ -52,21 +53,23 @@ class Debt(msgspec.Struct, frozen=True, kw_only=True):
     young_bytes: int  # uncleaned and not cleanable yet
     dirty_ratio: float  # dirty / (clean + dirty), 0 where there is neither (C1)
     oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
-    due: Due | None
-    others: tuple[NotDue, ...]  # the work that is not chosen, most urgent first
+    weighed: tuple[Due | NotDue, ...]  # every kind of work, most urgent first
+
+    @property
+    def all_due(self) -> tuple[Due, ...]:
+        """What is due, most urgent first."""
+        return tuple(each for each in self.weighed if isinstance(each, Due))
+
+    @property
+    def due(self) -> Due | None:
+        """The most urgent."""
+        return next(iter(self.all_due), None)
 
 
 def assess(manifest: Manifest, config: TopicConfig, now_ms: int, pinned: frozenset[str] = frozenset()) -> Debt:
     """The debt of `manifest`. `pinned`: the segments of active jobs, which no due work may name."""
     floor = log_start(manifest, retention_of(config), now_ms)
     books = _Books(manifest, config, now_ms, pinned, floor)
-    found = [] if manifest.sealed else list(books.candidates())
-    due = next((each for each in found if isinstance(each, Due)), None)
-    others = tuple(
-        each if isinstance(each, NotDue) else NotDue(f"{each.kind} for {each.debt}", f"due after that: {each.reason}")
-        for each in found
-        if each is not due
-    )
     return Debt(
         units=books.units,
         cleanable=tuple(books.old),
@@ -77,8 +80,7 @@ def assess(manifest: Manifest, config: TopicConfig, now_ms: int, pinned: frozens
         young_bytes=books.young_bytes,
         dirty_ratio=books.dirty_ratio,
         oldest_dirty_ms=books.oldest_dirty_ms,
-        due=due,
-        others=others,
+        weighed=() if manifest.sealed else tuple(books.weighed()),
     )
 
 
@@ -95,12 +97,15 @@ def left_out(
     same arguments."""
     chosen = frozenset[str]() if due is None else frozenset(unit.id for unit in due.units)
     old = {unit.id for unit in debt.cleanable}
+    takers = {unit.id: f"{each.kind} for {each.debt}" for each in reversed(debt.all_due) for unit in each.units}
 
     def reason(unit: Unit) -> str:
         if not pinned.isdisjoint(s.id for s in unit.segments):
             return "an active job holds it"
         if unit.max_offset < debt.log_start_offset:
             return "below the log start offset: a drop retires it"
+        if unit.id in takers:
+            return f"the {takers[unit.id]} will take it"
         if unit.id in old:
             return "clean" if config.compacted and unit.max_offset < manifest.cleaned_to else "no due work needs it"
         if unit.max_timestamp_ms > latest_cleanable_ms(config, now_ms):
@@ -144,17 +149,23 @@ class _Books:
             self.dirty_ratio = self.dirty_bytes / (self.clean_bytes + self.dirty_bytes)
             self.oldest_dirty_ms = min(u.min_timestamp_ms for u in dirty)
 
-    def candidates(self) -> Iterator[Due | NotDue]:
+    def weighed(self) -> Iterator[Due | NotDue]:
         """Every kind of work, most urgent first: what it pays if it is due, else why it is not."""
-        ways = [self._drop, self._tier_under_pressure, self._tier_l0, self._tier_runs]
-        if self._config.compacted:
-            ways = [
-                *(self._drop, self._clean_overdue, self._tier_under_pressure, self._clean_dirty),
-                *(self._tier_l0, self._tier_runs, self._clean_tombstones),
-            ]
-        for urgency, way in enumerate(ways):
-            found = way()
-            yield msgspec.structs.replace(found, urgency=urgency) if isinstance(found, Due) else found
+        compacted = self._config.compacted
+        ways = (
+            (self._drop, True),
+            (self._clean_overdue, compacted),
+            (self._tier_crowded_runs, True),
+            (self._tier_under_pressure, True),
+            (self._clean_dirty, compacted),
+            (self._clean_tombstones, compacted),
+            (self._tier_l0, True),
+            (self._tier_runs, True),
+        )
+        for urgency, (way, applies) in enumerate(ways):
+            if applies:
+                found = way()
+                yield msgspec.structs.replace(found, urgency=urgency) if isinstance(found, Due) else found
 
     def _drop(self) -> Due | NotDue:
         if not self.droppable:
@@ -165,7 +176,7 @@ class _Books:
     def _clean(self, debt: str, reason: str) -> Due | NotDue:
         # A clean holds every unit below its boundary; it waits for running jobs rather than go around them.
         if any(unit.id not in self._free for unit in self.old):
-            return NotDue("clean", f"{reason}; it waits for the jobs that hold some of its inputs")
+            return NotDue(f"clean for {debt}", f"{reason}; it waits for the jobs that hold some of its inputs")
         return Due("clean", tuple(self.old), debt, reason)
 
     def _clean_overdue(self) -> Due | NotDue:
@@ -208,7 +219,7 @@ class _Books:
         free = [u for u in self.units if not u.is_run and u.id in self._free]
         groups = [[u for u in free if u.id in old], [u for u in free if u.id not in old]]
         chosen = max(groups, key=len)
-        if len(chosen) < 2:
+        if not chosen:
             return NotDue("tier for l0-pressure", f"{count} L0 segments, and active jobs hold them")
         return Due("tier", tuple(chosen), "l0-pressure", f"{count} L0 segments of at most {most} slow appends down")
 
@@ -219,10 +230,18 @@ class _Books:
             return NotDue("tier for l0", f"{len(free)} L0 segments to merge, tiered at {least}")
         return Due("tier", self._with_similar(free), "l0", f"{len(free)} L0 segments, tiered at {least}")
 
+    def _tier_crowded_runs(self) -> Due | NotDue:
+        """Where tiers of L0 are always due, no other work would bound the number of runs."""
+        least = RUNS_CROWDED_TIERS * self._config.runs_tier
+        most = max(self._run_steps(), key=len, default=())
+        if len(most) < least:
+            told = f"{len(most)} neighbouring runs of similar size do not crowd, {least} would"
+            return NotDue("tier for runs-pressure", told)
+        return Due("tier", tuple(most), "runs-pressure", f"{len(most)} sorted runs of similar size, crowded at {least}")
+
     def _tier_runs(self) -> Due | NotDue:
-        """The old among themselves; the young, too, which pressure has merged before."""
         least = self._config.runs_tier
-        steps = [runs[first:end] for runs in (self._runs, self._young_runs) for first, end in _steps(runs)]
+        steps = self._run_steps()
         full = [step for step in steps if len(step) >= least]
         best = next((step for step in full if not self._soon_cleaned(step)), None)
         if best is not None:
@@ -230,6 +249,10 @@ class _Books:
         most = max(map(len, steps), default=0)
         told = "; so large that they wait for the clean" if full else ""
         return NotDue("tier for runs", f"{most} neighbouring runs of similar size, tiered at {least}{told}")
+
+    def _run_steps(self) -> list[Sequence[Unit]]:
+        """The runs on each step of size: the old among themselves; the young, too, which pressure has merged before."""
+        return [runs[first:end] for runs in (self._runs, self._young_runs) for first, end in _steps(runs)]
 
     def _soon_cleaned(self, chosen: Sequence[Unit]) -> bool:
         """Whether a tier of `chosen` is worth little: they are a good part of what makes a clean due, which will write
@@ -246,13 +269,18 @@ class _Books:
         others what is as large as an output: a read in offset order would open as many objects as before."""
         runs = [u for u in self.old if u.is_run and u.id in self._free]
         if self._config.compacted:
-            return [run for run in runs if run.max_offset >= self._manifest.cleaned_to]
+            return [run for run in runs if not self._clean_already(run)]
         full = [at for at, run in enumerate(runs, 1) if run.bytes >= self._config.output_bytes]
         return runs[max(full, default=0) :]
 
     @property
     def _young_runs(self) -> Sequence[Unit]:
-        return [u for u in self.units if u.is_run and u.max_offset > self._old_to and u.id in self._free]
+        """A clean one is among them once the lag was raised; it stays out here, too."""
+        runs = [u for u in self.units if u.is_run and u.max_offset > self._old_to and u.id in self._free]
+        return [run for run in runs if not self._clean_already(run)]
+
+    def _clean_already(self, unit: Unit) -> bool:
+        return unit.max_offset < self._manifest.cleaned_to
 
     def _with_similar(self, chosen: Sequence[Unit]) -> tuple[Unit, ...]:
         """`chosen`, and the older runs with which the run that they make would be merged at once: written once instead

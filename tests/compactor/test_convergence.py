@@ -52,7 +52,7 @@ def configurations(draw: st.DrawFn) -> dict[str, str]:
         "cleanup.policy": draw(st.sampled_from(["compact", "compact", "delete", "compact,delete"])),
         "compaction.output.bytes": draw(st.sampled_from(["1024", "10000", "1000000"])),
         "delete.retention.ms": str(draw(lags_ms)),
-        "l0.segments.max": str(draw(st.integers(4, 40))),
+        "l0.segments.max": str(draw(st.integers(1, 40))),
         "l0.segments.tier": str(draw(st.integers(2, 12))),
         "max.compaction.lag.ms": str(shortest_ms + draw(st.sampled_from([1, HOUR_MS, 10**15]))),
         "min.cleanable.dirty.ratio": draw(st.sampled_from(["0", "0.1", "0.5", "0.9", "1"])),

@@ -302,11 +302,12 @@ def test_everything_not_chosen_has_its_reason() -> None:
     assert found.action == Wait("nothing is due")
     assert {it.what: it.reason for it in found.passed} == {
         "drop": "no segment lies wholly below the log start offset",
+        "tier for runs-pressure": "0 neighbouring runs of similar size do not crowd, 24 would",
         "clean for overdue": "there is no max.compaction.lag.ms",
         "tier for l0-pressure": "3 L0 segments do not slow appends down, 4096 would stop them",
         "clean for dirty": "dirty ratio 0.70 is not above 0.9",
         "tier for l0": "1 L0 segments to merge, tiered at 8",
-        "tier for runs": "0 neighbouring runs of similar size, tiered at 4",
+        "tier for runs": "0 neighbouring runs of similar size, tiered at 3",
         "clean for tombstones": "no tombstone has a horizon",
         "clean": "clean",
         "000000000010-x": "no due work needs it",

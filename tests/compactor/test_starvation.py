@@ -1,0 +1,160 @@
+"""No work keeps another from being done for ever: across kinds of topic, behind what fails, and under steady load."""
+
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from benchmarks.simulation import Simulation
+from lithify.compactor.jobs import source_set
+from lithify.compactor.plan import fan_in, freeze
+from lithify.compactor.policy import Propose, Wait, decide, segments_of, survey, urgency
+from lithify.manifest.config import LONG_MAX, parse, validate
+from lithify.manifest.debt import RUNS_CROWDED_TIERS, Due, NotDue, assess
+from lithify.manifest.jobs import FailureCount, JobError, KeyRange, MergeCounts
+from lithify.manifest.model import RETIRED_MAX, Retired
+from lithify.manifest.units import Unit, units
+from tests.compactor.test_policy import HOUR_MS, NOW_MS, config, head, job, segment, state
+
+EIGHT_L0 = tuple(segment(10 + at, 5) for at in range(8))
+
+
+def failed(chosen: tuple[Unit, ...], count: int, retry_at_ms: int = NOW_MS) -> FailureCount:
+    error = JobError("memory", "out of memory")
+    return FailureCount(sources=source_set(segments_of(chosen)), count=count, error=error, retry_at_ms=retry_at_ms)
+
+
+def proposed(action: object) -> Due:
+    assert isinstance(action, Propose)
+    return action.due
+
+
+def test_a_debt_is_as_urgent_in_one_kind_of_topic_as_in_another() -> None:
+    crowd = head(*EIGHT_L0)
+    routine = urgency(crowd, None, parse({"cleanup.policy": "delete"}), NOW_MS)
+    pressure = parse({"cleanup.policy": "delete", "l0.segments.max": "8"})
+    ranks = [
+        urgency(head(segment(10, 1, 2)), None, config(max_compaction_lag_ms="1"), NOW_MS),
+        urgency(crowd, None, pressure, NOW_MS),
+        urgency(head(segment(10, 99)), None, config(), NOW_MS),
+        routine,
+    ]
+    assert ranks == sorted(ranks)
+    assert len(set(ranks)) == len(ranks)
+    assert urgency(crowd, None, config(l0_segments_max="8"), NOW_MS) == ranks[1]
+
+
+def test_a_full_l0_of_one_segment_is_emptied() -> None:
+    """Nothing else would be due, and no append would be taken again."""
+    for policy in ("compact", "delete"):
+        one = parse({"cleanup.policy": policy, "l0.segments.max": "1"})
+        found = assess(head(segment(10, 1), clean=99), one, NOW_MS).due
+        assert found is not None
+        assert (found.kind, found.debt, len(found.units)) == ("tier", "l0-pressure", 1)
+    two = config(l0_segments_max="2", min_compaction_lag_ms=str(HOUR_MS))
+    assert assess(head(segment(10, 1, HOUR_MS), segment(11, 1), clean=99), two, NOW_MS).due is not None
+
+
+def test_what_was_given_up_keeps_no_other_work_waiting() -> None:
+    dirty = head(*EIGHT_L0)
+    clean, tier = assess(dirty, config(), NOW_MS).all_due
+    assert (clean.debt, tier.debt) == ("dirty", "l0")
+    few = head(*EIGHT_L0, segment(99, 200, 1), clean=50)
+    settings = config(min_compaction_lag_ms="1")
+    few = replace(few, l0=tuple(replace(s, max_timestamp_ms=NOW_MS - 1) for s in few.l0))
+    clean, tier = assess(few, settings, NOW_MS).all_due
+    poisoned = state(failures=(failed(clean.units, 10),))
+    decided = decide(few, poisoned, settings, NOW_MS)
+    assert proposed(decided) == tier
+    passed = {it.what: it.reason for it in survey(few, poisoned, settings, NOW_MS).passed}
+    given_up = "given up: 10 attempts in a row made no progress; the last: out of memory"
+    assert passed["clean for dirty"] == f"due ({clean.reason}), but {given_up}"
+    both = state(failures=(failed(clean.units, 10), failed(tier.units, 2, NOW_MS + 7)))
+    waiting = decide(few, both, settings, NOW_MS)
+    assert isinstance(waiting, Wait)
+    assert waiting.until_ms == NOW_MS + 7
+    assert "given up" in waiting.reason
+
+
+def test_what_is_tiered_first_is_given_up_like_any_other() -> None:
+    """Its failures are counted by its own sources, not by those of the clean that it is to make smaller."""
+    many = head(*(segment(10 + at, 5) for at in range(300)))
+    (clean, _) = assess(many, config(), NOW_MS).all_due
+    first = proposed(decide(many, None, config(), NOW_MS))
+    assert (first.kind, first.debt, first.urgency) == ("tier", "fan-in", clean.urgency)
+    assert first.units == tuple(fan_in(clean.units))
+    assert isinstance(decide(many, state(failures=(failed(first.units, 10),)), config(), NOW_MS), Wait)
+    found = survey(many, None, config(), NOW_MS)
+    passed = {it.what: it.reason for it in found.passed}
+    assert passed["clean for dirty"] == f"{clean.reason}; {first.reason}"
+    assert len([it for it in found.passed if it.reason == "the clean for dirty will take it"]) == 300 - len(first.units)
+
+
+def test_nothing_starts_that_could_not_commit() -> None:
+    entry = Retired(id="gone", bytes=1, rows=1, added_at=1, retired_at=2)
+    full = head(segment(10, 99), retired=(entry,) * RETIRED_MAX)
+    waiting = decide(full, None, config(), NOW_MS)
+    assert isinstance(waiting, Wait)
+    assert waiting.reason.endswith("retired segments wait for collection: run 'lithify gc run'")
+    assert isinstance(decide(replace(full, retired=full.retired[1:]), None, config(), NOW_MS), Propose)
+
+
+def test_a_refused_request_takes_no_throttle_off() -> None:
+    slow = config(compaction_throttle_bytes_per_second="100")
+    last = job("last", "completed", started_at_ms=NOW_MS, counts=MergeCounts(bytes_read=1_000))
+    after = replace(state(), history=(last, job("refused", "failed"), job("empty", "cancelled", started_at_ms=NOW_MS)))
+    waiting = decide(head(segment(10, 99)), after, slow, NOW_MS)
+    assert isinstance(waiting, Wait)
+    assert waiting.until_ms == NOW_MS + 10_000
+
+
+def test_a_horizon_fits_its_column_however_long_tombstones_stay() -> None:
+    ever = config(delete_retention_ms=str(LONG_MAX))
+    manifest = head(segment(10, 5))
+    planned = freeze(
+        manifest, ever, units(manifest), (KeyRange(),), job_id="j", kind="clean", origin="manual", reason="", now_ms=1
+    )
+    assert planned.plan is not None
+    assert planned.plan.rules.stamp_horizon_ms == LONG_MAX - 1, "the largest stands for none"
+
+
+def test_a_unit_that_due_work_would_take_says_so() -> None:
+    found = survey(head(segment(10, 99)), None, config(compaction_paused="true"), NOW_MS)
+    assert found.passed[-1] == NotDue("000000000010-x", "the clean for dirty will take it")
+
+
+def loaded(appends_per_job: int, jobs: int, settings: dict[str, str], deletes: float = 0) -> Simulation:
+    """So many appends come while each job runs: L0 is never at rest."""
+    random = np.random.default_rng(7)
+    simulation = Simulation(parse(validate({"cleanup.policy": "compact", **settings})), row_bytes=1_000)
+    for _ in range(jobs):
+        for _ in range(appends_per_job):
+            simulation.now_ms += 60_000
+            keys: Any = random.integers(0, 100_000, 4)
+            simulation.append(keys, random.random(4) < deletes)
+        simulation.compact(jobs_max=1)
+    return simulation
+
+
+def test_tiers_without_end_starve_no_clean_of_tombstones() -> None:
+    lazy = {"min.cleanable.dirty.ratio": "1", "delete.retention.ms": str(HOUR_MS)}
+    simulation = loaded(8, 60, {**lazy, "min.cleanable.dirty.ratio": "0"}, deletes=0.5)
+    simulation.config = parse({"cleanup.policy": "compact", **lazy})
+    before = simulation.figures.jobs["tombstones"]
+    for _ in range(20):
+        for _ in range(8):
+            simulation.now_ms += 60_000
+            simulation.append(np.arange(4), np.zeros(4, np.bool_))
+        simulation.compact(jobs_max=1)
+    assert simulation.figures.jobs["tombstones"] > before
+    assert simulation.figures.fruitless == []
+
+
+def test_pressure_without_end_lets_no_runs_pile_up() -> None:
+    for least in ("0.5", "1"):
+        simulation = loaded(20, 300, {"l0.segments.max": "16", "min.cleanable.dirty.ratio": least})
+        assert simulation.figures.appends_refused > 0, "more is appended than is merged"
+        assert simulation.figures.jobs["l0-pressure"] > 0
+        most = RUNS_CROWDED_TIERS * simulation.config.runs_tier
+        assert simulation.figures.runs_max <= 3 * most, "so many on each of a few steps"
+        assert simulation.figures.fruitless == []
