@@ -101,13 +101,14 @@ class Consumer:
         self._poll_ms = config.poll_ms
         self._stop = config.stop
         self._rebuilt_to = rebuilt_to
+        self._anew = taken.offset == 0  # what this instance holds it has read itself
         self._waiting: deque[Record | Gap] = deque()  # of the follower's last stretch
         self._position = follower.position
         self._done = self._position  # everything before was dealt with, once the caller came back for more
         self._came_back = False
         self._tried_ms = driver.now_ms()
         self._closed = False
-        if taken.missed_to:
+        if taken.missed_to and taken.offset:
             log.warning(
                 "consumer missed deletions", partition=files.name, consumer=taken.name, before_offset=taken.missed_to
             )
@@ -210,7 +211,10 @@ class Consumer:
         if not self._is_behind():
             return
         mine = self._entry
-        edit = CommitPosition(mine.name, self._done, mine.committed_at, mine.instance, self._rebuilt_to)
+        # SUBTLE! What was read of the first manifest is whole, whatever was cleaned since. Not beyond what is committed
+        # now: who comes next begins there, and would never see a deletion that only this instance has read.
+        rebuilt_to = max(self._rebuilt_to, min(self._follower.first_to, self._done) if self._anew else 0)
+        edit = CommitPosition(mine.name, self._done, mine.committed_at, mine.instance, rebuilt_to)
         self._entry = self._driver.run(self._files.manifest.commit(edit)).result
         self._rebuilt_to = 0
 

@@ -29,7 +29,7 @@ def _info(consumer: ConsumerPosition, manifest: Manifest, floor: int) -> Consume
         f"retention passed it: offsets {lost_from} to {floor - 1} are gone unread" if lost_from < floor else "",
         f"delete.retention.ms passed before it read the deletions below offset {consumer.missed_to}: its state may "
         "hold keys that are gone, rebuild it"
-        if consumer.missed_to
+        if consumer.missed_to and consumer.offset  # at 0 the next instance begins anew
         else "",
     ]
     return ConsumerInfo(

@@ -126,7 +126,9 @@ class Follower:
         self._at_end = False
         self._stretches: Iterator[Stretch] | None = None
         self._open(driver.run(files.head()))
+        self._first = self._manifest.id
         self.position: int
+        self.first_to = 0  # how far it has come in the manifest it began with; 0: not at all
         begins = start_offset == 0 and not resumed
         if start_offset is None or begins or reset == "error" or start_offset > self._snapshot.next_offset:
             self.position = self._placed(start_offset)
@@ -158,6 +160,8 @@ class Follower:
                 self._at_end = True
                 continue
             self._stretches, self.position = stretches, stretch.end_offset
+            if self._manifest.id == self._first:
+                self.first_to = self.position
             return stretch
 
     def wait(self, ms: int) -> None:

@@ -101,11 +101,10 @@ class ForgetConsumer:
 def missed(consumers: tuple[ConsumerPosition, ...], dropped_to: int) -> tuple[ConsumerPosition, ...]:
     """The consumers after a clean that dropped expired tombstones, the highest at offset `dropped_to` - 1.
 
-    Who has read something, but not up to there, may hold a key whose deletion it will never see.
+    Who has not read up to there may hold a key whose deletion it will never see. So may one at 0: it may have read
+    what it has not committed yet; if it begins anew instead, its first commits say so (`rebuilt_to`).
     """
     return tuple(
-        replace(consumer, missed_to=max(consumer.missed_to, dropped_to))
-        if 0 < consumer.offset < dropped_to
-        else consumer
+        replace(consumer, missed_to=max(consumer.missed_to, dropped_to)) if consumer.offset < dropped_to else consumer
         for consumer in consumers
     )

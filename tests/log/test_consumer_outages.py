@@ -88,12 +88,38 @@ def test_cleaning_that_outruns_a_consumer_is_an_alarm(warehouse: Warehouse, cloc
     clock.now_ms += 2_000
     append(part, "f")
     compactor.run_once()
-    assert {known.name: known.missed_to for known in part.consumers()} == {"ahead": 0, "behind": 5, "new": 0}
+    assert {known.name: known.missed_to for known in part.consumers()} == {"ahead": 0, "behind": 5, "new": 5}
+    assert {known.name for known in part.consumers() if known.alarm} == {"behind"}  # the new one begins anew
     with part.consumer("behind") as consumer:
         assert shown(consumer.poll()) == [3, 5, 6]  # and never that a is gone
     (behind,) = [known for known in part.describe().consumers if known.name == "behind"]
     assert behind.alarm is not None
     assert "below offset 5" in behind.alarm
+
+
+def test_cleaning_that_outruns_what_was_read_and_not_committed_is_an_alarm(
+    warehouse: Warehouse, clock: HandClock
+) -> None:
+    """It reads a, and commits nothing yet. Then a is deleted, and the tombstone cleaned away before it reads on."""
+    config = {"cleanup.policy": "compact", "delete.retention.ms": 1_000, "min.cleanable.dirty.ratio": 0}
+    part = warehouse.create_topic("t", config=config).partition(0)
+    append(part, "a", "b")
+    reads = part.consumer("reads", auto_commit_interval_ms=None)
+    with part.consumer("begins", auto_commit_interval_ms=None):
+        pass
+    assert shown(reads.poll()) == [0, 1]
+    part.append([Record(b"a", None), Record(b"c", b"")])
+    compactor = Compactor(warehouse, engine="local")
+    compactor.run_once()
+    clock.now_ms += 2_000
+    append(part, "d")
+    compactor.run_once()
+    assert shown(reads.poll()) == [3, 4]
+    begins = part.consumer("begins", auto_commit_interval_ms=None)
+    assert shown(begins.poll()) == [1, 3, 4]
+    for consumer in (reads, begins):
+        consumer.commit()
+    assert {known.name for known in part.consumers() if known.alarm} == {"reads"}
 
 
 def test_what_cleaning_took_at_the_end_is_no_lag(warehouse: Warehouse, clock: HandClock) -> None:
