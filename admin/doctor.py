@@ -12,7 +12,8 @@ import msgspec
 
 from lithify.admin.failures import FOUND_DAMAGE
 from lithify.admin.invocation import Invocation, command
-from lithify.admin.output import Output, ms_text, quarantine_text, size_text
+from lithify.admin.output import Output, quarantine_text, size_text
+from lithify.manifest.words import span_text
 from lithify.store.errors import LithifyError, NotFound
 
 if TYPE_CHECKING:
@@ -175,5 +176,5 @@ def _debt(where: str, head: "Manifest", config: "TopicConfig", now_ms: int) -> I
     oldest_ms = min(each.min_timestamp_ms for each in (*due.units, *debt.droppable))
     age_ms = now_ms - max(head.last_compacted_at_ms or 0, oldest_ms)
     if age_ms >= _DEBT_OLD_MS:
-        detail = f"a {due.kind} is due ({due.reason}) and waits, by its records, for {ms_text(age_ms)}"
+        detail = f"a {due.kind} is due ({due.reason}) and waits, by its records, for {span_text(age_ms)}"
         yield Check(where, "warning", f"{detail}: does a compactor run?")

@@ -9,11 +9,10 @@ from typing import IO, Any, Protocol
 import click
 import msgspec
 
-__all__ = ["Output", "Ticker", "count_text", "is_terminal", "ms_text", "quarantine_text", "size_text", "time_text"]
+__all__ = ["Output", "Ticker", "count_text", "is_terminal", "quarantine_text", "size_text", "time_text"]
 
 _KIB = 1024
 _YEAR_10000_MS = 253_402_300_800_000
-_STEPS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 class Ticker(Protocol):
@@ -141,14 +140,6 @@ def time_text(at_ms: int | None) -> str:
     if not 0 <= at_ms < _YEAR_10000_MS:  # a record may carry any timestamp
         return f"{at_ms} ms"
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def ms_text(span_ms: int) -> str:
-    """A span for people: 3.5 h."""
-    for step, unit in _STEPS_MS:
-        if abs(span_ms) >= step:
-            return f"{span_ms / step:.1f} {unit}"
-    return f"{span_ms} ms"
 
 
 def quarantine_text(topic: str, partition: int, reason: str, offsets: tuple[int, int] | None) -> str:

@@ -25,6 +25,7 @@ from lithify.compactor.policy import (
     Settle,
     Wait,
     decide,
+    given_up_first,
     incumbent_lives,
     pinned_by,
 )
@@ -39,6 +40,7 @@ from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import retention_of
 from lithify.manifest.units import Unit, units
+from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
 
@@ -109,7 +111,8 @@ class Coordinator:
     async def _drop(self, state: CompactorState | None, config: TopicConfig, due: Due) -> Step:
         edit = DropSegments(self._mine, retention_of(config), pinned_by(state))
         gone = (await self.files.manifest.commit(edit)).result
-        return Step("worked", f"retired {len(gone)} segments below the log start offset", dropped=gone)
+        told = f"retired {counted(len(gone), 'segment')} below the log start offset"
+        return Step("worked", told, dropped=gone)
 
     async def changed(self) -> bool:
         """Whether a new manifest or request may be there, for two GETs.
@@ -175,6 +178,10 @@ class Coordinator:
         """Plan, admit and run a job over `chosen`; more inputs than one merge can hold are tiered first."""
         held = fan_in(chosen)
         if len(held) < len(chosen):
+            given_up = given_up_first(chosen, held, self.files.compactor.seen.value, config.compaction_attempts_max)
+            if request is not None and given_up is not None:
+                # It would be admitted again for ever, and its tier end at once.
+                return await self._work(config).finish(request, "failed", given_up, JobError("attempts", given_up))
             reason = f"{len(chosen)} inputs are too many for one merge: {len(held)} neighbours of them are tiered first"
             chosen, kind, origin, request = held, "tier", "scheduler", None
         try:

@@ -1,5 +1,6 @@
 """What a compactor does next in one partition. One pure function over manifest, jobs, configuration and clock."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, Status
 from lithify.manifest.model import RETIRED_MAX, Manifest
 from lithify.manifest.units import Unit
+from lithify.manifest.words import span_text
 
 __all__ = [
     "LEASE_MS",
@@ -24,6 +26,7 @@ __all__ = [
     "Settle",
     "Wait",
     "decide",
+    "given_up_first",
     "incumbent_lives",
     "pinned_by",
     "segments_of",
@@ -33,6 +36,7 @@ __all__ = [
 
 ATTEMPTS_TOTAL_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
 FAN_IN = "fan-in"  # the debt of work on more inputs than one merge can hold: what is tiered first
+NOTHING_DUE = "nothing is due"
 LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
 
 
@@ -95,15 +99,23 @@ def decide(
     if manifest.sealed:
         return Wait("the topic was deleted")
     debt = debt or assess(manifest, config, now_ms, pinned_by(state))
-    if debt.due is not None and debt.due.kind == "drop":
+    if debt.due is not None and debt.due.kind == "drop" and _no_room(debt.due, manifest) is None:
         return Drop(debt.due)  # retention goes on beside jobs, and where compaction is stopped
     if manifest.quarantine is not None:
         return Wait(f"quarantined since a corrupt segment: {manifest.quarantine.reason}")
+    if not jobs and not debt.all_due:
+        return Wait(NOTHING_DUE)
     if config.compaction_paused:
         return Wait("compaction.paused is true")
     throttled = _throttled(state, config, now_ms)
     if throttled is not None:
         return throttled
+    under_way = _under_way(jobs, state, config, now_ms)
+    return under_way or _propose(debt.all_due, manifest, state, config, now_ms)
+
+
+def _under_way(jobs: Sequence[Job], state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action | None:
+    """What to do about the jobs in progress, else about those that were asked for; None: there are none."""
     waiting: list[Wait] = []
     for job in (j for j in jobs if j.status == "in_progress"):
         action = _resume(job, state, config, now_ms)
@@ -112,9 +124,7 @@ def decide(
         waiting.append(action)
     if waiting:
         return waiting[0]
-    for job in (j for j in jobs if j.status == "submitted"):
-        return Admit(job)
-    return _propose(debt.all_due, manifest, state, config, now_ms)
+    return next((Admit(job) for job in jobs if job.status == "submitted"), None)
 
 
 def _throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) -> Wait | None:
@@ -131,7 +141,7 @@ def _throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) -
     until_ms = max(ends_ms, default=now_ms)
     if until_ms <= now_ms:
         return None
-    return Wait(f"compaction.throttle.bytes.per.second: the next may start in {until_ms - now_ms} ms", until_ms)
+    return Wait(f"compaction.throttle.bytes.per.second: the next may start in {span_text(until_ms - now_ms)}", until_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +230,7 @@ def _resume(job: Job, state: CompactorState | None, config: TopicConfig, now_ms:
         return Settle(job, "failed", text, JobError("attempts", text))
     if failure is not None and failure.retry_at_ms > now_ms:
         pause_ms = failure.retry_at_ms - now_ms
-        text = f"job {job.id} failed ({failure.error.reason}); next attempt in {pause_ms} ms"
+        text = f"job {job.id} failed ({failure.error.reason}); next attempt in {span_text(pause_ms)}"
         return Wait(text, failure.retry_at_ms)
     return Resume(job)
 
@@ -240,7 +250,7 @@ def _propose(
             return Propose(due)
         waits.append(wait)
     if not waits:
-        return Wait("nothing is due")
+        return Wait(NOTHING_DUE)
     again_ms = [wait.until_ms for wait in waits if wait.until_ms is not None]
     return Wait(waits[0].reason, min(again_ms, default=None))
 
@@ -258,24 +268,50 @@ def _postponed(
     due: Due, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
 ) -> Wait | None:
     """Why `due` may not start now."""
-    pinned = segments_of(due.units)
-    if len(manifest.retired) + len(pinned) > RETIRED_MAX:
-        # All of it would be merged, and its commit refused.
-        text = f"{len(manifest.retired)} retired segments wait for collection: run 'lithify gc run'"
-        return Wait(f"due ({due.reason}), but {text}")
-    failure = None if state is None else failure_of(state, pinned)
+    no_room = _no_room(due, manifest)
+    if no_room is not None:
+        return Wait(f"due ({due.reason}), but {no_room}")
+    failure = None if state is None else failure_of(state, segments_of(due.units))
     if failure is None:
         return None
     if failure.count >= config.compaction_attempts_max:
         # New segments change the set, and with it the verdict; 'lithify compaction submit' asks regardless.
         return Wait(f"due ({due.reason}), but given up: {_given_up(failure)}")
     if failure.retry_at_ms > now_ms:
-        text = f"due ({due.reason}), but it failed: next attempt in {failure.retry_at_ms - now_ms} ms"
+        text = f"due ({due.reason}), but it failed: next attempt in {span_text(failure.retry_at_ms - now_ms)}"
         return Wait(text, failure.retry_at_ms)
     return None
 
 
-def segments_of(chosen: tuple[Unit, ...]) -> tuple[str, ...]:
+def _no_room(due: Due, manifest: Manifest) -> str | None:
+    """Why the retired list would refuse the commit of `due`, and what to do; None: it would not. A drop needs room for
+    one segment: it takes as many as there is room for."""
+    needed = 1 if due.kind == "drop" else len(segments_of(due.units))
+    if len(manifest.retired) + needed <= RETIRED_MAX:
+        return None
+    if needed <= RETIRED_MAX:
+        return f"{len(manifest.retired)} retired segments wait for collection: run 'lithify gc run'"
+    largest = max(due.units, key=lambda unit: len(unit.segments))
+    if len(largest.segments) > RETIRED_MAX:
+        way = f"run {largest.id} alone has {len(largest.segments)}: copy the topic into one of more partitions"
+    else:
+        way = (
+            "raise compaction.output.bytes, and merge neighbours of fewer segments first "
+            "('lithify compaction submit --sources')"
+        )
+    return f"it would replace {needed} segments, and one commit can retire {RETIRED_MAX}: {way}"
+
+
+def given_up_first(chosen: Sequence[Unit], held: Sequence[Unit], state: CompactorState | None, most: int) -> str | None:
+    """Why a request for `chosen` cannot begin: the tier of `held`, which comes first, was given up; None: it can."""
+    failure = None if state is None else failure_of(state, segments_of(held))
+    if failure is None or failure.count < most:
+        return None
+    first = f"the tier of {len(held)} of them that comes first was given up"
+    return f"{len(chosen)} inputs are too many for one merge, and {first}: {_given_up(failure)}"
+
+
+def segments_of(chosen: Sequence[Unit]) -> tuple[str, ...]:
     return tuple(segment.id for unit in chosen for segment in unit.segments)
 
 

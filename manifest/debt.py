@@ -15,6 +15,7 @@ from lithify.manifest.floor import droppable
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import log_start, retention_of
 from lithify.manifest.units import Unit, units
+from lithify.manifest.words import counted, span_text
 
 __all__ = ["Debt", "Due", "NotDue", "Work", "assess", "latest_cleanable_ms", "left_out"]
 
@@ -110,7 +111,7 @@ def left_out(
             return "clean" if config.compacted and unit.max_offset < manifest.cleaned_to else "no due work needs it"
         if unit.max_timestamp_ms > latest_cleanable_ms(config, now_ms):
             wait_ms = unit.max_timestamp_ms + config.min_compaction_lag_ms - now_ms
-            return f"younger than min.compaction.lag.ms, for another {wait_ms} ms"
+            return f"younger than min.compaction.lag.ms, for another {span_text(wait_ms)}"
         return "it follows one that is younger than min.compaction.lag.ms"
 
     return tuple(NotDue(unit.id, reason(unit)) for unit in debt.units if unit.id not in chosen)
@@ -171,7 +172,9 @@ class _Books:
         if not self.droppable:
             return NotDue("drop", "no segment lies wholly below the log start offset")
         size = sum(s.bytes for s in self.droppable)
-        return Due("drop", (), "floor", f"{len(self.droppable)} segments ({size} bytes) lie below the log start offset")
+        held = f"{counted(len(self.droppable), 'segment')} ({size} bytes)"
+        lie = "lies" if len(self.droppable) == 1 else "lie"
+        return Due("drop", (), "floor", f"{held} {lie} below the log start offset")
 
     def _clean(self, debt: str, reason: str) -> Due | NotDue:
         # A clean holds every unit below its boundary; it waits for running jobs rather than go around them.
@@ -185,9 +188,10 @@ class _Books:
             return NotDue("clean for overdue", "nothing is dirty")
         age_ms = self._now_ms - self.oldest_dirty_ms
         if age_ms <= lag_ms:
-            when = "there is no max.compaction.lag.ms" if lag_ms == _NO_LIMIT_MS else f"due in {lag_ms - age_ms + 1} ms"
-            return NotDue("clean for overdue", when)
-        return self._clean("overdue", f"max.compaction.lag.ms: the oldest uncleaned record is {age_ms} ms old")
+            if lag_ms == _NO_LIMIT_MS:
+                return NotDue("clean for overdue", "there is no max.compaction.lag.ms")
+            return NotDue("clean for overdue", f"due in {span_text(lag_ms - age_ms + 1)}")
+        return self._clean("overdue", f"max.compaction.lag.ms: the oldest uncleaned record is {span_text(age_ms)} old")
 
     def _clean_dirty(self) -> Due | NotDue:
         least = self._config.min_cleanable_dirty_ratio
@@ -204,38 +208,38 @@ class _Books:
             return NotDue("clean for tombstones", "no tombstone has a horizon")
         at_ms = min(latest, earliest + self._config.delete_retention_ms)
         if self._now_ms < at_ms:
-            return NotDue("clean for tombstones", f"tombstones expire in {at_ms - self._now_ms} ms")
-        return self._clean("tombstones", f"tombstones expired {self._now_ms - earliest} ms ago")
+            return NotDue("clean for tombstones", f"tombstones expire in {span_text(at_ms - self._now_ms)}")
+        return self._clean("tombstones", f"tombstones expired {span_text(self._now_ms - earliest)} ago")
 
     def _tier_under_pressure(self) -> Due | NotDue:
         """Appends are being slowed down. Where most L0 segments are younger than the lag these are merged among
         themselves, and nothing is dropped: a merge never crosses the lag."""
         most, count = self._config.l0_segments_max, len(self._manifest.l0)
         if count < most - most // 4:
-            return NotDue(
-                "tier for l0-pressure", f"{count} L0 segments do not slow appends down, {most} would stop them"
-            )
+            told = f"{counted(count, 'L0 segment')}, too few to slow appends down; {most} would stop them"
+            return NotDue("tier for l0-pressure", told)
         old = frozenset(unit.id for unit in self.old)
         free = [u for u in self.units if not u.is_run and u.id in self._free]
         groups = [[u for u in free if u.id in old], [u for u in free if u.id not in old]]
         chosen = max(groups, key=len)
         if not chosen:
-            return NotDue("tier for l0-pressure", f"{count} L0 segments, and active jobs hold them")
-        return Due("tier", tuple(chosen), "l0-pressure", f"{count} L0 segments of at most {most} slow appends down")
+            return NotDue("tier for l0-pressure", f"{counted(count, 'L0 segment')}, held by active jobs")
+        told = f"appends are slowed down: {counted(count, 'L0 segment')} of at most {most}"
+        return Due("tier", tuple(chosen), "l0-pressure", told)
 
     def _tier_l0(self) -> Due | NotDue:
         free = [u for u in self.old if not u.is_run and u.id in self._free]
         least = self._config.l0_segments_tier
         if len(free) < least:
-            return NotDue("tier for l0", f"{len(free)} L0 segments to merge, tiered at {least}")
-        return Due("tier", self._with_similar(free), "l0", f"{len(free)} L0 segments, tiered at {least}")
+            return NotDue("tier for l0", f"{counted(len(free), 'L0 segment')} to merge, tiered at {least}")
+        return Due("tier", self._with_similar(free), "l0", f"{counted(len(free), 'L0 segment')}, tiered at {least}")
 
     def _tier_crowded_runs(self) -> Due | NotDue:
         """Where tiers of L0 are always due, no other work would bound the number of runs."""
         least = RUNS_CROWDED_TIERS * self._config.runs_tier
         most = max(self._run_steps(), key=len, default=())
         if len(most) < least:
-            told = f"{len(most)} neighbouring runs of similar size do not crowd, {least} would"
+            told = f"{counted(len(most), 'neighbouring run')} of similar size, crowded at {least}"
             return NotDue("tier for runs-pressure", told)
         return Due("tier", tuple(most), "runs-pressure", f"{len(most)} sorted runs of similar size, crowded at {least}")
 
@@ -248,7 +252,7 @@ class _Books:
             return Due("tier", tuple(best), "runs", f"{len(best)} sorted runs of similar size, tiered at {least}")
         most = max(map(len, steps), default=0)
         told = "; so large that they wait for the clean" if full else ""
-        return NotDue("tier for runs", f"{most} neighbouring runs of similar size, tiered at {least}{told}")
+        return NotDue("tier for runs", f"{counted(most, 'neighbouring run')} of similar size, tiered at {least}{told}")
 
     def _run_steps(self) -> list[Sequence[Unit]]:
         """The runs on each step of size: the old among themselves; the young, too, which pressure has merged before."""

@@ -80,8 +80,8 @@ class DropSegments:
             return Already(())
         room = RETIRED_MAX - len(head.retired)
         if room <= 0:
-            where = f"{head.topic}/{head.partition}"
-            return Refused(Unavailable(f"{where}: {RETIRED_MAX} retired segments wait for collection: run 'gc run'"))
+            text = f"{RETIRED_MAX} retired segments wait for collection: run 'lithify gc run'"
+            return Refused(Unavailable(f"{head.topic}/{head.partition}: {text}"))
         found = tuple(sorted(found, key=lambda s: s.min_offset)[:room])
         gone = frozenset(s.id for s in found)
         value = replace(

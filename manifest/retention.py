@@ -7,6 +7,7 @@ import msgspec
 
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.model import Manifest
+from lithify.manifest.words import span_text
 
 __all__ = ["KEEP_ALL", "Retention", "log_start", "logical_size", "pinned_by_future", "retention_of"]
 
@@ -64,8 +65,9 @@ def pinned_by_future(manifest: Manifest, retention: Retention, floor: int, now_m
     oldest = next((bucket for bucket, end in index if end > floor), None)
     if oldest is None or oldest.max_timestamp_ms <= now_ms:
         return None
+    ahead = span_text(oldest.max_timestamp_ms - now_ms)
     return (
-        f"a record at or after offset {oldest.start} is stamped {oldest.max_timestamp_ms - now_ms} ms in the future: "
+        f"a record at or after offset {oldest.start} is stamped {ahead} in the future: "
         "retention.ms deletes nothing after it until then; 'lithify topic delete-records' does"
     )
 

@@ -56,6 +56,7 @@ PURE_FILES = [
     "manifest/retention.py",
     "manifest/time_index.py",
     "manifest/units.py",
+    "manifest/words.py",
     "segment/merge.py",
     "segment/ranges.py",
     "segment/task.py",

@@ -119,7 +119,7 @@ def test_c5_overdue_is_cleaned_whatever_the_ratio() -> None:
     late = config(min_cleanable_dirty_ratio="1", max_compaction_lag_ms=str(6 * HOUR_MS))
     assert due(head(segment(10, 1, 6 * HOUR_MS), clean=99), late) is None
     told = due(head(segment(10, 1, 6 * HOUR_MS + 1), clean=99), late)
-    assert told == f"clean: max.compaction.lag.ms: the oldest uncleaned record is {6 * HOUR_MS + 1} ms old"
+    assert told == "clean: max.compaction.lag.ms: the oldest uncleaned record is 6.0 h old"
 
 
 def test_expired_tombstones_alone_are_a_debt_once_all_of_them_have_expired() -> None:
@@ -138,7 +138,7 @@ def test_under_a_steady_stream_of_deletes_the_earliest_waits_one_period_more() -
     assert due(steady, keep) is None
     waited = replace(later, min_horizon_ms=NOW_MS - HOUR_MS)
     steady = replace(steady, runs=(replace(run, segments=(waited,)),))
-    assert due(steady, keep) == f"clean: tombstones expired {HOUR_MS} ms ago"
+    assert due(steady, keep) == "clean: tombstones expired 1.0 h ago"
 
 
 def test_l0_segments_and_similar_runs_are_tiered() -> None:
@@ -302,11 +302,11 @@ def test_everything_not_chosen_has_its_reason() -> None:
     assert found.action == Wait("nothing is due")
     assert {it.what: it.reason for it in found.passed} == {
         "drop": "no segment lies wholly below the log start offset",
-        "tier for runs-pressure": "0 neighbouring runs of similar size do not crowd, 24 would",
+        "tier for runs-pressure": "0 neighbouring runs of similar size, crowded at 24",
         "clean for overdue": "there is no max.compaction.lag.ms",
-        "tier for l0-pressure": "3 L0 segments do not slow appends down, 4096 would stop them",
+        "tier for l0-pressure": "3 L0 segments, too few to slow appends down; 4096 would stop them",
         "clean for dirty": "dirty ratio 0.70 is not above 0.9",
-        "tier for l0": "1 L0 segments to merge, tiered at 8",
+        "tier for l0": "1 L0 segment to merge, tiered at 8",
         "tier for runs": "0 neighbouring runs of similar size, tiered at 3",
         "clean for tombstones": "no tombstone has a horizon",
         "clean": "clean",

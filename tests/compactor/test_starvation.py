@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from benchmarks.simulation import Simulation
 from lithify.compactor.jobs import source_set
 from lithify.compactor.plan import fan_in, freeze
-from lithify.compactor.policy import Propose, Wait, decide, segments_of, survey, urgency
+from lithify.compactor.policy import Drop, Propose, Wait, decide, segments_of, survey, urgency
 from lithify.manifest.config import LONG_MAX, parse, validate
 from lithify.manifest.debt import RUNS_CROWDED_TIERS, Due, NotDue, assess
 from lithify.manifest.jobs import FailureCount, JobError, KeyRange, MergeCounts
-from lithify.manifest.model import RETIRED_MAX, Retired
+from lithify.manifest.model import RETIRED_MAX, Retired, SortedRun
 from lithify.manifest.units import Unit, units
 from tests.compactor.test_policy import HOUR_MS, NOW_MS, config, head, job, segment, state
 
@@ -97,6 +97,48 @@ def test_nothing_starts_that_could_not_commit() -> None:
     assert isinstance(waiting, Wait)
     assert waiting.reason.endswith("retired segments wait for collection: run 'lithify gc run'")
     assert isinstance(decide(replace(full, retired=full.retired[1:]), None, config(), NOW_MS), Propose)
+
+
+def test_a_drop_without_room_waits_and_says_for_what() -> None:
+    """The edit would be refused at every pass: a failure each time, where nothing is wrong."""
+    entry = Retired(id="gone", bytes=1, rows=1, added_at=1, retired_at=2)
+    full = head(segment(10, 99), segment(11, 1), retired=(entry,) * RETIRED_MAX, log_start_offset=110)
+    for settings in (config(), config(cleanup_policy="compact,delete", min_cleanable_dirty_ratio="1")):
+        waiting = decide(full, None, settings, NOW_MS)
+        assert isinstance(waiting, Wait)
+        assert waiting.until_ms is None
+        assert waiting.reason == (
+            "due (1 segment (99 bytes) lies below the log start offset), "
+            f"but {RETIRED_MAX} retired segments wait for collection: run 'lithify gc run'"
+        )
+    assert isinstance(decide(replace(full, retired=full.retired[1:]), None, config(), NOW_MS), Drop)
+
+
+def test_what_no_collection_makes_room_for_says_what_to_do() -> None:
+    parts = tuple(segment(20 + at, 1) for at in range(RETIRED_MAX // 2 + 1))
+    two = head(runs=(SortedRun(id="a", segments=parts), SortedRun(id="b", segments=parts)))
+    waiting = decide(two, None, config(), NOW_MS)
+    assert isinstance(waiting, Wait)
+    told = f"but it would replace {RETIRED_MAX + 2} segments, and one commit can retire {RETIRED_MAX}: "
+    assert told + "raise compaction.output.bytes, and merge neighbours of fewer segments first" in waiting.reason
+    assert "gc run" not in waiting.reason
+    one = head(segment(99_999, 1), runs=(SortedRun(id="a", segments=parts * 2),))
+    waiting = decide(one, None, config(), NOW_MS)
+    assert isinstance(waiting, Wait)
+    assert f"run a alone has {RETIRED_MAX + 2}: copy the topic into one of more partitions" in waiting.reason
+
+
+def test_where_nothing_is_due_nothing_waits() -> None:
+    """'compactor run --once' would say that something is left to do."""
+    slow = config(compaction_throttle_bytes_per_second="100")
+    last = job("last", "completed", started_at_ms=NOW_MS, counts=MergeCounts(bytes_read=1_000))
+    after = replace(state(), history=(last,))
+    assert decide(head(clean=99), after, slow, NOW_MS) == Wait("nothing is due")
+    assert decide(head(clean=99), None, config(compaction_paused="true"), NOW_MS) == Wait("nothing is due")
+    asked = replace(after, jobs=(job("asked", "submitted"),))
+    waiting = decide(head(clean=99), asked, slow, NOW_MS)
+    assert isinstance(waiting, Wait)
+    assert waiting.until_ms == NOW_MS + 10_000
 
 
 def test_a_refused_request_takes_no_throttle_off() -> None:

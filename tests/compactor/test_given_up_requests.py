@@ -1,0 +1,46 @@
+"""A manual request ends, whatever becomes of the work that must come before it."""
+
+import pytest
+
+from lithify.compactor import plan
+from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.jobs import Submit
+from lithify.manifest.config import parse
+from lithify.manifest.jobs import Job
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import Unavailable
+from tests.compactor import simulated_engine
+from tests.compactor.simulated_engine import with_engine
+from tests.protocol.scene import KEYS, ROWS, append_rows, job, new_partition
+
+ASKED = "000000000001-0000beef"
+CONFIG = parse({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "compaction.attempts.max": "2"})
+
+
+async def _fails(*_: object) -> None:
+    raise Unavailable("the store is away")
+
+
+def test_a_request_whose_tier_was_given_up_is_ended_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of six inputs two fit one merge, and their merge fails each time: what was asked for can never begin."""
+    monkeypatch.setattr(plan, "FAN_IN_MAX", 2)
+    monkeypatch.setattr(simulated_engine, "merge", _fails)
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(append_rows(files, ROWS))
+    request: Job = job(ASKED, status="submitted", origin="manual", kind=None, plan=None, segments=(), sources=())
+    world.alone(files.compactor.commit(Submit(first_state(world.alone(files.head())), request)))
+    coordinator = Coordinator(PartitionFiles(KEYS), "me:1")
+    outcomes: list[str] = []
+    for _ in range(12):
+        step = world.alone(with_engine(KEYS, coordinator.step(CONFIG), []))
+        outcomes.append(step.outcome)
+        world.now_ms += 600_000
+        if step.outcome == "idle":
+            break
+    state = world.alone(files.compactor_state())
+    assert state.jobs == (), outcomes
+    ended = state.job(ASKED)
+    assert ended.status == "failed"
+    assert ended.error.category == "attempts"
+    assert ended.reason.startswith("6 inputs are too many for one merge, and the tier of 2 of them that comes first ")
+    assert "was given up: 2 attempts in a row made no progress; the last: " in ended.reason
