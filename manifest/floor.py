@@ -56,7 +56,7 @@ class RaiseFloor:
 @dataclass(frozen=True, slots=True)
 class DropSegments:
     """Retire the segments that lie wholly below the floor, and store the floor. By the owner of `epoch` alone: it
-    knows what its jobs have `pinned`. Answers with what went."""
+    knows what its jobs have `pinned`. A quarantine for one of them ends with it. Answers with what went."""
 
     epoch: int
     retention: Retention
@@ -90,6 +90,8 @@ class DropSegments:
             l0=tuple(s for s in head.l0 if s.id not in gone),
             runs=_without(head.runs, gone),
             retired=(*head.retired, *retire(found, number)),
+            # What was damaged is no part of the log any more (R6).
+            quarantine=None if head.quarantine is not None and head.quarantine.segment in gone else head.quarantine,
         )
         index = time_index.trim(head.time_index, floor, head.next_offset, value.rows)
         return Next(replace(value, time_index=index), found)

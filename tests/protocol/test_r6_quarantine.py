@@ -8,8 +8,10 @@ from lithify.compactor.policy import Wait, decide
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import LiftQuarantine, Seal, SetQuarantine
+from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import JobError
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.retention import KEEP_ALL
 from lithify.store.errors import Fenced, Unavailable
 from tests.compactor.simulated_engine import with_engine
 from tests.interleave import World
@@ -65,6 +67,21 @@ def test_it_takes_appends_and_a_person_lifts_it() -> None:
     head = world.alone(files.head())
     assert head.quarantine is None
     assert not isinstance(decide(head, None, CONFIG, world.now_ms), Wait)
+
+
+def test_the_drop_that_retires_the_damaged_segment_ends_the_quarantine() -> None:
+    """Nothing is damaged any more; one that takes other segments ends nothing."""
+    world, files, _ = damaged()
+    lost = world.alone(files.head()).l0[2]
+    assert world.alone(files.head()).quarantine.segment == lost.id
+    for before, ended in ((lost.min_offset, False), (lost.max_offset + 1, True)):
+        world.alone(files.manifest.commit(RaiseFloor(before, KEEP_ALL)))
+        step = world.alone(with_engine(KEYS, Coordinator(PartitionFiles(KEYS), "me:1").step(CONFIG, True), []))
+        assert step.dropped
+        head = world.alone(files.head())
+        assert (head.quarantine is None) == ended
+    assert lost.id not in {s.id for s in head.segments()}
+    assert "quarantined" not in str(decide(head, None, CONFIG, world.now_ms))
 
 
 def test_the_edit_checks_the_epoch() -> None:
