@@ -155,7 +155,14 @@ class Admin:
             due = action.due if isinstance(action, Propose | Drop) else None
             foretold = None
             if isinstance(action, Propose):
-                foretold = estimate(action.due.units, config, _kind(action.due), state)
+                foretold = estimate(
+                    action.due.units,
+                    config,
+                    _kind(action.due),
+                    state,
+                    cleaned_to=manifest.cleaned_to,
+                    floor=debt.log_start_offset,
+                )
             elif isinstance(action, Resume):
                 foretold = action.job.estimate
             owner = "nobody yet" if state is None or not state.owner else state.owner_name

@@ -201,7 +201,18 @@ class Coordinator:
             reason=reason,
             now_ms=await Now(),
         )
-        job = replace(job, estimate=estimate(chosen, config, kind, self.files.compactor.seen.value))
+        assert job.plan is not None
+        job = replace(
+            job,
+            estimate=estimate(
+                chosen,
+                config,
+                kind,
+                self.files.compactor.seen.value,
+                cleaned_to=manifest.cleaned_to,
+                floor=job.plan.rules.floor,
+            ),
+        )
         try:
             admitted = await self.files.compactor.commit(jobs.Admit(self._mine, job))
         except InvalidRequest as error:  # cancelled meanwhile: the next step settles it

@@ -25,9 +25,18 @@ def target_bytes(config: TopicConfig, input_bytes: int) -> int:
     return min(config.output_bytes, max(SPLIT_BYTES_MIN, input_bytes // RANGES_MIN))
 
 
-def estimate(chosen: Sequence[Unit], config: TopicConfig, kind: Kind, state: CompactorState | None) -> Estimate:
+def estimate(
+    chosen: Sequence[Unit],
+    config: TopicConfig,
+    kind: Kind,
+    state: CompactorState | None,
+    *,
+    cleaned_to: int = 0,
+    floor: int = 0,
+) -> Estimate:
     """Rows and bytes out go by the last finished compaction of the same kind; without one they are at most what goes
-    in. Requests count the workers' and the compactor's own."""
+    in. What is clean already (below `cleaned_to`) is no fewer for it. Requests count the workers' and the compactor's
+    own."""
     input_bytes, input_rows = sum(u.bytes for u in chosen), sum(u.rows for u in chosen)
     target = target_bytes(config, input_bytes)
     ranges = 1 if input_bytes <= target else -(-input_bytes // target)
@@ -35,7 +44,8 @@ def estimate(chosen: Sequence[Unit], config: TopicConfig, kind: Kind, state: Com
     last = next((j for j in reversed(history) if j.status == "completed" and j.kind == kind and j.counts.rows_in), None)
     kept = 1.0 if last is None else last.counts.rows_out / last.counts.rows_in
     kept_bytes = 1.0 if last is None or not last.plan else last.output_bytes / max(last.plan.input_bytes, 1)
-    output_bytes = round(input_bytes * kept_bytes)
+    clean_rows, clean_bytes = _stays(chosen, cleaned_to, floor) if kind == "clean" and config.compacted else (0, 0)
+    output_bytes = max(round(input_bytes * kept_bytes), clean_bytes)
     outputs = max(-(-output_bytes // max(config.output_bytes, 1)), ranges)
     fetch_bytes = min(FETCH_BYTES_MAX, FETCHES_BYTES // max(len(chosen), 1))
     segments = sum(len(u.segments) for u in chosen)
@@ -44,7 +54,7 @@ def estimate(chosen: Sequence[Unit], config: TopicConfig, kind: Kind, state: Com
         input_segments=segments,
         input_rows=input_rows,
         input_bytes=input_bytes,
-        output_rows=round(input_rows * kept),
+        output_rows=max(round(input_rows * kept), clean_rows),
         output_bytes=output_bytes,
         ranges=ranges,
         peak_memory_bytes=_PROCESS_BYTES + _OUTPUT_BYTES + sum(map(source_bytes, chosen)),
@@ -52,3 +62,15 @@ def estimate(chosen: Sequence[Unit], config: TopicConfig, kind: Kind, state: Com
         puts=outputs + output_bytes // _PART_BYTES + ranges + _JOB_PUTS,
         basis="its inputs: nothing finished yet" if last is None else f"how {last.id} went",
     )
+
+
+def _stays(chosen: Sequence[Unit], cleaned_to: int, floor: int) -> tuple[int, int]:
+    """(rows, bytes) of the largest run that is clean already, less its tombstones and what lies below `floor`: each
+    key is in it once, so a clean leaves at least as many."""
+    clean = (unit for unit in chosen if unit.is_run and unit.max_offset < cleaned_to)
+    run = max(clean, key=lambda unit: unit.rows, default=None)
+    if run is None or not run.rows:
+        return 0, 0
+    span = run.max_offset + 1 - run.min_offset
+    above = (run.rows - run.tombstones) * max(run.max_offset + 1 - max(floor, run.min_offset), 0) // span
+    return above, run.bytes * above // run.rows

@@ -32,6 +32,7 @@ from lithify.manifest.jobs import (
     Plan,
 )
 from lithify.manifest.model import FORMAT, Bucket, CompletedJob, Manifest, Quarantine, SegmentRef, SortedRun
+from lithify.manifest.units import units
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS
@@ -350,3 +351,19 @@ def test_an_estimate_goes_by_the_last_of_its_kind() -> None:
     assert (known.output_bytes, known.output_rows, known.basis) == (250, 10, "how last went")
     assert known.ranges == 1
     assert estimate(chosen.units, config(compaction_output_bytes="1024"), "clean", None).ranges == 1
+
+
+def test_what_is_clean_already_is_no_fewer_for_another_clean() -> None:
+    """3,000 records of 500 keys were cleaned; one more came. A sixth of 501 would be foretold."""
+    big = replace(segment(0, 5_000), rows=500, tombstones=20, min_offset=0, max_offset=2_999, base_offset=None)
+    chosen = units(head(segment(300, 10), runs=(SortedRun(id="clean", segments=(big,)),), cleaned_to=3_000))
+    plan = Plan(ranges=(), rules=MergeRules(), output_bytes=1, input_bytes=60, input_rows=6, input_segments=1)
+    last = job("last", "completed", kind="clean", plan=plan, output_bytes=10, counts=MergeCounts(rows_in=6, rows_out=1))
+    after = replace(state(), history=(last,))
+    known = estimate(chosen, config(), "clean", after, cleaned_to=3_000)
+    assert (known.input_rows, known.output_rows, known.output_bytes) == (510, 480, 4_800)
+    half = estimate(chosen, config(), "clean", after, cleaned_to=3_000, floor=1_500)
+    assert (half.output_rows, half.output_bytes) == (240, 2_400)
+    assert estimate(chosen, config(), "clean", after, cleaned_to=3_000, floor=9_999).output_rows == 85
+    assert estimate(chosen, config(), "clean", after, cleaned_to=2_999).output_rows == 85, "it is not clean"
+    assert estimate(chosen, config(), "tier", None, cleaned_to=3_000).output_rows == 510
