@@ -7,6 +7,7 @@ import click
 
 from lithify.admin.invocation import Invocation, command
 from lithify.admin.output import Output, count_text, size_text, time_text
+from lithify.manifest.words import counted
 from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.metered import RequestCounts
 
@@ -81,7 +82,10 @@ def _show(output: Output, info: "CompactionInfo") -> None:
         ("status", f"{info.status}, {info.phase}"),
         ("reason", f"{info.origin}: {info.reason}"),
         ("sources", f"{len(info.sources)}: {', '.join(info.sources[:4])}{', …' if len(info.sources) > 4 else ''}"),
-        ("progress", f"{progress.completion_percentage:g} %, {progress.output_segments_written} segments written"),
+        (
+            "progress",
+            f"{progress.completion_percentage:g} %, {counted(progress.output_segments_written, 'segment')} written",
+        ),
         ("rows", f"{count_text(counts.rows_in)} in, {count_text(counts.rows_out)} out"),
         ("dropped", _dropped_text(counts)),
         ("bytes", f"{size_text(counts.bytes_read)} read, {size_text(counts.bytes_written)} written"),
@@ -193,10 +197,10 @@ def _show_inputs(output: Output, each: "Explanation") -> None:
 def _details(each: "Explanation") -> "Iterator[str]":
     foretold = each.estimate
     if foretold is not None:
-        reads = f"{len(each.sources)} inputs" if each.sources else "its inputs"
+        reads = f"{counted(len(each.sources), 'input')}" if each.sources else "its inputs"
         yield (
-            f"reads {reads}: {foretold.input_segments} segments, {size_text(foretold.input_bytes)}, "
-            f"{count_text(foretold.input_rows)} rows, in {foretold.ranges} key ranges"
+            f"reads {reads}: {counted(foretold.input_segments, 'segment')}, {size_text(foretold.input_bytes)}, "
+            f"{count_text(foretold.input_rows)} rows, in {counted(foretold.ranges, 'key range')}"
         )
         yield (
             f"expects {size_text(foretold.output_bytes)} and {count_text(foretold.output_rows)} rows by "

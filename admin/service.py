@@ -11,6 +11,7 @@ from lithify.admin.invocation import Invocation, command
 from lithify.admin.logs import set_up_logs
 from lithify.admin.output import Output, count_text, size_text
 from lithify.admin.settings import option
+from lithify.manifest.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,9 +162,8 @@ def _what(part: "PartitionReport") -> str:
     """What was done, and then what the pass ended with, if that is not known by now."""
     done = [f"{job.kind} {job.status}: {job.error.reason if job.error else job.reason}" for job in part.jobs]
     if part.dropped_segments:
-        done.insert(
-            0, f"dropped {part.dropped_segments} segments below the log start ({size_text(part.dropped_bytes)})"
-        )
+        dropped = counted(part.dropped_segments, "segment")
+        done.insert(0, f"dropped {dropped} below the log start ({size_text(part.dropped_bytes)})")
     failed = any(job.error is not None and job.error.reason in part.detail for job in part.jobs)
     if not done or not (failed or part.detail == _NOTHING_DUE):
         done.append(part.detail)

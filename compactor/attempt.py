@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec.structs import replace
+
 from lithify.compactor import jobs
 from lithify.compactor.engine import (
     NextResults,
@@ -23,6 +25,7 @@ from lithify.manifest.jobs import CompactorState, Job, JobError, RangeDone, Stat
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import retention_of
+from lithify.manifest.words import counted
 from lithify.segment.task import TaskResult
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.port import Now, Pause
@@ -130,7 +133,7 @@ class JobWork:
             if not pending:
                 return None
             if stop:
-                return await self._rest_job(job, f"rests with {len(pending)} ranges to do")
+                return await self._rest_job(job, f"rests with {counted(len(pending), 'key range')} to do")
             if failures:
                 await StopTasks()
                 return await self._failed(job, failures[0])
@@ -159,7 +162,11 @@ class JobWork:
     async def _failed(self, job: Job, failure: TaskFailure) -> Step:
         error = JobError(failure.category, failure.reason)
         if failure.category in ("corrupt", "missing"):
-            return await self.quarantine(job, failure.reason, failure.segment, error)
+            reason = failure.reason
+            if failure.category == "missing":  # the store knows but the object's name
+                where = self.files.keys.segment(failure.segment) if failure.segment else reason
+                reason = f"segment {where} is missing: restore the object from a copy"
+            return await self.quarantine(job, reason, failure.segment, replace(error, reason=reason))
         return await self._retry_later(job, error)
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:
@@ -211,8 +218,8 @@ class JobWork:
         here instead; where the topic was deleted the sources were collected, and nothing is wrong."""
         try:
             await self.files.manifest.commit(SetQuarantine(self.epoch, reason, segment))
-        except NotFound as error:
-            return Step("idle", str(error)) if job is None else await self.finish(job, "cancelled", str(error))
+        except NotFound as gone:
+            return Step("idle", str(gone)) if job is None else await self.finish(job, "cancelled", str(gone))
         if job is None:
             return Step("failed", f"quarantined: {reason}")
         return await self.finish(job, "failed", reason, error)

@@ -21,7 +21,7 @@ def verify_quick(store: Store, key: str, ref: SegmentRef) -> None:
     """One HEAD: the object is there and has the right size. Raises NotFound or Corrupt."""
     found = store.head(key)
     if found is None:
-        raise NotFound(f"segment {key} does not exist: it was collected or deleted; open a new snapshot")
+        raise NotFound(f"segment {key} is missing: restore the object from a copy")
     if found.size != ref.bytes:
         raise _corrupt(key, f"it has {found.size} bytes, the manifest says {ref.bytes}")
 
@@ -73,4 +73,4 @@ def _claims(extent: Extent, ref: SegmentRef) -> list[tuple[str, Any, Any]]:
 
 
 def _corrupt(key: str, what: str) -> Corrupt:
-    return Corrupt(f"segment {key}: {what}. Restore the object from a copy; compaction stays stopped until then")
+    return Corrupt(f"segment {key}: {what}. Restore the object from a copy")

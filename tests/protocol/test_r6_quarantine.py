@@ -44,6 +44,9 @@ def test_a_missing_source_quarantines_the_partition_and_nothing_is_skipped() -> 
     world, files, step = damaged()
     head = world.alone(files.head())
     assert head.quarantine is not None
+    lost = KEYS.segment(head.quarantine.segment)
+    assert head.quarantine.reason.startswith(f"segment {lost} ")
+    assert head.quarantine.reason.endswith(" is missing: restore the object from a copy")
     assert len(head.l0) == 6
     assert head.runs == ()
     assert step.outcome == "failed"  # type: ignore[attr-defined]
