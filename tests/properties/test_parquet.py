@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CHUNK = 10  # histories of one test
 EVERYDAY, ALL = 6, 50  # chunks on the local engine
-SPARK_EVERYDAY, SPARK_ALL = 1, 4  # and on Spark
+SPARK_EVERYDAY, SPARK_ALL = 1, 50  # and on Spark
 STEPS_MIN = 12
 
 

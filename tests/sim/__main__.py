@@ -8,6 +8,7 @@
 import argparse
 import multiprocessing
 import os
+import string
 import sys
 from collections import Counter
 from pathlib import Path
@@ -46,12 +47,20 @@ def many(first: int, count: int, processes: int) -> int:
             if len(failures) >= FAILURES_SHOWN:
                 pool.terminate()
                 break
-    for name, times in sorted(counts.items()):
-        print(f"{times:>12,}  {name}")
+    _tell_counts(counts)
     print(f"{count:,} histories of {shortest} steps and more, {steps:,} steps; {len(failures)} violations")
     for found in sorted(failures, key=lambda found: found.seed)[:FAILURES_SHOWN]:
         tell(found)
     return 1 if failures else 0
+
+
+def _tell_counts(counts: Counter[str]) -> None:
+    """How often each rule, fault, actor and commit came about; the rest is what those who took part went through."""
+    for group in ("rule ", "fault ", "actor ", "commit: ", ""):
+        names = [name for name in counts if name.startswith(group)]
+        for name in sorted(names, key=lambda name: (name.rstrip(string.digits), len(name), name)):
+            print(f"{counts.pop(name):>14,}  {name}")
+        print()
 
 
 def tell(found: Found) -> None:

@@ -27,7 +27,7 @@ from tests.sim.cast import Actor, Violation
 from tests.sim.rows import Row, by_key, encode, reference
 from tests.sim.site import Handle, Site
 
-__all__ = ["TRANSIENT", "Life", "consumer", "idempotent", "plain", "reader", "transactional"]
+__all__ = ["TRANSIENT", "Life", "append_some", "consumer", "idempotent", "plain", "reader", "transactional"]
 
 Life = Callable[[Actor], Coroutine[Any, Any, None]]
 TRANSIENT = (Unavailable, CommitUnknown, NotFound)  # not found: the topic is deleted, another will come
@@ -49,6 +49,18 @@ async def send(files: PartitionFiles, handle: Handle, rows: list[Row], **stamps:
     body = encode(stored)
     ref, most = reference(stored, body, order), handle.config.l0_segments_max
     return await append(files, body, ref, l0_segments_max=most, retention=retention_of(handle.config), **stamps)
+
+
+async def append_some(site: Site, actor: Actor, files: PartitionFiles, handle: Handle, name: str) -> None:
+    """Raises CommitUnknown, Unavailable, NotFound."""
+    rows = records(site, actor, name, await Now())
+    tokens = [row.token for row in rows]
+    try:
+        offsets = await send(files, handle, rows)
+    except (Unavailable, NotFound):
+        site.oracle.denied(handle.keys, tokens)
+        raise
+    site.oracle.acknowledged(handle.keys, tokens, offsets)
 
 
 def plain(site: Site) -> Life:

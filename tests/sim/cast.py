@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 from lithify.store.port import Request
 
-__all__ = ["Actor", "Answers", "Author", "Climate", "Violation", "Witness"]
+__all__ = ["STORES_DIFFER_MS", "WORKER", "Actor", "Answers", "Author", "Climate", "Violation", "Witness"]
 
+WORKER = " task "  # in the name of every actor that does a task of a job
+STORES_DIFFER_MS = 1_000  # the servers of one object store tell the time alike within this
 Author = tuple[str, int]
 """Whose write it was: an actor, in one of its lives."""
 
@@ -33,6 +35,7 @@ class Actor:
     ready: Callable[[], bool] | None = None  # wakes it up before its time
     wake_ms: int = 0
     clock_ms: int = 0
+    skew_ms: int = 0  # of its clock
     ids: int = 0
     requests: int = 0
 
@@ -48,12 +51,19 @@ class Climate:
     fault_share: float = 0.0
     crash_share: float = 0.0
     sleep_share: float = 0.0
+    stall_share: float = 0.0  # it stands still until what it has just learned is no longer so
     jump_share: float = 0.0
     stop_share: float = 0.0  # of a compactor's looks whether it shall stop
     tick_ms: int = 40  # a step takes less than this
     page_keys: int = 5
     coarse_times: bool = False  # modification times in whole seconds, as S3 tells them
+    skew_ms: int = 0  # clocks differ from the store's by as much, either way
     blackouts: tuple[tuple[int, int], ...] = ()  # steps during which the store answers nobody
+
+    @property
+    def own_clocks(self) -> bool:
+        """Whether each process goes by its own, as with `lithify.open(clock=...)`: then it is told no other's times."""
+        return self.skew_ms > STORES_DIFFER_MS
 
 
 class Witness(Protocol):
@@ -62,6 +72,7 @@ class Witness(Protocol):
     def created(self, author: Author, key: str, body: bytes) -> None: ...
     def put(self, author: Author, key: str, body: bytes) -> None: ...
     def deleting(self, author: Author, key: str) -> None: ...
+    def death_of(self, key: str) -> Callable[[], bool]: ...
 
 
 class Answers(Protocol):

@@ -13,14 +13,12 @@ from lithify.manifest.jobs import KeyRange
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Request
-from tests.sim.cast import Actor, Author
+from tests.sim.cast import WORKER, Actor, Author
 from tests.sim.oracle import Oracle
 from tests.sim.rows import checksum, merge
 from tests.sim.world import World
 
-__all__ = ["WORKER", "Engine"]
-
-WORKER = " task "  # in the name of every worker
+__all__ = ["Engine"]
 
 
 @dataclass(eq=False)

@@ -16,7 +16,7 @@ from lithify.manifest.edits import LiftQuarantine, Seal
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.port import Pause
 from tests.sim import actors, services
-from tests.sim.cast import Actor, Climate, Violation
+from tests.sim.cast import STORES_DIFFER_MS, Actor, Climate, Violation
 from tests.sim.engine import Engine
 from tests.sim.oracle import Oracle
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
@@ -39,7 +39,7 @@ TUNED = {
     ("lithify.log.append.UPLOADS_MAX",): (4, 1),
 }
 
-# Who takes part how often, each of so many; and in histories that look at one thing, whom that takes.
+# Who takes part how often, each of so many; `Focus.shares` says whom a history about one thing takes.
 MOST = {"compactor": 3, "collector": 3, "pinning reader": 2, "consumer": 2, "admin": 2}
 SHARES = {
     "stream": 0.3,
@@ -53,14 +53,56 @@ SHARES = {
     "catalog": 0.0,
     "operator": 0.05,
 }
-FOCUSED = {
-    "garbage": {"collector": 0.9, "pinning reader": 0.7, "reader": 0.3, "compactor": 0.3},
-    "jobs": {"compactor": 0.9, "admin": 0.7, "collector": 0.3},
-    "catalog": {"catalog": 0.6, "retention": 0.5},
-    "retention": {"retention": 0.4, "compactor": 0.5, "collector": 0.2, "consumer": 0.1},
-    "damage": {"operator": 1.0, "compactor": 0.7, "collector": 0.3},
-}
-FOCI = ("all", "all", "garbage", "garbage", "jobs", "catalog", "retention", "damage")
+FEW_SHARE = 0.4  # of histories in which a few have the word often, and so come far
+
+
+@dataclass(frozen=True)
+class Focus:
+    """What a history is about."""
+
+    weight: int
+    shares: dict[str, float] = field(default_factory=dict)
+    always: tuple[str, ...] = ()  # who takes part however few they are
+    lengths: tuple[int, ...] = (220, 250, 300, 400, 600, 1_000, 1_600)  # steps
+    plain: tuple[int, ...] = (0, 1, 2, 3)  # producers without an id
+    stalls: tuple[float, ...] = (0.0, 0.01, 0.04, 0.1)
+    graces_ms: tuple[int, ...] = (0, 0, 300, 1_000, 5_000)
+    policies: tuple[str, ...] = ("compact", "compact", "compact", "compact,delete", "delete")
+    records: tuple[str, ...] = ("-1", "-1", "-1", "10")
+    changes_share: float = 0.1  # of histories in which the topic is altered, or deleted and made again
+    bounds_share: float = 0.3  # of histories with the product's own bounds
+
+
+FOCI = (
+    Focus(2),
+    Focus(2, {"collector": 0.9, "pinning reader": 0.7, "reader": 0.3, "compactor": 0.3}),
+    # Who stands still finds that the boundary has passed what it was about to build upon; collection comes late.
+    Focus(
+        2,
+        {"collector": 0.7, "stream": 0.4, "compactor": 0.5, "reader": 0.5, "pinning reader": 0.3},
+        always=("collector 0",),
+        lengths=(600, 1_200, 2_000),
+        plain=(1, 2, 3),
+        stalls=(0.05, 0.1, 0.2),
+        graces_ms=(0, 0, 300),
+        bounds_share=0.0,
+    ),
+    Focus(1, {"compactor": 0.9, "admin": 0.7, "collector": 0.3}),
+    Focus(
+        1,
+        {"catalog": 0.6, "retention": 0.4, "collector": 0.7, "reader": 0.0, "pinning reader": 0.0, "consumer": 0.0},
+        lengths=(300, 600, 1_200),
+        graces_ms=(0, 0, 300, 1_000),
+        changes_share=1.0,
+    ),
+    Focus(
+        1,
+        {"retention": 0.4, "compactor": 0.5, "collector": 0.2, "consumer": 0.1},
+        policies=("compact,delete", "delete"),
+        records=("-1", "-1", "4", "10"),
+    ),
+    Focus(1, {"operator": 1.0, "compactor": 0.7, "collector": 0.3}),
+)
 
 
 @dataclass(frozen=True)
@@ -88,11 +130,11 @@ class Found:
 
 
 @contextmanager
-def _tuned(dice: random.Random) -> Iterator[None]:
-    large = dice.random() < 0.3
+def _tuned(dice: random.Random, focus: Focus) -> Iterator[None]:
+    large = dice.random() < focus.bounds_share
     with ExitStack() as stack:
         for names, values in TUNED.items():
-            value = values[0] if large else dice.choice(values)
+            value = values[0] if large else dice.choice(values if focus.bounds_share else values[1:])
             for name in names:
                 stack.enter_context(patch(name, value))
         yield
@@ -101,19 +143,19 @@ def _tuned(dice: random.Random) -> Iterator[None]:
 def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: bool = False) -> Found:
     """Runs the history of `seed`, or what `mask` leaves of it. A violation is in what is returned, never raised."""
     dice = random.Random(seed)
-    with _tuned(dice):
-        length = steps or dice.choice((220, 250, 300, 400, 600, 1_000))
-        climate = _climate(dice, length, bright=mask.bright)
+    focus = dice.choices(FOCI, [focus.weight for focus in FOCI])[0]
+    with _tuned(dice, focus):
+        length = steps or dice.choice(focus.lengths)
+        climate = _climate(dice, length, focus, bright=mask.bright)
         script = None if mask.turns is None else Script([*mask.turns])
         scheduler: Scheduler = _scheduler(random.Random(f"{seed}/turns"), length)
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
-        focus = dice.choice(FOCI)
         site = _site(dice, world, focus)
         found = Found(seed, trace=[] if tracing else None)
         try:
-            _begin(world, site)
+            _begin(world, site, dice)
             world.trace = found.trace
-            roster = _roster(dice, site, SHARES | FOCUSED.get(focus, {}))
+            roster = _roster(dice, site, focus)
             found.actors = [*roster]
             for name, live in roster.items():
                 world.start(name, live)
@@ -129,7 +171,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         return found
 
 
-def _climate(dice: random.Random, length: int, *, bright: bool) -> Climate:
+def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) -> Climate:
     blackouts: list[tuple[int, int]] = []
     for _ in range(dice.choice((0, 0, 0, 1, 2))):
         first = dice.randrange(length)
@@ -138,11 +180,13 @@ def _climate(dice: random.Random, length: int, *, bright: bool) -> Climate:
         fault_share=dice.choice((0.0, 0.03, 0.1, 0.2, 0.3)),
         crash_share=dice.choice((0.0, 0.002, 0.005, 0.015)),
         sleep_share=dice.choice((0.0, 0.01, 0.04)),
+        stall_share=dice.choice(focus.stalls),
         jump_share=dice.choice((0.0, 0.002, 0.01)),
         stop_share=dice.choice((0.0, 0.05)),
         tick_ms=dice.choice((5, 40, 40, 200)),
         page_keys=dice.choice((2, 5, 12)),
         coarse_times=dice.random() < 0.3,
+        skew_ms=dice.choice((0, 0, 0, 0, STORES_DIFFER_MS, 60_000, 86_400_000)),
         blackouts=() if bright else tuple(blackouts),
     )
 
@@ -156,12 +200,11 @@ def _scheduler(dice: random.Random, length: int) -> Scheduler:
     return Priorities(dice, dice.choice((2, 5, 10, 20)), length)
 
 
-def _site(dice: random.Random, world: World, focus: str) -> Site:
-    policies = ("compact", "compact", "compact", "compact,delete", "delete")
+def _site(dice: random.Random, world: World, focus: Focus) -> Site:
     config = {
-        "cleanup.policy": dice.choice(policies if focus != "retention" else policies[3:]),
+        "cleanup.policy": dice.choice(focus.policies),
         "retention.ms": dice.choice(("-1", "-1", "-1", "1000", "5000", "60000")),
-        "retention.records": dice.choice(("-1", "-1", "4", "10") if focus == "retention" else ("-1", "-1", "-1", "10")),
+        "retention.records": dice.choice(focus.records),
         "min.cleanable.dirty.ratio": dice.choice(("0", "0", "0.3", "0.7")),
         "min.compaction.lag.ms": dice.choice(("0", "0", "0", "1500")),
         "delete.retention.ms": dice.choice(("0", "200", "1000", "5000")),
@@ -171,8 +214,8 @@ def _site(dice: random.Random, world: World, focus: str) -> Site:
         "compaction.output.bytes": dice.choice(("1024", "1024", "2400", str(2**28))),
         "compaction.attempts.max": dice.choice(("2", "4", "10")),
     }
-    grace_ms = dice.choice((0, 0, 300, 1_000, 5_000))
-    oracle = Oracle(world, grace_ms)
+    grace_ms = dice.choice(focus.graces_ms)
+    oracle = Oracle(world, grace_ms, 2 * world.climate.skew_ms)
     splits = dice.choice((("b",), ("b", "d"), ("b", "c", "d")))
     poison = frozenset(splits[:1]) if dice.random() < 0.05 else frozenset[str]()
     world.witness, world.engine = oracle, Engine(world, oracle, splits, poison)
@@ -184,17 +227,27 @@ def _site(dice: random.Random, world: World, focus: str) -> Site:
         oracle,
         grace_ms,
         config,
-        topic_changes=dice.random() < (1.0 if focus == "catalog" else 0.1),
+        topic_changes=dice.random() < focus.changes_share,
         appends=dice.choice((4, 8, 16)),
         keys=keys,
         tombstone_share=dice.choice((0.1, 0.3, 0.5)),
         rest_ms=dice.choice((50, 200, 600)),
+        skew_ms=world.climate.skew_ms,
     )
 
 
-def _begin(world: World, site: Site) -> None:
+def _begin(world: World, site: Site, dice: random.Random) -> None:
+    """A topic, and what came before the history: appends, perhaps compacted, so that there is work from the start."""
+    appends, compacted = dice.choice((0, 3, 5)), dice.random() < 0.4
+
     async def create(actor: Actor) -> None:
         await create_topic(topic_lineage(TOPIC), TOPIC, 1, site.config)
+        handle = await site.open()
+        files = PartitionFiles(handle.keys)
+        for number in range(appends):
+            await actors.append_some(site, actor, files, handle, f"before.{number}")
+            if compacted and number == appends // 2:
+                await Coordinator(PartitionFiles(handle.keys), actor.name).step(handle.config)
 
     _alone(world, create, "creator")
 
@@ -212,15 +265,16 @@ def _alone(world: World, live: Callable[[Actor], Any], name: str) -> None:
     world.climate, world.scheduler, world.trace = climate, scheduler, trace
 
 
-def _roster(dice: random.Random, site: Site, shares: dict[str, float]) -> dict[str, actors.Life]:
+def _roster(dice: random.Random, site: Site, focus: Focus) -> dict[str, actors.Life]:
     """Who takes part: always somebody who appends and somebody who compacts; the rest more or fewer."""
     found: dict[str, actors.Life] = {}
-    for index in range(dice.choice((0, 1, 2, 3))):
+    shares = SHARES | focus.shares
+    for index in range(dice.choice(focus.plain)):
         found[f"plain {index}"] = actors.plain(site)
     same = dice.random() < 0.5
     for index in range(dice.choice((0, 1, 2)) or not found):
         found[f"idempotent {index}"] = actors.idempotent(site, "p" if same else f"p{index}")
-    take_over, sweeps = dice.choice((0.0, 0.1, 0.4)), dice.choice((0.0, 0.3, 1.0))
+    take_over, sweeps = dice.choice((0.0, 0.1, 0.4)), dice.choice((0.0, 0.0, 0.3, 1.0, 1.0))
     lives: dict[str, Callable[[], actors.Life]] = {
         "stream": lambda: actors.transactional(site),
         "compactor": lambda: services.compactor(site, take_over),
@@ -236,8 +290,13 @@ def _roster(dice: random.Random, site: Site, shares: dict[str, float]) -> dict[s
     for name, live in lives.items():
         most = MOST.get(name, 1)
         for index in range(most):
-            if dice.random() < shares[name] or f"{name} {index}" == "compactor 0":
+            if dice.random() < shares[name] or f"{name} {index}" in ("compactor 0", *focus.always):
                 found[f"{name} {index}" if most > 1 else name] = live()
+    if dice.random() < FEW_SHARE:
+        first = next(name for name in found if name.startswith(("plain", "idempotent")))
+        others = [name for name in found if name not in (first, "compactor 0", *focus.always)]
+        away = dice.sample(others, max(len(others) - dice.choice((1, 2, 3)), 0))
+        found = {name: live for name, live in found.items() if name not in away}
     return found
 
 
@@ -260,7 +319,7 @@ async def _settle(world: World, site: Site, truth: Truth) -> None:
     files = PartitionFiles(truth.keys)
     last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
     config = replace(truth.configs[-1], compaction_paused=False)
-    world.now_ms += PINS_EXPIRE_MS
+    world.now_ms += PINS_EXPIRE_MS + 2 * site.skew_ms
     if last.deleted:
         await files.manifest.commit(Seal())
     else:

@@ -39,6 +39,7 @@ class Ledger:
             self._truth.fail(f".compactor {number} comes after {previous and previous.id} (P3, P4)")
         if previous is not None and state.epoch < previous.epoch:
             self._truth.fail(f".compactor {number} falls back to epoch {state.epoch} (P5)")
+        self._held("P3", "P5")
         self.state = state
         if state.owner and (previous is None or state.owner != previous.owner):
             self._compactor_author[state.owner] = author
@@ -64,10 +65,13 @@ class Ledger:
         if not same or len(state.jobs) < len(before) or not kept or any(job.status != "submitted" for job in added):
             self._truth.fail(f"{author} changes .compactor {state.id}, whose owner is another (P5, P15)")
         self._truth.world.counts["request"] += 1
+        self._held("P5", "P15")
 
     def _job(self, known: Job | None, job: Job, *, claims: bool) -> None:
         if known is not None and known.plan is not None and job.plan != known.plan:
             self._truth.fail(f"job {job.id} has another plan than at its admission (P9)")
+        if known is not None and known.plan is not None:
+            self._held("P9")
         if job.plan is not None and (known is None or known.plan is None):
             self._admitted(job)
         if job.active:
@@ -79,6 +83,7 @@ class Ledger:
                 self._truth.fail(f"job {job.id} is completed, no manifest has it (P13)")
             if job.status != "completed" and job.id in self.committed:
                 self._truth.fail(f"job {job.id} is {job.status}, a manifest has it (P13, P15)")
+            self._held("P13", *(("P15",) if job.status == "cancelled" else ()))
             if job.error is not None and job.error.category == "corrupt" and not self.quarantined:
                 self._truth.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
 
@@ -97,6 +102,7 @@ class Ledger:
             self._truth.head, frozenset(job.segments)
         ):
             self._truth.fail(f"job {job.id}: a segment left out reaches below its coverage offset (P9)")
+        self._held("P8", "P9")
         if job.origin == "manual":
             self._allowed[frozenset(job.segments)] = self._allowed.get(frozenset(job.segments), 0) + 1
 
@@ -106,6 +112,7 @@ class Ledger:
             whole = all(self._truth.present(ref.id) and ref.id not in self._truth.was_damaged for ref in done.outputs)
             if whole and done.index not in left:
                 self._truth.fail(f"range {done.index} of job {job.id} is recorded and whole, and is given up (P12)")
+            self._held("P12")
 
     def _attempts(self, known: Job | None, job: Job, *, claims: bool) -> None:
         sources = frozenset(job.segments)
@@ -121,9 +128,13 @@ class Ledger:
             most = max(c.compaction_attempts_max for c in self._truth.configs) + self._allowed.get(sources, 0) + 1
             if count > most:
                 self._truth.fail(f"attempt {count} without progress on one set of sources, {most} are allowed (P14)")
+            self._held("P14")
         met = next((a for a in job.attempts if a.error is not None and a.error.category == "corrupt"), None)
         if met is not None and not self.quarantined:
             self._truth.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
+
+    def _held(self, *rules: str) -> None:
+        self._truth.world.held(*rules)
 
     def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
         """A coordinator gives its workers their tasks. One that was replaced may act on what it knew."""
@@ -147,3 +158,4 @@ class Ledger:
                 self._truth.fail(f"range {done.index} of job {job.id} is recorded and whole, and is done again (P12)")
             if done is not None:
                 self._truth.world.counts["recorded range done again"] += 1
+            self._held("P9", "P10", *(("P12",) if job.done else ()))

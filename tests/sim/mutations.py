@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from tests.sim.sabotage import SABOTAGES, Sabotage
 
-__all__ = ["RECORD", "replayed", "searched"]
+__all__ = ["RECORD", "replayed", "searched", "table"]
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_name("mutations.json")
@@ -103,13 +103,23 @@ def _keep(name: str, rule: str, result: Result) -> None:
     RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def table() -> list[str]:
+    """The record, as docs/protocol.md shows it."""
+    record = _recorded()
+    rows = [f"| {s.rule} | {s.name} | `{s.file}` | {record[s.name]['played']:,} |" for s in SABOTAGES]
+    return ["| Rule | Sabotage | In | Seeds to catch it |", "|---|---|---|--:|", *rows]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutate")
-    parser.add_argument("what", choices=("search", "replay"))
+    parser.add_argument("what", choices=("search", "replay", "table"))
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--only", default="", help="a rule, or a part of a name")
     parser.add_argument("--missing", action="store_true", help="those alone that are not on record")
     given = parser.parse_args()
+    if given.what == "table":
+        print("\n".join(table()))
+        return 0
     known = _recorded() if given.missing else {}
     rules = {s.name: s.rule for s in SABOTAGES if s.name not in known}
     names = [name for name, rule in rules.items() if given.only in (rule, "") or given.only in name]

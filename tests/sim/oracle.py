@@ -1,7 +1,7 @@
 """Who sees every change of the simulated store: it finds the partition that a change belongs to, and asks what is true
 there. It also keeps what actors were told, to hold it against what happened."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -10,7 +10,7 @@ from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.segment.task import MergeTask
-from tests.sim.cast import Author, Violation
+from tests.sim.cast import WORKER, Author, Violation
 from tests.sim.truth import Truth
 from tests.sim.world import World
 
@@ -23,6 +23,7 @@ _topic = msgspec.json.Decoder(TopicFile).decode
 class Oracle:
     world: World
     grace_ms: int
+    error_ms: int  # by which ages may be wrong
     truths: dict[str, Truth] = field(default_factory=dict)  # by the partition's root
     topics: list[TopicFile] = field(default_factory=list)  # of the one topic, by number
     _configs: dict[str, list[TopicConfig]] = field(default_factory=dict)  # by topic id
@@ -31,7 +32,7 @@ class Oracle:
         found = self.truths.get(keys.root)
         if found is None:
             configs = self._configs.setdefault(keys.topic_id, [])
-            found = self.truths[keys.root] = Truth(keys, self.world, self.grace_ms, configs)
+            found = self.truths[keys.root] = Truth(keys, self.world, self.grace_ms, self.error_ms, configs)
         return found
 
     def _of(self, key: str) -> tuple[Truth, str] | None:
@@ -41,7 +42,7 @@ class Oracle:
         return self.truth(PartitionKeys(parts[0], parts[1], int(parts[2]))), parts[3]
 
     def created(self, author: Author, key: str, body: bytes) -> None:
-        if " task " in author[0]:
+        if WORKER in author[0]:
             raise Violation(f"worker {author[0]} writes {key} (P11)")
         found = self._of(key)
         if found is None:
@@ -57,6 +58,15 @@ class Oracle:
             case _:
                 truth.boundary_created(number, body)
 
+    def death_of(self, key: str) -> Callable[[], bool]:
+        """Tells whether `key` is that of a manifest whose number is dead by now."""
+        found = self._of(key)
+        number = None if found is None else found[0].keys.manifest.number(key)
+        if found is None or number is None:
+            return lambda: False
+        truth = found[0]
+        return lambda: truth.boundary is not None and truth.boundary.manifest >= number
+
     def _topic(self, body: bytes) -> None:
         topic = _topic(body)
         self.topics.append(topic)
@@ -67,6 +77,7 @@ class Oracle:
             head = self.truth(PartitionKeys(topic.topic, topic.topic_id, number)).head
             if head is None or head.sealed:
                 raise Violation(f"topic file {topic.id} announces partition {number}, which is not there (P21)")
+            self.world.held("P21")
 
     def put(self, author: Author, key: str, body: bytes) -> None:
         found = self._of(key)
@@ -97,6 +108,7 @@ class Oracle:
         if found != list(offsets):
             raise Violation(f"{keys.root}: {tokens} were acknowledged at {offsets} and are at {found} (P1, P4, P6)")
         self.world.counts["append acknowledged"] += 1
+        self.world.held("P1", "P6")
 
     def denied(self, keys: PartitionKeys, tokens: Sequence[str]) -> None:
         """Their producer was told that they are certainly not appended."""
@@ -106,3 +118,4 @@ class Oracle:
             raise Violation(f"{keys.root}: record {there[0]} was said not to be appended, and is (P1, P4)")
         truth.refused.update(tokens)
         self.world.counts["append refused"] += 1
+        self.world.held("P1")

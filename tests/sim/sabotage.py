@@ -79,6 +79,20 @@ SABOTAGES = (
         "if last is None or last.version <= stamp.version:",
     ),
     Sabotage(
+        "an append does not know itself",
+        "P6",
+        "manifest/appends.py",
+        "if known.id == self.segment.id and known.base_offset is not None:",
+        "if known.id == self.segment.id and known.base_offset is None:",
+    ),
+    Sabotage(
+        "an append does not look among the retired",
+        "P6",
+        "manifest/appends.py",
+        "for known in (*reversed(head.l0), *reversed(head.retired)):",
+        "for known in reversed(head.l0):",
+    ),
+    Sabotage(
         "an append below the floor is taken",
         "P7",
         "manifest/appends.py",
@@ -185,6 +199,20 @@ SABOTAGES = (
         "gc/reachable.py",
         "if age >= floor:",
         "if age >= floor + 10**9:",
+    ),
+    Sabotage(
+        "the sweep reads the head before the jobs",
+        "P18",
+        "gc/collect.py",
+        "    state = await files.compactor_state()\n    manifest, named = await _head_and_pinned(files)\n",
+        "    manifest, named = await _head_and_pinned(files)\n    state = await files.compactor_state()\n",
+    ),
+    Sabotage(
+        "a pinned manifest that is absent is damage",
+        "P18",
+        "gc/collect.py",
+        "                absent.add(number)\n",
+        "                raise Corrupt(str(number))\n",
     ),
     Sabotage(
         "the head is read before the boundary",

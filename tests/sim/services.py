@@ -191,7 +191,10 @@ def operator(site: Site) -> Life:
                 there = [s for s in in_use or truth.contents.stored if truth.keys.segment(s) in site.world.objects]
                 if there and len(truth.damaged) < 2:
                     damage(site, truth.keys, say.choice(there), say.random())
-            await Pause(int(say.random() * 6) * site.rest(actor))
+            for _ in range(int(say.random() * 12)):
+                if any(truth.quarantined for truth in site.oracle.truths.values()):
+                    break
+                await Pause(site.rest(actor))
             restore(site)
             with contextlib.suppress(*TRANSIENT):
                 await PartitionFiles((await site.open()).keys).manifest.commit(LiftQuarantine())

@@ -27,6 +27,7 @@ class Site:
     keys: tuple[str | None, ...]
     tombstone_share: float
     rest_ms: int  # what actors that go round rest between rounds
+    skew_ms: int  # how far clocks are from the store's, at most
 
     async def open(self) -> "Handle":
         """Raises NotFound, Unavailable."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.mutations import table
 from tests.sim.sabotage import SABOTAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,6 +18,10 @@ def test_every_rule_is_sabotaged_and_every_sabotage_was_caught() -> None:
     record = json.loads(Path(__file__).with_name("mutations.json").read_text(encoding="utf-8"))
     assert {sabotage.rule for sabotage in SABOTAGES} == RULES
     assert {sabotage.name for sabotage in SABOTAGES} == record.keys()
+
+
+def test_the_table_of_the_protocol_is_the_record() -> None:
+    assert "\n".join(table()) in (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: f"{sabotage.rule} {sabotage.name}")

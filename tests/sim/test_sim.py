@@ -14,6 +14,7 @@ from lithify.manifest.model import Manifest, Retired
 from tests.sim.cases import FOLDER, load, save
 from tests.sim.history import Mask, play
 from tests.sim.shrink import shrunk
+from tests.sim.test_mutations import RULES
 
 SEEDS_A_TEST = 25
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,23 +50,17 @@ def test_a_failure_is_made_small_and_kept(tmp_path: Path) -> None:
     assert play(seed, again).violation is None
 
 
-def test_every_fault_and_every_kind_of_commit_comes_about() -> None:
+def test_every_fault_rule_and_kind_of_commit_comes_about() -> None:
     counts: Counter[str] = Counter()
     for seed in range(60):
         counts.update(play(seed).counts)
+    rules = {f"rule {rule}" for rule in RULES}
     cells = itertools.product(("happened", "not happened"), ("reported", "not reported"))
     wanted = {f"create: {happened}, {reported}" for happened, reported in cells} | {"create: lands later", "dark"}
     wanted |= {f"{cell} (409)" for cell in wanted if "not reported" in cell or "later" in cell}
-    wanted |= {
-        "get: unavailable",
-        "head: unavailable",
-        "put: lands later",
-        "crash",
-        "sleep",
-        "jump",
-        "fenced",
-        "damaged",
-    }
+    wanted |= {"get: unavailable", "head: unavailable", "put: lands later"}
+    wanted |= {"crash", "sleep", "stall", "jump", "jump of one clock"}
+    wanted = rules | {fault if ", reported" in fault else f"fault {fault}" for fault in wanted} | {"fenced", "damaged"}
     wanted |= {f"commit: {kind}" for kind in ("append", "claim", "clean", "tier", "drop", "collect", "boundary")}
     wanted |= {"commit: checkpoint", "commit: seal", "commit: floor by retention", "commit on a dead number"}
     assert wanted - counts.keys() == set()

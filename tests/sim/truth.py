@@ -25,7 +25,9 @@ CLOCK_ERROR_MS = 1_000  # of ages by times in whole seconds
 
 
 class Truth:
-    def __init__(self, keys: PartitionKeys, world: World, grace_ms: int, configs: list[TopicConfig]) -> None:
+    def __init__(
+        self, keys: PartitionKeys, world: World, grace_ms: int, error_ms: int, configs: list[TopicConfig]
+    ) -> None:
         self.keys = keys
         self.world = world
         self.contents = Contents()
@@ -42,9 +44,14 @@ class Truth:
         self._named: dict[str, list[int]] = {}  # segment id -> [named from manifest, up to before]
         self._claimed: dict[int, Author] = {}  # who committed which epoch
         self._compacted = False
+        self._error_ms = error_ms  # of an age by two clocks
 
     def fail(self, what: str) -> NoReturn:
         raise Violation(f"{self.keys.root}: {what}")
+
+    @property
+    def quarantined(self) -> bool:
+        return self.head is not None and self.head.quarantine is not None
 
     @property
     def dead(self) -> int:
@@ -76,13 +83,16 @@ class Truth:
                 self.fail(f"live segment {segment_id} is deleted (P16)")
             if end - 1 > self.dead:
                 self.fail(f"segment {segment_id} is deleted, manifest {end - 1} names it and is retained (P16, P17)")
-            pinned = [pin for pin in self._pins() if first <= pin < end]
+            pins = self._pins()
+            pinned = [pin for pin in pins if first <= pin < end]
             if pinned:
                 self.fail(f"segment {segment_id} is deleted, pinned manifest {pinned[0]} names it (P19, P20)")
+            self.world.held("P16", "P17", *(("P19", "P20") if pins else ()))
             return
         state, sealed = self.ledger.state, self.head is not None and self.head.sealed
         if state is not None and not sealed and any(SegmentId.of_job(segment_id, job.id) for job in state.jobs):
             self.fail(f"segment {segment_id} of an active job is deleted (P10, P18)")
+        self.world.held("P18", *(("P10",) if state is not None and state.jobs else ()))
 
     # --- manifests
 
@@ -96,6 +106,7 @@ class Truth:
         problems = list(manifest_problems(previous, manifest))
         if problems:
             self.fail(f"manifest {number} breaks: {problems}")
+        self.world.held("P2", "P3", "P4")
         self.head = self._lineage[number] = manifest
         self._created_ms[number] = self.world.now_ms
         if previous is not None:
@@ -117,6 +128,8 @@ class Truth:
         for ref in taken:
             self._named[ref.id][1] = number
         l0 = [ref for ref in added if ref.base_offset is not None]
+        if added:
+            self.world.held("P7" if l0 else "P10")
         for ref in l0:
             self._appended(ref)
         if taken and not manifest.sealed:
@@ -143,12 +156,14 @@ class Truth:
         denied = [row.token for row in self.contents.stored[ref.id] if row.token in self.refused]
         if denied:
             self.fail(f"record {denied[0]} was said not to be appended, and is (P1, P4, P7)")
+        self.world.held("P6", "R2", *(("P1",) if self.refused else ()))
 
     def _same_contents(self, manifest: Manifest) -> None:
         self._compacted = self._compacted or any(config.compacted for config in self.configs)
         wrong = self.contents.differences(manifest, self._compacted)
         if wrong is not None:
             self.fail(f"manifest {manifest.id}: {wrong}")
+        self.world.held("R1", "R2", "R4")
 
     def _compaction(
         self, author: Author, previous: Manifest, manifest: Manifest, made: list[SegmentRef], taken: list[SegmentRef]
@@ -166,6 +181,7 @@ class Truth:
             if any(ref.id in pinned for ref in taken):
                 self.fail(f"manifest {manifest.id} drops a segment that an active job has pinned (P8, R3)")
             self._count("drop")
+            self.world.held("P5", "P8", "R3")
             return
         job = None if self.ledger.state is None else self.ledger.state.job(fresh[0])
         if job is None or job.plan is None:
@@ -180,12 +196,13 @@ class Truth:
         if recorded != {ref.id for ref in made} or len(job.done) != len(job.plan.ranges):
             self.fail(f"job {job.id} commits outputs that are not recorded (P11)")
         others = [ref for ref in manifest.segments() if ref.id not in recorded]
-        wrong = self.contents.merged_wrongly(taken, made, manifest, job.kind, self.world.now_ms)
+        wrong = self.contents.merged_wrongly(taken, made, manifest, job.kind, self.world.now_ms + self._error_ms)
         wrong = wrong or self.contents.cut_wrongly(made, max(config.output_bytes for config in self.configs))
         if wrong is not None:
             self.fail(f"job {job.id}: {wrong}")
         if manifest.cleaned_to > previous.cleaned_to and any(ref.min_offset < manifest.cleaned_to for ref in others):
             self.fail(f"cleaned_to is {manifest.cleaned_to}, and a segment left out begins below (P9, R4)")
+        self.world.held("P5", "P8", "P11", "P13", "R4", "R5", *(("P9",) if job.kind == "clean" else ()))
 
     def _quarantine(self, author: Author, manifest: Manifest) -> None:
         self._count("quarantine")
@@ -195,6 +212,7 @@ class Truth:
             self.fail(f"{author} quarantines at epoch {manifest.compactor_epoch}, which is not its own (P5, R6)")
         if manifest.quarantine.segment not in self.was_damaged:
             self.fail(f"quarantined for {manifest.quarantine}, which nobody damaged (P16)")
+        self.world.held("P5", "P16", "R6")
 
     def _forgotten(self, previous: Manifest, manifest: Manifest) -> None:
         left = {r.id for r in manifest.retired}
@@ -203,11 +221,12 @@ class Truth:
                 self.fail(f"{retired.id} is forgotten, its bytes are not (P16)")
         if len(left) < len(previous.retired):
             self._count("collect")
+            self.world.held("P16")
 
     def _floor(self, previous: Manifest, manifest: Manifest) -> None:
         if manifest.log_start_offset > max(previous.log_start_offset, manifest.deleted_to):
             self._count("floor by retention")
-            wrong = self.contents.floor_is_early(previous, manifest, self.configs, self.world.now_ms)
+            wrong = self.contents.floor_is_early(previous, manifest, self.configs, self.world.now_ms + self._error_ms)
             if wrong is not None:
                 self.fail(wrong)
         if len(self.configs) == 1 and not manifest.sealed:
@@ -215,6 +234,7 @@ class Truth:
             shown = log_start(previous, retention, at_ms)
             if log_start(manifest, retention, at_ms) < shown:
                 self.fail(f"readers saw the log start at {shown}, and with manifest {manifest.id} earlier (R3)")
+            self.world.held("R3")
 
     def _checkpoints(self, previous: Manifest, manifest: Manifest) -> None:
         known = {checkpoint.id for checkpoint in previous.checkpoints}
@@ -222,6 +242,7 @@ class Truth:
             if checkpoint.id not in known:
                 self._count("checkpoint")
                 self.pin_is_whole(checkpoint.manifest)
+                self.world.held("P20")
 
     def pin_is_whole(self, number: int) -> None:
         pinned = self._lineage.get(number)
@@ -240,12 +261,14 @@ class Truth:
         head = 0 if self.head is None else self.head.id
         if boundary.manifest >= head or boundary.manifest < self.dead:
             self.fail(f"boundary {boundary.manifest} does not lie between {self.dead} and the head {head} (P4)")
-        late_ms = self.world.now_ms - self._grace_ms + CLOCK_ERROR_MS
+        late_ms = self.world.now_ms - self._grace_ms + CLOCK_ERROR_MS + self._error_ms
         for dead in range(self.dead + 1, boundary.manifest + 1):
             if self._created_ms[dead + 1] > late_ms:
                 self.fail(f"manifest {dead} is dead, {self.world.now_ms - self._created_ms[dead + 1]} ms old (P17)")
+        self.world.held("P4")
         if boundary.manifest > self.dead:
             self._count("boundary")
+            self.world.held("P17")
         self.boundary = boundary
 
     def number_deleting(self, chain: str, number: int) -> None:
@@ -255,6 +278,7 @@ class Truth:
             )
         if chain == "compactor" and number > (0 if self.boundary is None else self.boundary.compactor):
             self.fail(f".compactor {number} is deleted above the boundary (P4)")
+        self.world.held("P4", *(("P20",) if chain == "manifest" and self._pins() else ()))
 
     # --- the end
 
@@ -286,3 +310,4 @@ class Truth:
             there = self.keys.manifest.key(number) in self.world.objects
             if there and not self.retained(number):
                 self.fail(f"dead manifest {number} was left behind (P18)")
+        self.world.held("P16", "P18")

@@ -7,17 +7,14 @@ be, which is what lets a failure be made small.
 """
 
 import random
-from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from lithify.compactor.engine import Reserve, SplitRanges, StopAsked, VerifyOutputs
-from lithify.store.errors import Unavailable
 from lithify.store.port import (
     Create,
-    Delete,
     Folders,
     Get,
     Head,
@@ -25,14 +22,12 @@ from lithify.store.port import (
     NewId,
     Now,
     Object,
-    ObjectInfo,
-    Outcome,
     Page,
     Pause,
-    Put,
     Request,
 )
-from tests.sim.cast import Actor, Answers, Author, Climate, Violation, Witness
+from tests.sim.cast import WORKER, Actor, Answers, Climate, Violation, Witness
+from tests.sim.faulty import FaultyStore
 from tests.sim.schedule import Scheduler
 
 __all__ = ["World"]
@@ -42,6 +37,8 @@ STALE_MS_MAX = 1_000  # how far a client's idea of the store's clock lies behind
 JUMPS_MS = (1_000, 5_000, 31_000, 61_000, 600_000, 86_400_000)
 RETRIED = frozenset((Get, Head, List, Folders))  # by the store itself: their failures are rarer
 RETRIED_SHARE = 0.2
+STALLS_MS_MAX = 60_000
+STANDS_STILL = 4  # times as often after a create: what it made may be dead before it looks
 SLOWNESS = 6  # how much more often a slow actor stands still
 SLOW_SHARE = 0.2
 
@@ -56,7 +53,6 @@ class World:
     now_ms: int = START_MS
     steps: int = 0
     rested: int = 0  # the step at which everybody was gone
-    objects: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     actors: list[Actor] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[str, int]] = field(default_factory=list)  # where something went wrong
@@ -64,21 +60,14 @@ class World:
     trace: list[str] | None = None
     witness: Witness = field(init=False)
     engine: Answers = field(init=False)
+    store: FaultyStore = field(init=False)
+    objects: dict[str, tuple[bytes, int]] = field(init=False)  # the store's
 
     def __post_init__(self) -> None:
-        self._keys: list[str] = []  # sorted
-        self._late: list[tuple[int, int, str, Callable[[], None]]] = []  # (step, order, what, act)
+        self._stalled: dict[tuple[bool, bool], Actor] = {}  # by what they learned
         self._numbers = 0
-        self._nodes: dict[type, Callable[[Actor, Any, str | None], Any]] = {
-            Create: self._create,
-            Get: self._get,
-            Head: self._head,
-            Put: self._put,
-            Delete: self._delete,
-            List: self._list,
-            Folders: self._folders,
-            Pause: self._pause,
-        }
+        self.store = FaultyStore(self)
+        self.objects = self.store.objects
 
     # --- actors
 
@@ -88,8 +77,15 @@ class World:
             return
         say, luck = random.Random(f"{self.seed}/{name}/say"), random.Random(f"{self.seed}/{name}/luck")
         slowness = SLOWNESS if luck.random() < SLOW_SHARE else 1
-        self.actors.append(Actor(name, live, self._numbers, say, luck, slowness, wake_ms=self.now_ms))
+        self.counts[f"actor {'worker' if WORKER in name else name.rstrip('0123456789 ')}"] += 1
+        actor = Actor(name, live, self._numbers, say, luck, slowness, wake_ms=self.now_ms)
+        actor.skew_ms = self._skew(actor)
+        self.actors.append(actor)
         self.scheduler.joined(name)
+
+    def _skew(self, actor: Actor) -> int:
+        most = self.climate.skew_ms
+        return int((2 * actor.luck.random() - 1) * most) if most else 0
 
     def run(self, steps_max: int) -> None:
         """Until all actors have ended, or for so many steps."""
@@ -115,12 +111,13 @@ class World:
         self.actors.clear()
         self.rested = self.steps
         self.steps += 10_000
-        self._arrivals()
+        self.store.arrivals()
 
     def step(self, actor: Actor) -> None:
         self.steps += 1
-        if self._late:
-            self._arrivals()
+        if self._stalled:
+            self._stalled = {what: other for what, other in self._stalled.items() if other is not actor}
+        self.store.arrivals()
         if self.turns and self.turns[-1][0] == actor.name:
             self.turns[-1][1] += 1
         else:
@@ -132,8 +129,7 @@ class World:
         actor.requests += 1
         luck = actor.luck
         self.now_ms += int(luck.random() * self.climate.tick_ms)
-        # Commits are where standing still matters most: what was created may be dead before it is looked at.
-        event = self._event(actor, luck.random(), actor.slowness * (5 if type(request) is Create else 1))
+        event = self._event(actor, luck.random(), creates=type(request) is Create)
         fault = None
         if event == "fault" and (type(request) not in RETRIED or luck.random() < RETRIED_SHARE):
             fault = f"{luck.random():.3f}"
@@ -148,15 +144,25 @@ class World:
             actor.error = error
         if self.trace is not None:
             self._tell(actor, request)
+        if event is not None:
+            self._befalls(actor, request, event)
+
+    def _befalls(self, actor: Actor, request: Request[Any], event: str) -> None:
+        luck = actor.luck
         if event == "crash":
             self._crash(actor)
         elif event == "sleep":
-            self._note(actor, "sleep")
+            self.note(actor, "sleep")
             steps = 5 * 60 ** luck.random()  # of the others, more or less
             actor.wake_ms = max(actor.wake_ms, self.now_ms + int(steps * self.climate.tick_ms / 2))
             actor.ready = None
+        elif event == "stall":
+            self._stall(actor, request)
+        elif event == "jump" and self.climate.skew_ms and luck.random() < 0.5:
+            self.note(actor, "jump of one clock")
+            actor.skew_ms = self._skew(actor)
         elif event == "jump":
-            self._note(actor, "jump")
+            self.note(actor, "jump")
             self.now_ms += luck.choice(JUMPS_MS)
 
     def _resume(self, actor: Actor) -> Request[Any] | None:
@@ -179,8 +185,7 @@ class World:
             error = None
             kind = type(request)
             if kind is Now:
-                stale_ms = int(actor.luck.random() * STALE_MS_MAX)
-                reply = actor.clock_ms = max(actor.clock_ms, self.now_ms - stale_ms)
+                reply = self._clock(actor)
             elif kind is NewId:
                 actor.ids += 1
                 reply = f"{actor.number:03x}{actor.ids:05x}" * 2
@@ -191,12 +196,18 @@ class World:
             else:
                 return request
 
-    def _event(self, actor: Actor, draw: float, stalls: int) -> str | None:
-        climate = self.climate
+    def _clock(self, actor: Actor) -> int:
+        told_ms = self.now_ms + actor.skew_ms - int(actor.luck.random() * STALE_MS_MAX)
+        actor.clock_ms = told_ms if self.climate.skew_ms else max(actor.clock_ms, told_ms)
+        return actor.clock_ms
+
+    def _event(self, actor: Actor, draw: float, *, creates: bool) -> str | None:
+        climate, often = self.climate, STANDS_STILL if creates else 1
         for share, name in (
             (climate.fault_share, "fault"),
             (climate.crash_share, "crash"),
-            (climate.sleep_share * stalls, "sleep"),
+            (climate.sleep_share * often * actor.slowness, "sleep"),
+            (climate.stall_share * often, "stall"),
             (climate.jump_share, "jump"),
         ):
             if draw < share:
@@ -208,16 +219,42 @@ class World:
         dark = self.climate.blackouts
         return bool(dark) and any(first <= self.steps < end for first, end in dark)
 
+    def _stall(self, actor: Actor, request: Request[Any]) -> None:
+        """The actor goes on soon after what it has learned is no longer so, or after a while. One that has created
+        something, one that has found something and one that has not: it is the others who make it so."""
+        key, creates = getattr(request, "key", None), type(request) is Create
+        there, since = key in self.objects, 0
+        if not isinstance(key, str) or (creates, there) in self._stalled:
+            return
+        self._stalled[creates, there] = actor
+        self.note(actor, "stall")
+        after = int(300 ** actor.luck.random())
+        dead = self.witness.death_of(key) if creates or actor.luck.random() < 0.5 else lambda: False
+
+        def overtaken() -> bool:
+            nonlocal since
+            if not since and ((key in self.objects) != there or dead()):
+                since = self.steps
+            return since > 0 and self.steps >= since + after
+
+        actor.wake_ms = self.now_ms + (STALLS_MS_MAX if creates else STALLS_MS_MAX // 10)
+        actor.ready = overtaken
+
     def _crash(self, actor: Actor) -> None:
-        self._note(actor, "crash")
+        self.note(actor, "crash")
         assert actor.coroutine is not None
         actor.coroutine.close()
         actor.coroutine = actor.reply = actor.error = actor.late_reply = actor.ready = None
         actor.life += 1
         actor.wake_ms = self.now_ms + int(actor.luck.random() ** 2 * 40_000)
 
-    def _note(self, actor: Actor, what: str) -> None:
-        self.counts[what] += 1
+    def held(self, *rules: str) -> None:
+        """What these rules demand was looked at, and was so."""
+        for rule in rules:
+            self.counts[f"rule {rule}"] += 1
+
+    def note(self, actor: Actor, what: str) -> None:
+        self.counts[f"fault {what}"] += 1
         if what != "dark":
             self.faults.append((actor.name, actor.requests))
         if self.trace is not None:
@@ -231,140 +268,15 @@ class World:
         line = f"{self.steps:5}  {actor.name:16} {type(request).__name__.lower()} {about[-80:]} -> {found}"
         self.trace.append(f"{line}  [{self.now_ms - START_MS} ms]")
 
-    # --- the store
-
     def _do(self, actor: Actor, request: Request[Any], fault: str | None) -> Any:
-        node = self._nodes.get(type(request))
-        if node is not None:
-            return node(actor, request, fault)
+        if self.store.knows(request):
+            return self.store.answer(actor, request, fault)
+        if isinstance(request, Pause):
+            actor.wake_ms = self.now_ms + int(request.ms * (0.5 + actor.luck.random() / 2))
+            return None
         if fault is not None and type(request) in (VerifyOutputs, SplitRanges):
-            self._fail(actor, fault, type(request).__name__)
+            self.store.fail(actor, fault, type(request).__name__)
         return self.engine.answer(actor, request)
-
-    def _fail(self, actor: Actor, fault: str, what: str, happened: str = "unavailable") -> None:
-        self._note(actor, "dark" if fault == "dark" else f"{what.lower()}: {happened}")
-        raise Unavailable(f"{what}: the store gave no answer")
-
-    def _arrivals(self) -> None:
-        while self._late and self._late[0][0] <= self.steps:
-            _, _, what, act = self._late.pop(0)
-            if self.trace is not None:
-                self.trace.append(f"{self.steps:5}  {'':16} arrives late: {what}")
-            act()
-
-    def _arrives_later(self, actor: Actor, what: str, act: Callable[[], None]) -> None:
-        after = int(3 * 200 ** actor.luck.random())
-        insort(self._late, (self.steps + after, len(self._late) + self.steps * 100, what, act), key=lambda e: e[:2])
-
-    def store(self, key: str, body: bytes) -> None:
-        if key not in self.objects:
-            insort(self._keys, key)
-        self.objects[key] = (body, self.now_ms)
-
-    def _store_if_absent(self, author: Author, key: str, body: bytes) -> Outcome:
-        if key in self.objects:
-            return Outcome.EXISTS
-        self.store(key, body)
-        self.witness.created(author, key, body)
-        return Outcome.CREATED
-
-    def _create(self, actor: Actor, request: Create, fault: str | None) -> Outcome:
-        key, body, author = request.key, request.body, actor.author
-        if fault == "dark":
-            self._note(actor, "dark")
-            return Outcome.UNKNOWN
-        if fault is None:
-            outcome = self._store_if_absent(author, key, body)
-            self.counts[f"create: {'happened' if outcome is Outcome.CREATED else 'not happened'}, reported"] += 1
-            return outcome
-        draw = float(fault)
-        conflict = " (409)" if draw * 10 % 1 < 0.3 else ""
-        if draw < 0.4:
-            outcome = self._store_if_absent(author, key, body)
-            happened = "happened" if outcome is Outcome.CREATED else "not happened"
-            self._note(actor, f"create: {happened}, not reported{conflict}")
-        elif draw < 0.65:
-            self._note(actor, f"create: not happened, not reported{conflict}")
-        else:
-            self._note(actor, f"create: lands later{conflict}")
-            self._arrives_later(actor, f"create {key[-40:]}", lambda: self._arrive(author, key, body))
-        return Outcome.UNKNOWN
-
-    def _arrive(self, author: Author, key: str, body: bytes) -> None:
-        self._store_if_absent(author, key, body)
-
-    def _get(self, actor: Actor, request: Get, fault: str | None) -> Object | None:
-        if fault is not None:
-            self._fail(actor, fault, "Get")
-        found = self.objects.get(request.key)
-        return None if found is None else Object(found[0], self._told(found[1]))
-
-    def _head(self, actor: Actor, request: Head, fault: str | None) -> ObjectInfo | None:
-        if fault is not None:
-            self._fail(actor, fault, "Head")
-        return self._info(request.key) if request.key in self.objects else None
-
-    def _info(self, key: str) -> ObjectInfo:
-        body, at_ms = self.objects[key]
-        return ObjectInfo(key, len(body), self._told(at_ms))
-
-    def _told(self, at_ms: int) -> int:
-        return at_ms // 1_000 * 1_000 if self.climate.coarse_times else at_ms
-
-    def _put(self, actor: Actor, request: Put, fault: str | None) -> None:
-        key, body, author = request.key, request.body, actor.author
-        draw = 1.0 if fault in (None, "dark") else float(fault or 0)
-        if fault is None or draw < 0.3:
-            self._put_now(author, key, body)
-        if fault is not None:
-            if 0.3 <= draw < 0.6:
-                self._arrives_later(actor, f"put {key[-40:]}", lambda: self._put_now(author, key, body))
-            self._fail(
-                actor, fault, "Put", "happened" if draw < 0.3 else "lands later" if draw < 0.6 else "not happened"
-            )
-
-    def _put_now(self, author: Author, key: str, body: bytes) -> None:
-        self.store(key, body)
-        self.witness.put(author, key, body)
-
-    def _delete(self, actor: Actor, request: Delete, fault: str | None) -> None:
-        keys, author = request.keys, actor.author
-        if fault is None:
-            return self._delete_now(author, keys)
-        draw = 1.0 if fault == "dark" else float(fault)
-        if draw < 0.3:
-            self._delete_now(author, keys)
-        elif draw < 0.5:
-            self._delete_now(author, keys[: len(keys) // 2])
-        elif draw < 0.7:
-            self._arrives_later(actor, f"delete {len(keys)}", lambda: self._delete_now(author, keys))
-        words = ((0.3, "happened"), (0.5, "happened in part"), (0.7, "lands later"), (2.0, "not happened"))
-        return self._fail(actor, fault, "Delete", next(word for limit, word in words if draw < limit))
-
-    def _delete_now(self, author: Author, keys: tuple[str, ...]) -> None:
-        for key in keys:
-            if key in self.objects:
-                self.witness.deleting(author, key)
-                del self.objects[key]
-                del self._keys[bisect_right(self._keys, key) - 1]
-
-    def _list(self, actor: Actor, request: List, fault: str | None) -> Page:
-        if fault is not None:
-            self._fail(actor, fault, "List")
-        first = bisect_right(self._keys, request.token or request.prefix)
-        keys = self._keys[first : first + self.climate.page_keys]
-        page = [key for key in keys if key.startswith(request.prefix)]
-        more = len(page) == len(keys) == self.climate.page_keys
-        return Page(tuple(map(self._info, page)), page[-1] if more else None)
-
-    def _folders(self, actor: Actor, request: Folders, fault: str | None) -> tuple[str, ...]:
-        if fault is not None:
-            self._fail(actor, fault, "Folders")
-        rests = (key[len(request.prefix) :] for key in self._keys if key.startswith(request.prefix))
-        return tuple(sorted({rest.partition("/")[0] for rest in rests if "/" in rest}))
-
-    def _pause(self, actor: Actor, request: Pause, fault: str | None) -> None:
-        actor.wake_ms = self.now_ms + int(request.ms * (0.5 + actor.luck.random() / 2))
 
 
 def _brief(reply: Any) -> str:

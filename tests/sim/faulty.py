@@ -1,0 +1,178 @@
+"""The simulated object store: create-if-absent, whole objects, paged listings, and all that goes wrong between it and
+those who use it. What goes wrong is drawn by `World`; here it happens."""
+
+from bisect import bisect_right, insort
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lithify.store.errors import Unavailable
+from lithify.store.port import (
+    Create,
+    Delete,
+    Folders,
+    Get,
+    Head,
+    List,
+    Object,
+    ObjectInfo,
+    Outcome,
+    Page,
+    Put,
+    Request,
+)
+from tests.sim.cast import Actor, Author
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+__all__ = ["FaultyStore"]
+
+
+class FaultyStore:
+    """Requests by `answer`; a fault is "dark" (nobody is answered) or a number in [0, 1), which says what fails."""
+
+    def __init__(self, world: "World") -> None:
+        self.objects: dict[str, tuple[bytes, int]] = {}  # key -> body, when it was stored
+        self._world = world
+        self._keys: list[str] = []  # sorted
+        self._late: list[tuple[int, int, str, Callable[[], None]]] = []  # (step, order, what, act)
+        self._nodes: dict[type, Callable[[Actor, Any, str | None], Any]] = {
+            Create: self._create,
+            Get: self._get,
+            Head: self._head,
+            Put: self._put,
+            Delete: self._delete,
+            List: self._list,
+            Folders: self._folders,
+        }
+
+    def knows(self, request: Request[Any]) -> bool:
+        return type(request) in self._nodes
+
+    def answer(self, actor: Actor, request: Request[Any], fault: str | None) -> Any:
+        return self._nodes[type(request)](actor, request, fault)
+
+    def fail(self, actor: Actor, fault: str, what: str, happened: str = "unavailable") -> None:
+        self._world.note(actor, "dark" if fault == "dark" else f"{what.lower()}: {happened}")
+        raise Unavailable(f"{what}: the store gave no answer")
+
+    def arrivals(self) -> None:
+        while self._late and self._late[0][0] <= self._world.steps:
+            _, _, what, act = self._late.pop(0)
+            if self._world.trace is not None:
+                self._world.trace.append(f"{self._world.steps:5}  {'':16} arrives late: {what}")
+            act()
+
+    def _arrives_later(self, actor: Actor, what: str, act: Callable[[], None]) -> None:
+        after = int(3 * 200 ** actor.luck.random())
+        step = self._world.steps
+        insort(self._late, (step + after, len(self._late) + step * 100, what, act), key=lambda late: late[:2])
+
+    def store(self, key: str, body: bytes) -> None:
+        if key not in self.objects:
+            insort(self._keys, key)
+        self.objects[key] = (body, self._world.now_ms)
+
+    def _store_if_absent(self, author: Author, key: str, body: bytes) -> Outcome:
+        if key in self.objects:
+            return Outcome.EXISTS
+        self.store(key, body)
+        self._world.witness.created(author, key, body)
+        return Outcome.CREATED
+
+    def _create(self, actor: Actor, request: Create, fault: str | None) -> Outcome:
+        key, body, author = request.key, request.body, actor.author
+        if fault == "dark":
+            self._world.note(actor, "dark")
+            return Outcome.UNKNOWN
+        if fault is None:
+            outcome = self._store_if_absent(author, key, body)
+            self._world.counts[f"create: {'happened' if outcome is Outcome.CREATED else 'not happened'}, reported"] += 1
+            return outcome
+        draw = float(fault)
+        conflict = " (409)" if draw * 10 % 1 < 0.3 else ""
+        if draw < 0.4:
+            outcome = self._store_if_absent(author, key, body)
+            happened = "happened" if outcome is Outcome.CREATED else "not happened"
+            self._world.note(actor, f"create: {happened}, not reported{conflict}")
+        elif draw < 0.65:
+            self._world.note(actor, f"create: not happened, not reported{conflict}")
+        else:
+            self._world.note(actor, f"create: lands later{conflict}")
+            self._arrives_later(actor, f"create {key[-40:]}", lambda: self._lands(author, key, body))
+        return Outcome.UNKNOWN
+
+    def _lands(self, author: Author, key: str, body: bytes) -> None:
+        self._store_if_absent(author, key, body)
+
+    def _get(self, actor: Actor, request: Get, fault: str | None) -> Object | None:
+        if fault is not None:
+            self.fail(actor, fault, "Get")
+        found = self.objects.get(request.key)
+        return None if found is None else Object(found[0], self._told(found[1]))
+
+    def _head(self, actor: Actor, request: Head, fault: str | None) -> ObjectInfo | None:
+        if fault is not None:
+            self.fail(actor, fault, "Head")
+        return self._info(request.key) if request.key in self.objects else None
+
+    def _info(self, key: str) -> ObjectInfo:
+        body, at_ms = self.objects[key]
+        return ObjectInfo(key, len(body), self._told(at_ms))
+
+    def _told(self, at_ms: int) -> int | None:
+        if self._world.climate.own_clocks:
+            return None
+        return at_ms // 1_000 * 1_000 if self._world.climate.coarse_times else at_ms
+
+    def _put(self, actor: Actor, request: Put, fault: str | None) -> None:
+        key, body, author = request.key, request.body, actor.author
+        draw = 1.0 if fault in (None, "dark") else float(fault or 0)
+        if fault is None or draw < 0.3:
+            self._put_now(author, key, body)
+        if fault is not None:
+            if 0.3 <= draw < 0.6:
+                self._arrives_later(actor, f"put {key[-40:]}", lambda: self._put_now(author, key, body))
+            self.fail(
+                actor, fault, "Put", "happened" if draw < 0.3 else "lands later" if draw < 0.6 else "not happened"
+            )
+
+    def _put_now(self, author: Author, key: str, body: bytes) -> None:
+        self.store(key, body)
+        self._world.witness.put(author, key, body)
+
+    def _delete(self, actor: Actor, request: Delete, fault: str | None) -> None:
+        keys, author = request.keys, actor.author
+        if fault is None:
+            return self._delete_now(author, keys)
+        draw = 1.0 if fault == "dark" else float(fault)
+        if draw < 0.3:
+            self._delete_now(author, keys)
+        elif draw < 0.5:
+            self._delete_now(author, keys[: len(keys) // 2])
+        elif draw < 0.7:
+            self._arrives_later(actor, f"delete {len(keys)}", lambda: self._delete_now(author, keys))
+        words = ((0.3, "happened"), (0.5, "happened in part"), (0.7, "lands later"), (2.0, "not happened"))
+        return self.fail(actor, fault, "Delete", next(word for limit, word in words if draw < limit))
+
+    def _delete_now(self, author: Author, keys: tuple[str, ...]) -> None:
+        for key in keys:
+            if key in self.objects:
+                self._world.witness.deleting(author, key)
+                del self.objects[key]
+                del self._keys[bisect_right(self._keys, key) - 1]
+
+    def _list(self, actor: Actor, request: List, fault: str | None) -> Page:
+        if fault is not None:
+            self.fail(actor, fault, "List")
+        first = bisect_right(self._keys, request.token or request.prefix)
+        keys = self._keys[first : first + self._world.climate.page_keys]
+        page = [key for key in keys if key.startswith(request.prefix)]
+        more = len(page) == len(keys) == self._world.climate.page_keys
+        return Page(tuple(map(self._info, page)), page[-1] if more else None)
+
+    def _folders(self, actor: Actor, request: Folders, fault: str | None) -> tuple[str, ...]:
+        if fault is not None:
+            self.fail(actor, fault, "Folders")
+        rests = (key[len(request.prefix) :] for key in self._keys if key.startswith(request.prefix))
+        return tuple(sorted({rest.partition("/")[0] for rest in rests if "/" in rest}))
