@@ -109,7 +109,8 @@ def _foretold(known: "Estimate | None") -> "Iterator[tuple[str, str]]":
         rows, size = count_text(known.output_rows), size_text(known.output_bytes)
         yield "foretold", f"{rows} rows and {size} out, by {known.basis}"
         memory = size_text(known.peak_memory_bytes)
-        yield "", f"{_requests_text(known.gets, known.puts)}, the compactor's own among them; {memory} in a worker"
+        yield "", f"{_requests_text(known.gets, known.puts)}, by its workers; {memory} in the largest"
+        yield "", f"{_requests_text(known.own_gets, known.own_puts)}, by the compactor"
 
 
 def _dropped_text(counts: "MergeCounts") -> str:
@@ -206,7 +207,8 @@ def _details(each: "Explanation") -> "Iterator[str]":
             f"expects {size_text(foretold.output_bytes)} and {count_text(foretold.output_rows)} rows by "
             f"{foretold.basis}; {size_text(foretold.peak_memory_bytes)} of memory in a worker"
         )
-        yield f"about {_requests_text(foretold.gets, foretold.puts)}"
+        gets, puts = foretold.gets + foretold.own_gets, foretold.puts + foretold.own_puts
+        yield f"about {_requests_text(gets, puts)}; {foretold.own_gets} and {foretold.own_puts} of them the compactor's"
     if each.clean_bytes or each.dirty_bytes or each.young_bytes:
         oldest = "" if each.oldest_dirty_ms is None else f"; oldest dirty record: {time_text(each.oldest_dirty_ms)}"
         yield (
@@ -214,7 +216,7 @@ def _details(each: "Explanation") -> "Iterator[str]":
             f"too young {size_text(each.young_bytes)}{oldest}"
         )
     yield (
-        f"the log starts at offset {each.log_start_offset}; below it lie {each.droppable_segments} whole segments "
+        f"the log starts at offset {each.log_start_offset}; below it lie {counted(each.droppable_segments, 'segment')} "
         f"({size_text(each.droppable_bytes)}); compactor: {each.compactor}"
     )
 

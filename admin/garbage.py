@@ -9,6 +9,7 @@ from lithify.admin.failures import FAILED
 from lithify.admin.invocation import Invocation, command
 from lithify.admin.output import Output, count_text, size_text
 from lithify.admin.settings import option
+from lithify.manifest.words import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,7 +86,8 @@ def _waits_for(retired: "Retired", checkpoints: "Iterable[Checkpoint]", grace_ms
         for it in checkpoints
         if retired.added_at <= it.manifest < retired.retired_at
     ]
-    why = f"checkpoint {pins[0]}, which names it" if pins else f"it stays readable for the grace period ({grace_ms} ms)"
+    grace = f"it stays readable for the grace period ({span_text(grace_ms)})"
+    why = f"checkpoint {pins[0]}, which names it" if pins else grace
     return f"replaced by manifest {retired.retired_at}; {why}"
 
 

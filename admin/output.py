@@ -147,4 +147,5 @@ def quarantine_text(topic: str, partition: int, reason: str, offsets: tuple[int,
     damaged; None: it is not live any more."""
     held = "" if offsets is None else f"it holds offsets {offsets[0]} to {offsets[1]}; "
     way = f"'lithify compaction retry {topic} --partition {partition}'"
-    return f"quarantined: {reason.rstrip('. ')}; {held}once the segment is whole again, or gone from the log, {way}"
+    told = f"quarantined: {reason.rstrip('. ')}; {held}once the segment is whole again, or gone from the log, {way}"
+    return told if offsets is None else f"{told}; retention ends this, too, when it drops the segment"

@@ -27,6 +27,7 @@ from lithify.compactor.policy import (
     decide,
     given_up_first,
     incumbent_lives,
+    no_room,
     pinned_by,
 )
 from lithify.manifest.commit import FRESH_MS
@@ -161,6 +162,9 @@ class Coordinator:
             return await self._work(config).finish(request, "failed", str(error), JobError("invalid", str(error)))
         if not chosen:
             return await self._work(config).finish(request, "completed", "nothing to compact: no segment is old enough")
+        refused = no_room(chosen, manifest)
+        if refused is not None:
+            return await self._work(config).finish(request, "failed", refused, JobError("unavailable", refused))
         kind = kind_of(manifest, config, chosen, await Now())
         reason = "asked for: full" if not request.requested else "asked for: by sources"
         return await self._start(manifest, config, chosen, kind, "manual", reason, request)

@@ -35,8 +35,7 @@ def estimate(
     floor: int = 0,
 ) -> Estimate:
     """Rows and bytes out go by the last finished compaction of the same kind; without one they are at most what goes
-    in. What is clean already (below `cleaned_to`) is no fewer for it. Requests count the workers' and the compactor's
-    own."""
+    in. What is clean already (below `cleaned_to`) is no fewer for it."""
     input_bytes, input_rows = sum(u.bytes for u in chosen), sum(u.rows for u in chosen)
     target = target_bytes(config, input_bytes)
     ranges = 1 if input_bytes <= target else -(-input_bytes // target)
@@ -58,8 +57,10 @@ def estimate(
         output_bytes=output_bytes,
         ranges=ranges,
         peak_memory_bytes=_PROCESS_BYTES + _OUTPUT_BYTES + sum(map(source_bytes, chosen)),
-        gets=opened + -(-input_bytes // fetch_bytes) + outputs + _JOB_GETS,
-        puts=outputs + output_bytes // _PART_BYTES + ranges + _JOB_PUTS,
+        gets=opened + -(-input_bytes // fetch_bytes),
+        puts=outputs + output_bytes // _PART_BYTES,
+        own_gets=outputs + _JOB_GETS,
+        own_puts=ranges + _JOB_PUTS,
         basis="its inputs: nothing finished yet" if last is None else f"how {last.id} went",
     )
 

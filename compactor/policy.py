@@ -28,6 +28,7 @@ __all__ = [
     "decide",
     "given_up_first",
     "incumbent_lives",
+    "no_room",
     "pinned_by",
     "segments_of",
     "survey",
@@ -284,14 +285,19 @@ def _postponed(
 
 
 def _no_room(due: Due, manifest: Manifest) -> str | None:
-    """Why the retired list would refuse the commit of `due`, and what to do; None: it would not. A drop needs room for
-    one segment: it takes as many as there is room for."""
-    needed = 1 if due.kind == "drop" else len(segments_of(due.units))
+    """A drop needs room for one segment: it takes as many as there is room for."""
+    return no_room(due.units, manifest, 1 if due.kind == "drop" else None)
+
+
+def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = None) -> str | None:
+    """Why the retired list would refuse to take what `chosen` hold (or so many `segments`), and what to do; None: it
+    would not."""
+    needed = len(segments_of(tuple(chosen))) if segments is None else segments
     if len(manifest.retired) + needed <= RETIRED_MAX:
         return None
     if needed <= RETIRED_MAX:
         return f"{len(manifest.retired)} retired segments wait for collection: run 'lithify gc run'"
-    largest = max(due.units, key=lambda unit: len(unit.segments))
+    largest = max(chosen, key=lambda unit: len(unit.segments))
     if len(largest.segments) > RETIRED_MAX:
         way = f"run {largest.id} alone has {len(largest.segments)}: copy the topic into one of more partitions"
     else:

@@ -84,8 +84,10 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     output_bytes: int
     ranges: int
     peak_memory_bytes: int  # of one worker
-    gets: int  # GET and HEAD requests
-    puts: int  # PUT and POST requests
+    gets: int  # GET and HEAD requests of the workers, as `MergeCounts` counts them afterwards
+    puts: int  # PUT and POST requests of the workers
+    own_gets: int = 0  # of the compactor: its numbered files, and a look at each output
+    own_puts: int = 0
     basis: str  # what rows and bytes out go by
 
 

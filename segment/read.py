@@ -221,7 +221,7 @@ class SegmentReader:
     def _corrupt(self, what: str) -> Corrupt:
         return Corrupt(
             f"segment {self.key}: {what}. Restore the object from a copy, or run `lithify verify` to find all that is "
-            "damaged; compaction of the partition stays stopped until then"
+            "damaged"
         )
 
 

@@ -155,7 +155,7 @@ def test_a_dry_run_says_what_each_object_waits_for(lithify: Lithify) -> None:
     lithify.ok("checkpoint", "delete", "users", "kept")
     text = lithify.ok("gc", "run", "--dry-run")
     assert waiting["key"] in text
-    assert "it stays readable for the grace period (3600000 ms)" in text
+    assert "it stays readable for the grace period (1.0 h)" in text
     assert lithify.json("gc", "run", "--once")["partitions"][0]["kept"] == []
 
 

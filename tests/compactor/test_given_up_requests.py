@@ -2,7 +2,7 @@
 
 import pytest
 
-from lithify.compactor import plan
+from lithify.compactor import plan, policy
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.jobs import Submit
 from lithify.manifest.config import parse
@@ -44,3 +44,16 @@ def test_a_request_whose_tier_was_given_up_is_ended_with_the_reason(monkeypatch:
     assert ended.error.category == "attempts"
     assert ended.reason.startswith("6 inputs are too many for one merge, and the tier of 2 of them that comes first ")
     assert "was given up: 2 attempts in a row made no progress; the last: " in ended.reason
+
+
+def test_a_request_that_no_commit_could_take_is_ended_before_it_is_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "RETIRED_MAX", 3)
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(append_rows(files, ROWS))
+    request: Job = job(ASKED, status="submitted", origin="manual", kind=None, plan=None, segments=(), sources=())
+    world.alone(files.compactor.commit(Submit(first_state(world.alone(files.head())), request)))
+    world.alone(with_engine(KEYS, Coordinator(PartitionFiles(KEYS), "me:1").step(CONFIG), []))
+    ended = world.alone(files.compactor_state()).job(ASKED)
+    assert ended.status == "failed"
+    assert ended.reason.startswith("it would replace 6 segments, and one commit can retire 3: ")
+    assert ended.attempts == ()

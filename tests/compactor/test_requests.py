@@ -66,3 +66,18 @@ def test_once_a_minute_an_idle_poll_looks_at_the_boundary() -> None:
         (report,) = compactor.run_once().partitions
         assert report.outcome == "worked"
         compactor.close()
+
+
+def test_the_workers_requests_are_foretold_and_counted_alike() -> None:
+    warehouse = lithify.open("memory://foretold")
+    part = warehouse.create_topic("t", config={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}).partition(
+        0
+    )
+    for number in range(3):
+        part.append([lithify.Record(key=b"%d" % number, value=b"v")])
+    lithify.Compactor(warehouse, engine="local").run_once()
+    (done,) = lithify.Admin(warehouse).compactions()
+    assert done.estimate is not None
+    assert (done.estimate.gets, done.estimate.puts) == (done.counts.gets, done.counts.puts)
+    assert done.counts.gets > 0
+    assert min(done.estimate.own_gets, done.estimate.own_puts) > 0

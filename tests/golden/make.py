@@ -186,6 +186,8 @@ RUNNING = Job(
         peak_memory_bytes=456,
         gets=9,
         puts=5,
+        own_gets=9,
+        own_puts=7,
         basis="its inputs: nothing finished yet",
     ),
     peak_memory_bytes=123,
