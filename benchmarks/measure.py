@@ -77,7 +77,8 @@ class Remote:
         with tree.sampled():
             told = self._ask("run")
         wall_s, cpu_s = time.perf_counter() - begin, tree.cpu_seconds() - cpu_before
-        return Run(wall_s, cpu_s, tree.peak_bytes / 1e6, tree.worker_peak_bytes() / 1e6, dict(told))
+        least_s = 1 / _TICKS_PER_SECOND  # less than one tick shows as none, and ratios are taken of it
+        return Run(wall_s, max(cpu_s, least_s), tree.peak_bytes / 1e6, tree.worker_peak_bytes() / 1e6, dict(told))
 
     def close(self) -> None:
         with suppress(BrokenPipeError, EOFError):  # it may have died, which `measure` told

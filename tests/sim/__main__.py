@@ -19,6 +19,7 @@ from tests.sim.shrink import shrunk
 
 CHUNK = 20
 FAILURES_SHOWN = 5
+LINES_SHOWN, LINE_SHOWN = 30, 160  # of a failure's trace: lines, and characters of each
 
 
 def _chunk(seeds: range) -> tuple[int, int, Counter[str], list[Found]]:
@@ -67,7 +68,9 @@ def tell(found: Found) -> None:
     print(f"\nseed {found.seed}: {found.violation}\n  make sim SEED={found.seed}")
     mask, small = shrunk(found)
     path = save(f"seed-{found.seed}", small, mask)
-    print(f"  made small to {small.steps} steps ({small.violation}):\n  make sim CASE={os.path.relpath(path)}")
+    print(*(line[:LINE_SHOWN] for line in (small.trace or [])[-LINES_SHOWN:]), sep="\n")
+    print(f"  made small to {small.steps} steps ({small.violation}), of which these are the last:")
+    print(f"  make sim CASE={os.path.relpath(path)}")
 
 
 def one(seed: int, mask: Mask) -> int:

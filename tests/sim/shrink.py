@@ -12,7 +12,7 @@ from tests.sim.history import Found, Mask, play
 __all__ = ["shrunk"]
 
 T = TypeVar("T")
-TRIES_MAX = 400
+TRIES_MAX = 1_500
 
 
 def shrunk(found: Found, tries_max: int = TRIES_MAX) -> tuple[Mask, Found]:
