@@ -78,6 +78,7 @@ def run(shell: list[Block], folder: Path, env: dict[str, str]) -> None:
             assert output == block.shown, block.text
 
 
+@pytest.mark.slow
 def test_the_tour_on_a_local_folder(tmp_path: Path) -> None:
     tour = under("Five minutes on a local folder")
     assert sum(block.shown is not None for block in tour) >= 2

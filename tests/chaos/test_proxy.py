@@ -83,6 +83,7 @@ def check(server: Endpoint, appends: int, records: int, lives: int, commits: int
         raise
 
 
+@pytest.mark.slow
 def test_a_short_storm_loses_and_doubles_nothing(server: Endpoint) -> None:
     check(server, appends=5, records=3, lives=1, commits=40)
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from msgspec.structs import replace
 
 from benchmarks.simulation import Simulation
@@ -192,6 +193,7 @@ def test_tiers_without_end_starve_no_clean_of_tombstones() -> None:
     assert simulation.figures.fruitless == []
 
 
+@pytest.mark.slow
 def test_pressure_without_end_lets_no_runs_pile_up() -> None:
     for least in ("0.5", "1"):
         simulation = loaded(20, 300, {"l0.segments.max": "16", "min.cleanable.dirty.ratio": least})

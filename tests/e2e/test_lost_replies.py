@@ -1,10 +1,13 @@
 """The reply of every third numbered PUT is lost after it was stored: no double commit, no lost commit (P1)."""
 
+import pytest
+
 import lithify
 from lithify.testing.faults import lose_replies
 from tests.e2e.workload import CONFIG, Workload, partition_files, scanned
 
 
+@pytest.mark.slow
 def test_every_third_reply_lost(lithify_warehouse: lithify.Warehouse) -> None:
     warehouse = lithify_warehouse
     warehouse.create_topic("users", 1, {**CONFIG, "l0.segments.tier": 4})

@@ -49,6 +49,7 @@ def check(part: Partition | Snapshot, stored: list[Row], end: int) -> None:
         assert (None if record is None else (record.offset, record.value)) == (latest.get(key) if key in live else None)
 
 
+@pytest.mark.slow
 @given(STEPS, st.sampled_from([1, 1 << 28]))
 def test_every_shape_reads_as_its_records(steps: list[list[tuple[bytes, bytes | None]] | set[int]], cut: int) -> None:
     """A step appends, or merges a stretch of neighbouring units."""

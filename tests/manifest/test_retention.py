@@ -98,6 +98,7 @@ def test_the_index_counts_what_was_appended(appends: list[tuple[int, int, int]])
     assert all(a.start < b.start for a, b in pairwise(index))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 10_000), st.integers(0, 1_000)), min_size=300))
 def test_no_joined_bucket_is_more_than_a_few_per_cent_of_the_log(appends: list[tuple[int, int, int]]) -> None:
     elapsed_ms, timed = 0, []

@@ -16,11 +16,15 @@ from tests.sim.history import Mask, play
 from tests.sim.shrink import shrunk
 from tests.sim.test_mutations import RULES
 
-SEEDS_A_TEST = 25
+SEEDS_EVERYDAY, SEEDS, SEEDS_A_TEST = 150, 400, 25
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("first", range(0, 400, SEEDS_A_TEST))
+def _everyday(first: int) -> object:
+    return first if first < SEEDS_EVERYDAY else pytest.param(first, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("first", map(_everyday, range(0, SEEDS, SEEDS_A_TEST)))
 def test_no_history_breaks_a_rule(first: int) -> None:
     found = [play(seed) for seed in range(first, first + SEEDS_A_TEST)]
     assert [f"make sim SEED={f.seed}: {f.violation}" for f in found if f.violation is not None] == []
