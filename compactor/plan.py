@@ -56,16 +56,17 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
     """`chosen`, if one task can hold it at a time; else the neighbours that are tiered first: the cheapest without
     which it could hold the rest and what they make, or the most that it can hold. So neither the clean run nor what was
     tiered so before is written again and again."""
-    excess_bytes = sum(map(source_bytes, chosen)) - FAN_IN_BYTES_MAX
+    holds = [source_bytes(unit) for unit in chosen]
+    excess_bytes = sum(holds) - FAN_IN_BYTES_MAX
     excess = len(chosen) - FAN_IN_MAX
     if excess_bytes <= 0 and excess <= 0:
         return chosen
     best: tuple[bool, int, int, slice] | None = None
     start = held = size = 0
     for end, unit in enumerate(chosen, 1):
-        held, size = held + source_bytes(unit), size + unit.bytes
+        held, size = held + holds[end - 1], size + unit.bytes
         while True:
-            first, count = source_bytes(chosen[start]), end - start
+            first, count = holds[start], end - start
             too_many = held > FAN_IN_BYTES_MAX or count > FAN_IN_MAX
             if not too_many and (held - first < excess_bytes + SOURCE_BYTES_MAX or count - 1 <= excess):
                 break
@@ -80,7 +81,7 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
 
 def source_bytes(unit: Unit) -> int:
     """What a merge holds of `unit` in memory, at most."""
-    return min(SOURCE_BYTES_MAX, 2 * max(segment.raw_bytes for segment in unit.segments))
+    return min(SOURCE_BYTES_MAX, 2 * unit.raw_bytes_max)
 
 
 def kind_of(manifest: Manifest, config: TopicConfig, chosen: Sequence[Unit], now_ms: int) -> Kind:

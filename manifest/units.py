@@ -14,6 +14,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     is_run: bool
     segments: tuple[SegmentRef, ...]
     bytes: int
+    raw_bytes_max: int  # of its largest segment
     rows: int
     min_offset: int
     max_offset: int
@@ -39,6 +40,7 @@ def _unit(unit_id: str, is_run: bool, segments: tuple[SegmentRef, ...]) -> Unit:
             is_run=is_run,
             segments=segments,
             bytes=one.bytes,
+            raw_bytes_max=one.raw_bytes,
             rows=one.rows,
             min_offset=one.min_offset,
             max_offset=one.max_offset,
@@ -53,6 +55,7 @@ def _unit(unit_id: str, is_run: bool, segments: tuple[SegmentRef, ...]) -> Unit:
         is_run=is_run,
         segments=segments,
         bytes=sum(s.bytes for s in segments),
+        raw_bytes_max=max(s.raw_bytes for s in segments),
         rows=sum(s.rows for s in segments),
         min_offset=min(s.min_offset for s in segments),
         max_offset=max(s.max_offset for s in segments),
