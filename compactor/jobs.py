@@ -111,7 +111,10 @@ class Submit:
     first: CompactorState  # an empty state at the manifest's epoch
     job: Job
 
-    repeatable = True  # by the job id
+    # SUBTLE! It recognises itself by the job id only as long as the bounded history knows the job: asked for again
+    # after its number died, a job that had been done and forgotten would be done twice. Test:
+    # tests/protocol/test_p15_requests.py
+    repeatable = False
 
     def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
         state = head or self.first

@@ -1,15 +1,20 @@
 """P15: an admin writes requests into the next `.compactor`; only the owner of the epoch makes a job terminal."""
 
+import pytest
+from msgspec.structs import replace
+
 from lithify.compactor.coordinator import Coordinator, first_state
-from lithify.compactor.jobs import RequestCancel, Submit
+from lithify.compactor.jobs import Finish, RequestCancel, Submit
+from lithify.gc.collect import collect
+from lithify.gc.reachable import BOUNDARY_STEP_MIN
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import NotFound
+from lithify.store.errors import CommitUnknown, NotFound
 from lithify.store.port import Create
 from tests.compactor.simulated_engine import with_engine
-from tests.protocol.scene import CONFIG, KEYS, ROWS, TOPIC_ID, Held, append_rows, claim, job, new_partition
+from tests.protocol.scene import CONFIG, GRACE_MS, KEYS, ROWS, TOPIC_ID, Held, append_rows, claim, job, new_partition
 
 JOB = "000000000001-0000beef"
 EMPTY = CompactorState(format=1, topic="t", topic_id=TOPIC_ID, partition=0, epoch=4, owner="me")
@@ -97,3 +102,25 @@ def test_a_full_request_is_run_as_a_clean() -> None:
     step = world.alone(with_engine(KEYS, Coordinator(PartitionFiles(KEYS), "me:1").step(CONFIG), []))
     assert (step.job.id, step.job.status, step.job.kind) == (job_id, "completed", "clean")
     assert world.alone(files.head()).cleaned_to == 2
+
+
+def test_a_request_whose_number_died_is_not_made_again() -> None:
+    """The admin stands still after its create. Meanwhile the job is done, the bounded history forgets it, and the
+    number is collected: nothing shows any more that it was asked for once."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(files))
+    asked = Held(world, PartitionFiles(KEYS).compactor.commit(Submit(EMPTY, request())))
+    asked.until(lambda r: isinstance(r, Create))
+    asked.go()
+    assert world.alone(files.compactor_state()).job(JOB) is not None
+    world.alone(files.compactor.commit(Finish(epoch, JOB, "completed", "done")))
+    for number in range(BOUNDARY_STEP_MIN):
+        other = SegmentId.for_job(1, f"{number:08x}")
+        world.alone(files.compactor.commit(Submit(EMPTY, replace(request(), id=other))))
+        world.alone(files.compactor.commit(Finish(epoch, other, "completed", "done")))
+    for _ in range(4):
+        world.alone(collect(files, GRACE_MS))
+        world.now_ms += GRACE_MS
+    with pytest.raises(CommitUnknown):
+        asked.end()
+    assert world.alone(files.compactor_state()).jobs == ()

@@ -79,6 +79,10 @@ class Ledger:
             self._attempts(known, job, claims=claims)
         elif known is None or known.active:
             self._truth.world.counts[f"job {job.status}"] += 1
+            if job.error is not None and job.error.category in ("corrupt", "missing") and job.attempts:
+                self._in_vain[frozenset(job.segments)] -= (
+                    1  # it is a person who allows the next, by lifting the quarantine
+                )
             if job.status == "completed" and job.plan is not None and job.id not in self.committed:
                 self._truth.fail(f"job {job.id} is completed, no manifest has it (P13)")
             if job.status != "completed" and job.id in self.committed:
