@@ -16,6 +16,7 @@ from lithify.gc.reachable import (
     orphan,
     pinned_manifests,
     waits,
+    waits_for,
 )
 from lithify.manifest.commit import Already, Next, Version
 from lithify.manifest.edits import Collect
@@ -36,7 +37,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     """What one pass over a partition deleted (or would have), and where its boundary stands."""
 
     deleted: tuple[Garbage, ...] = ()
-    kept: tuple[Garbage, ...] = ()  # of a sweep: what no manifest names and yet stays, and why
+    kept: tuple[Garbage, ...] = ()  # what stays, and why: in a dry run what waits, of a sweep what no manifest names
     boundary: int = 0
     waiting: int = 0  # retired segments that wait for the boundary, or for a checkpoint to go
     checkpoints_expired: int = 0
@@ -74,6 +75,7 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run)
     dead = boundary.value.manifest if boundary.value else 0
     going = collectable(manifest, dead)
+    forgotten = frozenset(r.id for r in going)
     garbage = [
         Garbage(files.keys.segment(r.id), r.bytes, f"replaced by manifest {r.retired_at}; the boundary is {dead}")
         for r in going
@@ -84,10 +86,16 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         # Bytes first, then the commit that forgets them: a crash between the two leaves entries, not orphans (P16).
         await _delete(garbage)
         if going or expired:
-            await files.manifest.commit(Collect(dead, frozenset(r.id for r in going), expired))
+            await files.manifest.commit(Collect(dead, forgotten, expired))
         await _delete(freed)
+    kept = [
+        Garbage(files.keys.segment(r.id), r.bytes, waits_for(r, manifest, grace_ms))
+        for r in (manifest.retired if dry_run else ())
+        if r.id not in forgotten
+    ]
     return Pass(
         deleted=(*garbage, *freed),
+        kept=tuple(kept),
         boundary=dead,
         waiting=len(manifest.retired) - len(going),
         checkpoints_expired=len(expired),

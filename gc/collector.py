@@ -119,7 +119,7 @@ def _both(first: Pass, second: Pass) -> Pass:
     known = {g.key for g in first.deleted}
     return Pass(
         deleted=(*first.deleted, *(g for g in second.deleted if g.key not in known)),
-        kept=second.kept,
+        kept=(*first.kept, *second.kept),
         boundary=second.boundary,
         waiting=second.waiting,
         checkpoints_expired=first.checkpoints_expired,

@@ -6,7 +6,8 @@ import msgspec
 
 from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import Boundary, Manifest, Retired
+from lithify.manifest.model import Boundary, Checkpoint, Manifest, Retired
+from lithify.manifest.words import span_text
 
 __all__ = [
     "BOUNDARY_STEP_MIN",
@@ -19,6 +20,7 @@ __all__ = [
     "pinned_manifests",
     "protecting_job",
     "waits",
+    "waits_for",
 ]
 
 BOUNDARY_STEP_MIN = 256  # numbers that one boundary file must free, unless it frees segments (docs/rfcs/0005)
@@ -46,12 +48,22 @@ def pinned_manifests(manifest: Manifest) -> frozenset[int]:
 
 def collectable(manifest: Manifest, boundary: int) -> list[Retired]:
     """Retired segments whose bytes may go: no manifest above `boundary`, and no pinned one, names them (P16)."""
-    pins = pinned_manifests(manifest)
-    return [
-        retired
-        for retired in manifest.retired
-        if retired.retired_at <= boundary and not any(retired.added_at <= pin < retired.retired_at for pin in pins)
-    ]
+    return [it for it in manifest.retired if it.retired_at <= boundary and _pinning(it, manifest) is None]
+
+
+def waits_for(retired: Retired, manifest: Manifest, grace_ms: int) -> str:
+    """What the bytes of a retired segment that is not yet collectable wait for."""
+    pin = _pinning(retired, manifest)
+    if pin is None:
+        why = f"it stays readable for the grace period ({span_text(grace_ms)})"
+    else:
+        why = f"checkpoint {pin.name} pins manifest {pin.manifest}, which names it"
+    return f"replaced by manifest {retired.retired_at}; {why}"
+
+
+def _pinning(retired: Retired, manifest: Manifest) -> Checkpoint | None:
+    """A checkpoint of a manifest that names the segment."""
+    return next((it for it in manifest.checkpoints if retired.added_at <= it.manifest < retired.retired_at), None)
 
 
 def next_boundary(manifest: Manifest, current: Boundary | None, reach: Reach, *, wanted: bool = False) -> Reach | None:

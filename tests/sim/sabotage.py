@@ -189,8 +189,8 @@ SABOTAGES = (
         "bytes go at once",
         "P16",
         "gc/reachable.py",
-        "if retired.retired_at <= boundary and",
-        "if retired.retired_at <= manifest.id and",
+        "if it.retired_at <= boundary and",
+        "if it.retired_at <= manifest.id and",
     ),
     Sabotage("no grace", "P17", "gc/collect.py", "if now_ms - seen_ms >= grace_ms:", "if now_ms - seen_ms >= 0:"),
     Sabotage(
