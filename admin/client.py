@@ -136,9 +136,7 @@ class Admin:
             key = files.keys.segment(ref.id)
             try:
                 verify(self._driver.store, key, ref)
-            except NotFound as missing:
-                raise Corrupt(f"{topic}/{partition}: {key} is missing: restore the object from a copy") from missing
-            except Corrupt as damaged:
+            except (NotFound, Corrupt) as damaged:
                 raise Corrupt(f"{topic}/{partition}: {damaged}") from damaged
         self._driver.run(files.manifest.commit(LiftQuarantine()))
         return True

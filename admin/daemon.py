@@ -12,14 +12,13 @@ from types import FrameType
 import structlog
 
 from lithify.compactor.compactor import Compactor
-from lithify.compactor.info import PartitionReport
+from lithify.compactor.info import NOTHING_DUE, PartitionReport
 from lithify.gc.collector import Collector
 from lithify.store.driver import monotonic_ms
 from lithify.store.errors import Fenced, LithifyError
 
 __all__ = ["Collecting", "Compacting", "leave_on_signals", "run_together"]
 
-_NOTHING = "nothing is due"
 _LEAVE = (signal.SIGTERM, signal.SIGINT)
 
 log = structlog.wrap_logger(logging.getLogger("lithify.service"))
@@ -56,7 +55,7 @@ class Compacting:
 
     def _tell(self, report: PartitionReport) -> None:
         where = report.topic, report.partition
-        rests = report.outcome == "idle" and report.detail == _NOTHING
+        rests = report.outcome == "idle" and report.detail == NOTHING_DUE
         text = "" if rests or report.outcome == "worked" else f"{report.outcome}: {report.detail}"
         # Waiting counts down in its text: only another kind of rest is news.
         kind = report.outcome if text and report.outcome != "idle" else text

@@ -161,9 +161,9 @@ def _partition(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") 
     if head.quarantine is None:
         yield from _debt(where, head, config, now_ms)
         return
-    named = next((ref for ref in head.segments() if ref.id == head.quarantine.segment), None)
-    offsets = None if named is None else (named.min_offset, named.max_offset)
-    yield Check(where, "failure", quarantine_text(head.topic, head.partition, head.quarantine.reason, offsets))
+    stopped = head.quarantine
+    text = quarantine_text(head.topic, head.partition, stopped.reason, stopped.segment, head.segments())
+    yield Check(where, "failure", text)
 
 
 def _debt(where: str, head: "Manifest", config: "TopicConfig", now_ms: int) -> Iterator[Check]:

@@ -142,10 +142,20 @@ def time_text(at_ms: int | None) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def quarantine_text(topic: str, partition: int, reason: str, offsets: tuple[int, int] | None) -> str:
-    """Why compaction of a partition is stopped, and the way out. `offsets`: the first and last in the segment that is
-    damaged; None: it is not live any more."""
-    held = "" if offsets is None else f"it holds offsets {offsets[0]} to {offsets[1]}; "
+class _Segment(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+
+
+def quarantine_text(topic: str, partition: int, reason: str, damaged: str | None, live: Iterable[_Segment]) -> str:
+    """Why compaction of a partition is stopped, and the way out. `damaged`: the id of the segment, which may not be
+    among the `live` any more."""
+    found = next((segment for segment in live if segment.id == damaged), None)
+    held = "" if found is None else f"it holds offsets {found.min_offset} to {found.max_offset}; "
     way = f"'lithify compaction retry {topic} --partition {partition}'"
     told = f"quarantined: {reason.rstrip('. ')}; {held}once the segment is whole again, or gone from the log, {way}"
-    return told if offsets is None else f"{told}; retention ends this, too, when it drops the segment"
+    return told if found is None else f"{told}; retention ends this, too, when it drops the segment"

@@ -28,7 +28,6 @@ _COLUMNS = (
     *("#records stored", "#records readable", "#bytes stored", "#bytes readable"),
     "what was done, or why nothing",  # last, for it may be long
 )
-_NOTHING_DUE = "nothing is due"
 _DAMAGED = ("corrupt", "missing")  # categories of a job's error
 
 log = structlog.wrap_logger(logging.getLogger("lithify.service"))
@@ -160,11 +159,13 @@ def _change(text: "Callable[[int], str]", before: int, after: int) -> str:
 
 def _what(part: "PartitionReport") -> str:
     """What was done, and then what the pass ended with, if that is not known by now."""
+    from lithify.compactor.info import NOTHING_DUE
+
     done = [f"{job.kind} {job.status}: {job.error.reason if job.error else job.reason}" for job in part.jobs]
     if part.dropped_segments:
         dropped = counted(part.dropped_segments, "segment")
         done.insert(0, f"dropped {dropped} below the log start ({size_text(part.dropped_bytes)})")
     failed = any(job.error is not None and job.error.reason in part.detail for job in part.jobs)
-    if not done or not (failed or part.detail == _NOTHING_DUE):
+    if not done or not (failed or part.detail == NOTHING_DUE):
         done.append(part.detail)
     return "; ".join(done)

@@ -90,9 +90,7 @@ def _quarantine(part: "PartitionInfo") -> str | None:
     if part.quarantine is None:
         return None
     known = [*part.l0, *(segment for run in part.runs for segment in run.segments)]
-    named = next((segment for segment in known if segment.id == part.quarantined_segment), None)
-    offsets = None if named is None else (named.min_offset, named.max_offset)
-    return quarantine_text(part.topic, part.partition, part.quarantine, offsets)
+    return quarantine_text(part.topic, part.partition, part.quarantine, part.quarantined_segment, known)
 
 
 def _row(part: "PartitionInfo") -> tuple[object, ...]:

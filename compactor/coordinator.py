@@ -10,12 +10,9 @@ from msgspec.structs import replace
 
 from lithify.compactor import jobs
 from lithify.compactor.attempt import JobWork, Step
-from lithify.compactor.engine import (
-    Reserve,
-    SplitRanges,
-)
+from lithify.compactor.engine import Reserve, SplitRanges
 from lithify.compactor.estimate import estimate, target_bytes
-from lithify.compactor.plan import choose_requested, fan_in, freeze, kind_of, offset_ranges
+from lithify.compactor.plan import choose_requested, freeze, kind_of, offset_ranges
 from lithify.compactor.policy import (
     Action,
     Admit,
@@ -29,6 +26,7 @@ from lithify.compactor.policy import (
     incumbent_lives,
     no_room,
     pinned_by,
+    tiered_first,
 )
 from lithify.manifest.commit import FRESH_MS
 from lithify.manifest.config import TopicConfig
@@ -165,6 +163,13 @@ class Coordinator:
         refused = no_room(chosen, manifest)
         if refused is not None:
             return await self._work(config).finish(request, "failed", refused, JobError("unavailable", refused))
+        first = tiered_first(chosen)
+        if first is not None:
+            held, reason = first
+            given_up = given_up_first(chosen, held, self.files.compactor.seen.value, config.compaction_attempts_max)
+            if given_up is not None:  # the request would wait for ever for a tier that ends at once
+                return await self._work(config).finish(request, "failed", given_up, JobError("attempts", given_up))
+            return await self._start(manifest, config, held, "tier", "scheduler", reason)
         kind = kind_of(manifest, config, chosen, await Now())
         reason = "asked for: full" if not request.requested else "asked for: by sources"
         return await self._start(manifest, config, chosen, kind, "manual", reason, request)
@@ -179,15 +184,7 @@ class Coordinator:
         reason: str,
         request: Job | None = None,
     ) -> Step:
-        """Plan, admit and run a job over `chosen`; more inputs than one merge can hold are tiered first."""
-        held = fan_in(chosen)
-        if len(held) < len(chosen):
-            given_up = given_up_first(chosen, held, self.files.compactor.seen.value, config.compaction_attempts_max)
-            if request is not None and given_up is not None:
-                # It would be admitted again for ever, and its tier end at once.
-                return await self._work(config).finish(request, "failed", given_up, JobError("attempts", given_up))
-            reason = f"{len(chosen)} inputs are too many for one merge: {len(held)} neighbours of them are tiered first"
-            chosen, kind, origin, request = held, "tier", "scheduler", None
+        """Plan, admit and run a job over `chosen`, which one merge can hold."""
         try:
             ranges = await self._split(chosen, config)
         except (Corrupt, NotFound) as error:

@@ -5,6 +5,7 @@ import msgspec
 from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts
 
 __all__ = [
+    "NOTHING_DUE",
     "CompactionInfo",
     "MaintenanceReport",
     "PartitionReport",
@@ -12,6 +13,9 @@ __all__ = [
     "compaction_id",
     "compaction_info",
 ]
+
+
+NOTHING_DUE = "nothing is due"  # the detail of a pass that ended with no debt to pay
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

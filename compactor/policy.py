@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from lithify.compactor.info import NOTHING_DUE
 from lithify.compactor.jobs import failure_of
 from lithify.compactor.plan import fan_in
 from lithify.manifest.config import TopicConfig
@@ -32,12 +33,12 @@ __all__ = [
     "pinned_by",
     "segments_of",
     "survey",
+    "tiered_first",
     "urgency",
 ]
 
 ATTEMPTS_TOTAL_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
 FAN_IN = "fan-in"  # the debt of work on more inputs than one merge can hold: what is tiered first
-NOTHING_DUE = "nothing is due"
 LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
 
 
@@ -258,20 +259,17 @@ def _propose(
 
 def _fitting(due: Due) -> Due:
     """`due`, or where one merge cannot hold its inputs the tier of some of them that comes first."""
-    held = tuple(fan_in(due.units)) if due.units else ()
-    if len(held) == len(due.units):
-        return due
-    text = f"{len(due.units)} inputs are too many for one merge: {len(held)} neighbours of them are tiered first"
-    return replace(due, kind="tier", units=held, debt=FAN_IN, reason=text)
+    first = tiered_first(due.units)
+    return due if first is None else replace(due, kind="tier", units=tuple(first[0]), debt=FAN_IN, reason=first[1])
 
 
 def _postponed(
     due: Due, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
 ) -> Wait | None:
     """Why `due` may not start now."""
-    no_room = _no_room(due, manifest)
-    if no_room is not None:
-        return Wait(f"due ({due.reason}), but {no_room}")
+    full = _no_room(due, manifest)
+    if full is not None:
+        return Wait(f"due ({due.reason}), but {full}")
     failure = None if state is None else failure_of(state, segments_of(due.units))
     if failure is None:
         return None
@@ -306,6 +304,14 @@ def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = N
             "('lithify compaction submit --sources')"
         )
     return f"it would replace {needed} segments, and one commit can retire {RETIRED_MAX}: {way}"
+
+
+def tiered_first(chosen: Sequence[Unit]) -> tuple[Sequence[Unit], str] | None:
+    """Where one merge cannot hold `chosen`: those of them that are tiered first, and why. None: it can."""
+    held = fan_in(chosen) if chosen else chosen
+    if len(held) == len(chosen):
+        return None
+    return held, f"{len(chosen)} inputs are too many for one merge: {len(held)} neighbours of them are tiered first"
 
 
 def given_up_first(chosen: Sequence[Unit], held: Sequence[Unit], state: CompactorState | None, most: int) -> str | None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from lithify.manifest.config import TopicConfig
+from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.manifest.floor import droppable
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import log_start, retention_of
@@ -19,7 +19,6 @@ from lithify.manifest.words import counted, span_text
 
 __all__ = ["Debt", "Due", "NotDue", "Work", "assess", "latest_cleanable_ms", "left_out"]
 
-_NO_LIMIT_MS = 2**63 - 1
 SIMILAR_SIZE_RATIO = 2  # runs within this factor of each other are of similar size; what runs.tier of them make is not
 RUNS_CROWDED_TIERS = 8  # so many times runs.tier of similar size are merged before L0 is
 SOON_CLEANED_PARTS = 4  # a tier of a larger part of what makes a clean due is left to the clean
@@ -88,7 +87,7 @@ def assess(manifest: Manifest, config: TopicConfig, now_ms: int, pinned: frozens
 def latest_cleanable_ms(config: TopicConfig, now_ms: int) -> int:
     """The largest timestamp a unit may hold to be compacted now. Without a lag there is none: a record from the future
     is no reason to leave its unit alone (as in Kafka)."""
-    return now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else _NO_LIMIT_MS
+    return now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else LONG_MAX
 
 
 def left_out(
@@ -188,7 +187,7 @@ class _Books:
             return NotDue("clean for overdue", "nothing is dirty")
         age_ms = self._now_ms - self.oldest_dirty_ms
         if age_ms <= lag_ms:
-            if lag_ms == _NO_LIMIT_MS:
+            if lag_ms == LONG_MAX:
                 return NotDue("clean for overdue", "there is no max.compaction.lag.ms")
             return NotDue("clean for overdue", f"due in {span_text(lag_ms - age_ms + 1)}")
         return self._clean("overdue", f"max.compaction.lag.ms: the oldest uncleaned record is {span_text(age_ms)} old")
