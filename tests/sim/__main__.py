@@ -19,10 +19,11 @@ from tests.sim.shrink import shrunk
 
 CHUNK = 20
 FAILURES_SHOWN = 5
+PROGRESS_EVERY = 10_000  # histories
 LINES_SHOWN, LINE_SHOWN = 30, 160  # of a failure's trace: lines, and characters of each
 
 
-def _chunk(seeds: range) -> tuple[int, int, Counter[str], list[Found]]:
+def _chunk(seeds: range) -> tuple[int, int, int, Counter[str], list[Found]]:
     counts: Counter[str] = Counter()
     steps, shortest, failures = 0, sys.maxsize, list[Found]()
     for seed in seeds:
@@ -33,23 +34,25 @@ def _chunk(seeds: range) -> tuple[int, int, Counter[str], list[Found]]:
             shortest = min(shortest, found.steps)
         else:
             failures.append(found)
-    return steps, shortest, counts, failures
+    return len(seeds), steps, shortest, counts, failures
 
 
 def many(first: int, count: int, processes: int) -> int:
     chunks = [range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)]
     counts: Counter[str] = Counter()
-    steps, shortest, failures = 0, sys.maxsize, list[Found]()
+    told, steps, shortest, failures = 0, 0, sys.maxsize, list[Found]()
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        for done, least, seen, failed in pool.imap_unordered(_chunk, chunks):
-            steps, shortest = steps + done, min(shortest, least)
+        for played, done, least, seen, failed in pool.imap_unordered(_chunk, chunks):
+            told, steps, shortest = told + played, steps + done, min(shortest, least)
             counts.update(seen)
             failures += failed
+            if told % PROGRESS_EVERY == 0 and told < count:
+                print(f"{told:,} of {count:,} histories, {len(failures)} violations", file=sys.stderr)
             if len(failures) >= FAILURES_SHOWN:
                 pool.terminate()
                 break
     _tell_counts(counts)
-    print(f"{count:,} histories of {shortest} steps and more, {steps:,} steps; {len(failures)} violations")
+    print(f"{told:,} histories of {shortest} steps and more, {steps:,} steps; {len(failures)} violations")
     for found in sorted(failures, key=lambda found: found.seed)[:FAILURES_SHOWN]:
         tell(found)
     return 1 if failures else 0

@@ -53,7 +53,11 @@ async def send(files: PartitionFiles, handle: Handle, rows: list[Row], **stamps:
 
 async def append_some(site: Site, actor: Actor, files: PartitionFiles, handle: Handle, name: str) -> None:
     """Raises CommitUnknown, Unavailable, NotFound."""
-    rows = records(site, actor, name, await Now())
+    await send_once(site, files, handle, records(site, actor, name, await Now()))
+
+
+async def send_once(site: Site, files: PartitionFiles, handle: Handle, rows: list[Row]) -> None:
+    """The oracle hears what the producer was told. Raises CommitUnknown, Unavailable, NotFound."""
     tokens = [row.token for row in rows]
     try:
         offsets = await send(files, handle, rows)
@@ -80,18 +84,16 @@ def plain(site: Site) -> Life:
                     files = PartitionFiles(handle.keys)
                 await handle.fresh()
                 rows = records(site, actor, name, await Now())
-                tokens = [row.token for row in rows]
             except TRANSIENT:
                 continue
             done.append(len(done))
             try:
-                offsets = await send(files, handle, rows)
-                site.oracle.acknowledged(handle.keys, tokens, offsets)
+                await send_once(site, files, handle, rows)
             except CommitUnknown as error:
                 _is_no_fault_of_ours(error)
-                unknown.append((error.token, tokens))
+                unknown.append((error.token, [row.token for row in rows]))
             except (Unavailable, NotFound):
-                site.oracle.denied(handle.keys, tokens)
+                pass  # refused: it is not there
             if unknown and actor.say.random() < 0.5:
                 await _asks(site, files, handle, *unknown.pop(), settle=actor.say.random() < 0.3)
 
