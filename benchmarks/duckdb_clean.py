@@ -7,7 +7,7 @@ output to the disk.
 import shutil
 from collections.abc import Mapping
 
-import duckdb
+import duckdb  # pyright: ignore[reportMissingImports] - installed for `make bench` alone
 
 from benchmarks.measure import Settings
 from benchmarks.reading import plain_files

@@ -253,7 +253,7 @@ class Simulation:
         """`kept` in segments of the size where outputs are cut, and between keys (R5)."""
         assert job.plan is not None
         most = max(self.config.output_bytes // self.row_bytes, 1)
-        highs = [key_range.high_offset for key_range in job.plan.ranges[:-1]]
+        highs = [high for key_range in job.plan.ranges[:-1] if (high := key_range.high_offset) is not None]
         ends = [int(end) for end in np.searchsorted(kept.offset, highs)] if highs else []
         start = 0
         for end in (*ends, len(kept)):

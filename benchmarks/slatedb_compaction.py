@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slatedb import uniffi
+from slatedb import uniffi  # pyright: ignore[reportMissingImports] - installed for `make bench` alone
 
 from benchmarks.generate import Shape, copy_warehouse, tables
 from benchmarks.measure import Settings

@@ -3,7 +3,7 @@ two rival compactors, two collectors. Then nothing fails any more, and everythin
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
@@ -25,7 +25,7 @@ GRACES_MS = (0, 3_000)  # of the collectors: the first forgets at once
 
 
 @contextmanager
-def storm(server: Endpoint, seed: int, appends: int, records: int, lives: int) -> Iterator[Aftermath]:
+def storm(server: Endpoint, seed: int, appends: int, records: int, lives: int) -> Generator[Aftermath]:
     """Each plain writer does `appends` appends, each idempotent one sends `records` records to each topic
     and is opened anew `lives` times."""
     bucket = server.create_bucket()

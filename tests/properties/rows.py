@@ -165,7 +165,7 @@ class RowLog:
             if step.outcome != "worked" and (step.job is None or step.job.active):
                 self._fails_after = None
                 return
-        raise AssertionError(f"a pass of {STEPS_MAX} steps did not end: {step}")
+        raise AssertionError(f"a pass of {STEPS_MAX} steps did not end")
 
     def collect(self, *, sweeping: bool) -> None:
         files = PartitionFiles(KEYS)
@@ -232,11 +232,11 @@ class RowLog:
         kept: list[Row] = []
         lost, dropped_to = [0] * len(rules.buckets), 0
         for row in rows:
-            about = {"offset": row.offset, "tombstone": row.value is None, "horizon_ms": row.horizon_ms}
-            superseded = row.key is not None and row.offset < newest[row.key]
-            verdict = fate(rules, key=row.key, superseded=superseded, **about)
+            at, dead, until_ms = row.offset, row.value is None, row.horizon_ms
+            superseded = row.key is not None and at < newest[row.key]
+            verdict = fate(rules, key=row.key, offset=at, tombstone=dead, superseded=superseded, horizon_ms=until_ms)
             if verdict is Fate.KEPT:
-                kept.append(row._replace(horizon_ms=stamped(rules, **about)))
+                kept.append(row._replace(horizon_ms=stamped(rules, offset=at, tombstone=dead, horizon_ms=until_ms)))
                 continue
             bucket = bisect_right(rules.buckets, row.offset) - 1
             if bucket >= 0:

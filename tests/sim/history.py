@@ -1,7 +1,7 @@
 """One history, from its seed: who takes part, what goes wrong, who comes when; then rest, and all must be well."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,7 +130,7 @@ class Found:
 
 
 @contextmanager
-def _tuned(dice: random.Random, focus: Focus) -> Iterator[None]:
+def _tuned(dice: random.Random, focus: Focus) -> Generator[None]:
     large = dice.random() < focus.bounds_share
     with ExitStack() as stack:
         for names, values in TUNED.items():
@@ -325,6 +325,7 @@ async def _settle(world: World, site: Site, truth: Truth) -> None:
     else:
         await files.manifest.commit(LiftQuarantine())
         coordinator = Coordinator(PartitionFiles(truth.keys), "settler")
+        step = None
         for _ in range(200):
             step = await coordinator.step(config, take_over=True)
             if step.outcome == "idle":

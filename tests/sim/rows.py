@@ -85,7 +85,7 @@ async def merge(task: MergeTask) -> TaskResult:
     """One task, as a worker does it: a request per source, one per output."""
     keys = PartitionKeys(task.topic, task.topic_id, task.partition)
     rows = [row for source in task.sources for ref in source for row in await read(keys, ref)]
-    low, high = task.low and task.low.decode(), task.high and task.high.decode()
+    low, high = (None if bound is None else bound.decode() for bound in (task.low, task.high))
     rows = sorted((row for row in rows if _within(row.key, low, high)), key=by_key)
     kept, lost, dropped_to = _judged(task, rows)
     if task.rules.order == "offset":
