@@ -265,14 +265,16 @@ async def _follow(
     mine: ConsumerPosition,
     state: dict[str | None, Row],
 ) -> None:
-    position = rebuilt_to = 0
+    position = rebuilt_to = floor = 0
     while True:
         await Pause(site.rest(actor))
         manifest = await files.head()
         if manifest.sealed:
             raise NotFound("sealed")
         await read_slowly(site, actor, files, manifest)
-        floor = log_start(manifest, retention_of(handle.config), await Now())
+        # A clock that was ahead, or bounds that were widened since this handle read them, may have told too high a
+        # start: what was hidden then is not held now. That the start never falls for those who know is R3's to check.
+        floor = max(floor, log_start(manifest, retention_of(handle.config), await Now()))
         contents = site.oracle.truth(files.keys).contents
         found = sorted((row for ref in manifest.segments() for row in contents.rows(ref)), key=lambda row: row.offset)
         for row in found:
