@@ -66,7 +66,12 @@ def test_every_fault_rule_and_kind_of_commit_comes_about() -> None:
     wanted |= {"crash", "sleep", "stall", "jump", "jump of one clock"}
     wanted = rules | {fault if ", reported" in fault else f"fault {fault}" for fault in wanted} | {"fenced", "damaged"}
     wanted |= {f"commit: {kind}" for kind in ("append", "claim", "clean", "tier", "drop", "collect", "boundary")}
-    wanted |= {"commit: checkpoint", "commit: seal", "commit: floor by retention", "commit on a dead number"}
+    wanted |= {f"commit: {kind}" for kind in ("checkpoint", "seal", "position", "producer", "quarantine", "floor")}
+    wanted |= {"commit: floor by retention", "commit on a dead number", "append acknowledged", "request", "swept"}
+    wanted |= {f"job {end}" for end in ("completed", "cancelled", "failed")} | {
+        "consumer's state compared",
+        "collected",
+    }
     assert wanted - counts.keys() == set()
 
 

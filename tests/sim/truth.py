@@ -13,6 +13,7 @@ from lithify.manifest.model import Boundary, Manifest, SegmentRef
 from lithify.manifest.retention import log_start, retention_of
 from tests.sim.cast import Author, Violation
 from tests.sim.contents import Contents
+from tests.sim.frames import Step, kind_of_commit, unwarranted
 from tests.sim.ledger import Ledger
 from tests.sim.rows import decode
 from tests.sim.world import World
@@ -22,6 +23,7 @@ __all__ = ["Truth"]
 _manifest = msgspec.json.Decoder(Manifest).decode
 _boundary = msgspec.json.Decoder(Boundary).decode
 CLOCK_ERROR_MS = 1_000  # of ages by times in whole seconds
+UNCOUNTED = ("floor", "position", "producer")  # kinds of commit that no check of their own counts
 
 
 class Truth:
@@ -114,6 +116,7 @@ class Truth:
 
     def _judge(self, author: Author, previous: Manifest, manifest: Manifest) -> None:
         number = manifest.id
+        self._frame(previous, manifest)
         was = {ref.id: ref for ref in previous.segments()}
         live = {ref.id: ref for ref in manifest.segments()}
         added = [ref for segment_id, ref in live.items() if segment_id not in was]
@@ -144,6 +147,16 @@ class Truth:
             self._same_contents(manifest)
         if manifest.sealed and not previous.sealed:
             self._count("seal")
+
+    def _frame(self, previous: Manifest, manifest: Manifest) -> None:
+        jobs = () if self.ledger.state is None else self.ledger.state.jobs
+        step = Step(previous, manifest, self.dead, frozenset(job.id for job in jobs))
+        kind = kind_of_commit(step)
+        wrong = unwarranted(step, kind)
+        if wrong is not None:
+            self.fail(f"{wrong} (P2)")
+        if kind in UNCOUNTED:
+            self._count(kind)
 
     def _count(self, what: str) -> None:
         self.world.counts[f"commit: {what}"] += 1

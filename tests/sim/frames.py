@@ -1,0 +1,176 @@
+"""What a commit may change: of each kind the fields of a manifest, and of its lists the entries. All else stays as it
+was, whatever the edit was about."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from lithify.manifest.model import Manifest, ProducerBatch
+
+__all__ = ["Step", "kind_of_commit", "unwarranted"]
+
+EVERY_COMMIT = frozenset(("id", "nonce", "committed_at_ms"))
+FLOOR = frozenset(("log_start_offset", "time_index"))
+MAY_CHANGE = {
+    "seal": frozenset(("sealed", "l0", "runs", "retired", "checkpoints", "time_index")),
+    "append": frozenset(("l0", "next_offset", "producers", "transactions")) | FLOOR,
+    "claim": frozenset(("compactor_epoch",)),
+    "compaction": frozenset(("l0", "runs", "retired", "completed_jobs", "consumers"))
+    | frozenset(("cleaned_to", "last_compacted_at_ms", "last_cleaned_at_ms"))
+    | FLOOR,
+    "drop": frozenset(("l0", "runs", "retired", "quarantine")) | FLOOR,
+    "collect": frozenset(("retired", "checkpoints", "orphan_floor")),
+    "checkpoint": frozenset(("checkpoints",)) | FLOOR,
+    "quarantine": frozenset(("quarantine",)),
+    "floor": frozenset(("deleted_to",)) | FLOOR,
+    "position": frozenset(("consumers",)),
+    "producer": frozenset(("producers",)),
+    "nothing": frozenset[str](),
+}
+
+
+class Changes(NamedTuple):
+    """Of a list whose entries have names."""
+
+    added: list[Any]
+    removed: list[Any]
+    changed: list[tuple[Any, Any]]  # before, after
+
+    @property
+    def all(self) -> int:
+        return len(self.added) + len(self.removed) + len(self.changed)
+
+
+class Step(NamedTuple):
+    """A commit, and what is known of the rest of the partition."""
+
+    previous: Manifest
+    manifest: Manifest
+    dead: int  # as far as the boundary has come
+    active: frozenset[str]  # jobs in progress
+
+    def changed(self) -> frozenset[str]:
+        fields = (field for field in self.manifest.__struct_fields__ if field not in EVERY_COMMIT)
+        return frozenset(field for field in fields if getattr(self.previous, field) != getattr(self.manifest, field))
+
+    def of(self, field: str, name: str = "id") -> Changes:
+        lists: Sequence[Sequence[Any]] = getattr(self.previous, field), getattr(self.manifest, field)
+        was, now = ({getattr(entry, name): entry for entry in entries} for entries in lists)
+        return Changes(
+            [now[key] for key in now.keys() - was.keys()],
+            [was[key] for key in was.keys() - now.keys()],
+            [(was[key], now[key]) for key in was.keys() & now.keys() if was[key] != now[key]],
+        )
+
+
+def kind_of_commit(step: Step) -> str:
+    """By what it alone does."""
+    changed = step.changed()
+    signs = {
+        "seal": "sealed" in changed,
+        "append": "next_offset" in changed,
+        "claim": "compactor_epoch" in changed,
+        "compaction": "completed_jobs" in changed,
+        "drop": "retired" in changed and bool(step.of("retired").added),
+        "collect": bool(changed & {"retired", "orphan_floor"}) or bool(step.of("checkpoints").removed),
+        "checkpoint": "checkpoints" in changed,
+        "quarantine": "quarantine" in changed,
+        "floor": bool(changed & MAY_CHANGE["floor"]),
+        "position": "consumers" in changed,
+        "producer": "producers" in changed,
+    }
+    return next((kind for kind, shown in signs.items() if shown), "nothing")
+
+
+def unwarranted(step: Step, kind: str) -> str | None:
+    """What a commit of this kind changes and may not."""
+    beyond = step.changed() - MAY_CHANGE[kind]
+    if beyond:
+        return f"{kind} {step.manifest.id} changes {', '.join(sorted(beyond))}, too"
+    found = next(CHECKS[kind](step), None) if kind in CHECKS else None
+    return None if found is None else f"{kind} {step.manifest.id} {found}"
+
+
+def _append(step: Step) -> Iterator[str]:
+    previous, manifest = step.previous, step.manifest
+    producers, transactions = step.of("producers"), step.of("transactions", "application")
+    if manifest.l0[:-1] != previous.l0:
+        yield "does other than add one segment to L0"
+    if producers.added or producers.removed or producers.all > 1:
+        yield "touches other producers than its own"
+    if transactions.removed or transactions.all > 1:
+        yield "touches other applications than its own"
+    rows = manifest.next_offset - previous.next_offset
+    for was, now in producers.changed:
+        batch = ProducerBatch(was.next_sequence, rows, previous.next_offset)
+        after = replace(was, next_sequence=was.next_sequence + rows, touched_at=manifest.id, batches=now.batches)
+        kept = now.batches[:-1]
+        if now != after or now.batches[-1] != batch or kept != was.batches[len(was.batches) - len(kept) :]:
+            yield "does not go on where its producer was"
+    if any(now.version <= was.version for was, now in transactions.changed):
+        yield "goes back to an earlier version of its application"
+
+
+def _producer(step: Step) -> Iterator[str]:
+    producers = step.of("producers")
+    opened = [*producers.added, *(now for _, now in producers.changed)]
+    if [(entry.epoch, entry.next_sequence) for entry in opened] != [(step.manifest.id, 0)]:
+        yield "does other than open one producer"
+    if any(entry.touched_at >= step.previous.orphan_floor for entry in producers.removed):
+        yield "forgets a producer that may still append"
+
+
+def _compaction(step: Step) -> Iterator[str]:
+    jobs, consumers = step.of("completed_jobs"), step.of("consumers", "name")
+    if len(jobs.added) != 1 or jobs.changed or any(job.id in step.active for job in jobs.removed):
+        yield "does other than add its job to those that are done"
+    warned = [replace(was, missed_to=now.missed_to) == now for was, now in consumers.changed]
+    later = [was.missed_to < now.missed_to for was, now in consumers.changed]
+    if consumers.added or consumers.removed or not all(warned + later):
+        yield "does other than warn consumers"
+    if step.of("retired").removed:
+        yield "forgets retired segments"
+
+
+def _drop(step: Step) -> Iterator[str]:
+    if step.manifest.quarantine not in (None, step.previous.quarantine):
+        yield "changes the quarantine"
+    if step.of("retired").removed:
+        yield "forgets retired segments"
+
+
+def _collect(step: Step) -> Iterator[str]:
+    checkpoints, now_ms = step.of("checkpoints"), step.manifest.committed_at_ms
+    early = [c for c in checkpoints.removed if c.expires_at_ms is None or c.expires_at_ms > now_ms]
+    by_hand = checkpoints.all == 1 and step.changed() == frozenset(("checkpoints",))
+    if checkpoints.added or checkpoints.changed or (early and not by_hand):
+        yield "lets go of a checkpoint that has not expired"
+    if step.manifest.orphan_floor > step.dead:
+        yield f"raises the orphan floor to {step.manifest.orphan_floor}, above the boundary at {step.dead} (P7)"
+
+
+def _checkpoint(step: Step) -> Iterator[str]:
+    checkpoints = step.of("checkpoints")
+    pinned = [entry.manifest for entry in checkpoints.added]
+    extended = [replace(was, expires_at_ms=now.expires_at_ms) == now for was, now in checkpoints.changed]
+    if (pinned, extended) not in (([step.manifest.id], []), ([], [True])):
+        yield "does other than pin itself, or extend one checkpoint"
+
+
+def _position(step: Step) -> Iterator[str]:
+    consumers = step.of("consumers", "name")
+    moved = [*consumers.added, *(now for _, now in consumers.changed)]
+    if consumers.all != 1 or any(now.committed_at != step.manifest.id for now in moved):
+        yield "moves other than one position"
+
+
+CHECKS: dict[str, Callable[[Step], Iterator[str]]] = {
+    "append": _append,
+    "producer": _producer,
+    "compaction": _compaction,
+    "drop": _drop,
+    "collect": _collect,
+    "checkpoint": _checkpoint,
+    "position": _position,
+}
