@@ -197,9 +197,11 @@ class Admit(_Owned):
             return Refused(InvalidRequest(f"job {self.job.id}: segment {min(shared)} is in another active job"))
         if known is None and len(head.jobs) >= ACTIVE_JOBS_MAX:
             return Refused(Unavailable(f"{head.topic}/{head.partition} has {len(head.jobs)} active jobs, its limit"))
-        job = replace(self.job, status="in_progress", started_at_ms=now_ms)
-        if known is None:
-            job = replace(job, created_at_ms=now_ms)
+        # What was asked for, and when, stays as it was written down.
+        created_ms, requested = (now_ms, ()) if known is None else (known.created_at_ms, known.requested)
+        job = replace(
+            self.job, status="in_progress", started_at_ms=now_ms, created_at_ms=created_ms, requested=requested
+        )
         jobs = (*head.jobs, job) if known is None else _with(head.jobs, job)
         return Next(replace(head, jobs=jobs, heartbeat_at_ms=now_ms), None)
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator, first_state
-from lithify.compactor.jobs import Finish, RequestCancel, Submit
+from lithify.compactor.jobs import Admit, Finish, RequestCancel, Submit
 from lithify.gc.collect import collect
 from lithify.gc.reachable import BOUNDARY_STEP_MIN
 from lithify.manifest.commit import Already, Next, Refused
@@ -46,6 +46,15 @@ def test_a_repeated_request_changes_nothing() -> None:
     verdict = Submit(EMPTY, request()).apply(EMPTY, 2, 7)
     assert isinstance(verdict, Next)
     assert isinstance(Submit(EMPTY, request()).apply(verdict.value, 3, 9), Already)
+
+
+def test_a_request_that_is_admitted_stays_what_was_asked_for_and_when() -> None:
+    head = Submit(EMPTY, request(requested=("a", "b"))).apply(EMPTY, 2, 7)
+    assert isinstance(head, Next)
+    admitted = Admit(4, job(JOB, origin="manual", created_at_ms=9)).apply(head.value, 3, 9)
+    assert isinstance(admitted, Next)
+    (found,) = admitted.value.jobs
+    assert (found.requested, found.created_at_ms, found.started_at_ms) == (("a", "b"), 7, 9)
 
 
 def test_cancel_only_asks() -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.model import Manifest, ProducerBatch
 
-__all__ = ["Step", "kind_of_commit", "unwarranted"]
+__all__ = ["Step", "changes", "kind_of_commit", "unwarranted"]
 
 EVERY_COMMIT = frozenset(("id", "nonce", "committed_at_ms"))
 FLOOR = frozenset(("log_start_offset", "time_index"))
@@ -42,6 +42,15 @@ class Changes(NamedTuple):
         return len(self.added) + len(self.removed) + len(self.changed)
 
 
+def changes(before: Sequence[Any], after: Sequence[Any], name: str = "id") -> Changes:
+    was, now = ({getattr(entry, name): entry for entry in entries} for entries in (before, after))
+    return Changes(
+        [now[key] for key in now.keys() - was.keys()],
+        [was[key] for key in was.keys() - now.keys()],
+        [(was[key], now[key]) for key in was.keys() & now.keys() if was[key] != now[key]],
+    )
+
+
 class Step(NamedTuple):
     """A commit, and what is known of the rest of the partition."""
 
@@ -55,13 +64,7 @@ class Step(NamedTuple):
         return frozenset(field for field in fields if getattr(self.previous, field) != getattr(self.manifest, field))
 
     def of(self, field: str, name: str = "id") -> Changes:
-        lists: Sequence[Sequence[Any]] = getattr(self.previous, field), getattr(self.manifest, field)
-        was, now = ({getattr(entry, name): entry for entry in entries} for entries in lists)
-        return Changes(
-            [now[key] for key in now.keys() - was.keys()],
-            [was[key] for key in was.keys() - now.keys()],
-            [(was[key], now[key]) for key in was.keys() & now.keys() if was[key] != now[key]],
-        )
+        return changes(getattr(self.previous, field), getattr(self.manifest, field), name)
 
 
 def kind_of_commit(step: Step) -> str:
