@@ -133,8 +133,8 @@ async def alter_topic(
 
 
 async def delete_topic(lineage: Lineage[TopicFile], topic: TopicFile) -> None:
-    """Commit `deleted`, then seal every partition. Interrupted between the two it is finished by the next
-    `seal_deleted` of a collection pass; data live under the topic's id, so a new topic of that name shares nothing."""
+    """Commit `deleted`, then seal every partition. Interrupted between the two it is finished by the next collection
+    pass; data live under the topic's id, so a new topic of that name shares nothing."""
     await lineage.commit(_Delete(topic.topic_id))
     for keys in partition_keys(topic):
         await PartitionFiles(keys).manifest.commit(Seal())

@@ -57,6 +57,51 @@ def test_new_partitions_exist_before_they_are_announced_and_their_count_never_sh
         world.alone(alter_topic(topic_lineage("t"), topic, {}, 2))  # by one who knows the smaller count
 
 
+def test_who_knows_an_earlier_life_of_a_topic_changes_nothing_of_the_next() -> None:
+    world, old, new = World(0), topic_lineage("t"), topic_lineage("t")
+    first = world.alone(create_topic(old, "t", 1, {}))
+    world.alone(delete_topic(new, first))
+    with pytest.raises(NotFound, match="any more"):
+        world.alone(live_topic(old, "t"))
+    with pytest.raises(NotFound, match="deleted meanwhile"):
+        world.alone(alter_topic(old, first, {"retention.ms": "5"}, None))
+    world.alone(delete_topic(old, first))
+    assert CONFIG.key(3) not in world.objects, "deleted once"
+    world.now_ms = 77_000
+    second = world.alone(create_topic(new, "t", 1, {}))
+    assert second.topic_id != first.topic_id
+    assert second.created_at_ms >= 77_000
+    with pytest.raises(NotFound, match="deleted meanwhile"):
+        world.alone(alter_topic(old, first, {"retention.ms": "5"}, None))
+    world.alone(delete_topic(old, first))
+    found = world.alone(live_topic(topic_lineage("t"), "t"))
+    assert (found.topic_id, found.config, found.created_at_ms) == (second.topic_id, {}, second.created_at_ms)
+
+
+def test_values_are_set_kept_and_taken_back() -> None:
+    world, lineage = World(0), topic_lineage("t")
+    topic = world.alone(create_topic(lineage, "t", 1, {"retention.ms": "5", "retention.bytes": "7"}))
+    changed = world.alone(alter_topic(lineage, topic, {"retention.ms": "6"}, None))
+    assert changed.config == {"retention.ms": "6", "retention.bytes": "7"}
+    back = world.alone(alter_topic(lineage, topic, {"retention.ms": None, "segment.bytes": None}, None))
+    assert back.config == {"retention.bytes": "7"}
+
+
+def test_a_topic_has_one_to_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lithify.manifest.catalog.PARTITIONS_MAX", 3)
+    world, lineage = World(0), topic_lineage("t")
+    for count in (0, 4):
+        with pytest.raises(InvalidRequest, match="between 1 and 3"):
+            world.alone(create_topic(lineage, "t", count, {}))
+    assert world.objects == {}
+    topic = world.alone(create_topic(lineage, "t", 3, {}))
+    with pytest.raises(InvalidRequest, match="the limit is 3"):
+        world.alone(alter_topic(lineage, topic, {}, 4))
+    assert world.alone(alter_topic(lineage, topic, {}, 3)).partitions == 3
+    with pytest.raises(AlreadyExists):
+        world.alone(create_topic(topic_lineage("t"), "t", 1, {}))
+
+
 def test_one_of_two_creators_wins() -> None:
     world = World(0)
     first, second = (Held(world, create_topic(topic_lineage("t"), "t", 1, {})) for _ in range(2))
