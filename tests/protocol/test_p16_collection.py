@@ -20,6 +20,20 @@ def pinned(*numbers: int) -> Manifest:
     return replace(at(FIRST, 50), retired=(GONE,), checkpoints=pins)
 
 
+def test_all_bytes_go_however_many_requests_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lithify.gc.collect.DELETE_KEYS_MAX", 2)
+    world, files = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(files))
+    world.alone(appends(files, 5))
+    replaced = {KEYS.segment(s.id) for s in world.alone(files.head()).l0}
+    world.alone(compact(files, epoch))
+    for _ in range(4):
+        world.alone(collect(files, GRACE_MS))
+        world.now_ms += GRACE_MS
+    assert len(replaced) == 5
+    assert not replaced & world.objects.keys()
+
+
 @pytest.mark.parametrize(("boundary", "goes"), [(8, False), (9, True), (10, True)])
 def test_bytes_go_when_the_boundary_reaches_their_retirement(boundary: int, goes: bool) -> None:
     assert (collectable(pinned(), boundary) == [GONE]) == goes

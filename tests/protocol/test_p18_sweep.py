@@ -9,7 +9,7 @@ from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint, Seal
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Corrupt, Unavailable
-from lithify.store.port import Create, Delete, Get, List
+from lithify.store.port import Create, Delete, Get, List, Put
 from tests.interleave import World
 from tests.protocol.scene import (
     GRACE_MS,
@@ -59,6 +59,22 @@ def test_the_order_is_list_commit_jobs_manifest_delete() -> None:
     assert jobs[-1] < heads[-1]
     deletes = [n for n, r in enumerate(tail) if isinstance(r, Delete)]
     assert all(heads[-1] < n for n in deletes)
+
+
+def test_a_dry_sweep_writes_and_deletes_nothing_and_tells_what_a_real_one_does() -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(upload(files))
+    epoch = world.alone(claim(files))
+    world.alone(appends(files, 2))
+    world.alone(compact(files, epoch))
+    sweep_far(world, files, 2)
+    before = dict(world.objects)
+    held = Held(world, sweep(PartitionFiles(KEYS), GRACE_MS, dry_run=True))
+    told = held.end()
+    assert held.asked_for(Create, Put, Delete) == []
+    assert world.objects == before
+    done = world.alone(sweep(files, GRACE_MS))
+    assert {g.key for g in told.deleted} == {g.key for g in done.deleted} == before.keys() - world.objects.keys()
 
 
 def test_an_append_that_commits_before_the_floor_rises_is_kept() -> None:
