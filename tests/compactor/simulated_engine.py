@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any
 
+import xxhash
+
 from lithify.compactor.engine import (
     NextResults,
     Reserve,
@@ -48,8 +50,16 @@ def reference(segment_id: str, rows: list[Row], *, base: bool = False) -> Segmen
         tombstones=sum(r[2] is None for r in rows),
         min_horizon_ms=min(horizons, default=None),
         max_horizon_ms=max(horizons, default=None),
-        checksum="0" * 16,
+        checksum=xxhash.xxh3_64_hexdigest(encode(rows)),
     )
+
+
+async def intact(keys: PartitionKeys, ref: SegmentRef, *, whole: bool) -> bool:
+    """Whether it is there and, if the `whole` is to be looked at, as it was."""
+    if not whole:
+        return await Head(keys.segment(ref.id)) is not None
+    found = await Get(keys.segment(ref.id))
+    return found is not None and xxhash.xxh3_64_hexdigest(found.body) == ref.checksum
 
 
 async def read_rows(keys: PartitionKeys, ref: SegmentRef) -> list[Row]:
@@ -127,7 +137,9 @@ async def with_engine(keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], 
                 case SplitRanges():
                     reply = (KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None))
                 case VerifyOutputs():
-                    reply = frozenset([s.id for s in request.segments if await Head(keys.segment(s.id)) is None])
+                    reply = frozenset(
+                        [s.id for s in request.segments if not await intact(keys, s, whole=request.whole)]
+                    )
                 case StartTasks(tasks, _):
                     pending = deque(tasks)
                 case NextResults():

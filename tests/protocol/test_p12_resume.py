@@ -52,12 +52,15 @@ def test_only_what_is_missing_is_done_again(how: str) -> None:
     assert sum(s.rows for s in runs[0].segments) == 6
 
 
-def test_a_recorded_output_that_is_gone_is_written_again() -> None:
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+def test_a_recorded_output_that_is_gone_or_damaged_is_written_again(how: str) -> None:
     world = new_partition()
     world.alone(append_rows(PartitionFiles(KEYS), ROWS))
     successor = interrupt(world, "crash")
     lost = world.alone(PartitionFiles(KEYS).compactor_state()).jobs[0].done[0].outputs[0].id
-    del world.objects[KEYS.segment(lost)]
+    body, modified_ms = world.objects.pop(KEYS.segment(lost))
+    if how == "damaged":
+        world.objects[KEYS.segment(lost)] = bytes([body[0] ^ 1]) + body[1:], modified_ms
     written: list[str] = []
     step = world.alone(with_engine(KEYS, successor.step(CONFIG, take_over=True), written))
     assert step.outcome == "worked"
