@@ -10,15 +10,17 @@ from lithify.manifest.jobs import Attempt, CompactorState
 from lithify.manifest.model import FORMAT
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import EpochRegression, Fenced
-from lithify.store.port import Create, Delete
+from lithify.store.port import Create, Delete, Get, Outcome
 from tests.compactor.simulated_engine import with_engine
 from tests.interleave import World
 from tests.protocol.scene import (
     CONFIG,
     FIRST,
     KEYS,
+    ROWS,
     TOPIC_ID,
     Held,
+    append_rows,
     appends,
     at,
     claim,
@@ -167,3 +169,18 @@ def test_a_fenced_coordinator_is_no_owner_any_more() -> None:
         step(world, coordinator)
     assert not coordinator.owns
     assert coordinator.fenced
+
+
+def test_fenced_after_an_outcome_that_is_not_known_it_is_no_owner_any_more_either() -> None:
+    world, coordinator = new_partition(), Coordinator(PartitionFiles(KEYS), "old:1")
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    held = Held(world, with_engine(KEYS, coordinator.step(CONFIG), []))
+    create = held.until(lambda r: isinstance(r, Create) and b'"done":[{' in r.body)
+    assert isinstance(create, Create)
+    held.reply(Outcome.UNKNOWN)
+    world.alone(claim(PartitionFiles(KEYS), "new"))
+    held.until(lambda r: isinstance(r, Get) and r.key == create.key)
+    held.reply(None)  # gone: somebody had it, and it was collected
+    with pytest.raises(Fenced):
+        held.end()
+    assert (coordinator.owns, coordinator.fenced) == (False, True)
