@@ -1,14 +1,16 @@
-"""What a commit may change: of each kind the fields of a manifest, and of its lists the entries. All else stays as it
-was, whatever the edit was about."""
+"""What a commit may change: of each kind the fields of a manifest, and of its lists the entries; of a `.compactor` file
+one job. All else stays as it was, whatever the edit was about."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from lithify.compactor import jobs
+from lithify.manifest.jobs import Attempt, CompactorState
 from lithify.manifest.model import Manifest, ProducerBatch
 
-__all__ = ["Step", "changes", "kind_of_commit", "unwarranted"]
+__all__ = ["Step", "kind_of_commit", "unwarranted", "unwarranted_of_compactor"]
 
 EVERY_COMMIT = frozenset(("id", "nonce", "committed_at_ms"))
 FLOOR = frozenset(("log_start_offset", "time_index"))
@@ -28,6 +30,10 @@ MAY_CHANGE = {
     "producer": frozenset(("producers",)),
     "nothing": frozenset[str](),
 }
+BY_PROGRESS = frozenset(("attempts", "done"))
+BY_ADMISSION = frozenset(
+    ("kind", "status", "sources", "segments", "destination", "plan", "reason", "started_at_ms", "estimate")
+)
 
 
 class Changes(NamedTuple):
@@ -177,3 +183,42 @@ CHECKS: dict[str, Callable[[Step], Iterator[str]]] = {
     "checkpoint": _checkpoint,
     "position": _position,
 }
+
+
+def unwarranted_of_compactor(previous: CompactorState, state: CompactorState, *, claims: bool) -> str | None:
+    """What an owner's commit, or its claim, changes and may not."""
+    return next(_compactor(previous, state, claims=claims), None)
+
+
+def _compactor(previous: CompactorState, state: CompactorState, *, claims: bool) -> Iterator[str]:
+    active, ended = changes(previous.jobs, state.jobs), changes(previous.history, state.history)
+    failures = changes(previous.failures, state.failures, "sources")
+    kept = state.history[: len(state.history) - len(ended.added)]
+    dropped = len(previous.history) - len(kept)
+    if previous.history[dropped:] != kept or (dropped and len(state.history) < jobs.HISTORY_MAX):
+        yield "rewrites the history (P15)"
+    if {job.id for job in ended.added} != {job.id for job in active.removed}:
+        yield "loses a job (P15)"
+    if claims and (active.added or active.removed or failures.removed):
+        yield "claims, and touches more than attempts (P5)"
+    if not claims and (active.all > 1 or len(failures.added + failures.changed) > 1):
+        yield "is about more than one job (P8, P14)"
+    if failures.removed and len(state.failures) < jobs.FAILURES_MAX and failures.all > 1:
+        yield "forgets failures of other jobs (P14)"
+    for was, now in active.changed:
+        changed = {field for field in was.__struct_fields__ if getattr(was, field) != getattr(now, field)}
+        beyond = changed - ({"attempts"} if claims else BY_PROGRESS if was.plan else BY_ADMISSION)
+        if beyond:
+            yield f"changes {', '.join(sorted(beyond))} of job {now.id} (P9)"
+        if _rewritten(was.attempts, now.attempts):
+            yield f"rewrites attempts of job {now.id} that had ended (P14)"
+
+
+def _rewritten(was: tuple[Attempt, ...], now: tuple[Attempt, ...]) -> bool:
+    """Whether anything became of attempts but that one began, those that ran ended, and the oldest are forgotten."""
+    known = {attempt.number for attempt in was}
+    kept = [attempt for attempt in now if attempt.number in known]
+    before = was[len(was) - len(kept) :]
+    changed = any(then.ended_at_ms is not None and then != again for then, again in zip(before, kept, strict=True))
+    lost = len(kept) < len(was) and len(now) < jobs.ATTEMPTS_KEPT
+    return changed or lost or len(now) > len(kept) + 1

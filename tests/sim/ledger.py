@@ -4,12 +4,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lithify.compactor import jobs
 from lithify.manifest.edits import coverage_offset
-from lithify.manifest.jobs import Attempt, CompactorState, Job
+from lithify.manifest.jobs import CompactorState, Job
 from lithify.segment.task import MergeTask
 from tests.sim.cast import Author
-from tests.sim.frames import changes
+from tests.sim.frames import unwarranted_of_compactor
 
 if TYPE_CHECKING:
     from tests.sim.truth import Truth
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["Ledger"]
 
 _state = msgspec.json.Decoder(CompactorState).decode
-BY_PROGRESS = frozenset(("attempts", "done"))
-BY_ADMISSION = frozenset(
-    ("kind", "status", "sources", "segments", "destination", "plan", "reason", "started_at_ms", "estimate")
-)
 
 
 class Ledger:
@@ -55,7 +50,9 @@ class Ledger:
         before = {} if previous is None else {job.id: job for job in previous.jobs + previous.history}
         claims = previous is None or previous.owner != state.owner
         if previous is not None:
-            self._frame(previous, state, claims=claims)
+            wrong = unwarranted_of_compactor(previous, state, claims=claims)
+            if wrong is not None:
+                self._truth.fail(f".compactor {state.id} {wrong}")
         for job in state.jobs + state.history:
             known = before.get(job.id)
             if job != known:
@@ -74,28 +71,6 @@ class Ledger:
             self._truth.fail(f"{author} changes .compactor {state.id}, whose owner is another (P5, P15)")
         self._truth.world.counts["request"] += 1
         self._held("P5", "P15")
-
-    def _frame(self, previous: CompactorState, state: CompactorState, *, claims: bool) -> None:
-        """An owner's commit is about one job, a claim about attempts alone; all else stays as it was."""
-        active, failures = changes(previous.jobs, state.jobs), changes(previous.failures, state.failures, "sources")
-        ended = changes(previous.history, state.history)
-        kept = state.history[: len(state.history) - len(ended.added)]
-        dropped = len(previous.history) - len(kept)
-        if previous.history[dropped:] != kept or (dropped and len(state.history) < jobs.HISTORY_MAX):
-            self._truth.fail(f".compactor {state.id} rewrites the history (P15)")
-        if {job.id for job in ended.added} != {job.id for job in active.removed}:
-            self._truth.fail(f".compactor {state.id} loses a job (P15)")
-        if claims and (active.added or active.removed or failures.removed):
-            self._truth.fail(f".compactor {state.id} claims, and touches more than attempts (P5)")
-        if not claims and (active.all > 1 or len(failures.added + failures.changed) > 1):
-            self._truth.fail(f".compactor {state.id} is about more than one job (P8, P14)")
-        for was, now in active.changed:
-            changed = {field for field in was.__struct_fields__ if getattr(was, field) != getattr(now, field)}
-            beyond = changed - ({"attempts"} if claims else BY_PROGRESS if was.plan else BY_ADMISSION)
-            if beyond:
-                self._truth.fail(f".compactor {state.id} changes {', '.join(sorted(beyond))} of job {now.id} (P9)")
-            if _rewritten(was.attempts, now.attempts):
-                self._truth.fail(f".compactor {state.id} rewrites attempts of job {now.id} that had ended (P14)")
 
     def _job(self, known: Job | None, job: Job, *, claims: bool) -> None:
         if known is not None and known.plan is not None and job.plan != known.plan:
@@ -193,13 +168,3 @@ class Ledger:
             if done is not None:
                 self._truth.world.counts["recorded range done again"] += 1
             self._held("P9", "P10", *(("P12",) if job.done else ()))
-
-
-def _rewritten(was: tuple[Attempt, ...], now: tuple[Attempt, ...]) -> bool:
-    """Whether anything became of attempts but that one began, those that ran ended, and the oldest are forgotten."""
-    known = {attempt.number for attempt in was}
-    kept = [attempt for attempt in now if attempt.number in known]
-    before = was[len(was) - len(kept) :]
-    changed = any(then.ended_at_ms is not None and then != again for then, again in zip(before, kept, strict=True))
-    lost = len(kept) < len(was) and len(now) < jobs.ATTEMPTS_KEPT
-    return changed or lost or len(now) > len(kept) + 1
