@@ -260,7 +260,10 @@ def _propose(
 def _fitting(due: Due) -> Due:
     """`due`, or where one merge cannot hold its inputs the tier of some of them that comes first."""
     first = tiered_first(due.units)
-    return due if first is None else replace(due, kind="tier", units=tuple(first[0]), debt=FAN_IN, reason=first[1])
+    if first is None:
+        return due
+    held, reason = first
+    return replace(due, kind="tier", units=tuple(held), debt=FAN_IN, reason=reason)
 
 
 def _postponed(
@@ -308,7 +311,7 @@ def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = N
 
 def tiered_first(chosen: Sequence[Unit]) -> tuple[Sequence[Unit], str] | None:
     """Where one merge cannot hold `chosen`: those of them that are tiered first, and why. None: it can."""
-    held = fan_in(chosen) if chosen else chosen
+    held = fan_in(chosen)
     if len(held) == len(chosen):
         return None
     return held, f"{len(chosen)} inputs are too many for one merge: {len(held)} neighbours of them are tiered first"

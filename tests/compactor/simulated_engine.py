@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any
 
-import xxhash
-
 from lithify.compactor.engine import (
     NextResults,
     Reserve,
@@ -25,6 +23,7 @@ from lithify.segment.rules import Fate, fate, stamped
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import NotFound, Unavailable
 from lithify.store.port import Get, Head, NewId, Put
+from tests.sim.rows import checksum
 
 Row = tuple[str, int, str | None, int | None]  # key, offset, value, horizon_ms
 
@@ -50,7 +49,7 @@ def reference(segment_id: str, rows: list[Row], *, base: bool = False) -> Segmen
         tombstones=sum(r[2] is None for r in rows),
         min_horizon_ms=min(horizons, default=None),
         max_horizon_ms=max(horizons, default=None),
-        checksum=xxhash.xxh3_64_hexdigest(encode(rows)),
+        checksum=checksum(encode(rows)),
     )
 
 
@@ -59,7 +58,7 @@ async def intact(keys: PartitionKeys, ref: SegmentRef, *, whole: bool) -> bool:
     if not whole:
         return await Head(keys.segment(ref.id)) is not None
     found = await Get(keys.segment(ref.id))
-    return found is not None and xxhash.xxh3_64_hexdigest(found.body) == ref.checksum
+    return found is not None and checksum(found.body) == ref.checksum
 
 
 async def read_rows(keys: PartitionKeys, ref: SegmentRef) -> list[Row]:

@@ -19,11 +19,11 @@ from lithify.compactor.jobs import (
     failure_of,
     source_set,
 )
-from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.invariants import check_compactor
+from lithify.manifest.commit import Already, Refused
 from lithify.manifest.jobs import Attempt, CompactorState, FailureCount, Job, JobError, MergeCounts, RangeDone
 from lithify.manifest.model import FORMAT
 from lithify.store.errors import Fenced, InvalidRequest, NotFound
+from tests.protocol import scene
 from tests.protocol.scene import TOPIC_ID, job, segment
 from tests.sim.frames import unwarranted_of_compactor
 
@@ -75,11 +75,7 @@ HEAD = CompactorState(
 
 
 def after(edit: Any, head: CompactorState = HEAD) -> CompactorState:
-    verdict = edit.apply(head, head.id + 1, NOW_MS)
-    assert isinstance(verdict, Next), verdict
-    following = replace(verdict.value, id=head.id + 1, nonce="n")
-    check_compactor(head, following)
-    return following
+    return scene.after(head, edit, now_ms=NOW_MS)
 
 
 def found(state: CompactorState, job_id: str) -> Job:

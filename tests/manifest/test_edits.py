@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append, OpenProducer, ProducerStamp, TransactionStamp
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.commit import Already, Refused
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer
 from lithify.manifest.edits import (
     Claim,
@@ -21,10 +21,10 @@ from lithify.manifest.edits import (
     SetQuarantine,
 )
 from lithify.manifest.floor import DropSegments, RaiseFloor
-from lithify.manifest.invariants import check_manifest
 from lithify.manifest.model import Manifest
 from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.store.errors import NotFound
+from tests.protocol import scene
 from tests.protocol.scene import FIRST, L0_MAX, at, replacing, segment
 from tests.sim.frames import Step, kind_of_commit, unwarranted
 
@@ -32,13 +32,7 @@ NOW_MS = 1_000
 
 
 def after(head: Manifest, *edits: Any) -> Manifest:
-    for edit in edits:
-        verdict = edit.apply(head, head.id + 1, NOW_MS)
-        assert isinstance(verdict, Next), verdict
-        following = at(replace(verdict.value, nonce="n", committed_at_ms=NOW_MS), head.id + 1)
-        check_manifest(head, following)
-        head = following
-    return head
+    return scene.after(head, *edits, now_ms=NOW_MS)
 
 
 def new(number: int) -> str:

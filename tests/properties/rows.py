@@ -159,13 +159,13 @@ class RowLog:
 
     def compact(self, fails_after: int | None = None) -> None:
         """One pass, until nothing is due; `fails_after`: the engine fails when it has done so many tasks."""
-        self._fails_after = fails_after
+        self._fails_after, step = fails_after, None
         for _ in range(STEPS_MAX):
             step = self._run(self._coordinator.step(self.config, take_over=True))
             if step.outcome != "worked" and (step.job is None or step.job.active):
                 self._fails_after = None
                 return
-        raise AssertionError(f"a pass of {STEPS_MAX} steps did not end")
+        raise AssertionError(f"a pass of {STEPS_MAX} steps did not end: {step}")
 
     def collect(self, *, sweeping: bool) -> None:
         files = PartitionFiles(KEYS)

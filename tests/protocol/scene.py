@@ -8,8 +8,10 @@ from msgspec.structs import replace
 from lithify.compactor.coordinator import first_state
 from lithify.compactor.jobs import ClaimState
 from lithify.manifest.appends import Append
+from lithify.manifest.commit import Next
 from lithify.manifest.config import parse
 from lithify.manifest.edits import Claim, CommitCompaction, CreatePartition
+from lithify.manifest.invariants import check_compactor, check_manifest
 from lithify.manifest.jobs import Job, KeyRange, MergeRules, Plan
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
@@ -141,6 +143,18 @@ def job(job_id: str = "000000000001-0000abcd", **fields: Any) -> Job:
 
 def at(manifest: Manifest, number: int) -> Manifest:
     return replace(manifest, id=number, nonce="n")
+
+
+def after(head: Any, *edits: Any, now_ms: int = 0) -> Any:
+    """The manifest, or compactor state, that `edits` make of `head`, one after the other; none breaks an invariant."""
+    check = check_manifest if isinstance(head, Manifest) else check_compactor
+    for edit in edits:
+        verdict = edit.apply(head, head.id + 1, now_ms)
+        assert isinstance(verdict, Next), verdict
+        following = replace(verdict.value, id=head.id + 1, nonce="n", committed_at_ms=now_ms)
+        check(head, following)
+        head = following
+    return head
 
 
 class Held:

@@ -16,7 +16,6 @@ from lithify.compactor.jobs import (
     source_set,
 )
 from lithify.compactor.policy import Resume, Settle, Wait, decide
-from lithify.manifest.commit import Next
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,
@@ -31,19 +30,11 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown
 from lithify.store.port import Create
 from tests.compactor.simulated_engine import with_engine
-from tests.protocol.scene import CONFIG, FIRST, KEYS, ROWS, TOPIC_ID, Held, append_rows, at, job, new_partition
+from tests.protocol.scene import CONFIG, FIRST, KEYS, ROWS, TOPIC_ID, Held, after, append_rows, at, job, new_partition
 
 ERROR = JobError("memory", "the worker died")
 EMPTY = CompactorState(format=1, topic="t", topic_id=TOPIC_ID, partition=0, epoch=1, owner="me", owner_name="me:1")
 HEAD = at(FIRST, 5)
-
-
-def after(state: CompactorState, *edits: object, now_ms: int = 0) -> CompactorState:
-    for edit in edits:
-        verdict = edit.apply(state, state.id + 1, now_ms)  # type: ignore[attr-defined]
-        assert isinstance(verdict, Next), verdict
-        state = verdict.value
-    return state
 
 
 def failed_attempt(state: CompactorState, number: int, now_ms: int = 0) -> CompactorState:

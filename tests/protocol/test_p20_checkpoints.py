@@ -6,19 +6,12 @@ from lithify.gc.collect import collect
 from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
-from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import AlreadyExists, NotFound
 from lithify.store.port import Create
-from tests.protocol.scene import FIRST, GRACE_MS, KEYS, Held, appends, at, claim, compact, new_partition
+from tests.protocol.scene import FIRST, GRACE_MS, KEYS, Held, after, appends, at, claim, compact, new_partition
 
 HEAD = at(FIRST, 5)
-
-
-def then(head: Manifest, edit: object, now_ms: int = 0) -> Manifest:
-    verdict = edit.apply(head, head.id + 1, now_ms)  # type: ignore[attr-defined]
-    assert isinstance(verdict, Next), verdict
-    return at(verdict.value, head.id + 1)
 
 
 def test_it_pins_the_manifest_that_its_own_commit_creates() -> None:
@@ -59,17 +52,17 @@ def test_expired_it_still_pins_until_a_commit_removes_it() -> None:
 
 
 def test_refresh_fails_if_it_is_gone_though_another_bears_its_name() -> None:
-    head = then(HEAD, CreateCheckpoint("one", "name", 10))
-    head = then(head, DeleteCheckpoint("one"))
-    head = then(head, CreateCheckpoint("two", "name", 10))
+    head = after(HEAD, CreateCheckpoint("one", "name", 10))
+    head = after(head, DeleteCheckpoint("one"))
+    head = after(head, CreateCheckpoint("two", "name", 10))
     verdict = RefreshCheckpoint("one", 50).apply(head, 9, 0)
     assert isinstance(verdict, Refused)
     assert isinstance(verdict.error, NotFound)
 
 
 def test_a_checkpoint_refreshed_meanwhile_is_not_removed_as_expired() -> None:
-    head = then(HEAD, CreateCheckpoint("c", "c", 10), now_ms=0)
-    head = then(head, RefreshCheckpoint("c", 1_000), now_ms=5)
+    head = after(HEAD, CreateCheckpoint("c", "c", 10), now_ms=0)
+    head = after(head, RefreshCheckpoint("c", 1_000), now_ms=5)
     assert isinstance(Collect(0, frozenset(), frozenset({"c"})).apply(head, 9, 20), Already)
     later = Collect(0, frozenset(), frozenset({"c"})).apply(head, 9, 1_005)
     assert isinstance(later, Next)
@@ -77,17 +70,17 @@ def test_a_checkpoint_refreshed_meanwhile_is_not_removed_as_expired() -> None:
 
 
 def test_refresh_changes_the_expiry_and_nothing_else() -> None:
-    head = then(HEAD, CreateCheckpoint("c", "c", 10), now_ms=3)
+    head = after(HEAD, CreateCheckpoint("c", "c", 10), now_ms=3)
     before = head.checkpoints[0]
-    after = then(head, RefreshCheckpoint("c", 100), now_ms=7).checkpoints[0]
-    assert (before.expires_at_ms, after.expires_at_ms) == (13, 107)
-    assert (after.manifest, after.created_at_ms, after.name) == (before.manifest, 3, "c")
-    assert then(head, RefreshCheckpoint("c", None)).checkpoints[0].expires_at_ms is None
+    fresh = after(head, RefreshCheckpoint("c", 100), now_ms=7).checkpoints[0]
+    assert (before.expires_at_ms, fresh.expires_at_ms) == (13, 107)
+    assert (fresh.manifest, fresh.created_at_ms, fresh.name) == (before.manifest, 3, "c")
+    assert after(head, RefreshCheckpoint("c", None)).checkpoints[0].expires_at_ms is None
 
 
 @pytest.mark.parametrize("checkpoint_id", ["one", "two"])
 def test_names_are_unique_and_ids_make_a_repeat_harmless(checkpoint_id: str) -> None:
-    head = then(HEAD, CreateCheckpoint("one", "name", None))
+    head = after(HEAD, CreateCheckpoint("one", "name", None))
     verdict = CreateCheckpoint(checkpoint_id, "name", None).apply(head, 9, 0)
     if checkpoint_id == "one":
         assert verdict == Already(head.checkpoints[0])

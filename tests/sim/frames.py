@@ -2,6 +2,8 @@
 one job. All else stays as it was, whatever the edit was about."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -30,6 +32,7 @@ MAY_CHANGE = {
     "producer": frozenset(("producers",)),
     "nothing": frozenset[str](),
 }
+BY_CLAIM = frozenset(("attempts",))
 BY_PROGRESS = frozenset(("attempts", "done"))
 BY_ADMISSION = frozenset(
     ("kind", "status", "sources", "segments", "destination", "plan", "reason", "started_at_ms", "estimate")
@@ -57,7 +60,13 @@ def changes(before: Sequence[Any], after: Sequence[Any], name: str = "id") -> Ch
     )
 
 
-class Step(NamedTuple):
+def _differing(before: Any, after: Any) -> frozenset[str]:
+    """The fields in which two structs of one kind differ."""
+    return frozenset(field for field in before.__struct_fields__ if getattr(before, field) != getattr(after, field))
+
+
+@dataclass(frozen=True)
+class Step:
     """A commit, and what is known of the rest of the partition."""
 
     previous: Manifest
@@ -65,9 +74,10 @@ class Step(NamedTuple):
     dead: int  # as far as the boundary has come
     active: frozenset[str]  # jobs in progress
 
+    @cached_property
     def changed(self) -> frozenset[str]:
-        fields = (field for field in self.manifest.__struct_fields__ if field not in EVERY_COMMIT)
-        return frozenset(field for field in fields if getattr(self.previous, field) != getattr(self.manifest, field))
+        """The fields of the manifest."""
+        return _differing(self.previous, self.manifest) - EVERY_COMMIT
 
     def of(self, field: str, name: str = "id") -> Changes:
         return changes(getattr(self.previous, field), getattr(self.manifest, field), name)
@@ -75,30 +85,38 @@ class Step(NamedTuple):
 
 def kind_of_commit(step: Step) -> str:
     """By what it alone does."""
-    changed = step.changed()
-    signs = {
-        "seal": "sealed" in changed,
-        "append": "next_offset" in changed,
-        "claim": "compactor_epoch" in changed,
-        "compaction": "completed_jobs" in changed,
-        "drop": "retired" in changed and bool(step.of("retired").added),
-        "collect": bool(changed & {"retired", "orphan_floor"}) or bool(step.of("checkpoints").removed),
-        "checkpoint": "checkpoints" in changed,
-        "quarantine": "quarantine" in changed,
-        "floor": bool(changed & MAY_CHANGE["floor"]),
-        "position": "consumers" in changed,
-        "producer": "producers" in changed,
-    }
-    return next((kind for kind, shown in signs.items() if shown), "nothing")
+    return next((kind for kind, shown in _signs(step) if shown), "nothing")
+
+
+def _signs(step: Step) -> Iterator[tuple[str, bool]]:
+    changed = step.changed
+    yield "seal", "sealed" in changed
+    yield "append", "next_offset" in changed
+    yield "claim", "compactor_epoch" in changed
+    yield "compaction", "completed_jobs" in changed
+    yield "drop", "retired" in changed and bool(step.of("retired").added)
+    yield "collect", bool(changed & {"retired", "orphan_floor"}) or bool(step.of("checkpoints").removed)
+    yield "checkpoint", "checkpoints" in changed
+    yield "quarantine", "quarantine" in changed
+    yield "floor", bool(changed & MAY_CHANGE["floor"])
+    yield "position", "consumers" in changed
+    yield "producer", "producers" in changed
 
 
 def unwarranted(step: Step, kind: str) -> str | None:
     """What a commit of this kind changes and may not."""
-    beyond = step.changed() - MAY_CHANGE[kind]
-    if beyond:
-        return f"{kind} {step.manifest.id} changes {', '.join(sorted(beyond))}, too"
-    found = next(CHECKS[kind](step), None) if kind in CHECKS else None
+    found = next(_unwarranted(step, kind), None)
     return None if found is None else f"{kind} {step.manifest.id} {found}"
+
+
+def _unwarranted(step: Step, kind: str) -> Iterator[str]:
+    beyond = step.changed - MAY_CHANGE[kind]
+    if beyond:
+        yield f"changes {', '.join(sorted(beyond))}, too"
+    if kind != "collect" and "retired" in step.changed and step.of("retired").removed:
+        yield "forgets retired segments"
+    if kind in CHECKS:
+        yield from CHECKS[kind](step)
 
 
 def _append(step: Step) -> Iterator[str]:
@@ -138,21 +156,17 @@ def _compaction(step: Step) -> Iterator[str]:
     later = [was.missed_to < now.missed_to for was, now in consumers.changed]
     if consumers.added or consumers.removed or not all(warned + later):
         yield "does other than warn consumers"
-    if step.of("retired").removed:
-        yield "forgets retired segments"
 
 
 def _drop(step: Step) -> Iterator[str]:
     if step.manifest.quarantine not in (None, step.previous.quarantine):
         yield "changes the quarantine"
-    if step.of("retired").removed:
-        yield "forgets retired segments"
 
 
 def _collect(step: Step) -> Iterator[str]:
     checkpoints, now_ms = step.of("checkpoints"), step.manifest.committed_at_ms
     early = [c for c in checkpoints.removed if c.expires_at_ms is None or c.expires_at_ms > now_ms]
-    by_hand = checkpoints.all == 1 and step.changed() == frozenset(("checkpoints",))
+    by_hand = checkpoints.all == 1 and step.changed == frozenset(("checkpoints",))
     if checkpoints.added or checkpoints.changed or (early and not by_hand):
         yield "lets go of a checkpoint that has not expired"
     if step.manifest.orphan_floor > step.dead:
@@ -206,8 +220,7 @@ def _compactor(previous: CompactorState, state: CompactorState, *, claims: bool)
     if failures.removed and len(state.failures) < jobs.FAILURES_MAX and failures.all > 1:
         yield "forgets failures of other jobs (P14)"
     for was, now in active.changed:
-        changed = {field for field in was.__struct_fields__ if getattr(was, field) != getattr(now, field)}
-        beyond = changed - ({"attempts"} if claims else BY_PROGRESS if was.plan else BY_ADMISSION)
+        beyond = _differing(was, now) - (BY_CLAIM if claims else BY_PROGRESS if was.plan else BY_ADMISSION)
         if beyond:
             yield f"changes {', '.join(sorted(beyond))} of job {now.id} (P9)"
         if _rewritten(was.attempts, now.attempts):

@@ -85,9 +85,8 @@ class Ledger:
         elif known is None or known.active:
             self._truth.world.counts[f"job {job.status}"] += 1
             if job.error is not None and job.error.category in ("corrupt", "missing") and job.attempts:
-                self._in_vain[frozenset(job.segments)] -= (
-                    1  # it is a person who allows the next, by lifting the quarantine
-                )
+                # It is a person who allows the next, by lifting the quarantine.
+                self._in_vain[frozenset(job.segments)] -= 1
             if job.status == "completed" and job.plan is not None and job.id not in self.committed:
                 self._truth.fail(f"job {job.id} is completed, no manifest has it (P13)")
             if job.status != "completed" and job.id in self.committed:
