@@ -81,7 +81,7 @@ def _show(output: Output, info: "CompactionInfo") -> None:
         ("kind", info.kind or "not admitted yet"),
         ("status", f"{info.status}, {info.phase}"),
         ("reason", f"{info.origin}: {info.reason}"),
-        ("sources", f"{len(info.sources)}: {', '.join(info.sources[:4])}{', …' if len(info.sources) > 4 else ''}"),
+        ("sources", f"{info.total_sources}: {', '.join(info.sources[:4])}{', …' if info.total_sources > 4 else ''}"),
         (
             "progress",
             f"{progress.completion_percentage:g} %, {counted(progress.output_segments_written, 'segment')} written",
@@ -92,7 +92,7 @@ def _show(output: Output, info: "CompactionInfo") -> None:
         ("requests", f"{_requests_text(counts.gets, counts.puts)}, by its workers"),
         ("memory", f"{size_text(info.peak_memory_bytes)} in the largest worker" if info.peak_memory_bytes else ""),
         *_foretold(info.estimate),
-        ("attempts", len(info.attempts)),
+        ("attempts", max((attempt.number for attempt in info.attempts), default=0)),
         ("created", time_text(info.created_at)),
         ("started", time_text(info.started_at)),
         ("completed", time_text(info.completed_at)),

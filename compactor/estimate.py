@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lithify.compactor.plan import source_bytes
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.jobs import CompactorState, Estimate, Kind
+from lithify.manifest.jobs import CompactorState, Estimate, Kind, summed_up
 from lithify.manifest.units import Unit
 from lithify.segment.read import FETCH_BYTES_MAX
 from lithify.segment.source import FETCHES_BYTES
@@ -42,7 +42,8 @@ def estimate(
     history = () if state is None else state.history
     last = next((j for j in reversed(history) if j.status == "completed" and j.kind == kind and j.counts.rows_in), None)
     kept = 1.0 if last is None else last.counts.rows_out / last.counts.rows_in
-    kept_bytes = 1.0 if last is None or not last.plan else last.output_bytes / max(last.plan.input_bytes, 1)
+    read_bytes = 0 if last is None else summed_up(last).input_bytes
+    kept_bytes = 1.0 if last is None or not read_bytes else last.output_bytes / read_bytes
     clean_rows, clean_bytes = _stays(chosen, cleaned_to, floor) if kind == "clean" and config.compacted else (0, 0)
     output_bytes = max(round(input_bytes * kept_bytes), clean_bytes)
     outputs = max(-(-output_bytes // max(config.output_bytes, 1)), ranges)

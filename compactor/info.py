@@ -2,7 +2,7 @@
 
 import msgspec
 
-from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts
+from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts, summed_up
 
 __all__ = [
     "NOTHING_DUE",
@@ -36,9 +36,10 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     phase: str  # reading (waiting or planning), writing, committing, done
     origin: str
     reason: str
-    sources: tuple[str, ...]
+    sources: tuple[str, ...]  # L0 segments and runs; once it ended, the first 16 of `total_sources`
+    total_sources: int
     destination: str
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[Attempt, ...]  # the last 16, once it ended the last 4; their numbers count from 1
     progress: Progress
     counts: MergeCounts
     estimate: Estimate | None  # what it was foretold to take, from its admission on
@@ -84,6 +85,8 @@ def compaction_id(topic: str, partition: int, job: str) -> str:
 
 
 def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> CompactionInfo:
+    job = job if job.active else summed_up(job)
+    sources = job.sources or job.requested
     return CompactionInfo(
         id=compaction_id(topic, partition, job.id),
         kind=job.kind,
@@ -91,7 +94,8 @@ def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> Compac
         phase=_phase(job),
         origin=job.origin,
         reason=job.reason,
-        sources=job.sources or job.requested,
+        sources=sources,
+        total_sources=job.input_sources or len(sources),
         destination=job.destination,
         attempts=job.attempts,
         progress=_progress(job, now_ms),
@@ -114,15 +118,17 @@ def _phase(job: Job) -> str:
 
 
 def _progress(job: Job, now_ms: int) -> Progress:
-    total = 0 if job.plan is None else len(job.plan.ranges)
-    done = total if job.status == "completed" else len(job.done)
+    if not job.active or job.plan is None:
+        total, done, inputs, size = job.ranges, job.ranges_done, job.input_segments, job.input_bytes
+    else:
+        total, done = len(job.plan.ranges), len(job.done)
+        inputs, size = job.plan.input_segments, job.plan.input_bytes
     share = done / total if total else float(job.status == "completed")
-    inputs = 0 if job.plan is None else job.plan.input_segments
     return Progress(
         input_segments_processed=int(inputs * share),
         total_input_segments=inputs,
         output_segments_written=job.output_segments if not job.active else len(job.outputs()),
-        bytes_processed=int((0 if job.plan is None else job.plan.input_bytes) * share),
+        bytes_processed=int(size * share),
         completion_percentage=round(100 * share, 1),
         estimated_completion=_estimate(job, total - done, now_ms),
     )

@@ -23,6 +23,7 @@ from lithify.manifest.jobs import (
     MergeCounts,
     RangeDone,
     Status,
+    summed_up,
 )
 from lithify.store.errors import Fenced, InvalidRequest, NotFound, Unavailable
 
@@ -83,7 +84,14 @@ class ClaimState:
         state = base
         for job in base.jobs:
             state = _abandon(state, job, now_ms)  # attempts of the former owner ended with its epoch
-        state = replace(state, epoch=self.epoch, owner=self.owner, owner_name=self.owner_name, heartbeat_at_ms=now_ms)
+        state = replace(
+            state,
+            epoch=self.epoch,
+            owner=self.owner,
+            owner_name=self.owner_name,
+            heartbeat_at_ms=now_ms,
+            history=tuple(map(summed_up, state.history)),  # an earlier release kept them whole
+        )
         return Next(state, None)
 
 
@@ -333,9 +341,7 @@ class Finish(_Owned):
             peak_memory_bytes=max((d.peak_memory_bytes for d in job.done), default=0),
             output_segments=len(outputs),
             output_bytes=sum(ref.bytes for ref in outputs),
-            # A finished job that committed needs its outputs no more: the manifest has them.
-            done=() if self.status == "completed" else job.done,
         )
-        history = (*head.history, finished)[-HISTORY_MAX:]
+        history = (*head.history, summed_up(finished))[-HISTORY_MAX:]
         jobs = tuple(j for j in head.jobs if j.id != job.id)
         return Next(replace(head, jobs=jobs, history=history, planning=False, heartbeat_at_ms=now_ms), None)

@@ -192,6 +192,9 @@ def check_compactor(previous: CompactorState | None, following: CompactorState) 
                 yield f"{name} is bounded by {bound}"
         if not all(job.active for job in following.jobs) or any(job.active for job in following.history):
             yield "active jobs and history are apart"
+        known = set[str]() if previous is None else {job.id for job in previous.history}
+        if any(job.plan or job.done or job.segments for job in following.history if job.id not in known):
+            yield "a job enters the history without its plan and outputs"
         pinned = [s for job in following.jobs if job.status == "in_progress" for s in job.segments]
         if len(set(pinned)) != len(pinned):
             yield "a segment is in one active job"

@@ -7,12 +7,15 @@ import itertools
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from lithify.manifest.model import KIND, Numbered, SegmentRef
 
 __all__ = [
     "ACTIVE_JOBS_MAX",
     "ATTEMPTS_KEPT",
+    "ENDED_ATTEMPTS_KEPT",
+    "ENDED_SOURCES_KEPT",
     "FAILURES_MAX",
     "HISTORY_MAX",
     "Attempt",
@@ -29,12 +32,15 @@ __all__ = [
     "Plan",
     "RangeDone",
     "Status",
+    "summed_up",
 ]
 
 ACTIVE_JOBS_MAX = 64
 HISTORY_MAX = 64  # finished jobs kept for status; also what protects their output names (P10)
 FAILURES_MAX = 256
 ATTEMPTS_KEPT = 16
+ENDED_ATTEMPTS_KEPT = 4  # of a job in the history: the last ones; the number of the last says how many there were
+ENDED_SOURCES_KEPT = 16  # of a job in the history: the first ones, and how many there were
 
 Kind = Literal["tier", "clean"]
 Status = Literal["submitted", "in_progress", "completed", "failed", "cancelled"]
@@ -162,8 +168,14 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     counts: MergeCounts = MergeCounts()
     estimate: Estimate | None = None
     peak_memory_bytes: int = 0  # of a finished job: the largest of its workers
-    output_segments: int = 0  # of a finished job, whose `done` is no longer kept
+    # What stays of the plan and the outputs of a finished job (`summed_up`):
+    output_segments: int = 0
     output_bytes: int = 0
+    input_sources: int = 0
+    input_segments: int = 0
+    input_bytes: int = 0
+    ranges: int = 0
+    ranges_done: int = 0
 
     @property
     def active(self) -> bool:
@@ -178,6 +190,34 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         starts = self.plan.rules.buckets if self.plan else ()
         sums = [sum(rows) for rows in itertools.zip_longest(*(done.lost for done in self.done), fillvalue=0)]
         return tuple((start, rows) for start, rows in zip(starts, sums, strict=False) if rows)
+
+
+def summed_up(job: Job) -> Job:
+    """A job that has ended, as the history keeps it: its name, what became of it, and counts. Every commit writes the
+    history again, so no plan is kept, no list of segments and no output: what protects these is the job's name (P10).
+
+    Calling it again changes nothing; a job that an earlier release put whole into the history is lessened alike.
+    """
+    named = job.sources or job.requested
+    if job.plan is not None:
+        ranges = len(job.plan.ranges)
+        job = replace(
+            job,
+            plan=None,
+            done=(),
+            segments=(),
+            input_segments=job.plan.input_segments,
+            input_bytes=job.plan.input_bytes,
+            ranges=ranges,
+            ranges_done=ranges if job.status == "completed" else len(job.done),
+        )
+    return replace(
+        job,
+        attempts=job.attempts[-ENDED_ATTEMPTS_KEPT:],
+        input_sources=job.input_sources or len(named),
+        requested=job.requested[:ENDED_SOURCES_KEPT],
+        sources=job.sources[:ENDED_SOURCES_KEPT],
+    )
 
 
 class FailureCount(msgspec.Struct, frozen=True, kw_only=True):

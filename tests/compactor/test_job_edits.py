@@ -20,7 +20,16 @@ from lithify.compactor.jobs import (
     source_set,
 )
 from lithify.manifest.commit import Already, Refused
-from lithify.manifest.jobs import Attempt, CompactorState, FailureCount, Job, JobError, MergeCounts, RangeDone
+from lithify.manifest.jobs import (
+    Attempt,
+    CompactorState,
+    FailureCount,
+    Job,
+    JobError,
+    MergeCounts,
+    RangeDone,
+    summed_up,
+)
 from lithify.manifest.model import FORMAT
 from lithify.store.errors import Fenced, InvalidRequest, NotFound
 from tests.protocol import scene
@@ -69,7 +78,7 @@ HEAD = CompactorState(
         job(B, attempts=(ENDED_ATTEMPT, attempt(2)), **pinning("s2")),
         job(ASKED, status="submitted", origin="manual", plan=None, segments=(), sources=(), requested=("s3",)),
     ),
-    history=(job(OVER, status="failed"), job(ENDED, status="completed")),
+    history=(summed_up(job(OVER, status="failed")), summed_up(job(ENDED, status="completed"))),
     failures=(failed("s0"), failed("s1"), failed("s2", count=2)),
 )
 
@@ -203,7 +212,6 @@ def test_a_job_that_ends_says_what_it_did() -> None:
     assert (ended.output_segments, ended.output_bytes, ended.peak_memory_bytes, ended.done) == (1, 100, 7, ())
     assert (state.planning, state.heartbeat_at_ms) == (False, NOW_MS)
     failed = after(Finish(EPOCH, A, "failed", "", ERROR)).history[-1]
-    assert (failed.reason, failed.error, len(failed.done)) == (found(HEAD, A).reason, ERROR, 1), (
-        "its outputs stay known"
-    )
+    assert (failed.reason, failed.error, failed.ranges_done) == (found(HEAD, A).reason, ERROR, 1)
+    assert (failed.plan, failed.segments, failed.done, failed.output_segments) == (None, (), (), 1)
     assert failed.attempts[1].error == ERROR

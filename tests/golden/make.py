@@ -7,6 +7,8 @@ nothing.
 
 from pathlib import Path
 
+import msgspec
+
 from lithify.manifest.codec import encode
 from lithify.manifest.jobs import (
     Attempt,
@@ -20,6 +22,7 @@ from lithify.manifest.jobs import (
     MergeRules,
     Plan,
     RangeDone,
+    summed_up,
 )
 from lithify.manifest.model import (
     FORMAT,
@@ -218,6 +221,16 @@ COMPACTOR = CompactorState(
     ),
     failures=(FailureCount(sources="0123456789abcdef", count=2, error=ERROR, retry_at_ms=1_760_000_002_000),),
 )
+# Jobs as the history keeps them: counts in place of plan and outputs.
+COMPACTOR_ENDED = CompactorState(
+    **HEAD,
+    **PARTITION,
+    id=14,
+    epoch=4,
+    history=tuple(
+        summed_up(msgspec.structs.replace(RUNNING, status=status)) for status in ("completed", "failed", "cancelled")
+    ),
+)
 BOUNDARY = Boundary(**HEAD, **PARTITION, id=2, manifest=10, compactor=11, manifest_head=12, compactor_head=13)
 TOPIC = TopicFile(
     **HEAD,
@@ -235,6 +248,7 @@ WAREHOUSE = WarehouseFile(
 FILES: dict[str, Numbered] = {
     "manifest": MANIFEST,
     "compactor": COMPACTOR,
+    "compactor-ended": COMPACTOR_ENDED,
     "boundary": BOUNDARY,
     "topic": TOPIC,
     "warehouse": WAREHOUSE,

@@ -24,7 +24,7 @@ from lithify.manifest.edits import (
 )
 from lithify.manifest.floor import DropSegments, RaiseFloor
 from lithify.manifest.invariants import check_boundary, check_compactor, check_topic, manifest_problems
-from lithify.manifest.jobs import CompactorState
+from lithify.manifest.jobs import CompactorState, summed_up
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Checkpoint, Manifest, Retired, SortedRun, TopicFile
 from lithify.manifest.retention import Retention
@@ -268,13 +268,14 @@ def test_a_boundary_never_falls_and_stays_below_the_heads(fields: dict[str, int]
         ({"jobs": (job(status="failed"),)}, "active jobs and history are apart"),
         ({"jobs": (job(), job("000000000001-0000beef"))}, "a segment is in one active job"),
         ({"jobs": ()}, "a job leaves only through the history"),
+        ({"jobs": (), "history": (job(status="failed"),)}, "a job enters the history without its plan and outputs"),
     ],
 )
 def test_a_compactors_file_keeps_its_invariants(fields: dict[str, Any], problem: str) -> None:
     previous = CompactorState(**PLACE, id=1, epoch=3, jobs=(job(),))
     with pytest.raises(Corrupt, match=problem):
         check_compactor(previous, replace(previous, **{"id": 2, **fields}))
-    check_compactor(previous, replace(previous, id=2, jobs=(), history=(job(status="completed"),)))
+    check_compactor(previous, replace(previous, id=2, jobs=(), history=(summed_up(job(status="completed")),)))
 
 
 def test_a_topics_partitions_never_shrink_and_deletion_is_final_for_its_id() -> None:

@@ -73,9 +73,9 @@ class Ledger:
         self._held("P5", "P15")
 
     def _job(self, known: Job | None, job: Job, *, claims: bool) -> None:
-        if known is not None and known.plan is not None and job.plan != known.plan:
-            self._truth.fail(f"job {job.id} has another plan than at its admission (P9)")
-        if known is not None and known.plan is not None:
+        if known is not None and known.plan is not None and job.active:
+            if job.plan != known.plan:
+                self._truth.fail(f"job {job.id} has another plan than at its admission (P9)")
             self._held("P9")
         if job.plan is not None and (known is None or known.plan is None):
             self._admitted(job)
@@ -86,8 +86,15 @@ class Ledger:
             self._truth.world.counts[f"job {job.status}"] += 1
             if job.error is not None and job.error.category in ("corrupt", "missing") and job.attempts:
                 # It is a person who allows the next, by lifting the quarantine.
-                self._in_vain[frozenset(job.segments)] -= 1
-            if job.status == "completed" and job.plan is not None and job.id not in self.committed:
+                self._in_vain[frozenset((known or job).segments)] -= 1
+            if job.plan is not None or job.done or job.segments:
+                self._truth.fail(f"job {job.id} is {job.status}, and keeps its plan or outputs in the history (P14)")
+            if (
+                job.status == "completed"
+                and known is not None
+                and known.plan is not None
+                and job.id not in self.committed
+            ):
                 self._truth.fail(f"job {job.id} is completed, no manifest has it (P13)")
             if job.status != "completed" and job.id in self.committed:
                 self._truth.fail(f"job {job.id} is {job.status}, a manifest has it (P13, P15)")

@@ -171,6 +171,13 @@ SABOTAGES = (
         "count = 1",
     ),
     Sabotage(
+        "an ended job keeps its plan and outputs",
+        "P14",
+        "compactor/jobs.py",
+        "history = (*head.history, summed_up(finished))[-HISTORY_MAX:]",
+        "history = (*head.history, finished)[-HISTORY_MAX:]",
+    ),
+    Sabotage(
         "whoever cancels ends the job",
         "P15",
         "compactor/jobs.py",
