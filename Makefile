@@ -18,7 +18,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	@tools/set-up requirements-benchmark.lock
 	@touch $@
 
-.PHONY: help demo test check sim mutate lint format bench soak lock clean
+.PHONY: help demo test check sim mutate mutants lint format bench soak lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ sim: .venv/.installed ## simulated histories of everything at once (SEEDS=20000,
 
 mutate: .venv/.installed ## seeds that catch each sabotage of the product (SEEDS=2000)
 	@$(BIN)/python -m tests.sim.mutations search --seeds $(or $(SEEDS),2000) $(ARGS)
+
+mutants: .venv/.installed ## one-line faults over the protocol's files: who notices them (ARGS='--share 0.1'); hours
+	@$(BIN)/python -m tools.mutants $(ARGS)
 
 soak: .venv/.installed ## storms and clusters: long
 	@$(PYTEST) -m soak $(ARGS)
