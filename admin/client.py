@@ -133,7 +133,7 @@ class Admin:
         if head.quarantine is None:
             return False
         for ref in (segment for segment in head.segments() if segment.id == head.quarantine.segment):
-            key = files.keys.segment(ref.id)
+            key = files.keys.key_of(ref)
             try:
                 verify(self._driver.store, key, ref)
             except (NotFound, Corrupt) as damaged:

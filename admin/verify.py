@@ -199,13 +199,14 @@ class Verifier:
             named = {key for key, _ in now.segments()}
             mine = [finding for finding in mine if finding.kind != "missing" or finding.object in named]
         live = {ref.id for ref in look.head.segments()}
+        here = [ref for _, ref in look.segments()]
         return PartitionCheck(
             topic=look.keys.topic,
             partition=look.keys.partition,
             manifest_id=look.head.id,
-            segments=len(look.refs),
-            bytes=sum(ref.bytes for ref in look.refs.values()),
-            pinned=sum(ref_id not in live for ref_id in look.refs),
+            segments=len(here),
+            bytes=sum(ref.bytes for ref in here),
+            pinned=sum(ref.id not in live for ref in here),
             unnamed=len(look.unnamed),
             unnamed_bytes=sum(look.unnamed.values()),
             quarantine=look.head.quarantine.reason if look.head.quarantine else None,
@@ -223,7 +224,7 @@ class _Look(msgspec.Struct, frozen=True):
     problems: tuple[Finding, ...]
 
     def segments(self) -> list[tuple[str, SegmentRef]]:
-        return [(self.keys.segment(ref.id), ref) for ref in self.refs.values() if not ref.store]
+        return [(self.keys.key_of(ref), ref) for ref in self.refs.values() if not ref.store]
 
 
 async def _look(files: PartitionFiles) -> _Look:
@@ -252,9 +253,19 @@ async def _look(files: PartitionFiles) -> _Look:
             problems.append(Finding(object=key, kind="missing", message=text))
             continue
         refs |= {ref.id: ref for ref in pinned.value.segments() if ref.id not in refs}
+    problems += [_elsewhere(files.keys, ref) for ref in refs.values() if ref.store]
     named = refs.keys() | {retired.id for retired in head.retired}
     unnamed = {key: size for segment, (key, size) in listed.items() if segment not in named}
     return _Look(files.keys, head, refs, unnamed, tuple(problems))
+
+
+def _elsewhere(keys: PartitionKeys, ref: SegmentRef) -> Finding:
+    """Nothing is known of a segment in another home: it is told, not counted as checked."""
+    try:
+        key = keys.key_of(ref)
+    except InvalidRequest as error:
+        return Finding(object=ref.id, kind="unreadable", message=str(error))
+    raise AssertionError(f"{key} is in this home")
 
 
 async def _list(keys: PartitionKeys) -> dict[str, tuple[str, int]]:

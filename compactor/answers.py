@@ -1,7 +1,7 @@
 """Answering what a coordinator asks: the store's requests by the store, the engine's by the engine."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lithify.compactor.engine import (
@@ -16,8 +16,10 @@ from lithify.compactor.engine import (
     VerifyOutputs,
 )
 from lithify.manifest.jobs import KeyRange
+from lithify.manifest.keys import PartitionKeys
 from lithify.segment.ranges import row_group_weights, split_ranges
 from lithify.segment.read import SegmentReader
+from lithify.segment.task import MergeTask
 from lithify.segment.verify import verify, verify_quick
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, NotFound
@@ -72,6 +74,7 @@ class CompactionAnswers:
             case VerifyOutputs():
                 return self._verify(request)
             case StartTasks(tasks, label):
+                _are_here(tasks)
                 self.close()
                 self._running = self._engine.start(self._driver.store, tasks, label)
                 return None
@@ -104,7 +107,7 @@ class CompactionAnswers:
         weights = [
             weight
             for ref in request.segments
-            for weight in row_group_weights(SegmentReader(self._driver.store, request.keys.segment(ref.id), ref))
+            for weight in row_group_weights(SegmentReader(self._driver.store, request.keys.key_of(ref), ref))
         ]
         return split_ranges(weights, request.target_bytes)
 
@@ -112,8 +115,17 @@ class CompactionAnswers:
         check = verify if request.whole else verify_quick
         bad: set[str] = set()
         for ref in request.segments:
+            key = request.keys.key_of(ref)
             try:
-                check(self._driver.store, request.keys.segment(ref.id), ref)
+                check(self._driver.store, key, ref)
             except (NotFound, Corrupt):
                 bad.add(ref.id)
         return frozenset(bad)
+
+
+def _are_here(tasks: Iterable[MergeTask]) -> None:
+    """Raises InvalidRequest where a source lies in another home, before any worker begins."""
+    for task in tasks:
+        keys = PartitionKeys(task.topic, task.topic_id, task.partition)
+        for ref in (ref for source in task.sources for ref in source):
+            keys.key_of(ref)

@@ -156,6 +156,7 @@ class Coordinator:
         """The compactor's last word on a manual request: run it, or end it with a status that says why."""
         try:
             chosen = choose_requested(manifest, request.requested, await Now(), config)
+            self._are_here(chosen)
         except InvalidRequest as error:
             return await self._work(config).finish(request, "failed", str(error), JobError("invalid", str(error)))
         if not chosen:
@@ -222,7 +223,13 @@ class Coordinator:
         job = (state.job(job.id) if state else None) or job
         return await self._work(config).run(manifest, job)
 
+    def _are_here(self, chosen: Sequence[Unit]) -> None:
+        """Raises InvalidRequest where a segment lies in another home, before a job is admitted that none can do."""
+        for ref in (segment for unit in chosen for segment in unit.segments):
+            self.files.keys.key_of(ref)
+
     async def _split(self, chosen: Sequence[Unit], config: TopicConfig) -> tuple[KeyRange, ...]:
+        self._are_here(chosen)
         total_bytes = sum(unit.bytes for unit in chosen)
         target = target_bytes(config, total_bytes)
         segments = tuple(segment for unit in chosen for segment in unit.segments)

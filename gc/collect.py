@@ -77,7 +77,7 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     going = collectable(manifest, dead)
     forgotten = frozenset(r.id for r in going)
     garbage = [
-        Garbage(files.keys.segment(r.id), r.bytes, f"replaced by manifest {r.retired_at}; the boundary is {dead}")
+        Garbage(files.keys.key_of(r), r.bytes, f"replaced by manifest {r.retired_at}; the boundary is {dead}")
         for r in going
     ]
     now_ms = await Now()
@@ -89,7 +89,7 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
             await files.manifest.commit(Collect(dead, forgotten, expired))
         await _delete(freed)
     kept = [
-        Garbage(files.keys.segment(r.id), r.bytes, waits_for(r, manifest, grace_ms))
+        Garbage(r.id if r.store else files.keys.key_of(r), r.bytes, waits_for(r, manifest, grace_ms))
         for r in (manifest.retired if dry_run else ())
         if r.id not in forgotten
     ]

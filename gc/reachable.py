@@ -47,14 +47,22 @@ def pinned_manifests(manifest: Manifest) -> frozenset[int]:
 
 
 def collectable(manifest: Manifest, boundary: int) -> list[Retired]:
-    """Retired segments whose bytes may go: no manifest above `boundary`, and no pinned one, names them (P16)."""
-    return [it for it in manifest.retired if it.retired_at <= boundary and _pinning(it, manifest) is None]
+    """Retired segments whose bytes may go: no manifest above `boundary`, and no pinned one, names them (P16).
+
+    Those in another home are a later lithify's to delete: here their bytes are not, and an entry that was forgotten
+    would leave them there for ever.
+    """
+    return [
+        it for it in manifest.retired if it.retired_at <= boundary and not it.store and _pinning(it, manifest) is None
+    ]
 
 
 def waits_for(retired: Retired, manifest: Manifest, grace_ms: int) -> str:
     """What the bytes of a retired segment that is not yet collectable wait for."""
     pin = _pinning(retired, manifest)
-    if pin is None:
+    if retired.store:
+        why = f"it is in another home ({retired.store!r}), which this lithify cannot reach: upgrade lithify"
+    elif pin is None:
         why = f"it stays readable for the grace period ({span_text(grace_ms)})"
     else:
         why = f"checkpoint {pin.name} pins manifest {pin.manifest}, which names it"

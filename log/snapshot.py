@@ -74,7 +74,7 @@ class Snapshot:
         """The latest record of `key`; None where there is none, or it was deleted."""
         if type(key) is not bytes:
             raise InvalidRequest(f"{self._where}: a key is bytes, not {type(key).__name__}")
-        candidates = [(self._keys.segment(ref.id), ref) for ref in self._manifest.segments()]
+        candidates = [(self._keys.key_of(ref), ref) for ref in self._manifest.segments()]
         try:
             found = get(self._store, candidates, key, self._floor)
         except NotFound as missing:
@@ -101,11 +101,7 @@ class Snapshot:
         return self._guarded(in_offset_order(self._manifest, self._open, start, end))
 
     def _open(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX) -> SegmentReader:
-        if ref.store:
-            raise InvalidRequest(
-                f"{self._where}: segment {ref.id} lies in tier {ref.store!r}, which needs a newer lithify"
-            )
-        return SegmentReader(self._store, self._keys.segment(ref.id), ref, fetch_bytes=fetch_bytes)
+        return SegmentReader(self._store, self._keys.key_of(ref), ref, fetch_bytes=fetch_bytes)
 
     def _guarded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Protocol
 
 from lithify.store.errors import InvalidRequest
 
@@ -56,6 +57,15 @@ class TopicKeys:
         return Chain(f"{self.topic}/config/", "topic")
 
 
+class Reference(Protocol):
+    """What names a segment in a manifest: live or retired."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def store(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionKeys:
     topic: str
@@ -84,6 +94,19 @@ class PartitionKeys:
 
     def segment(self, segment_id: str) -> str:
         return f"{self.segments}{segment_id}.parquet"
+
+    def key_of(self, ref: Reference) -> str:
+        """Where the bytes of a referenced segment are: whoever opens, checks or deletes them asks here.
+
+        Raises InvalidRequest where that is in another home. Homes belong to a later lithify, and in the warehouse
+        other bytes may lie under the same id: a copy that was moved leaves its source behind for a while.
+        """
+        if ref.store:
+            raise InvalidRequest(
+                f"{self.topic}/{self.partition}: segment {ref.id} is in another home ({ref.store!r}), which this "
+                "lithify cannot read: upgrade lithify"
+            )
+        return self.segment(ref.id)
 
     def segment_id(self, key: str) -> str | None:
         """The segment id in `key`, or None where it is no segment of this partition."""

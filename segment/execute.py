@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
@@ -20,7 +21,6 @@ from lithify.segment.task import MergeTask, TaskResult
 from lithify.segment.verify import verify_quick
 from lithify.segment.write import ROW_GROUP_BYTES_MAX, SegmentWriter
 from lithify.store.driver import new_id
-from lithify.store.errors import InvalidRequest
 from lithify.store.metered import Metered
 from lithify.store.port import Store
 
@@ -87,13 +87,10 @@ def _sources(task: MergeTask, store: Store, tiers: Mapping[str, Store]) -> list[
     keys = PartitionKeys(task.topic, task.topic_id, task.partition)
 
     def open_segment(ref: SegmentRef, fetch_bytes: int) -> SegmentReader:
-        key = keys.segment(ref.id)
-        if ref.store and ref.store not in tiers:
-            raise InvalidRequest(
-                f"segment {key} lies in tier {ref.store!r}, which this worker was not given: open the tier's store "
-                "and pass it"
-            )
-        return SegmentReader(tiers[ref.store] if ref.store else store, key, ref, fetch_bytes=fetch_bytes)
+        home = tiers.get(ref.store) if ref.store else None
+        if home is None:
+            return SegmentReader(store, keys.key_of(ref), ref, fetch_bytes=fetch_bytes)
+        return SegmentReader(home, keys.key_of(replace(ref, store="")), ref, fetch_bytes=fetch_bytes)
 
     fan_in = len(task.sources)
     return [
@@ -158,7 +155,7 @@ class _Outputs:
         assert self._writer is not None
         ref = self._writer.close()
         self._writer = None
-        verify_quick(self._store, self._keys.segment(ref.id), ref)
+        verify_quick(self._store, self._keys.key_of(ref), ref)
         self._written.append(ref)
 
     def finish(self) -> tuple[SegmentRef, ...]:

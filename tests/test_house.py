@@ -204,6 +204,18 @@ def test_one_file_knows_the_paths() -> None:
     assert {relative(file) for file in package_files() if spells_a_path(syntax(file))} == {"manifest/keys.py"}
 
 
+def test_the_bytes_of_a_reference_are_found_in_one_way() -> None:
+    """`PartitionKeys.key_of` refuses what lies in another home; `segment` of a reference's id would overlook it."""
+
+    def overlooks_homes(tree: ast.AST) -> bool:
+        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 1)
+        named = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "segment")
+        return any(isinstance(call.args[0], ast.Attribute) and call.args[0].attr == "id" for call in named)
+
+    assert overlooks_homes(ast.parse("keys.segment(ref.id)"))
+    assert {relative(file) for file in package_files() if overlooks_homes(syntax(file))} == {"manifest/keys.py"}
+
+
 def test_no_file_is_too_long() -> None:
     lengths = {relative(file): len(file.read_bytes().splitlines()) for file in tree_files() if file.suffix == ".py"}
     assert {file: lines for file, lines in lengths.items() if lines > LINES_MAX} == {}

@@ -49,7 +49,7 @@ def _damaged(task: MergeTask, error: Corrupt | NotFound) -> TaskFailure:
     keys = PartitionKeys(task.topic, task.topic_id, task.partition)
     text = str(error)
     for ref in (ref for source in task.sources for ref in source):
-        if keys.segment(ref.id) in text:
+        if not ref.store and keys.key_of(ref) in text:
             category = "corrupt" if isinstance(error, Corrupt) else "missing"
             return TaskFailure(task.range_index, category, text, ref.id)
     return TaskFailure(task.range_index, "unavailable", text)

@@ -214,7 +214,7 @@ def test_sources_in_a_tier_are_read_from_there() -> None:
     ref = msgspec.structs.replace(append(cold, [(b"a", b"1")], 0), store="cold")
     result = execute(task([[ref]]), warehouse, tiers={"cold": cold})
     assert rows(warehouse, result.outputs) == [(0, b"a", b"1")]
-    with pytest.raises(InvalidRequest, match="'cold'"):
+    with pytest.raises(InvalidRequest, match="in another home \\('cold'\\)"):
         execute(task([[ref]]), warehouse)
 
 
