@@ -77,7 +77,8 @@ class SplitRanges(Request[tuple[KeyRange, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class VerifyOutputs(Request[frozenset[str]]):
-    """The ids of those segments that are missing or are not what was recorded: by size, or `whole`, by checksum."""
+    """The ids of those segments that are missing or are not what was recorded: by size and footer, or `whole`, by every
+    byte's checksum, too."""
 
     keys: PartitionKeys
     segments: tuple[SegmentRef, ...]

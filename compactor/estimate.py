@@ -58,9 +58,9 @@ def estimate(
         output_bytes=output_bytes,
         ranges=ranges,
         peak_memory_bytes=_PROCESS_BYTES + _OUTPUT_BYTES + sum(map(source_bytes, chosen)),
-        gets=opened + -(-input_bytes // fetch_bytes),
+        gets=opened + -(-input_bytes // fetch_bytes) + outputs,  # each output is opened once
         puts=outputs + output_bytes // _PART_BYTES,
-        own_gets=outputs + _JOB_GETS,
+        own_gets=2 * outputs + _JOB_GETS,
         own_puts=ranges + _JOB_PUTS,
         basis="its inputs: nothing finished yet" if last is None else f"how {last.id} went",
     )

@@ -42,7 +42,8 @@ def execute(
     *,
     tiers: Mapping[str, Store] | None = None,
 ) -> TaskResult:
-    """Merge the task's range and answer with the segments written into `store`, each checked by size.
+    """Merge the task's range and answer with the segments written into `store`, each opened there once (an output that
+    cannot be read must not replace sources that can).
 
     `tiers` holds the opened store of every tier named by a source. `cancelled` is asked at every block. Deletes
     nothing, whatever happens: what was written and is not recorded belongs to the orphan sweep. Raises NotFound or

@@ -1,14 +1,14 @@
 """Reading one segment: by row groups, pruned by key range or offset, every byte that is used checked first.
 
 A reader costs one GET for the footer and one for each run of needed row groups. What a range of bytes holds is trusted
-only after its checksum (lithify.segment.write) matched, so damage raises Corrupt and never yields wrong rows.
+only after its checksum (lithify.segment.footer, lithify.segment.write) matched, so damage raises Corrupt and never
+yields wrong rows.
 """
 
 import bisect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,46 +16,16 @@ import xxhash
 
 from lithify.manifest.model import SegmentRef
 from lithify.segment.arrays import ByteStrings, from_flags, from_longs, longs
+from lithify.segment.footer import RowGroup, decode, row_groups, verified
 from lithify.segment.schema import RUN
-from lithify.segment.write import FOOTER_CHECKSUM, NO_CHECKSUM, ROW_GROUP_CHECKSUMS
 from lithify.store.errors import Corrupt
 from lithify.store.port import Store
 
-__all__ = ["FETCH_BYTES_MAX", "RowGroup", "SegmentReader"]
+__all__ = ["FETCH_BYTES_MAX", "SegmentReader"]
 
 FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups fetched at once; a single row group may be larger
 _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
-_DIGEST = len(NO_CHECKSUM)
-
-
-class RowGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """What the footer tells of one row group.
-
-    `min_key` and `max_key` bound its keys exactly; both are None where it has no keyed record, or where its keys are
-    too long for statistics (`bounded` False: nothing is known of its keys).
-    """
-
-    index: int
-    start: int  # byte position in the object
-    stored_bytes: int
-    raw_bytes: int  # uncompressed
-    rows: int
-    bounded: bool
-    min_key: bytes | None
-    max_key: bytes | None
-    null_keys: bool
-    min_offset: int
-    max_offset: int  # inclusive
-    checksum: str
-
-    def meets(self, low: bytes | None, high: bytes | None) -> bool:
-        """Whether a row of it can lie in [low, high); null keys lie before every key."""
-        if not self.bounded or (low is None and self.null_keys):
-            return True
-        if self.min_key is None or self.max_key is None:
-            return False
-        return (high is None or self.min_key < high) and (low is None or self.max_key >= low)
 
 
 class SegmentReader:
@@ -72,7 +42,7 @@ class SegmentReader:
         self._fetch_bytes = fetch_bytes
         self._base = ref.base_offset or 0
         self._footer = self._open_footer()
-        self.row_groups = self._guard(self._row_groups)
+        self.row_groups: tuple[RowGroup, ...] = self._guard(lambda: row_groups(self._footer, self._base))
         if sum(group.rows for group in self.row_groups) != ref.rows:
             raise self._corrupt("its row count is not the manifest's")
 
@@ -167,49 +137,10 @@ class SegmentReader:
             raise self._corrupt("its footer is longer than the object")
         if length > len(tail):
             tail = self._fetch(size - length, length)
-        footer = bytes(tail[-length:])
-        self._check_footer(footer)
-        return self._guard(lambda: pq.read_metadata(pa.BufferReader(footer)))
-
-    def _check_footer(self, footer: bytes) -> None:
-        at = footer.find(FOOTER_CHECKSUM.encode())
-        # Between name and value stand the value's Thrift field header and its length.
-        at += len(FOOTER_CHECKSUM) + 2
-        claimed = footer[at : at + _DIGEST]
-        plain = footer[:at] + NO_CHECKSUM.encode() + footer[at + _DIGEST :]
-        if xxhash.xxh3_64_hexdigest(plain).encode() != claimed:
+        footer = verified(bytes(tail[-length:]))
+        if footer is None:
             raise self._corrupt("its footer fails its checksum")
-
-    def _row_groups(self) -> tuple[RowGroup, ...]:
-        footer = self._footer
-        digests = (footer.metadata or {})[ROW_GROUP_CHECKSUMS.encode()].decode()
-        return tuple(
-            self._row_group(footer.row_group(index), index, digests[index * _DIGEST :][:_DIGEST])
-            for index in range(footer.num_row_groups)
-        )
-
-    def _row_group(self, group: Any, index: int, checksum: str) -> RowGroup:
-        columns: list[Any] = [group.column(number) for number in range(group.num_columns)]
-        start = columns[0].data_page_offset
-        keys: Any = columns[0].statistics
-        offsets: Any = columns[2].statistics
-        nulls = keys.null_count if keys is not None else group.num_rows
-        has_keys: bool = keys is not None and keys.has_min_max
-        bounds = (keys.min, keys.max) if keys is not None and has_keys else (None, None)
-        return RowGroup(
-            index=index,
-            start=start,
-            stored_bytes=columns[-1].data_page_offset + columns[-1].total_compressed_size - start,
-            raw_bytes=sum(column.total_uncompressed_size for column in columns),
-            rows=group.num_rows,
-            bounded=has_keys or (keys is not None and nulls == group.num_rows),
-            min_key=bounds[0],
-            max_key=bounds[1],
-            null_keys=nulls > 0,
-            min_offset=offsets.min + self._base,
-            max_offset=offsets.max + self._base,
-            checksum=checksum,
-        )
+        return self._guard(lambda: decode(footer))
 
     def _guard(self, decode: Callable[[], Any]) -> Any:
         """What a checked part of the file decodes to; a decoder that fails on it means the file was never right."""

@@ -1,4 +1,4 @@
-"""Is a segment what its reference says? Three depths: its size, its bytes, its rows."""
+"""Is a segment what its reference says? Three depths: its size and its footer, its bytes, its rows."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import xxhash
 
 from lithify.manifest.model import SegmentRef
 from lithify.segment.extent import Extent, Order, key_bounds
+from lithify.segment.footer import problem
 from lithify.segment.order import Position, position
 from lithify.segment.read import SegmentReader
 from lithify.store.errors import Corrupt, NotFound
@@ -18,16 +19,21 @@ _STEP_BYTES = 8 << 20
 
 
 def verify_quick(store: Store, key: str, ref: SegmentRef) -> None:
-    """One HEAD: the object is there and has the right size. Raises NotFound or Corrupt."""
+    """The object is there, has the right size, and opens: its footer is intact and says of the rows what the reference
+    does. A HEAD and a GET. Raises NotFound or Corrupt."""
     found = store.head(key)
     if found is None:
         raise NotFound(f"segment {key} is missing: restore the object from a copy")
     if found.size != ref.bytes:
         raise _corrupt(key, f"it has {found.size} bytes, the manifest says {ref.bytes}")
+    what = problem(SegmentReader(store, key, ref).row_groups, ref)
+    if what is not None:
+        raise _corrupt(key, f"its footer disagrees with the manifest on {what}")
 
 
 def verify(store: Store, key: str, ref: SegmentRef) -> None:
-    """Size and checksum of the whole object, in bounded memory (8 MiB). Raises NotFound or Corrupt."""
+    """All of `verify_quick`, and the checksum of the whole object, in bounded memory (8 MiB). Raises NotFound or
+    Corrupt."""
     verify_quick(store, key, ref)
     digest = xxhash.xxh3_64()
     for start in range(0, ref.bytes, _STEP_BYTES):

@@ -1,8 +1,8 @@
 """Writing one segment: Parquet, streamed into an object, with the statistics its reference carries.
 
 Two checksums are put into the file beside Parquet's own page checksums, for these do not cover page headers and the
-footer: one XXH3-64 for each row group, and one for the footer with its own 16 digits read as zeros. A reader of any
-part of the file therefore either gets what was written or raises Corrupt.
+footer: one XXH3-64 for each row group, and one for the footer (lithify.segment.footer). A reader of any part of the
+file therefore either gets what was written or raises Corrupt. Before the footer leaves, it is read as a reader will.
 """
 
 import inspect
@@ -19,25 +19,15 @@ import xxhash
 from lithify.manifest.model import SegmentRef
 from lithify.segment.arrays import from_longs
 from lithify.segment.extent import Extent, Order, key_bounds, row_bytes
+from lithify.segment.footer import PLACEHOLDERS, ROW_GROUP_CHECKSUMS, decode, problem, row_groups, seal, verified
 from lithify.segment.schema import L0, RUN
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.port import OutputFile
 
-__all__ = [
-    "FOOTER_CHECKSUM",
-    "NO_CHECKSUM",
-    "ROW_GROUP_BYTES_MAX",
-    "ROW_GROUP_CHECKSUMS",
-    "ROW_GROUP_ROWS_MAX",
-    "SegmentWriter",
-    "encode_append",
-]
+__all__ = ["ROW_GROUP_BYTES_MAX", "ROW_GROUP_ROWS_MAX", "SegmentWriter", "encode_append"]
 
 ROW_GROUP_ROWS_MAX = 65_536
 ROW_GROUP_BYTES_MAX = 4 << 20  # in memory: a merge holds one of each source, three times over at its peak
-ROW_GROUP_CHECKSUMS = "lithify.row_groups.xxh3"
-FOOTER_CHECKSUM = "lithify.footer.xxh3"
-NO_CHECKSUM = "0" * 16
 
 _NUMBERS = ("offset", "offset_delta", "timestamp_ms")  # in blocks of near values: as small as by zstd, and far cheaper
 _BLOOM_FILTERS = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters  # not before 24
@@ -80,14 +70,17 @@ class _Sink:
     def hold(self) -> None:
         self._held = bytearray()
 
-    def release(self) -> str:
-        """Put the footer's checksum into what was held back, pass it on, and return the whole object's checksum."""
+    def seal(self) -> bytes:
+        """Put the footer's checksum into what was held back; answers with the footer, its length and the magic."""
         assert self._held is not None
-        held = self._held
-        footer = len(held) - 8 - int.from_bytes(held[-8:-4], "little")
-        at = held.index(NO_CHECKSUM.encode(), held.index(FOOTER_CHECKSUM.encode(), footer))
-        held[at : at + len(NO_CHECKSUM)] = xxhash.xxh3_64_hexdigest(held[footer:]).encode()
-        self._held = None
+        footer = len(self._held) - 8 - int.from_bytes(self._held[-8:-4], "little")
+        self._held[footer:] = seal(bytes(self._held[footer:]))
+        return bytes(self._held[footer:])
+
+    def release(self) -> str:
+        """Pass on what was held back, and return the whole object's checksum."""
+        assert self._held is not None
+        held, self._held = self._held, None
         self._pass_on(held)
         return self._whole.hexdigest()
 
@@ -185,15 +178,21 @@ class SegmentWriter:
         if self._pending:
             self._end_row_group()
         self._sink.hold()
-        self._parquet.add_key_value_metadata(
-            {ROW_GROUP_CHECKSUMS: "".join(self._digests), FOOTER_CHECKSUM: NO_CHECKSUM},
-        )
+        self._parquet.add_key_value_metadata({ROW_GROUP_CHECKSUMS: "".join(self._digests), **PLACEHOLDERS})
         self._parquet.close()
+        footer, size = self._sink.seal(), self._sink.tell()
+        self._prove(footer, self._ref(size, ""))
         checksum = self._sink.release()
-        size = self._sink.tell()
         self._file.close()
         self._output.close()
         return self._ref(size, checksum)
+
+    def _prove(self, footer: bytes, ref: SegmentRef) -> None:
+        """What no reader could open, or would read otherwise, is not written."""
+        plain = verified(footer)
+        what = "its checksum" if plain is None else problem(row_groups(decode(plain), 0), ref)
+        if what is not None:
+            raise Corrupt(f"segment {self._id} was not written: its footer disagrees on {what}. Please report this")
 
     def abort(self) -> None:
         """Give the object up: it never becomes visible."""

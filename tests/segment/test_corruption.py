@@ -132,10 +132,37 @@ def test_a_reference_that_lies_is_found(change: dict[str, Any], naming: str) -> 
 def test_rows_out_of_order_are_found() -> None:
     store = MemoryStore()
     writer = SegmentWriter(store.output("s"), "1-a", "key")
-    writer.write(pa.RecordBatch.from_pylist(rows()[::-1], schema=RUN))
+    writer.write(pa.RecordBatch.from_pylist([rows()[0], *rows()[10:0:-1], rows()[11]], schema=RUN))
     ref = writer.close()
     with pytest.raises(Corrupt, match="key order"):
         verify_rows(store, "s", ref)
+
+
+def test_a_segment_that_disagrees_with_its_reference_is_not_written() -> None:
+    """Its keys' statistics do: Parquet takes the extremes, the writer takes the first and the last of rows in order."""
+    store = MemoryStore()
+    writer = SegmentWriter(store.output("s"), "1-a", "key")
+    writer.write(pa.RecordBatch.from_pylist(rows()[::-1], schema=RUN))
+    with pytest.raises(Corrupt, match="1-a was not written: its footer disagrees on keys"):
+        writer.close()
+    writer.abort()
+    assert store.head("s") is None
+
+
+def test_an_object_of_the_right_size_that_does_not_open_is_found_by_the_quick_look() -> None:
+    body, ref = written()
+    damaged = body[:-20] + bytes([body[-20] ^ 1]) + body[-19:]
+    with pytest.raises(Corrupt, match="footer"):
+        verify_quick(with_body(damaged), "s", ref)
+
+
+@pytest.mark.parametrize(("change", "naming"), [({"min_key": b"k001"}, "keys"), ({"max_offset": 22}, "offsets")])
+def test_a_footer_that_disagrees_with_the_reference_is_found_by_the_quick_look(
+    change: dict[str, Any], naming: str
+) -> None:
+    body, ref = written()
+    with pytest.raises(Corrupt, match=f"footer disagrees with the manifest on {naming}"):
+        verify_quick(with_body(body), "s", msgspec.structs.replace(ref, **change))
 
 
 def test_errors_do_not_repeat_contents() -> None:

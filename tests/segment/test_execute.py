@@ -271,3 +271,30 @@ def test_a_store_that_fails_is_reported_as_itself_and_the_output_given_up(room_b
     with pytest.raises(Unavailable, match="does not answer"):
         execute(task([[ref]]), store)
     assert outputs[0].aborted == 1
+
+
+class _WrongOutput:
+    """An output whose footer is stored with one wrong bit: its size is right."""
+
+    def __init__(self, output: Any) -> None:
+        self._output = output
+        self.abort = output.abort
+        self.close = output.close
+
+    def write(self, data: Any, /) -> int:
+        content = bytearray(data)
+        if len(content) > 4 and content.endswith(b"PAR1"):
+            content[-20] ^= 1
+        return self._output.write(bytes(content))
+
+
+class _StoresWrong(MemoryStore):
+    def output(self, key: str) -> Any:
+        return _WrongOutput(super().output(key))
+
+
+def test_an_output_that_does_not_open_is_not_answered() -> None:
+    store = _StoresWrong()
+    ref = append(store, [(b"a", b"1")], 0)
+    with pytest.raises(Corrupt, match="footer"):
+        execute(task([[ref]]), store)
