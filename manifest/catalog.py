@@ -9,13 +9,12 @@ from lithify.manifest.config import validate
 from lithify.manifest.edits import CreatePartition, Seal
 from lithify.manifest.invariants import check_topic
 from lithify.manifest.keys import PartitionKeys, TopicKeys, check_topic_name, is_topic_name
-from lithify.manifest.model import FORMAT, Manifest, TopicFile
+from lithify.manifest.model import FORMAT, PARTITIONS_MAX, Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound
 from lithify.store.port import Folders, NewId
 
 __all__ = [
-    "PARTITIONS_MAX",
     "alter_topic",
     "create_topic",
     "delete_topic",
@@ -24,8 +23,6 @@ __all__ = [
     "topic_lineage",
     "topic_names",
 ]
-
-PARTITIONS_MAX = 10_000
 
 
 def topic_lineage(name: str) -> Lineage[TopicFile]:

@@ -14,7 +14,7 @@ import msgspec
 from lithify.manifest.codec import check_home, decode, encode
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
-from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
+from lithify.store.errors import CommitUnknown, Corrupt, LithifyError, Unavailable
 from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause
 
 __all__ = ["FRESH_MS", "Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
@@ -156,7 +156,12 @@ class Lineage(Generic[S]):
     async def _forward(self, low: Version[S]) -> Version[S] | None:
         """Gallop from `low` (seen, or the boundary) to the last number of the dense stretch above it. None where
         what was found vanished again."""
-        step = await self.read(low.number + 1)
+        try:
+            step = await self.read(low.number + 1)
+        except Corrupt:
+            # It is there. Whoever needs it, because it is the head, meets its damage below; what came after it is
+            # whole without it.
+            step = Version(low.number + 1, None)
         if step is None:
             return low if low.value is not None or low.number == 0 else None
         low, distance = step, 1

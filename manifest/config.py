@@ -201,11 +201,21 @@ def _known(name: str) -> str:
 
 
 def parse(config: Mapping[str, str]) -> TopicConfig:
-    """A stored configuration with its defaults filled in."""
-    value = {name: check(config.get(name, default)) for name, (default, check, _) in _TABLE.items()}
+    """A stored configuration with its defaults filled in. Raises InvalidRequest for a value that only a later lithify
+    can have stored: this one checks what it stores."""
+    value = {name: _parsed(name, config.get(name, default)) for name, (default, _, _) in _TABLE.items()}
     policy = value.pop("cleanup.policy")
     fields = {name.replace(".", "_"): parsed for name, parsed in value.items()}
     return TopicConfig(compacted="compact" in policy, deleting="delete" in policy, **fields)
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return _TABLE[name][1](text)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"{name}={text[:80]!r} is stored, and this lithify knows only {error}: upgrade lithify, or alter it"
+        ) from None
 
 
 def config_table() -> list[tuple[str, str, str]]:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from lithify.manifest.jobs import ACTIVE_JOBS_MAX, FAILURES_MAX, HISTORY_MAX, CompactorState
+from lithify.manifest.keys import is_topic_name
 from lithify.manifest.model import (
     CHECKPOINTS_MAX,
     COMPLETED_JOBS_MAX,
     CONSUMERS_MAX,
     KEY_BOUND_BYTES,
+    PARTITIONS_MAX,
     PRODUCERS_MAX,
     RETIRED_MAX,
     TIME_INDEX_MAX,
@@ -25,7 +27,31 @@ from lithify.manifest.model import (
 )
 from lithify.store.errors import Corrupt
 
-__all__ = ["check_boundary", "check_compactor", "check_manifest", "check_topic", "check_warehouse", "manifest_problems"]
+__all__ = [
+    "check_boundary",
+    "check_compactor",
+    "check_manifest",
+    "check_topic",
+    "check_warehouse",
+    "manifest_problems",
+    "shape_problems",
+]
+
+
+def shape_problems(value: Numbered) -> Iterator[str]:
+    """The broken invariants of one file by itself, whatever came before it."""
+    match value:
+        case Manifest():
+            yield from _manifest_counts(value)
+            yield from _shape(value)
+        case CompactorState():
+            yield from _compactor_shape(value)
+        case Boundary():
+            yield from _boundary_shape(value)
+        case TopicFile():
+            yield from _topic_shape(value)
+        case _:
+            return
 
 
 def check_manifest(previous: Manifest | None, following: Manifest) -> None:
@@ -69,6 +95,21 @@ def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterato
         if following.next_offset != previous.next_offset:
             yield "nothing is appended to a sealed partition"
     yield from _moves(previous, following)
+
+
+def _manifest_counts(manifest: Manifest) -> Iterator[str]:
+    """What no edit can make, so that none of them is asked: only damage does."""
+    if any(n < 0 for s in manifest.segments() for n in (s.min_offset, s.bytes, s.raw_bytes, s.tombstones)):
+        yield "offsets and sizes are not negative"
+    if any(s.rows <= 0 for s in manifest.segments()):
+        yield "no segment is empty"
+    if any(s.min_key is not None and s.max_key is not None and s.min_key > s.max_key for s in manifest.segments()):
+        yield "keys begin before they end"
+    floors = (manifest.log_start_offset, manifest.cleaned_to, manifest.orphan_floor, manifest.compactor_epoch)
+    if min(floors) < 0 or manifest.cleaned_to > manifest.next_offset or manifest.orphan_floor > manifest.id:
+        yield "what only grows stays below what it follows"
+    if any(not 0 < r.added_at < r.retired_at <= manifest.id for r in manifest.retired):
+        yield "a retired segment was live before"
 
 
 def _shape(manifest: Manifest) -> Iterator[str]:
@@ -171,39 +212,56 @@ def _moves(previous: Manifest, following: Manifest) -> Iterator[str]:
         yield "next_offset grows by what is appended"
 
 
+def _boundary_shape(boundary: Boundary) -> Iterator[str]:
+    if boundary.manifest >= max(boundary.manifest_head, 1):
+        yield "the boundary stays below the manifest's head"
+    if boundary.compactor >= max(boundary.compactor_head, 1):
+        yield "the boundary stays below the compactor's head"
+    if min(boundary.manifest, boundary.compactor) < 0:
+        yield "a boundary is a number of a file, or 0"
+
+
 def check_boundary(previous: Boundary | None, following: Boundary) -> None:
     def problems() -> Iterator[str]:
         yield from _follows(previous, following)
         yield from _grows(previous, following, "manifest", "compactor", "manifest_head", "compactor_head")
-        if following.manifest >= max(following.manifest_head, 1):
-            yield "the boundary stays below the manifest's head"
-        if following.compactor >= max(following.compactor_head, 1):
-            yield "the boundary stays below the compactor's head"
+        yield from _boundary_shape(following)
 
     _refuse(f"{following.topic}/{following.partition} boundary {following.id}", problems())
+
+
+def _compactor_shape(state: CompactorState) -> Iterator[str]:
+    for name, bound in (("jobs", ACTIVE_JOBS_MAX), ("history", HISTORY_MAX), ("failures", FAILURES_MAX)):
+        if len(getattr(state, name)) > bound:
+            yield f"{name} is bounded by {bound}"
+    if not all(job.active for job in state.jobs) or any(job.active for job in state.history):
+        yield "active jobs and history are apart"
+    pinned = [s for job in state.jobs if job.status == "in_progress" for s in job.segments]
+    if len(set(pinned)) != len(pinned):
+        yield "a segment is in one active job"
 
 
 def check_compactor(previous: CompactorState | None, following: CompactorState) -> None:
     def problems() -> Iterator[str]:
         yield from _follows(previous, following)
         yield from _grows(previous, following, "epoch")
-        for name, bound in (("jobs", ACTIVE_JOBS_MAX), ("history", HISTORY_MAX), ("failures", FAILURES_MAX)):
-            if len(getattr(following, name)) > bound:
-                yield f"{name} is bounded by {bound}"
-        if not all(job.active for job in following.jobs) or any(job.active for job in following.history):
-            yield "active jobs and history are apart"
+        yield from _compactor_shape(following)
         known = set[str]() if previous is None else {job.id for job in previous.history}
         if any(job.plan or job.done or job.segments for job in following.history if job.id not in known):
             yield "a job enters the history without its plan and outputs"
-        pinned = [s for job in following.jobs if job.status == "in_progress" for s in job.segments]
-        if len(set(pinned)) != len(pinned):
-            yield "a segment is in one active job"
         if previous is not None and previous.epoch == following.epoch:
             kept = {job.id for job in following.jobs + following.history}
             if any(job.id not in kept for job in previous.jobs):
                 yield "a job leaves only through the history"
 
     _refuse(f"{following.topic}/{following.partition} compactor state {following.id}", problems())
+
+
+def _topic_shape(topic: TopicFile) -> Iterator[str]:
+    if not 1 <= topic.partitions <= PARTITIONS_MAX:
+        yield f"a topic has 1 to {PARTITIONS_MAX} partitions"
+    if not is_topic_name(topic.topic) or not topic.topic_id.isalnum():
+        yield "a topic's name and id are parts of a path"
 
 
 def check_topic(previous: TopicFile | None, following: TopicFile) -> None:

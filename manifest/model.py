@@ -14,6 +14,7 @@ __all__ = [
     "FORMAT",
     "KEY_BOUND_BYTES",
     "KIND",
+    "PARTITIONS_MAX",
     "PRODUCERS_MAX",
     "PRODUCER_BATCHES_KEPT",
     "RETIRED_MAX",
@@ -51,6 +52,7 @@ TRANSACTIONS_MAX = 1_024
 CHECKPOINTS_MAX = 256
 CONSUMERS_MAX = 256
 TIME_INDEX_MAX = 128
+PARTITIONS_MAX = 10_000  # of a topic
 
 
 class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

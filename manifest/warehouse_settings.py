@@ -5,18 +5,18 @@ afterwards: a topic's own file always says all of it.
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
-from lithify.manifest.catalog import PARTITIONS_MAX
 from lithify.manifest.commit import Lineage, Next
 from lithify.manifest.config import Setting, config_table, spell, spell_changes, truth, validate, whole_number
 from lithify.manifest.config_kafka import INSTEAD, instead
 from lithify.manifest.invariants import check_warehouse
 from lithify.manifest.keys import WAREHOUSE_CONFIG
-from lithify.manifest.model import FORMAT, WarehouseFile
+from lithify.manifest.model import FORMAT, PARTITIONS_MAX, WarehouseFile
 from lithify.store.errors import InvalidRequest
 
 __all__ = [
@@ -32,7 +32,7 @@ _AUTO_CREATE = "auto.create.topics.enable"
 _PARTITIONS = "num.partitions"
 _DEFAULT = "default."  # before the name of a topic's configuration
 
-_TABLE = {
+_TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     _AUTO_CREATE: ("false", truth, "true: the first append to a topic that is not there creates it"),
     _PARTITIONS: ("1", whole_number(1, PARTITIONS_MAX), "partitions of a topic that its first append creates"),
 }
@@ -56,12 +56,22 @@ def warehouse_table() -> list[tuple[str, str, str]]:
 
 
 def parse_settings(stored: Mapping[str, str]) -> WarehouseSettings:
-    """Stored settings with their defaults filled in."""
+    """Stored settings with their defaults filled in. Raises InvalidRequest for a value that only a later lithify can
+    have stored."""
+    value = {name: _parsed(name, stored.get(name, default)) for name, (default, _, _) in _TABLE.items()}
     return WarehouseSettings(
-        auto_create_topics=truth(stored.get(_AUTO_CREATE, "false")),
-        partitions=int(stored.get(_PARTITIONS, "1")),
-        topic_config=_of_topics(stored),
+        auto_create_topics=value[_AUTO_CREATE], partitions=value[_PARTITIONS], topic_config=_of_topics(stored)
     )
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return _TABLE[name][1](text)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"{name}={text[:80]!r} is stored, and this lithify knows only {error}: upgrade lithify, or alter it with "
+            "'lithify warehouse alter'"
+        ) from None
 
 
 def _of_topics(stored: Mapping[str, str]) -> dict[str, str]:

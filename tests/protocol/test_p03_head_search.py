@@ -4,7 +4,7 @@ import pytest
 
 from lithify.gc.collect import collect
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import Unavailable
+from lithify.store.errors import Corrupt, Unavailable
 from lithify.store.port import Get, Head, List
 from tests.interleave import World
 from tests.protocol.scene import GRACE_MS, KEYS, Held, appends, claim, compact, is_get, new_partition
@@ -97,3 +97,47 @@ def test_a_search_that_is_always_overtaken_gives_up() -> None:
         del world.objects[key]  # a boundary, and nothing above it: what an endless race looks like
     with pytest.raises(Unavailable, match="overtook"):
         world.alone(PartitionFiles(KEYS).head())
+
+
+def damage(world: World, number: int) -> None:
+    body, at_ms = world.objects[KEYS.manifest.key(number)]
+    world.objects[KEYS.manifest.key(number)] = (body[: len(body) // 2], at_ms)
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_a_damaged_number_that_others_have_followed_is_no_obstacle(number: int) -> None:
+    world = new_partition()
+    world.alone(appends(PartitionFiles(KEYS), 6))
+    damage(world, number)
+    assert world.alone(PartitionFiles(KEYS).head()).id == 7
+
+
+def test_a_damaged_head_is_neither_read_nor_taken_for_absent() -> None:
+    """Who knew the number before it meets it as a rival's, who knows nothing finds it: both stop, and nothing is
+    created behind it."""
+    world, quick, warm = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+    world.alone(appends(quick, 3))
+    world.alone(warm.head())
+    world.alone(appends(quick, 1))
+    whole = world.objects[KEYS.manifest.key(5)]
+    damage(world, 5)
+    for files in (warm, PartitionFiles(KEYS)):
+        with pytest.raises(Corrupt, match=r"0005\.manifest is damaged"):
+            world.alone(files.head())
+        with pytest.raises(Corrupt, match=r"0005\.manifest is damaged"):
+            world.alone(appends(files, 1))
+        with pytest.raises(Corrupt, match=r"0005\.manifest is damaged"):
+            world.alone(collect(files, GRACE_MS))
+    assert KEYS.manifest.key(6) not in world.objects
+    world.objects[KEYS.manifest.key(5)] = whole
+    world.alone(appends(warm, 1))
+    assert world.alone(PartitionFiles(KEYS).head()).id == 6
+
+
+def test_a_writer_that_knew_the_head_before_it_was_damaged_goes_on() -> None:
+    """What it builds on is what was written; what it commits is whole, and the damage is history."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(appends(files, 3))
+    damage(world, 4)
+    world.alone(appends(files, 1))
+    assert [ref.rows for ref in world.alone(PartitionFiles(KEYS).head()).l0] == [1] * 4
