@@ -21,7 +21,7 @@ from lithify.compactor.engine import (
 from lithify.compactor.plan import tasks
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import CommitCompaction, SetQuarantine
-from lithify.manifest.jobs import CompactorState, Job, JobError, RangeDone, Status
+from lithify.manifest.jobs import ENGINE_DOWN, ENGINE_LOST, CompactorState, Job, JobError, RangeDone, Status
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import retention_of
@@ -83,7 +83,10 @@ class JobWork:
 
     async def _run_tasks(self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]) -> Step | None:
         """The tasks of these ranges, to their end; a Step where the attempt ended with them."""
-        await StartTasks(tasks(manifest, job, number, indexes), f"lithify {self.files.name} {job.kind} {job.id}")
+        try:
+            await StartTasks(tasks(manifest, job, number, indexes), f"lithify {self.files.name} {job.kind} {job.id}")
+        except (InvalidRequest, Unavailable) as error:  # whatever is wrong there, the job is not what is wrong (P14)
+            return await self._retry_later(job, JobError(ENGINE_DOWN, str(error)))
         try:
             return await self._gather(job, number, set(indexes))
         except LithifyError:
@@ -124,7 +127,11 @@ class JobWork:
             stop = await StopAsked()
             if stop:
                 await StopTasks()
-            results = await NextResults(0 if stop else HEARTBEAT_MS)
+            try:
+                results = await NextResults(0 if stop else HEARTBEAT_MS)
+            except Unavailable as error:
+                await StopTasks()
+                return await self._retry_later(job, JobError(ENGINE_LOST, str(error)))
             failures = [r for r in results if isinstance(r, TaskFailure)]
             landed = [r for r in results if isinstance(r, TaskResult)]
             state = await self._record(job, attempt, landed)
@@ -136,7 +143,9 @@ class JobWork:
                 return await self._rest_job(job, f"rests with {counted(len(pending), 'key range')} to do")
             if failures:
                 await StopTasks()
-                return await self._failed(job, failures[0])
+                # What is the job's own tells more than that the engine died of it, or beside it.
+                own = (f for f in failures if f.category not in (ENGINE_DOWN, ENGINE_LOST))
+                return await self._failed(job, next(own, failures[0]))
             if current is not None and current.cancel_requested:
                 await StopTasks()
                 return await self.finish(job, "cancelled", "cancelled on request")

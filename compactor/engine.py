@@ -34,7 +34,7 @@ class TaskFailure(msgspec.Struct, frozen=True):
     """A task that ended without a result. `category` tells what to do (as in JobError); `reason` has no contents."""
 
     range_index: int
-    category: str  # corrupt, missing, unavailable, memory, invalid, engine
+    category: str  # corrupt, missing, unavailable, memory, invalid, engine, ENGINE_DOWN or ENGINE_LOST
     reason: str
     segment: str = ""  # the id of the source that was corrupt or missing, where one was
 
@@ -43,12 +43,13 @@ class Running(Protocol):
     """The tasks of one attempt, under way."""
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
-        """What has finished since the last call. Waits up to `timeout_ms` for something; empty where nothing came."""
+        """What has finished since the last call. Waits up to `timeout_ms` for something; empty where nothing came.
+        Raises Unavailable where the engine itself is gone, and nothing will come."""
         ...
 
     def stop(self) -> None:
         """Cancel what has not finished and return once no task writes any more, as far as the engine can know.
-        What finished before can still be had from `results`. Calling it again is harmless."""
+        What finished before can still be had from `results`. Calling it again is harmless; it never raises."""
         ...
 
 
@@ -58,7 +59,8 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
     def start(self, store: Store, tasks: Sequence[MergeTask], label: str) -> Running:
-        """Begin all `tasks`. `label` names topic, partition and job for people looking at the engine's own UI."""
+        """Begin all `tasks`. `label` names topic, partition and job for people looking at the engine's own UI.
+        Raises Unavailable or InvalidRequest where it can take no task now."""
         ...
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 Every edit but a request carries the epoch of its maker; a request is written at the epoch it finds.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import xxhash
@@ -13,6 +14,8 @@ from lithify.manifest.edits import fenced
 from lithify.manifest.jobs import (
     ACTIVE_JOBS_MAX,
     ATTEMPTS_KEPT,
+    ENGINE_DOWN,
+    ENGINE_LOST,
     FAILURES_MAX,
     HISTORY_MAX,
     Attempt,
@@ -302,13 +305,26 @@ class EndAttempt(_Owned):
 def _counted(
     head: CompactorState, job: Job, error: JobError, now_ms: int, *, wait: bool = True
 ) -> tuple[FailureCount, ...]:
+    """The failure counts after an attempt that ended with `error`. One that ended with the engine is no failure of the
+    job, and only makes it wait: a healthy job is not given up because the engine was away for a night."""
     name = source_set(job.segments)
     before = failure_of(head, job.segments)
-    count = 1 if before is None else before.count + 1
-    pause_ms = min(RETRY_FIRST_MS * 2 ** min(count - 1, 20), RETRY_MAX_MS) if wait else 0
-    fresh = FailureCount(sources=name, count=count, error=error, retry_at_ms=now_ms + pause_ms)
+    count, lost = (0, 0) if before is None else (before.count, before.lost)
+    if error.category == ENGINE_LOST:
+        lost += 1
+    elif error.category != ENGINE_DOWN:
+        count += 1
+    in_vain = count + lost + _down_in_a_row(job) + (error.category == ENGINE_DOWN)
+    pause_ms = min(RETRY_FIRST_MS * 2 ** min(in_vain - 1, 20), RETRY_MAX_MS) if wait else 0
+    fresh = FailureCount(sources=name, count=count, lost=lost, error=error, retry_at_ms=now_ms + pause_ms)
     others = tuple(f for f in head.failures if f.sources != name)
     return (*others, fresh)[-FAILURES_MAX:]  # at the bound the oldest count is forgotten, and starts anew
+
+
+def _down_in_a_row(job: Job) -> int:
+    """How many of the latest attempts that ended found no engine."""
+    ended = (a for a in reversed(job.attempts) if a.ended_at_ms is not None)
+    return sum(1 for _ in itertools.takewhile(lambda a: a.error is not None and a.error.category == ENGINE_DOWN, ended))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ __all__ = [
     "urgency",
 ]
 
+ENGINE_LOST_MAX = 30  # attempts in a row on one set of sources under which the engine died, hours by the pauses between
 ATTEMPTS_TOTAL_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
 FAN_IN = "fan-in"  # the debt of work on more inputs than one merge can hold: what is tiered first
 LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
@@ -225,8 +226,9 @@ def _settle(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
 
 def _resume(job: Job, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
     failure = None if state is None else failure_of(state, job.segments)
-    if failure is not None and failure.count >= config.compaction_attempts_max:
-        return Settle(job, "failed", _given_up(failure), JobError("attempts", _given_up(failure)))
+    given_up = _given_up(failure, config.compaction_attempts_max)
+    if given_up is not None:
+        return Settle(job, "failed", given_up, JobError("attempts", given_up))
     if max((a.number for a in job.attempts), default=0) >= ATTEMPTS_TOTAL_MAX:
         text = f"{ATTEMPTS_TOTAL_MAX} attempts did not finish it"
         return Settle(job, "failed", text, JobError("attempts", text))
@@ -237,8 +239,14 @@ def _resume(job: Job, state: CompactorState | None, config: TopicConfig, now_ms:
     return Resume(job)
 
 
-def _given_up(failure: FailureCount) -> str:
-    return f"{failure.count} attempts in a row made no progress; the last: {failure.error.reason}"
+def _given_up(failure: FailureCount | None, most: int) -> str | None:
+    """Why nothing on these sources is tried any more, where `most` attempts may fail in a row; None: it is."""
+    if failure is not None and failure.count >= most:
+        return f"{failure.count} attempts in a row made no progress; the last: {failure.error.reason}"
+    if failure is not None and failure.lost >= ENGINE_LOST_MAX:
+        told = f"the engine died under {failure.lost} attempts in a row that made no progress"
+        return f"{told}; the last: {failure.error.reason}"
+    return None
 
 
 def _propose(
@@ -276,9 +284,10 @@ def _postponed(
     failure = None if state is None else failure_of(state, segments_of(due.units))
     if failure is None:
         return None
-    if failure.count >= config.compaction_attempts_max:
+    given_up = _given_up(failure, config.compaction_attempts_max)
+    if given_up is not None:
         # New segments change the set, and with it the verdict; 'lithify compaction submit' asks regardless.
-        return Wait(f"due ({due.reason}), but given up: {_given_up(failure)}")
+        return Wait(f"due ({due.reason}), but given up: {given_up}")
     if failure.retry_at_ms > now_ms:
         text = f"due ({due.reason}), but it failed: next attempt in {span_text(failure.retry_at_ms - now_ms)}"
         return Wait(text, failure.retry_at_ms)
@@ -319,11 +328,11 @@ def tiered_first(chosen: Sequence[Unit]) -> tuple[Sequence[Unit], str] | None:
 
 def given_up_first(chosen: Sequence[Unit], held: Sequence[Unit], state: CompactorState | None, most: int) -> str | None:
     """Why a request for `chosen` cannot begin: the tier of `held`, which comes first, was given up; None: it can."""
-    failure = None if state is None else failure_of(state, segments_of(held))
-    if failure is None or failure.count < most:
+    given_up = None if state is None else _given_up(failure_of(state, segments_of(held)), most)
+    if given_up is None:
         return None
     first = f"the tier of {len(held)} of them that comes first was given up"
-    return f"{len(chosen)} inputs are too many for one merge, and {first}: {_given_up(failure)}"
+    return f"{len(chosen)} inputs are too many for one merge, and {first}: {given_up}"
 
 
 def segments_of(chosen: Sequence[Unit]) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ __all__ = [
     "ATTEMPTS_KEPT",
     "ENDED_ATTEMPTS_KEPT",
     "ENDED_SOURCES_KEPT",
+    "ENGINE_DOWN",
+    "ENGINE_LOST",
     "FAILURES_MAX",
     "HISTORY_MAX",
     "Attempt",
@@ -41,6 +43,10 @@ FAILURES_MAX = 256
 ATTEMPTS_KEPT = 16
 ENDED_ATTEMPTS_KEPT = 4  # of a job in the history: the last ones; the number of the last says how many there were
 ENDED_SOURCES_KEPT = 16  # of a job in the history: the first ones, and how many there were
+
+# Ends of an attempt that say nothing about its job (P14):
+ENGINE_DOWN = "engine_down"  # the engine took no task: nothing began
+ENGINE_LOST = "engine_lost"  # the engine itself died, or was stopped, while tasks ran
 
 Kind = Literal["tier", "clean"]
 Status = Literal["submitted", "in_progress", "completed", "failed", "cancelled"]
@@ -129,7 +135,7 @@ class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class JobError(msgspec.Struct, frozen=True):
-    category: str  # corrupt, unavailable, memory, invalid, attempts, engine
+    category: str  # corrupt, missing, unavailable, memory, invalid, attempts, engine, ENGINE_DOWN or ENGINE_LOST
     reason: str
 
 
@@ -220,11 +226,12 @@ def summed_up(job: Job) -> Job:
     )
 
 
-class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
+class FailureCount(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Consecutive attempts on one set of source segments that recorded no new output (P14)."""
 
     sources: str  # XXH3-64 of the sorted segment ids
-    count: int
+    count: int  # but for those that ended with the engine
+    lost: int = 0  # those under which the engine died: perhaps the job is what kills it
     error: JobError
     retry_at_ms: int
 

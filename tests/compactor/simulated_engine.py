@@ -109,6 +109,25 @@ async def merge(keys: PartitionKeys, task: MergeTask) -> TaskResult:
     )
 
 
+class Mortal:
+    """Whether the engine is there: it dies under its tasks after `dies` looks at them (-1: never), and takes no task at
+    the next `down` starts."""
+
+    def __init__(self, *, down: int = 0, dies: int = -1) -> None:
+        self.down = down
+        self.dies = dies
+
+    def starts(self) -> None:
+        if self.down > 0:
+            self.down -= 1
+            raise Unavailable("the engine is down")
+
+    def looks(self) -> None:
+        self.dies -= 1
+        if self.dies == -1:
+            raise Unavailable("the engine died")
+
+
 async def attempt(keys: PartitionKeys, task: MergeTask, written: list[str]) -> TaskResult | TaskFailure:
     try:
         result = await merge(keys, task)
@@ -120,9 +139,12 @@ async def attempt(keys: PartitionKeys, task: MergeTask, written: list[str]) -> T
     return result
 
 
-async def with_engine(keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], written: list[str]) -> Any:
+async def with_engine(
+    keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], written: list[str], life: Mortal | None = None
+) -> Any:
     """Drive a coordinator's coroutine: the engine's requests are answered here, the store's are passed on."""
     pending: deque[MergeTask] = deque()
+    life = life or Mortal()
     reply: Any = None
     error: Exception | None = None
     while True:
@@ -140,9 +162,11 @@ async def with_engine(keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], 
                         [s.id for s in request.segments if not await intact(keys, s, whole=request.whole)]
                     )
                 case StartTasks(tasks, _):
+                    life.starts()
                     pending = deque(tasks)
                 case NextResults():
                     reply = ()
+                    life.looks()
                     if pending:
                         reply = (await attempt(keys, pending.popleft(), written),)
                 case StopTasks():

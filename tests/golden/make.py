@@ -230,6 +230,7 @@ COMPACTOR_ENDED = CompactorState(
     history=tuple(
         summed_up(msgspec.structs.replace(RUNNING, status=status)) for status in ("completed", "failed", "cancelled")
     ),
+    failures=(FailureCount(sources="0123456789abcdef", count=0, lost=1, error=ERROR, retry_at_ms=1_760_000_002_000),),
 )
 BOUNDARY = Boundary(**HEAD, **PARTITION, id=2, manifest=10, compactor=11, manifest_head=12, compactor_head=13)
 TOPIC = TopicFile(

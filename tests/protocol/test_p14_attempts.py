@@ -1,6 +1,7 @@
 """P14: consecutive attempts without progress are capped, counted by source set; ends keep their reason."""
 
 import pytest
+from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.jobs import (
@@ -15,10 +16,12 @@ from lithify.compactor.jobs import (
     failure_of,
     source_set,
 )
-from lithify.compactor.policy import Resume, Settle, Wait, decide
+from lithify.compactor.policy import ENGINE_LOST_MAX, Resume, Settle, Wait, decide
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,
+    ENGINE_DOWN,
+    ENGINE_LOST,
     HISTORY_MAX,
     CompactorState,
     Job,
@@ -29,7 +32,7 @@ from lithify.manifest.jobs import (
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown
 from lithify.store.port import Create
-from tests.compactor.simulated_engine import with_engine
+from tests.compactor.simulated_engine import Mortal, with_engine
 from tests.protocol.scene import CONFIG, FIRST, KEYS, ROWS, TOPIC_ID, Held, after, append_rows, at, job, new_partition
 
 ERROR = JobError("memory", "the worker died")
@@ -37,9 +40,9 @@ EMPTY = CompactorState(format=1, topic="t", topic_id=TOPIC_ID, partition=0, epoc
 HEAD = at(FIRST, 5)
 
 
-def failed_attempt(state: CompactorState, number: int, now_ms: int = 0) -> CompactorState:
+def failed_attempt(state: CompactorState, number: int, now_ms: int = 0, *, error: JobError = ERROR) -> CompactorState:
     begin = StartAttempt(state.epoch, job().id, number, "me:1")
-    return after(state, begin, EndAttempt(state.epoch, job().id, ERROR), now_ms=now_ms)
+    return after(state, begin, EndAttempt(state.epoch, job().id, error), now_ms=now_ms)
 
 
 def failures(count: int) -> CompactorState:
@@ -76,6 +79,65 @@ def test_planning_anew_does_not_reset_the_count() -> None:
     again = job("000000000001-0000beef", segments=("s2", "s1"))
     assert source_set(again.segments) == source_set(job().segments)
     assert count_of(after(state, Admit(1, again)), again) == 3
+
+
+def ended_by(category: str, count: int, state: CompactorState | None = None) -> CompactorState:
+    """`count` attempts in a row that ended so."""
+    state = state or after(EMPTY, Admit(1, job()))
+    first = max((a.number for a in state.jobs[0].attempts), default=0) + 1
+    for number in range(first, first + count):
+        state = failed_attempt(state, number, error=JobError(category, "the engine is gone"))
+    return state
+
+
+def waits_ms(states: list[CompactorState]) -> list[int]:
+    return [failure.retry_at_ms for state in states if (failure := failure_of(state, job().segments))]
+
+
+@pytest.mark.parametrize(("category", "lost"), [(ENGINE_DOWN, 0), (ENGINE_LOST, 25)])
+def test_an_engine_that_is_gone_is_no_failure_of_the_job_and_waits_longer_each_time(category: str, lost: int) -> None:
+    waits = waits_ms([ended_by(category, count) for count in (1, 2, 3, 25)])
+    assert waits == [RETRY_FIRST_MS, 2 * RETRY_FIRST_MS, 4 * RETRY_FIRST_MS, RETRY_MAX_MS]
+    gone = ended_by(category, 25)
+    failure = failure_of(gone, job().segments)
+    assert failure is not None
+    assert (failure.count, failure.lost) == (0, lost)
+    assert isinstance(decide(HEAD, gone, CONFIG, RETRY_MAX_MS), Resume)
+    assert count_of(failed_attempt(gone, 26), job()) == 1, "what is the job's own still counts"
+
+
+def test_a_job_under_which_the_engine_dies_again_and_again_is_given_up_at_a_cap_of_its_own() -> None:
+    assert isinstance(decide(HEAD, ended_by(ENGINE_LOST, ENGINE_LOST_MAX - 1), CONFIG, RETRY_MAX_MS), Resume)
+    poison = ended_by(ENGINE_LOST, ENGINE_LOST_MAX)
+    action = decide(HEAD, poison, CONFIG, RETRY_MAX_MS)
+    assert isinstance(action, Settle)
+    assert (action.status, action.error.category) == ("failed", "attempts")  # type: ignore[union-attr]
+    assert f"the engine died under {ENGINE_LOST_MAX} attempts" in action.reason
+    done = RangeDone(index=0, attempt=99, outputs=(), counts=MergeCounts())
+    forgiven = after(poison, StartAttempt(1, job().id, 99, "me:1"), Record(1, job().id, (done,)))
+    assert isinstance(decide(HEAD, forgiven, CONFIG, RETRY_MAX_MS), Resume), "progress forgives"
+
+
+def test_a_job_outlives_its_engine_and_keeps_what_was_recorded() -> None:
+    """The engine dies after the first of three ranges, and is down for twice as many attempts as may fail."""
+    world = new_partition()
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    capped, life = replace(CONFIG, compaction_attempts_max=2), Mortal(dies=1)
+    coordinator = Coordinator(PartitionFiles(KEYS), "me:1")
+    steps = [world.alone(with_engine(KEYS, coordinator.step(capped), [], life))]
+    recorded = world.alone(PartitionFiles(KEYS).compactor_state()).jobs[0].done
+    life.down = 4
+    while steps[-1].outcome != "worked":
+        world.now_ms += RETRY_MAX_MS
+        steps.append(world.alone(with_engine(KEYS, coordinator.step(capped), [], life)))
+    assert [step.outcome for step in steps] == ["failed"] * 5 + ["worked"]
+    assert "the engine died; it will be tried again" in steps[0].detail
+    assert "the engine is down; it will be tried again" in steps[1].detail
+    assert steps[-1].job.status == "completed"
+    assert [a.ranges_done for a in steps[-1].job.attempts][-1] == 2
+    assert {ref.id for d in recorded for ref in d.outputs} <= {
+        s.id for s in world.alone(PartitionFiles(KEYS).head()).segments()
+    }
 
 
 def test_progress_forgives() -> None:

@@ -59,6 +59,8 @@ class Climate:
     coarse_times: bool = False  # modification times in whole seconds, as S3 tells them
     skew_ms: int = 0  # clocks differ from the store's by as much, either way
     blackouts: tuple[tuple[int, int], ...] = ()  # steps during which the store answers nobody
+    engine_outages: tuple[tuple[int, int], ...] = ()  # steps during which no engine takes a task, or has one
+    engine_share: float = 0.0  # of a compactor's looks at its tasks that find the engine dead
 
     @property
     def own_clocks(self) -> bool:

@@ -1,7 +1,7 @@
 """The engine of a simulated compactor: each task is an actor of its own, and outlives the coordinator that began it.
 
 A worker that crashes is started again, as Spark does, and may have left a half of its outputs behind. A worker that was
-told to stop writes on for a while.
+told to stop writes on for a while. The engine itself may die over its tasks, and be down for a while.
 """
 
 import itertools
@@ -25,6 +25,7 @@ __all__ = ["Engine"]
 class _Batch:
     """The tasks of one attempt."""
 
+    tasks: tuple[MergeTask, ...] = ()
     results: list[TaskResult | TaskFailure] = field(default_factory=list)
     stopped: bool = False
 
@@ -70,8 +71,10 @@ class Engine:
 
     def _start(self, actor: Actor, tasks: tuple[MergeTask, ...]) -> None:
         self._stop(actor)
+        if self._down():
+            self._fails(actor, tasks, "engine down")
         self.oracle.starts(actor.author, tasks)
-        batch = self._batches[actor.author] = _Batch()
+        batch = self._batches[actor.author] = _Batch(tasks)
         for task in tasks:
             self._count += 1
             self.world.start(f"{actor.name}{WORKER}{self._count}", self._worker(task, batch))
@@ -97,6 +100,9 @@ class Engine:
 
     def _next(self, actor: Actor, timeout_ms: int) -> None:
         batch = self._batches.get(actor.author, _Batch())
+        if batch.tasks and (self._down() or actor.luck.random() < self.world.climate.engine_share):
+            self._stop(actor)
+            self._fails(actor, batch.tasks, "engine died")
         actor.wake_ms = self.world.now_ms + timeout_ms
         actor.ready = lambda: bool(batch.results)
 
@@ -106,6 +112,14 @@ class Engine:
             return found
 
         actor.late_reply = drain
+
+    def _down(self) -> bool:
+        return any(first <= self.world.steps < end for first, end in self.world.climate.engine_outages)
+
+    def _fails(self, actor: Actor, tasks: tuple[MergeTask, ...], what: str) -> None:
+        self.world.note(actor, what)
+        self.oracle.engine_gone(actor.author, tasks)
+        raise Unavailable(f"{what}; it may come back")
 
     def _stop(self, actor: Actor) -> None:
         batch = self._batches.get(actor.author)

@@ -112,7 +112,7 @@ class Mask:
     without: frozenset[str] = frozenset()
     calm: frozenset[tuple[str, int]] = frozenset()
     turns: tuple[tuple[str, int], ...] | None = None
-    bright: bool = False  # no blackouts
+    bright: bool = False  # no blackouts, and the engine is never down for long
 
 
 @dataclass
@@ -172,10 +172,8 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
 
 
 def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) -> Climate:
-    blackouts: list[tuple[int, int]] = []
-    for _ in range(dice.choice((0, 0, 0, 1, 2))):
-        first = dice.randrange(length)
-        blackouts.append((first, first + dice.randrange(5, 60)))
+    blackouts = _spells(dice, length, (0, 0, 0, 1, 2), 60)
+    engine_outages = _spells(dice, length, (0, 0, 0, 1, 2), 200)
     return Climate(
         fault_share=dice.choice((0.0, 0.03, 0.1, 0.2, 0.3)),
         crash_share=dice.choice((0.0, 0.002, 0.005, 0.015)),
@@ -187,8 +185,16 @@ def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) ->
         page_keys=dice.choice((2, 5, 12)),
         coarse_times=dice.random() < 0.3,
         skew_ms=dice.choice((0, 0, 0, 0, STORES_DIFFER_MS, 60_000, 86_400_000)),
-        blackouts=() if bright else tuple(blackouts),
+        blackouts=() if bright else blackouts,
+        engine_outages=() if bright else engine_outages,
+        engine_share=dice.choice((0.0, 0.0, 0.02, 0.1)),
     )
+
+
+def _spells(dice: random.Random, length: int, counts: tuple[int, ...], most: int) -> tuple[tuple[int, int], ...]:
+    """Stretches of steps, each of up to `most`."""
+    firsts = [dice.randrange(length) for _ in range(dice.choice(counts))]
+    return tuple((first, first + dice.randrange(5, most)) for first in firsts)
 
 
 def _scheduler(dice: random.Random, length: int) -> Scheduler:

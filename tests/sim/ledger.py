@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from lithify.compactor.policy import ENGINE_LOST_MAX
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import CompactorState, Job
 from lithify.segment.task import MergeTask
@@ -27,7 +28,9 @@ class Ledger:
         self.committed: set[str] = set()  # jobs that a manifest has
         self.quarantined = False  # the partition was, once
         self._started: dict[tuple[str, int], Author] = {}  # attempts
-        self._in_vain: dict[frozenset[str], int] = {}  # attempts on a set of sources since its latest progress
+        self._in_vain: dict[frozenset[str], int] = {}  # failed attempts on a set of sources since its latest progress
+        self._lost: dict[frozenset[str], int] = {}  # those that ended with the engine
+        self._engine_gone: set[Author] = set()  # whose attempt under way met that
         self._allowed: dict[frozenset[str], int] = {}  # beyond the cap: what was asked for by hand
         self._compactor_author: dict[str, Author] = {}  # claim's nonce -> who
 
@@ -56,7 +59,7 @@ class Ledger:
         for job in state.jobs + state.history:
             known = before.get(job.id)
             if job != known:
-                self._job(known, job, claims=claims)
+                self._job(author, known, job, claims=claims)
 
     def _only_asks(self, author: Author, previous: CompactorState | None, state: CompactorState) -> None:
         """A request adds a submitted job, or asks for a cancellation; nothing else is anybody's but the owner's."""
@@ -72,7 +75,7 @@ class Ledger:
         self._truth.world.counts["request"] += 1
         self._held("P5", "P15")
 
-    def _job(self, known: Job | None, job: Job, *, claims: bool) -> None:
+    def _job(self, author: Author, known: Job | None, job: Job, *, claims: bool) -> None:
         if known is not None and known.plan is not None and job.active:
             if job.plan != known.plan:
                 self._truth.fail(f"job {job.id} has another plan than at its admission (P9)")
@@ -81,12 +84,11 @@ class Ledger:
             self._admitted(job)
         if job.active:
             self._discarded(known, job)
-            self._attempts(known, job, claims=claims)
+            self._attempts(author, known, job, claims=claims)
         elif known is None or known.active:
             self._truth.world.counts[f"job {job.status}"] += 1
-            if job.error is not None and job.error.category in ("corrupt", "missing") and job.attempts:
-                # It is a person who allows the next, by lifting the quarantine.
-                self._in_vain[frozenset((known or job).segments)] -= 1
+            if known is not None and known.plan is not None:
+                self._given_up(known, job)
             if job.plan is not None or job.done or job.segments:
                 self._truth.fail(f"job {job.id} is {job.status}, and keeps its plan or outputs in the history (P14)")
             if (
@@ -129,24 +131,43 @@ class Ledger:
                 self._truth.fail(f"range {done.index} of job {job.id} is recorded and whole, and is given up (P12)")
             self._held("P12")
 
-    def _attempts(self, known: Job | None, job: Job, *, claims: bool) -> None:
+    def _attempts(self, author: Author, known: Job | None, job: Job, *, claims: bool) -> None:
         sources = frozenset(job.segments)
-        if known is not None and known.attempts and len(known.attempts) == len(job.attempts) and not claims:
-            was, now = known.attempts[-1], job.attempts[-1]
-            if was.ended_at_ms is None and now.ended_at_ms is not None and now.error is None:
-                self._in_vain[sources] -= 1  # it was told to stop
+        was = known.attempts[-1] if known is not None and known.attempts else None
+        now = job.attempts[-1] if job.attempts else None
         if known is not None and len(job.done) > len(known.done):
-            self._in_vain[sources] = 0
-        if known is not None and len(job.attempts) > len(known.attempts):
-            count = self._in_vain[sources] = self._in_vain.get(sources, 0) + 1
-            # One more: the start of an attempt finds that the one before it died without a word.
-            most = max(c.compaction_attempts_max for c in self._truth.configs) + self._allowed.get(sources, 0) + 1
+            self._in_vain[sources] = self._lost[sources] = 0
+        begins = now is not None and (was is None or now.number > was.number)
+        ends = was is not None and was.ended_at_ms is None
+        if was is not None and ends and (begins or claims):  # nobody had ended it
+            self._in_vain[sources] = self._in_vain.get(sources, 0) + (was.ranges_done == 0)
+        elif now is not None and ends and now.ended_at_ms is not None and now.error is not None:
+            counts = self._lost if author in self._engine_gone else self._in_vain
+            counts[sources] = counts.get(sources, 0) + 1
+        if begins:
+            self._engine_gone.discard(author)
+            count = self._in_vain.get(sources, 0)
+            most = max(c.compaction_attempts_max for c in self._truth.configs) + self._allowed.get(sources, 0)
             if count > most:
-                self._truth.fail(f"attempt {count} without progress on one set of sources, {most} are allowed (P14)")
+                self._truth.fail(f"after {count} attempts in vain on one set of sources another begins (P14)")
             self._held("P14")
         met = next((a for a in job.attempts if a.error is not None and a.error.category == "corrupt"), None)
         if met is not None and not self.quarantined:
             self._truth.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
+
+    def _given_up(self, known: Job, job: Job) -> None:
+        """A job is given up for what it did, and not because the engine was away."""
+        if job.error is None or job.error.category != "attempts":
+            return
+        sources = frozenset(known.segments)
+        count, least = self._in_vain.get(sources, 0), min(c.compaction_attempts_max for c in self._truth.configs)
+        if count < least and self._lost.get(sources, 0) < ENGINE_LOST_MAX:
+            self._truth.fail(f"job {job.id} is given up after {count} attempts in vain, {least} are its right (P14)")
+        self._truth.world.counts["job given up"] += 1
+
+    def engine_gone(self, author: Author) -> None:
+        """The engine of a compactor takes no task, or died over those it had."""
+        self._engine_gone.add(author)
 
     def _held(self, *rules: str) -> None:
         self._truth.world.held(*rules)

@@ -102,6 +102,10 @@ class Oracle:
         for task in tasks:
             self.truth(PartitionKeys(task.topic, task.topic_id, task.partition)).ledger.starts(author, (task,))
 
+    def engine_gone(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
+        for task in tasks:
+            self.truth(PartitionKeys(task.topic, task.topic_id, task.partition)).ledger.engine_gone(author)
+
     def acknowledged(self, keys: PartitionKeys, tokens: Sequence[str], offsets: range) -> None:
         contents = self.truth(keys).contents
         found = [contents.at.get(token) for token in tokens]
