@@ -27,6 +27,7 @@ _COMMANDS = {
     "get": "lithify.admin.reads",
     "export": "lithify.admin.reads",
     "consumer": "lithify.admin.consumers",
+    "transaction": "lithify.admin.transactions",
     "compactor": "lithify.admin.service",
     "compaction": "lithify.admin.compactions",
     "gc": "lithify.admin.garbage",

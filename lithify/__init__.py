@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
     from lithify.log.topic_consumer import TopicConsumer
+    from lithify.log.transactions import TransactionInfo
     from lithify.log.warehouse import Warehouse, WarehouseInfo, open  # noqa: A004 - the face's own name
     from lithify.manifest.model import Checkpoint
     from lithify.store.errors import (
@@ -83,6 +84,7 @@ __all__ = [
     "Topic",
     "TopicConsumer",
     "TopicInfo",
+    "TransactionInfo",
     "Unavailable",
     "Warehouse",
     "WarehouseInfo",
@@ -116,6 +118,7 @@ _MODULES = {
     "Topic": "lithify.log.topic",
     "TopicConsumer": "lithify.log.topic_consumer",
     "TopicInfo": "lithify.log.info",
+    "TransactionInfo": "lithify.log.transactions",
     "Warehouse": "lithify.log.warehouse",
     "WarehouseInfo": "lithify.log.warehouse",
     "open": "lithify.log.warehouse",

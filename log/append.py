@@ -8,13 +8,14 @@ import contextlib
 
 from msgspec.structs import replace
 
-from lithify.manifest.appends import Append, BelowOrphanFloor, ProducerStamp, TransactionStamp
+from lithify.manifest.appends import Append, BelowOrphanFloor, ProducerStamp
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.edits import Collect
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, Retention
+from lithify.manifest.transactions import EXPIRATION_MS, TransactionStamp
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.store.port import NewId, Now, Pause, Put
 
@@ -33,6 +34,7 @@ async def append(
     producer: ProducerStamp | None = None,
     transaction: TransactionStamp | None = None,
     retention: Retention = KEEP_ALL,
+    expiration_ms: int = EXPIRATION_MS,
 ) -> range:
     """Append the encoded segment `body`, whose reference but for its id is `ref`; answers with its offsets.
 
@@ -42,7 +44,7 @@ async def append(
     for _ in range(UPLOADS_MAX):
         head = await files.manifest.recent()
         segment_id = SegmentId.for_append(head.number, await NewId())
-        edit = Append(replace(ref, id=segment_id), l0_segments_max, producer, transaction, retention)
+        edit = Append(replace(ref, id=segment_id), l0_segments_max, producer, transaction, retention, expiration_ms)
         try:
             known = await _known_before(files, edit)
             if known is not None:

@@ -18,13 +18,15 @@ from lithify.log.intake import Records, prepare
 from lithify.log.record import Record
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
-from lithify.manifest.appends import OpenProducer, ProducerStamp, TransactionStamp, topic_gone
+from lithify.log.transactions import TransactionInfo, end, forget, transaction_infos
+from lithify.manifest.appends import OpenProducer, ProducerStamp, topic_gone
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, Retention, log_start, retention_of
+from lithify.manifest.transactions import TransactionStamp
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, SnapshotExpired
@@ -70,7 +72,8 @@ class Partition:
         commit of at most 512 MiB; answers with their offsets, in order. It is durable on return.
 
         `txn` is (application, version): an application's version is appended once, however often it is tried; versions
-        only grow. An append without records commits nothing, its `txn` neither.
+        only grow. It is remembered until the application was idle for transactional.id.expiration.ms, at least. An
+        append without records commits nothing, its `txn` neither.
         Raises InvalidRequest, NotFound, Unavailable, AlreadyExists (a `txn` before the latest): nothing was appended.
         Raises CommitUnknown: it may have been; give its token to `outcome`.
         """
@@ -95,8 +98,21 @@ class Partition:
             producer=producer,
             transaction=transaction,
             retention=retention_of(config),
+            expiration_ms=config.transactional_id_expiration_ms,
         )
         return self._run(appending)
+
+    def transactions(self) -> tuple[TransactionInfo, ...]:
+        """The applications whose `txn` is remembered, the one that was idle for longest first."""
+        return transaction_infos(self._head())
+
+    def forget_transaction(self, application: str) -> None:
+        """What it sends afterwards is appended as if it came for the first time. Raises NotFound."""
+        self._run(forget(self._files, application))
+
+    def end_transaction(self, application: str) -> None:
+        """It has sent all it had: where there is no room for another application it gives way first."""
+        self._run(end(self._files, application))
 
     def open_producer(self, producer_id: str) -> int:
         """Take the next epoch of an idempotent producer; older epochs are fenced here from now on."""

@@ -15,18 +15,17 @@ from lithify.manifest.model import (
     PRODUCER_BATCHES_KEPT,
     PRODUCERS_MAX,
     TIME_INDEX_MAX,
-    TRANSACTIONS_MAX,
     Bucket,
     Manifest,
     ProducerBatch,
     ProducerEntry,
     SegmentRef,
-    Transaction,
 )
 from lithify.manifest.retention import KEEP_ALL, Retention, log_start
-from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.manifest.transactions import EXPIRATION_MS, Place, TransactionStamp, dated, earlier_version, remember
+from lithify.store.errors import Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
 
-__all__ = ["Append", "BelowOrphanFloor", "OpenProducer", "ProducerStamp", "TransactionStamp", "topic_gone"]
+__all__ = ["Append", "BelowOrphanFloor", "OpenProducer", "ProducerStamp", "topic_gone"]
 
 
 class BelowOrphanFloor(LithifyError):
@@ -44,14 +43,6 @@ class ProducerStamp:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionStamp:
-    """`version` grows with each append of `application` to this partition; gaps are allowed."""
-
-    application: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
 class Append:
     """Append one uploaded segment; answers with the range of offsets it was given.
 
@@ -63,6 +54,7 @@ class Append:
     producer: ProducerStamp | None = None
     transaction: TransactionStamp | None = None
     retention: Retention = KEEP_ALL
+    expiration_ms: int = EXPIRATION_MS  # of an idle application, where there is no room for another
 
     repeatable = True  # by the segment id, while its live or retired entry is there; afterwards the floor refuses it
 
@@ -99,19 +91,13 @@ class Append:
                 touched_at=number,
             )
             producers = (*(p for p in producers if p.id != entry.id), entry)
-        transactions = head.transactions
+        transactions = dated(head.transactions, number, now_ms)
         if self.transaction is not None:
-            application, version = self.transaction.application, self.transaction.version
-            kept = tuple(t for t in transactions if t.application != application)
-            if len(kept) >= TRANSACTIONS_MAX:
-                return Refused(
-                    Unavailable(
-                        f"{head.topic}/{head.partition} remembers {TRANSACTIONS_MAX} transaction applications, its "
-                        "limit; reuse an application name"
-                    )
-                )
-            mine = Transaction(application=application, version=version, base_offset=base, rows=rows)
-            transactions = (*kept, mine)
+            place = Place(head, number, now_ms, range(base, base + rows))
+            found = remember(transactions, self.transaction, place, self.expiration_ms)
+            if isinstance(found, LithifyError):
+                return Refused(found)
+            transactions = found
         floor, index = self._room_in_index(head, now_ms)
         value = replace(
             head,
@@ -138,24 +124,10 @@ class Append:
             if known.id == self.segment.id and known.base_offset is not None:
                 return Already(range(known.base_offset, known.base_offset + known.rows))
         if self.transaction is not None:
-            verdict = _earlier_transaction(head, self.transaction)
+            verdict = earlier_version(head, self.transaction)
             if verdict is not None:
                 return verdict
         return None if self.producer is None else _earlier_batch(head, self.producer, self.segment.rows)
-
-
-def _earlier_transaction(head: Manifest, stamp: TransactionStamp) -> Already[range] | Refused | None:
-    last = next((t for t in head.transactions if t.application == stamp.application), None)
-    if last is None or last.version < stamp.version:
-        return None
-    if last.version == stamp.version:
-        return Already(range(last.base_offset, last.base_offset + last.rows))
-    return Refused(
-        AlreadyExists(
-            f"{head.topic}/{head.partition}: transaction {stamp.application!r} version {stamp.version} lies before the "
-            f"latest committed version {last.version}: it was committed or passed over, and is not appended again"
-        )
-    )
 
 
 def _earlier_batch(head: Manifest, stamp: ProducerStamp, rows: int) -> Already[range] | Refused | None:

@@ -53,6 +53,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     message_timestamp_type: str
     message_timestamp_before_max_ms: int
     message_timestamp_after_max_ms: int
+    transactional_id_expiration_ms: int
     l0_segments_max: int
     l0_segments_tier: int
     runs_tier: int
@@ -147,6 +148,11 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
         str(LONG_MAX),
         whole_number(0),
         "CreateTime: an append with a record further in the future is refused",
+    ),
+    "transactional.id.expiration.ms": (
+        "604800000",
+        whole_number(1),
+        "an application's txn is remembered until it was idle for so long, at least",
     ),
     "l0.segments.max": ("4096", whole_number(1, 65_536), "appends wait, then are refused, beyond so many L0 segments"),
     "l0.segments.tier": ("8", whole_number(2, 4_096), "merge L0 segments when there are so many"),

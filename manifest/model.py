@@ -151,13 +151,16 @@ class ProducerEntry(msgspec.Struct, frozen=True, kw_only=True):
     touched_at: int  # manifest number of its latest commit; it expires only below the orphan floor (P6)
 
 
-class Transaction(msgspec.Struct, frozen=True, kw_only=True):
+class Transaction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The latest append of an application that numbers its own appends (a stream query and its batch id)."""
 
     application: str
     version: int
     base_offset: int
     rows: int
+    touched_at: int = 0  # manifest number of that append; 0: an earlier lithify wrote it, and did not say
+    touched_at_ms: int = 0
+    ended: bool = False  # the application said that it sends no more
 
 
 class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

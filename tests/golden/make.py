@@ -123,6 +123,25 @@ MANIFEST = Manifest(
         ),
     ),
 )
+# Applications as they are remembered since their entries say when they were here last.
+MANIFEST_TRANSACTIONS = Manifest(
+    **HEAD,
+    **PARTITION,
+    id=15,
+    next_offset=103,
+    transactions=(
+        Transaction(application="app", version=41, base_offset=97, rows=3),
+        Transaction(
+            application="import changes.jsonl-0011223344556677 over 4",
+            version=12,
+            base_offset=100,
+            rows=3,
+            touched_at=14,
+            touched_at_ms=1_760_000_000_009,
+            ended=True,
+        ),
+    ),
+)
 COUNTS = MergeCounts(
     rows_in=100,
     rows_out=80,
@@ -248,6 +267,7 @@ WAREHOUSE = WarehouseFile(
 )
 FILES: dict[str, Numbered] = {
     "manifest": MANIFEST,
+    "manifest-transactions": MANIFEST_TRANSACTIONS,
     "compactor": COMPACTOR,
     "compactor-ended": COMPACTOR_ENDED,
     "boundary": BOUNDARY,

@@ -17,13 +17,22 @@ from lithify.store.errors import Corrupt, InvalidRequest
 FOLDER = Path(__file__).parent
 KINDS: dict[str, type[Numbered]] = {
     "manifest": Manifest,
+    "manifest-transactions": Manifest,
     "compactor": CompactorState,
     "compactor-ended": CompactorState,
     "boundary": Boundary,
     "topic": TopicFile,
     "warehouse": WarehouseFile,
 }
-NUMBERS = {"manifest": 12, "compactor": 13, "compactor-ended": 14, "boundary": 2, "topic": 3, "warehouse": 4}
+NUMBERS = {
+    "manifest": 12,
+    "manifest-transactions": 15,
+    "compactor": 13,
+    "compactor-ended": 14,
+    "boundary": 2,
+    "topic": 3,
+    "warehouse": 4,
+}
 FILES = sorted(FOLDER.glob("v*/*.json"))
 
 

@@ -15,7 +15,7 @@ NAMES = [
     *("Delivery", "EpochRegression", "Explanation", "Fenced", "Gap", "GcReport", "InvalidRequest", "LithifyError"),
     *("LocalEngine", "MaintenanceReport", "NotFound", "OffsetOutOfRange", "Partition", "PartitionInfo", "Producer"),
     *("Record", "RetentionPolicy", "RunInfo", "ScanAndFollow", "SegmentInfo", "Snapshot", "SnapshotExpired"),
-    *("SparkEngine", "Topic", "TopicConsumer", "TopicInfo"),
+    *("SparkEngine", "Topic", "TopicConsumer", "TopicInfo", "TransactionInfo"),
     *("Unavailable", "Warehouse", "WarehouseInfo", "open"),
 ]
 
@@ -41,6 +41,9 @@ SIGNATURES = {
     "Topic.consumer": "(self, name, partitions=None, *, auto_offset_reset='earliest', auto_commit_interval_ms=5000, "
     "poll_ms=1000, stop=None)",
     "Partition.append": "(self, records, txn=None)",
+    "Partition.transactions": "(self)",
+    "Partition.forget_transaction": "(self, application)",
+    "Partition.end_transaction": "(self, application)",
     "Partition.delete_records": "(self, before_offset)",
     "Partition.outcome": "(self, token, settle=False)",
     "Partition.read": "(self, start_offset=0, end_offset=None, *, auto_offset_reset='earliest', follow=False, "

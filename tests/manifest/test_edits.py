@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lithify.manifest.appends import Append, OpenProducer, ProducerStamp, TransactionStamp
+from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer
 from lithify.manifest.edits import (
@@ -23,6 +23,7 @@ from lithify.manifest.edits import (
 from lithify.manifest.floor import DropSegments, RaiseFloor
 from lithify.manifest.model import Manifest
 from lithify.manifest.retention import KEEP_ALL, Retention
+from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import NotFound
 from tests.protocol import scene
 from tests.protocol.scene import FIRST, L0_MAX, at, replacing, segment

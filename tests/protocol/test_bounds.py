@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.jobs import Admit, EndAttempt, Finish, StartAttempt, Submit
-from lithify.manifest.appends import Append, OpenProducer, ProducerStamp, TransactionStamp
+from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next, Refused
 from lithify.manifest.edits import CreateCheckpoint, Seal
@@ -43,6 +43,7 @@ from lithify.manifest.model import (
     SortedRun,
     Transaction,
 )
+from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import Corrupt, Unavailable
 from tests.protocol.scene import FIRST, TOPIC_ID, at, job, replacing, segment
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lithify.manifest.appends import Append, OpenProducer, ProducerStamp, TransactionStamp
+from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
 from lithify.manifest.codec import decode, encode
 from lithify.manifest.commit import Next
 from lithify.manifest.edits import (
@@ -28,6 +28,7 @@ from lithify.manifest.jobs import CompactorState, summed_up
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Checkpoint, Manifest, Retired, SortedRun, TopicFile
 from lithify.manifest.retention import Retention
+from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import Corrupt
 from tests.protocol.scene import FIRST, L0_MAX, TOPIC_ID, at, job, replacing, segment
 

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lithify.manifest.appends import Append, OpenProducer, ProducerStamp, TransactionStamp
+from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import PRODUCER_BATCHES_KEPT, PRODUCERS_MAX, Manifest, ProducerEntry
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, LithifyError, Unavailable
 from tests.protocol.scene import (
     FIRST,

@@ -7,11 +7,12 @@ from typing import Any
 
 from lithify.log import checkpoints, positions
 from lithify.log.append import append, outcome
-from lithify.manifest.appends import OpenProducer, ProducerStamp, TransactionStamp
+from lithify.manifest.appends import OpenProducer, ProducerStamp
 from lithify.manifest.consumers import CommitPosition, find_consumer
 from lithify.manifest.model import ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import log_start, retention_of
+from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import (
     AlreadyExists,
     CommitUnknown,
@@ -48,6 +49,7 @@ async def send(files: PartitionFiles, handle: Handle, rows: list[Row], **stamps:
     stored = sorted(rows, key=by_key) if order == "key" else rows
     body = encode(stored)
     ref, most = reference(stored, body, order), handle.config.l0_segments_max
+    stamps["expiration_ms"] = handle.config.transactional_id_expiration_ms
     return await append(files, body, ref, l0_segments_max=most, retention=retention_of(handle.config), **stamps)
 
 

@@ -21,12 +21,13 @@ class Contents:
         base = ref.base_offset or 0
         return [Row(r.offset + base, r.key, r.token, r.dead, r.timestamp_ms, r.horizon_ms) for r in self.stored[ref.id]]
 
-    def place(self, ref: SegmentRef) -> str | None:
-        """A new L0 segment's rows take their offsets; what is wrong with that, if anything is."""
+    def place(self, ref: SegmentRef, anew_to: int = 0) -> str | None:
+        """A new L0 segment's rows take their offsets; what is wrong with that, if anything is. Below `anew_to` they
+        may be there already: their application was forgotten."""
         for row in self.rows(ref):
             if row.offset in self.placed:
                 return f"offset {row.offset} was given twice (R2)"
-            if row.token in self.at:
+            if self.at.get(row.token, -1) >= anew_to:
                 return f"record {row.token} is at offset {self.at[row.token]} already, and now at {row.offset} (P6)"
             self.placed[row.offset] = row
             self.at[row.token] = row.offset

@@ -30,6 +30,7 @@ MAY_CHANGE = {
     "floor": frozenset(("deleted_to",)) | FLOOR,
     "position": frozenset(("consumers",)),
     "producer": frozenset(("producers",)),
+    "transaction": frozenset(("transactions",)),
     "nothing": frozenset[str](),
 }
 BY_CLAIM = frozenset(("attempts",))
@@ -101,6 +102,7 @@ def _signs(step: Step) -> Iterator[tuple[str, bool]]:
     yield "floor", bool(changed & MAY_CHANGE["floor"])
     yield "position", "consumers" in changed
     yield "producer", "producers" in changed
+    yield "transaction", "transactions" in changed
 
 
 def unwarranted(step: Step, kind: str) -> str | None:
@@ -126,7 +128,8 @@ def _append(step: Step) -> Iterator[str]:
         yield "does other than add one segment to L0"
     if producers.added or producers.removed or producers.all > 1:
         yield "touches other producers than its own"
-    if transactions.removed or transactions.all > 1:
+    sent = [*transactions.added, *(now for was, now in transactions.changed if was.touched_at)]  # else it was dated
+    if len(sent) > 1 or len(transactions.removed) > len(transactions.added):
         yield "touches other applications than its own"
     rows = manifest.next_offset - previous.next_offset
     for was, now in producers.changed:
@@ -135,7 +138,7 @@ def _append(step: Step) -> Iterator[str]:
         kept = now.batches[:-1]
         if now != after or now.batches[-1] != batch or kept != was.batches[len(was.batches) - len(kept) :]:
             yield "does not go on where its producer was"
-    if any(now.version <= was.version for was, now in transactions.changed):
+    if any(now.version <= was.version for was, now in transactions.changed if was.touched_at):
         yield "goes back to an earlier version of its application"
 
 
@@ -146,6 +149,13 @@ def _producer(step: Step) -> Iterator[str]:
         yield "does other than open one producer"
     if any(entry.touched_at >= step.previous.orphan_floor for entry in producers.removed):
         yield "forgets a producer that may still append"
+
+
+def _transaction(step: Step) -> Iterator[str]:
+    transactions = step.of("transactions", "application")
+    ended = [replace(was, ended=True) == now for was, now in transactions.changed]
+    if transactions.all != 1 or transactions.added or not all(ended):
+        yield "does other than end or forget one application"
 
 
 def _compaction(step: Step) -> Iterator[str]:
@@ -191,6 +201,7 @@ def _position(step: Step) -> Iterator[str]:
 CHECKS: dict[str, Callable[[Step], Iterator[str]]] = {
     "append": _append,
     "producer": _producer,
+    "transaction": _transaction,
     "compaction": _compaction,
     "drop": _drop,
     "collect": _collect,

@@ -18,6 +18,7 @@ from lithify.store.port import Pause
 from tests.sim import actors, services
 from tests.sim.cast import STORES_DIFFER_MS, Actor, Climate, Violation
 from tests.sim.engine import Engine
+from tests.sim.imports import Source, importer
 from tests.sim.oracle import Oracle
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
 from tests.sim.site import TOPIC, Site
@@ -36,13 +37,15 @@ TUNED = {
     ("lithify.compactor.jobs.HISTORY_MAX",): (64, 2),
     ("lithify.manifest.time_index.TIME_INDEX_MAX", "lithify.manifest.appends.TIME_INDEX_MAX"): (128, 4),
     ("lithify.manifest.appends.PRODUCERS_MAX",): (1_024, 1),
+    ("lithify.manifest.transactions.TRANSACTIONS_MAX",): (1_024, 2, 1),
     ("lithify.log.append.UPLOADS_MAX",): (4, 1),
 }
 
 # Who takes part how often, each of so many; `Focus.shares` says whom a history about one thing takes.
-MOST = {"compactor": 3, "collector": 3, "pinning reader": 2, "consumer": 2, "admin": 2}
+MOST = {"stream": 3, "import": 2, "compactor": 3, "collector": 3, "pinning reader": 2, "consumer": 2, "admin": 2}
 SHARES = {
     "stream": 0.3,
+    "import": 0.2,
     "compactor": 0.65,
     "collector": 0.5,
     "reader": 0.2,
@@ -100,6 +103,16 @@ FOCI = (
         {"retention": 0.4, "compactor": 0.5, "collector": 0.2, "consumer": 0.1},
         policies=("compact,delete", "delete"),
         records=("-1", "-1", "4", "10"),
+    ),
+    # Applications that number their appends, for fewer places than there are of them.
+    Focus(
+        1,
+        {"stream": 0.9, "import": 0.6, "collector": 0.8, "compactor": 0.4, "reader": 0.0, "consumer": 0.0},
+        always=("collector 0",),
+        lengths=(400, 1_000, 2_000),
+        plain=(0, 1),
+        graces_ms=(0, 0, 300),
+        bounds_share=0.0,
     ),
     Focus(1, {"operator": 1.0, "compactor": 0.7, "collector": 0.3}),
 )
@@ -214,6 +227,7 @@ def _site(dice: random.Random, world: World, focus: Focus) -> Site:
         "min.cleanable.dirty.ratio": dice.choice(("0", "0", "0.3", "0.7")),
         "min.compaction.lag.ms": dice.choice(("0", "0", "0", "1500")),
         "delete.retention.ms": dice.choice(("0", "200", "1000", "5000")),
+        "transactional.id.expiration.ms": dice.choice(("604800000", "50", "1000")),
         "l0.segments.tier": dice.choice(("2", "3", "5")),
         "l0.segments.max": dice.choice(("4096", "4096", "6")),
         "runs.tier": dice.choice(("2", "4")),
@@ -280,9 +294,11 @@ def _roster(dice: random.Random, site: Site, focus: Focus) -> dict[str, actors.L
     same = dice.random() < 0.5
     for index in range(dice.choice((0, 1, 2)) or not found):
         found[f"idempotent {index}"] = actors.idempotent(site, "p" if same else f"p{index}")
+    source = Source("import")
     take_over, sweeps = dice.choice((0.0, 0.1, 0.4)), dice.choice((0.0, 0.0, 0.3, 1.0, 1.0))
     lives: dict[str, Callable[[], actors.Life]] = {
         "stream": lambda: actors.transactional(site),
+        "import": lambda: importer(site, source),
         "compactor": lambda: services.compactor(site, take_over),
         "collector": lambda: services.collector(site, sweeps),
         "reader": lambda: actors.reader(site, pins=False),

@@ -56,7 +56,7 @@ def test_a_failure_is_made_small_and_kept(tmp_path: Path) -> None:
 
 def test_every_fault_rule_and_kind_of_commit_comes_about() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(60):
+    for seed in range(120):
         counts.update(play(seed).counts)
     rules = {f"rule {rule}" for rule in RULES}
     cells = itertools.product(("happened", "not happened"), ("reported", "not reported"))
@@ -67,6 +67,7 @@ def test_every_fault_rule_and_kind_of_commit_comes_about() -> None:
     wanted = rules | {fault if ", reported" in fault else f"fault {fault}" for fault in wanted} | {"fenced", "damaged"}
     wanted |= {f"commit: {kind}" for kind in ("append", "claim", "clean", "tier", "drop", "collect", "boundary")}
     wanted |= {f"commit: {kind}" for kind in ("checkpoint", "seal", "position", "producer", "quarantine", "floor")}
+    wanted |= {"commit: transaction", "application that ended gives way", "import ended"}
     wanted |= {"commit: floor by retention", "commit on a dead number", "append acknowledged", "request", "swept"}
     wanted |= {"job completed", "job cancelled", "job failed", "consumer's state compared", "collected"}
     assert wanted - counts.keys() == set()

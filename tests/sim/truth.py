@@ -11,6 +11,7 @@ from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Boundary, Manifest, SegmentRef
 from lithify.manifest.retention import log_start, retention_of
+from tests.sim.applications import Applications
 from tests.sim.cast import Author, Violation
 from tests.sim.contents import Contents
 from tests.sim.frames import Step, kind_of_commit, unwarranted
@@ -23,7 +24,7 @@ __all__ = ["Truth"]
 _manifest = msgspec.json.Decoder(Manifest).decode
 _boundary = msgspec.json.Decoder(Boundary).decode
 CLOCK_ERROR_MS = 1_000  # of ages by times in whole seconds
-UNCOUNTED = ("floor", "position", "producer")  # kinds of commit that no check of their own counts
+UNCOUNTED = ("floor", "position", "producer", "transaction")  # kinds of commit that no check of their own counts
 
 
 class Truth:
@@ -45,6 +46,7 @@ class Truth:
         self._created_ms: dict[int, int] = {}
         self._named: dict[str, list[int]] = {}  # segment id -> [named from manifest, up to before]
         self._claimed: dict[int, Author] = {}  # who committed which epoch
+        self.applications = Applications(world.counts)
         self._compacted = False
         self._error_ms = error_ms  # of an age by two clocks
 
@@ -133,8 +135,11 @@ class Truth:
         l0 = [ref for ref in added if ref.base_offset is not None]
         if added:
             self.world.held("P7" if l0 else "P10")
+        wrong = self.applications.judge(previous, manifest, self.configs)
+        if wrong is not None:
+            self.fail(f"manifest {number}: {wrong}")
         for ref in l0:
-            self._appended(ref)
+            self._appended(ref, self.applications.anew_to(previous, manifest))
         if taken and not manifest.sealed:
             self._compaction(author, previous, manifest, [ref for ref in added if ref.base_offset is None], taken)
         if manifest.quarantine is not None and previous.quarantine is None:
@@ -161,9 +166,9 @@ class Truth:
     def _count(self, what: str) -> None:
         self.world.counts[f"commit: {what}"] += 1
 
-    def _appended(self, ref: SegmentRef) -> None:
+    def _appended(self, ref: SegmentRef, anew_to: int) -> None:
         self._count("append")
-        wrong = self.contents.place(ref)
+        wrong = self.contents.place(ref, anew_to)
         if wrong is not None:
             self.fail(wrong)
         denied = [row.token for row in self.contents.stored[ref.id] if row.token in self.refused]

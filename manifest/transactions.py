@@ -1,0 +1,169 @@
+"""Transactions: applications that number their own appends (a stream query and its batches, an import and its rows), so
+that what is sent again is appended once. Pure (P6; docs/rfcs/0011).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.model import TRANSACTIONS_MAX, Manifest, Transaction
+from lithify.store.errors import AlreadyExists, InvalidRequest, LithifyError, NotFound, Unavailable
+
+__all__ = [
+    "EXPIRATION_MS",
+    "EndTransaction",
+    "ForgetTransaction",
+    "Place",
+    "TransactionStamp",
+    "dated",
+    "earlier_version",
+    "find_transaction",
+    "remember",
+]
+
+EXPIRATION_MS = 7 * 86_400_000  # the default of transactional.id.expiration.ms, and Kafka's
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionStamp:
+    """`version` grows with each append of `application` to this partition; gaps are allowed.
+
+    With `previous` there is no gap that nobody knows of: the append holds only while the application's latest version
+    is that one (0: it has none). `last`: the application sends nothing more after it.
+    """
+
+    application: str
+    version: int
+    previous: int | None = None
+    last: bool = False
+
+
+def find_transaction(head: Manifest, application: str) -> Transaction | None:
+    return next((entry for entry in head.transactions if entry.application == application), None)
+
+
+def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] | Refused | None:
+    """What the head says of an earlier append of this version, or of a later one; None: it may be appended."""
+    where = f"{head.topic}/{head.partition}: transaction {stamp.application!r}"
+    last = find_transaction(head, stamp.application)
+    if last is None:
+        if not stamp.previous:
+            return None
+        return Refused(
+            InvalidRequest(
+                f"{where} was at version {stamp.previous} and is not known here any more: it was forgotten. Nothing "
+                "was appended; compare the log with what was sent before you begin anew"
+            )
+        )
+    if last.version == stamp.version:
+        return Already(range(last.base_offset, last.base_offset + last.rows))
+    if last.version > stamp.version:
+        return Refused(
+            AlreadyExists(
+                f"{where} version {stamp.version} lies before the latest committed version {last.version}: it was "
+                "committed or passed over, and is not appended again"
+            )
+        )
+    # SUBTLE! Process 1 sends rows 1 to 10 as version 10 and is killed; its request is still on its way. Process 2 finds
+    # no version, and sends rows 1 to 7 as version 7 and 8 to 12 as version 12. If the late request arrives between the
+    # two, 12 is larger than 10, and rows 8 to 10 would be there twice. Test: tests/protocol/test_p06_transactions.py
+    if stamp.previous is not None and last.version != stamp.previous:
+        return Refused(
+            AlreadyExists(
+                f"{where} is at version {last.version}, and this append expects {stamp.previous}: another process went "
+                "on with it. Nothing was appended; look where it is, and go on from there"
+            )
+        )
+    return None
+
+
+class Place(NamedTuple):
+    """Of an append that is about to be committed."""
+
+    head: Manifest
+    number: int
+    now_ms: int
+    offsets: range
+
+
+def remember(
+    entries: tuple[Transaction, ...], stamp: TransactionStamp, place: Place, expiration_ms: int
+) -> tuple[Transaction, ...] | LithifyError:
+    """The entries after an append: where there is no room for its own, an application that has ended gives way, else
+    the one that was idle for longest, if that was longer than `expiration_ms`."""
+    mine = Transaction(
+        application=stamp.application,
+        version=stamp.version,
+        base_offset=place.offsets.start,
+        rows=len(place.offsets),
+        touched_at=place.number,
+        touched_at_ms=place.now_ms,
+        ended=stamp.last,
+    )
+    kept = tuple(entry for entry in entries if entry.application != mine.application)
+    if len(kept) < TRANSACTIONS_MAX:
+        return *kept, mine
+    leaving = min(
+        (entry for entry in kept if entry.ended or _expired(entry, place, expiration_ms)),
+        key=lambda entry: (not entry.ended, entry.touched_at),
+        default=None,
+    )
+    if leaving is None:
+        topic = place.head.topic
+        return Unavailable(
+            f"{topic}/{place.head.partition} remembers {TRANSACTIONS_MAX} transaction applications, its limit, and "
+            f"none was idle for longer than transactional.id.expiration.ms ({expiration_ms}) and passed by garbage "
+            "collection since. Nothing was appended; use a name again, or forget one that is not used any more: "
+            f"'lithify transaction list {topic}', 'lithify transaction forget {topic} APPLICATION'"
+        )
+    return *(entry for entry in kept if entry is not leaving), mine
+
+
+def _expired(entry: Transaction, place: Place, expiration_ms: int) -> bool:
+    # Below the orphan floor, too: a segment that a rival uploaded before the entry's last commit, and has not committed
+    # yet, is refused by its age.
+    return entry.touched_at < place.head.orphan_floor and place.now_ms - entry.touched_at_ms > expiration_ms
+
+
+def dated(entries: tuple[Transaction, ...], number: int, now_ms: int) -> tuple[Transaction, ...]:
+    """Entries from before their last commit was dated count from now on."""
+    if all(entry.touched_at for entry in entries):
+        return entries
+    return tuple(
+        entry if entry.touched_at else replace(entry, touched_at=number, touched_at_ms=now_ms) for entry in entries
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTransaction:
+    """By hand. Whatever the application sends afterwards is appended as if it came for the first time."""
+
+    application: str
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
+        if head is None or find_transaction(head, self.application) is None:
+            return Already(None)
+        kept = tuple(entry for entry in head.transactions if entry.application != self.application)
+        return Next(replace(head, transactions=kept), None)
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """The application has sent all it had: at the bound it gives way before any other. It can go on all the same."""
+
+    application: str
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest; create the topic first"))
+        known = find_transaction(head, self.application)
+        if known is None or known.ended or head.sealed:
+            return Already(None)
+        entries = tuple(replace(entry, ended=True) if entry is known else entry for entry in head.transactions)
+        return Next(replace(head, transactions=entries), None)
