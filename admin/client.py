@@ -1,6 +1,6 @@
 """The admin client: manual compactions, and what a partition's compactor has to say. Any process may use it (P15)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -11,7 +11,7 @@ from lithify.compactor.info import CompactionInfo, compaction_id, compaction_inf
 from lithify.compactor.jobs import RequestCancel, Submit
 from lithify.compactor.plan import choose_requested
 from lithify.compactor.policy import Action, Admit, Drop, Propose, Resume, Settle, Wait, incumbent_lives, survey
-from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage, topic_names
+from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Due, NotDue
 from lithify.manifest.edits import LiftQuarantine
@@ -20,9 +20,11 @@ from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Key
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.units import Unit
+from lithify.manifest.walk import topics_found
 from lithify.segment.verify import verify
+from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, InvalidRequest, NotFound
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.port import NewId, Now
 
 __all__ = ["Admin", "Explanation"]
@@ -109,11 +111,31 @@ class Admin:
         return found
 
     def compactions(self, topic: str | None = None, partition: int | None = None) -> list[CompactionInfo]:
-        """Active and remembered compactions, of the whole warehouse or less, oldest first in each partition."""
-        names = [topic] if topic is not None else self._live_topics()
-        return [
-            info for name in names for number in self._numbers(name, partition) for info in self._infos(name, number)
-        ]
+        """Active and remembered compactions, of the whole warehouse or less, oldest first in each partition. Raises
+        where one of them cannot be read; `readable_compactions` goes on with the others."""
+        found, failures = self.readable_compactions(topic, partition)
+        for failure in failures:
+            raise failure.error or LithifyError(failure.text)
+        return found
+
+    def readable_compactions(
+        self, topic: str | None = None, partition: int | None = None
+    ) -> tuple[list[CompactionInfo], list[Failure]]:
+        """As `compactions`, of all that can be read; and why the rest cannot."""
+        names = [topic] if topic is not None else [name for name, _ in topics_found(self._driver)]
+        found: list[CompactionInfo] = []
+        failures: list[Failure] = []
+        for name in names:
+            numbers = attempt(lambda name=name: self._numbers(name, partition))
+            for number in () if isinstance(numbers, Failure) else numbers:
+                infos = attempt(lambda name=name, number=number: self._infos(name, number))
+                if isinstance(infos, Failure):
+                    failures.append(infos)
+                else:
+                    found += infos
+            if isinstance(numbers, Failure):
+                failures.append(numbers)
+        return found, failures
 
     def cancel(self, id: str) -> CompactionInfo:  # noqa: A002
         """Ask for a compaction to be cancelled; its compactor ends it, so its status may be old for a moment."""
@@ -189,14 +211,6 @@ class Admin:
             )
 
         return self._driver.run(explain())
-
-    def _live_topics(self) -> Iterator[str]:
-        for name in self._driver.run(topic_names()):
-            try:
-                self._driver.run(live_topic(topic_lineage(name), name))
-            except NotFound:
-                continue
-            yield name
 
     def _numbers(self, topic: str, partition: int | None) -> Sequence[int]:
         if partition is not None:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lithify.admin.failures import tell_failures
 from lithify.admin.invocation import Invocation, command
 from lithify.admin.output import Output, count_text, size_text, time_text
 from lithify.manifest.words import counted
-from lithify.store.errors import Corrupt, InvalidRequest
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError
 from lithify.store.metered import RequestCounts
 
 if TYPE_CHECKING:
@@ -132,12 +133,15 @@ def _requests_text(gets: int, puts: int) -> str:
 @click.argument("topic", required=False)
 @_partition
 @click.option("--active", is_flag=True, help="Only submitted and running ones.")
-def list_(invocation: Invocation, topic: str | None, partition: int | None, active: bool) -> None:
+def list_(invocation: Invocation, topic: str | None, partition: int | None, active: bool) -> int:
     """Active and remembered compactions, of TOPIC or of the whole warehouse, oldest first in each partition."""
-    found = _admin(invocation).compactions(topic, partition)
+    found, failures = _admin(invocation).readable_compactions(topic, partition)
+    if failures and topic is not None and partition is not None:
+        raise failures[0].error or LithifyError(failures[0].text)
     infos = [info for info in found if not active or info.status in ("submitted", "in_progress")]
     output = invocation.output
     output.answer(infos, lambda: show_compactions(output, infos))
+    return tell_failures(failures)
 
 
 def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:

@@ -14,6 +14,7 @@ import structlog
 from lithify.compactor.compactor import Compactor
 from lithify.compactor.info import NOTHING_DUE, PartitionReport
 from lithify.gc.collector import Collector
+from lithify.store.apart import place_of
 from lithify.store.driver import monotonic_ms
 from lithify.store.errors import Fenced, LithifyError
 
@@ -99,16 +100,7 @@ def _logged(what: str) -> Generator[None]:
     except LithifyError as error:
         log.error(what, kind=type(error).__name__, error=str(error))
     except Exception as error:  # noqa: BLE001 - a fault in one pass must not leave every topic without compaction
-        log.error(what, kind=type(error).__name__, at=_place(error))
-
-
-def _place(error: Exception) -> str:
-    """Where it was raised; its words are not told, as they may quote a record."""
-    frame, place = error.__traceback__, "?"
-    while frame is not None:
-        place = f"{frame.tb_frame.f_globals.get('__name__')}:{frame.tb_lineno}"
-        frame = frame.tb_next
-    return place
+        log.error(what, kind=type(error).__name__, at=place_of(error))  # its words may quote a record
 
 
 def run_together(parts: "list[Compacting | Collecting]") -> None:

@@ -14,15 +14,15 @@ from lithify.admin.failures import FOUND_DAMAGE
 from lithify.admin.invocation import Invocation, command
 from lithify.admin.output import Output, quarantine_text, size_text
 from lithify.manifest.words import span_text
-from lithify.store.errors import LithifyError, NotFound
+from lithify.store.errors import LithifyError
 
 if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse
     from lithify.manifest.config import TopicConfig
     from lithify.manifest.keys import PartitionKeys
-    from lithify.manifest.model import Manifest
+    from lithify.manifest.model import Manifest, TopicFile
 
-__all__ = ["Check", "doctor"]
+__all__ = ["Check", "doctor", "topic_checks"]
 
 _PACKAGES = ("pyarrow", "pyspark", "boto3", "botocore", "s3fs", "fsspec")
 _S3FS_YEAR_MIN = 2026
@@ -46,7 +46,7 @@ def doctor(invocation: Invocation, rounds: int) -> int:
     output = invocation.output
     with output.progress("examining") as tick:
         checks: list[Check] = []
-        for part in (_versions(), _java(), _space(), _store(warehouse, rounds), _topics(warehouse)):
+        for part in (_versions(), _java(), _space(), _store(warehouse, rounds), topic_checks(warehouse)):
             checks += part
             tick(1)
     output.answer({"warehouse": warehouse.url, "checks": checks}, lambda: _show(output, warehouse.url, checks))
@@ -103,49 +103,41 @@ def _store(warehouse: "Warehouse", rounds: int) -> Iterator[Check]:
         yield Check("stale temporaries", "ok", f"{removed} removed that killed processes left")
 
 
-def _topics(warehouse: "Warehouse") -> Iterator[Check]:
-    from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage, topic_names
-    from lithify.manifest.config import parse
+def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
+    from lithify.manifest.catalog import partition_keys
+    from lithify.manifest.walk import topics_found
+    from lithify.store.apart import Failure, attempt
 
-    driver = warehouse.driver
-    try:
-        names = driver.run(topic_names())
-    except LithifyError as error:
-        yield Check("topics", "failure", str(error))
+    found = attempt(lambda: list(topics_found(warehouse.driver)))
+    if isinstance(found, Failure):
+        yield Check("topics", "failure", found.text)
         return
     readable = 0
-    for name in names:
-        try:
-            known = driver.run(live_topic(topic_lineage(name), name))
-        except NotFound:  # deleted
+    for name, known in found:
+        if isinstance(known, Failure):
+            yield Check(f"topic {name}", "failure", known.text)
             continue
-        except LithifyError as error:
-            yield Check(f"topic {name}", "failure", str(error))
-            continue
-        config = parse(known.config)
         for keys in partition_keys(known):
-            head = _head(warehouse, keys)
-            if isinstance(head, LithifyError):
-                yield Check(f"{name}/{keys.partition}", "failure", str(head))
+            checks = attempt(lambda known=known, keys=keys: _partition(warehouse, keys, known))
+            if isinstance(checks, Failure):
+                yield Check(f"{name}/{keys.partition}", "failure", checks.text)
                 continue
             readable += 1
-            yield from _partition(warehouse, head, config)
+            yield from checks
     yield Check("topics", "ok", f"{readable} partitions are readable")
 
 
-def _head(warehouse: "Warehouse", keys: "PartitionKeys") -> "Manifest | LithifyError":
-    """The head, once the jobs beside it can be read, too."""
+def _partition(warehouse: "Warehouse", keys: "PartitionKeys", known: "TopicFile") -> list[Check]:
+    """What its head says, once the jobs beside it can be read, too."""
+    from lithify.manifest.config import parse
     from lithify.manifest.partition import PartitionFiles
 
     files = PartitionFiles(keys)
-    try:
-        warehouse.driver.run(files.compactor_state())
-        return warehouse.driver.run(files.head())
-    except LithifyError as error:
-        return error
+    warehouse.driver.run(files.compactor_state())
+    return list(_head(warehouse, warehouse.driver.run(files.head()), parse(known.config)))
 
 
-def _partition(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") -> Iterator[Check]:
+def _head(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") -> Iterator[Check]:
     from lithify.log.consumer_info import consumer_infos
     from lithify.manifest.retention import log_start, pinned_by_future, retention_of
 

@@ -2,10 +2,12 @@
 
 import sys
 import traceback
+from collections.abc import Sequence
 
 import click
 import msgspec
 
+from lithify.store.apart import Failure
 from lithify.store.errors import (
     AlreadyExists,
     CommitUnknown,
@@ -19,7 +21,17 @@ from lithify.store.errors import (
     Unavailable,
 )
 
-__all__ = ["BROKEN_PIPE", "FAILED", "FOUND_DAMAGE", "INTERRUPTED", "UNEXPECTED", "exit_codes_table", "one_line", "tell"]
+__all__ = [
+    "BROKEN_PIPE",
+    "FAILED",
+    "FOUND_DAMAGE",
+    "INTERRUPTED",
+    "UNEXPECTED",
+    "exit_codes_table",
+    "one_line",
+    "tell",
+    "tell_failures",
+]
 
 FAILED = 1
 USAGE = InvalidRequest.exit_code
@@ -85,6 +97,13 @@ def tell(error: BaseException, *, as_json: bool, debug: bool) -> int:
         # The places only: the error's own words may quote a record.
         click.echo("".join(traceback.format_tb(error.__traceback__)), err=True, nl=False)
     return code
+
+
+def tell_failures(failures: Sequence[Failure]) -> int:
+    """What a list could not hold, on standard error; answers with the exit code."""
+    for failure in failures:
+        click.echo(f"lithify: {' '.join(failure.text.split())}", err=True)
+    return FOUND_DAMAGE if any(failure.damaged for failure in failures) else FAILED if failures else 0
 
 
 def _usage(error: click.UsageError) -> str:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.admin.failures import FAILED
+from lithify.admin.failures import FAILED, FOUND_DAMAGE
 from lithify.admin.invocation import Invocation, command
 from lithify.admin.output import Output, count_text, size_text
 from lithify.admin.settings import option
@@ -49,6 +49,8 @@ def run(
         report = collector.run_once(dry_run=dry_run, sweep=sweep)
     output = invocation.output
     output.answer(report, lambda: _show(output, report))
+    if any(partition.error_kind == "Corrupt" for partition in report.partitions):
+        return FOUND_DAMAGE
     return FAILED if any(partition.error for partition in report.partitions) else 0
 
 

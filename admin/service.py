@@ -129,7 +129,7 @@ def _run_once(invocation: Invocation, compactor: "Compactor", take_over: bool) -
         report = compactor.run_once(take_over)
     output.answer(report, lambda: _show(output, report))
     damaged = any(job.error is not None and job.error.category in _DAMAGED for job in report.jobs)
-    if damaged or any(part.detail.startswith("quarantined") for part in report.partitions):
+    if damaged or any(part.error == "Corrupt" or part.detail.startswith("quarantined") for part in report.partitions):
         return FOUND_DAMAGE
     return FAILED if any(part.outcome == "failed" for part in report.partitions) else 0
 

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from lithify.admin.consumers import show_consumers
+from lithify.admin.failures import FAILED, FOUND_DAMAGE, tell_failures
 from lithify.admin.invocation import Invocation, command, parse_changes, parse_pairs
 from lithify.admin.output import Output, count_text, quarantine_text, size_text, time_text
 from lithify.admin.settings import option
@@ -48,17 +49,22 @@ def _tell(output: Output, made: "Topic", text: str) -> None:
 
 
 @command(topic, "list")
-def list_(invocation: Invocation) -> None:
-    """The topics of the warehouse."""
-    names = invocation.warehouse().topics()
+def list_(invocation: Invocation) -> int:
+    """The topics of the warehouse. One whose file cannot be read is among them, and named on standard error."""
+    from lithify.manifest.walk import topics_found
+    from lithify.store.apart import Failure
+
+    found = list(topics_found(invocation.warehouse().driver))
+    names = [name for name, _ in found]
     output = invocation.output
     output.answer(names, lambda: output.lines(names))
+    return tell_failures([known for _, known in found if isinstance(known, Failure)])
 
 
 @command(topic)
 @click.argument("name")
 @click.option("--defaults", is_flag=True, help="Show the whole configuration, not only what was set.")
-def describe(invocation: Invocation, name: str, defaults: bool) -> None:
+def describe(invocation: Invocation, name: str, defaults: bool) -> int:
     """Configuration and partitions of topic NAME: what they hold and what they owe."""
     info = invocation.warehouse().topic(name).describe()
     unset = {each: value for each, value, _ in config_table() if each not in info.config} if defaults else {}
@@ -66,6 +72,9 @@ def describe(invocation: Invocation, name: str, defaults: bool) -> None:
     output.answer(
         msgspec.structs.replace(info, config={**info.config, **unset}), lambda: _describe(output, info, unset)
     )
+    if any(failed.kind == "Corrupt" for failed in info.failures):
+        return FOUND_DAMAGE
+    return FAILED if info.failures else 0
 
 
 def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
@@ -81,6 +90,8 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
     for part in info.partitions:
         for alarm in filter(None, (_quarantine(part), part.retention_pinned)):
             output.line(f"! {info.topic}/{part.partition}: {alarm}")
+    for failed in info.failures:
+        output.line(f"! {info.topic}/{failed.partition}: {failed.error}")
     found = [(part.partition, known) for part in info.partitions for known in part.consumers]
     if found:
         show_consumers(output, found)

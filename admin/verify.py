@@ -17,12 +17,14 @@ from lithify.compactor.engines.spark_jobs import RddJobs
 from lithify.compactor.engines.spark_session import open_session, prepare
 from lithify.compactor.engines.worker import installed_version
 from lithify.gc.reachable import pinned_manifests
-from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage, topic_names
+from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.model import Manifest, SegmentRef, TopicFile
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.walk import topics_found
 from lithify.segment.verify import verify, verify_rows
+from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.opening import open_spec
@@ -84,15 +86,12 @@ def check_segments(store: Store, task: CheckTask) -> tuple[Finding, ...]:
     check = verify_rows if task.deep else verify
     found: list[Finding] = []
     for key, ref in task.segments:
-        try:
-            check(store, key, ref)
-        except NotFound:
-            text = f"{key} is missing: restore the object from a copy, then 'lithify compaction retry'"
-            found.append(Finding(object=key, kind="missing", message=text))
-        except Corrupt as error:
-            found.append(Finding(object=key, kind="corrupt", message=str(error)))
-        except (Unavailable, InvalidRequest) as error:
-            found.append(Finding(object=key, kind="unreadable", message=str(error)))
+        outcome = attempt(lambda key=key, ref=ref: check(store, key, ref))
+        if isinstance(outcome, Failure):
+            text = outcome.text
+            if isinstance(outcome.error, NotFound):
+                text = f"{key} is missing: restore the object from a copy, then 'lithify compaction retry'"
+            found.append(_finding(key, outcome, text))
     return tuple(found)
 
 
@@ -159,25 +158,28 @@ class Verifier:
         """Raises NotFound where `topic` does not exist; what is wrong with its objects is in the report."""
         looks: list[_Look] = []
         checks: list[PartitionCheck] = []
-        for name in [topic] if topic is not None else self._driver.run(topic_names()):
-            try:
-                known = self._driver.run(live_topic(topic_lineage(name), name))
-            except NotFound:
-                if topic is not None:
-                    raise
-                continue  # a deleted topic
-            except (Corrupt, InvalidRequest) as error:
-                checks.append(_unread(name, -1, error))
+        for name, known in self._topics(topic):
+            if isinstance(known, Failure):
+                checks.append(_unread(name, -1, known))
                 continue
             for keys in partition_keys(known):
-                try:
-                    looks.append(self._driver.run(_look(PartitionFiles(keys))))
-                except (Corrupt, NotFound, InvalidRequest) as error:
-                    checks.append(_unread(name, keys.partition, error))
+                look = attempt(lambda keys=keys: self._driver.run(_look(PartitionFiles(keys))))
+                if isinstance(look, Failure):
+                    checks.append(_unread(name, keys.partition, look))
+                else:
+                    looks.append(look)
         findings = self._check(looks)
         checks += [self._settle(look, findings) for look in looks]
         checks.sort(key=lambda check: (check.topic, check.partition))
         return VerifyReport(deep=self._deep, partitions=tuple(checks))
+
+    def _topics(self, topic: str | None) -> "Iterable[tuple[str, TopicFile | Failure]]":
+        if topic is None:
+            return topics_found(self._driver)
+        found = attempt(lambda: self._driver.run(live_topic(topic_lineage(topic), topic)))
+        if isinstance(found, Failure) and isinstance(found.error, NotFound):
+            raise found.error
+        return [(topic, found)]
 
     def _check(self, looks: "list[_Look]") -> dict[str, Finding]:
         spec = self._driver.store.spec()
@@ -195,8 +197,8 @@ class Verifier:
         if any(finding.kind == "missing" for finding in mine):
             # SUBTLE! A long verification may outlive the manifest it began with: what was compacted and collected
             # meanwhile is not missing. Only what a later head, or a pin, still names is.
-            now = self._driver.run(_look(PartitionFiles(look.keys)))
-            named = {key for key, _ in now.segments()}
+            now = attempt(lambda: self._driver.run(_look(PartitionFiles(look.keys))))
+            named = {key for key, _ in (look if isinstance(now, Failure) else now).segments()}
             mine = [finding for finding in mine if finding.kind != "missing" or finding.object in named]
         live = {ref.id for ref in look.head.segments()}
         here = [ref for _, ref in look.segments()]
@@ -240,13 +242,19 @@ async def _look(files: PartitionFiles) -> _Look:
         # Against itself as its predecessor: what a manifest must be, whatever came before.
         for problem in manifest_problems(msgspec.structs.replace(head, id=head.id - 1), head)
     ]
+    try:
+        await files.compactor_state()
+    except (Corrupt, InvalidRequest) as error:
+        kind: Literal["corrupt", "unreadable"] = "corrupt" if isinstance(error, Corrupt) else "unreadable"
+        problems.append(Finding(object=files.keys.compactor.prefix, kind=kind, message=str(error)))
     refs = {ref.id: ref for ref in head.segments()}
     for number in sorted(pinned_manifests(head)):
         key = files.keys.manifest.key(number)
         try:
             pinned = await files.manifest.read(number)
-        except Corrupt as error:
-            problems.append(Finding(object=key, kind="corrupt", message=str(error)))
+        except (Corrupt, InvalidRequest) as error:
+            kind = "corrupt" if isinstance(error, Corrupt) else "unreadable"
+            problems.append(Finding(object=key, kind=kind, message=str(error)))
             continue
         if pinned is None or pinned.value is None:
             text = f"{key} is missing, and a checkpoint pins it: restore the object, or delete the checkpoint"
@@ -295,11 +303,12 @@ def _tasks(segments: Iterable[tuple[str, SegmentRef]]) -> Iterator[tuple[tuple[s
         yield tuple(some)
 
 
-def _unread(topic: str, partition: int, error: LithifyError) -> PartitionCheck:
+def _unread(topic: str, partition: int, failure: Failure) -> PartitionCheck:
     """A topic's or partition's files could not be read; their error names the object."""
     where = topic if partition < 0 else f"{topic}/{partition}"
-    kind: Literal["missing", "corrupt", "unreadable"] = "unreadable"
-    if isinstance(error, Corrupt | NotFound):
-        kind = "corrupt" if isinstance(error, Corrupt) else "missing"
-    finding = Finding(object=where, kind=kind, message=str(error))
-    return PartitionCheck(topic=topic, partition=partition, findings=(finding,))
+    return PartitionCheck(topic=topic, partition=partition, findings=(_finding(where, failure, failure.text),))
+
+
+def _finding(where: str, failure: Failure, text: str) -> Finding:
+    kind: Literal["missing", "corrupt", "unreadable"] = "corrupt" if failure.damaged else "unreadable"
+    return Finding(object=where, kind="missing" if isinstance(failure.error, NotFound) else kind, message=text)

@@ -5,7 +5,6 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -25,9 +24,9 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import log_start, logical_size, retention_of
+from lithify.store.apart import Failure, Told, attempt
 from lithify.store.driver import Driver, drive
 from lithify.store.errors import (
-    CommitUnknown,
     EpochRegression,
     Fenced,
     InvalidRequest,
@@ -96,14 +95,15 @@ class Compactor:
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put is reentrant; no event's set is
         self._topics: dict[str, _Topic] = {}
         self._partitions: dict[PartitionKeys, _Partition] = {}
+        self._told = Told()
 
     def run_once(self, take_over: bool = False) -> MaintenanceReport:
         """One pass over all partitions, each until nothing is due: first a look at all, then those that need it most
         (docs/rfcs/0008). `take_over` claims partitions whose compactor is at work. A partition's failure is in its
-        report and stops no other; raises Fenced when others have taken over all that this compactor owned,
-        EpochRegression when a store went back in time."""
+        report and stops no other; one of a topic that cannot be read is under partition -1. Raises Fenced when others
+        have taken over all that this compactor owned, EpochRegression when a store went back in time."""
         with ThreadPoolExecutor(self._concurrency, thread_name_prefix="lithify-compactor") as pool:
-            partitions = list(self._due_partitions())
+            partitions, unread = self._due_partitions()
             ranks = list(pool.map(self._look, partitions))
             ordered = [p for _, p in sorted(zip(ranks, partitions, strict=True), key=lambda pair: pair[0])]
             done: dict[PartitionKeys, PartitionReport] = {}
@@ -118,7 +118,7 @@ class Compactor:
                 raise partition.lost
         if lost and lost[0].lost and not any(p.coordinator.owns for p in self._partitions.values()):
             raise lost[0].lost
-        reports = tuple(done[partition.keys] for partition in partitions)
+        reports = (*unread, *(done[partition.keys] for partition in partitions))
         more = any(r.outcome in ("failed", "waiting", "stopped", "standby", "deferred") for r in reports)
         return MaintenanceReport(partitions=reports, more_work=more)
 
@@ -138,26 +138,61 @@ class Compactor:
         """Stop the engine (a session that was given stays)."""
         self._engine.close()
 
-    def _due_partitions(self) -> "Iterator[_Partition]":
+    def _due_partitions(self) -> "tuple[list[_Partition], list[PartitionReport]]":
+        """All partitions of live topics, and a report for each topic that cannot be read."""
+        partitions: list[_Partition] = []
+        unread: list[PartitionReport] = []
         for name in self._driver.run(topic_names()):
             topic = self._topics.setdefault(name, _Topic(name, self._driver))
-            try:
-                found = topic.read()
-            except NotFound:
+            found = attempt(topic.read)
+            if isinstance(found, Failure):
+                if not isinstance(found.error, NotFound):
+                    self._tell_failure("topic skipped", name, -1, found.text)
+                    unread.append(_nothing_done(name, -1, found))
                 continue
-            except LithifyError as error:
-                log.error("topic skipped", topic=name, error=str(error))
-                continue
-            for keys in partition_keys(found):
-                yield self._partitions.setdefault(keys, _Partition(keys, self._worker, topic))
+            self._tell_failure("topic skipped", name, -1, None)
+            partitions += [
+                self._partitions.setdefault(keys, _Partition(keys, self._worker, topic))
+                for keys in partition_keys(found)
+            ]
+        return partitions, unread
 
     def _look(self, partition: "_Partition") -> tuple[int, int]:
-        with self._answers(partition) as answers:
-            return partition.look(answers)
+        def look() -> tuple[int, int]:
+            with self._answers(partition) as answers:
+                return partition.look(answers)
+
+        rank = attempt(look)
+        failure = rank if isinstance(rank, Failure) else None  # it comes last; what `maintain` meets, too, it reports
+        where = partition.keys.topic, partition.keys.partition
+        self._tell_failure("partition not ranked", *where, failure and failure.text)
+        return (URGENCY_NONE, 0) if isinstance(rank, Failure) else rank
 
     def _maintain(self, partition: "_Partition", take_over: bool) -> PartitionReport:
-        with self._answers(partition) as answers:
-            return partition.maintain(answers, take_over, self._driver)
+        def maintain() -> PartitionReport:
+            with self._answers(partition) as answers:
+                return partition.maintain(answers, take_over, self._driver)
+
+        keys = partition.keys
+        report = attempt(maintain)
+        if isinstance(report, Failure):
+            if report.error is None:
+                # In what state its coordinator was left is not known: a new one claims, and settles what was in flight.
+                self._partitions.pop(keys, None)
+            report = _nothing_done(keys.topic, keys.partition, report)
+        failed = report.error is not None and partition.lost is None
+        self._tell_failure("partition failed", keys.topic, keys.partition, report.detail if failed else None)
+        return report
+
+    def _tell_failure(self, what: str, topic: str, partition: int, text: str | None) -> None:
+        """In the log, when it begins, changes or ends; reports have it at every pass."""
+        if not self._told.is_news((what, topic, partition), text):
+            return
+        where = {"topic": topic} if partition < 0 else {"topic": topic, "partition": partition}
+        if text is None:
+            log.info(f"no longer: {what}", **where)
+        else:
+            log.error(what, **where, error=text)
 
     def _answers(self, partition: "_Partition") -> "closing[CompactionAnswers]":
         paused = partition.topic.paused
@@ -240,12 +275,10 @@ class _Partition:
         except Fenced as error:
             self.lost = error
             log.warning("fenced", topic=self.keys.topic, partition=self.keys.partition, error=str(error))
-            return self._report(Step("failed", str(error)), steps, before, driver)
+            return self._report(Step("failed", str(error)), steps, before, driver, error)
         except LithifyError as error:
-            kind = "commit unknown" if isinstance(error, CommitUnknown) else "partition failed"
-            log.error(kind, topic=self.keys.topic, partition=self.keys.partition, error=str(error))
             self._resting = False
-            return self._report(Step("failed", str(error)), steps, before, driver)
+            return self._report(Step("failed", str(error)), steps, before, driver, error)
         last = steps[-1]
         self._resting = last.outcome in ("idle", "waiting")
         outcomes = [step.outcome for step in steps]
@@ -272,7 +305,14 @@ class _Partition:
         size = sum(segment.bytes for segment in manifest.segments())
         return _Holdings(floor, manifest.rows, size, *logical_size(manifest, floor))
 
-    def _report(self, last: Step, steps: list[Step], before: "_Holdings", driver: Driver) -> PartitionReport:
+    def _report(
+        self,
+        last: Step,
+        steps: list[Step],
+        before: "_Holdings",
+        driver: Driver,
+        error: LithifyError | None = None,
+    ) -> PartitionReport:
         jobs = {step.job.id: step.job for step in steps if step.job is not None}
         now_ms = driver.now_ms() if jobs else 0
         where = self.keys.topic, self.keys.partition
@@ -282,6 +322,7 @@ class _Partition:
             partition=self.keys.partition,
             outcome=last.outcome,
             detail=last.detail,
+            error=None if error is None else type(error).__name__,
             jobs=tuple(compaction_info(*where, job, now_ms) for job in jobs.values()),
             log_start_offset=after.log_start_offset,
             records_before=before.records,
@@ -295,6 +336,26 @@ class _Partition:
             dropped_segments=sum(len(step.dropped) for step in steps),
             dropped_bytes=sum(segment.bytes for step in steps for segment in step.dropped),
         )
+
+
+def _nothing_done(topic: str, partition: int, failure: Failure) -> PartitionReport:
+    return PartitionReport(
+        topic=topic,
+        partition=partition,
+        outcome="failed",
+        detail=failure.text,
+        error=failure.kind,
+        jobs=(),
+        log_start_offset=0,
+        records_before=0,
+        records_after=0,
+        bytes_before=0,
+        bytes_after=0,
+        logical_records_before=0,
+        logical_records_after=0,
+        logical_bytes_before=0,
+        logical_bytes_after=0,
+    )
 
 
 class _Holdings(NamedTuple):

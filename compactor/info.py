@@ -69,6 +69,7 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
     logical_bytes_after: int
     dropped_segments: int = 0  # retired without a job: they lay below the log start offset
     dropped_bytes: int = 0
+    error: str | None = None  # the kind of error that ended its part of the pass; its message is in `detail`
 
 
 class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from lithify.manifest.edits import Seal
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
+from lithify.store.apart import Failure, Told, attempt
 from lithify.store.driver import Driver
-from lithify.store.errors import LithifyError
 
 __all__ = ["GRACE_MS", "Collector", "GcReport", "PartitionGc"]
 
@@ -32,7 +32,8 @@ class WarehouseLike(Protocol):
 
 
 class PartitionGc(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition's part of a pass; `error` says why it was left as it is."""
+    """One partition's part of a pass; `error` says why it was left as it is. Partition -1: a topic's files are not
+    readable."""
 
     topic: str
     topic_id: str
@@ -43,6 +44,7 @@ class PartitionGc(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0  # retired segments that must wait: for the grace period, or for a checkpoint
     checkpoints_expired: int = 0
     error: str | None = None
+    error_kind: str | None = None
 
 
 class GcReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,38 +74,33 @@ class Collector:
         self._grace_ms = grace_ms
         self._topics: dict[str, _Lives] = {}
         self._partitions: dict[PartitionKeys, PartitionFiles] = {}
+        self._told = Told()
 
     def run_once(self, dry_run: bool = False, sweep: bool = False) -> GcReport:
         """One pass: forget what was replaced a grace period ago. `sweep` also lists every object and deletes what
         nothing can name. `dry_run` deletes and commits nothing. A partition's failure stops no other."""
         partitions: list[PartitionGc] = []
         for name in self._driver.run(topic_names()):
-            try:
-                lives = self._topics.setdefault(name, _Lives(name))
-                known = lives.refresh(self._driver)
-            except LithifyError as error:
-                log.error("topic skipped", topic=name, error=str(error))
-                partitions.append(PartitionGc(topic=name, topic_id="", partition=-1, error=str(error)))
+            lives = self._topics.setdefault(name, _Lives(name))
+            known = attempt(lambda lives=lives: lives.refresh(self._driver))
+            self._tell_failure("topic skipped", name, -1, known)
+            if isinstance(known, Failure):
+                partitions.append(_failed(PartitionGc(topic=name, topic_id="", partition=-1), known))
                 continue
             for topic in known:
                 partitions += [self._run(keys, topic.deleted, dry_run, sweep) for keys in partition_keys(topic)]
         return GcReport(dry_run=dry_run, swept=sweep, partitions=tuple(partitions))
 
     def _run(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> PartitionGc:
-        files = self._partitions.setdefault(keys, PartitionFiles(keys))
         blank = PartitionGc(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
-        tell = log.bind(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
-        try:
-            if deleted and not dry_run:
-                self._driver.run(files.manifest.commit(Seal()))  # finishes a deletion that was interrupted (P21)
-            done = self._driver.run(collect(files, self._grace_ms, dry_run=dry_run))
-            if sweeping:
-                done = _both(done, self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
-        except LithifyError as error:
-            tell.error("partition not collected", error=str(error))
-            return msgspec.structs.replace(blank, error=str(error))
+        done = attempt(lambda: self._collect(keys, deleted, dry_run, sweeping))
+        self._tell_failure("partition not collected", f"{keys.topic}/{keys.topic_id}", keys.partition, done)
+        if isinstance(done, Failure):
+            self._partitions.pop(keys, None)  # the next pass trusts nothing that this one has read
+            return _failed(blank, done)
         if done.deleted and not dry_run:
             size = sum(g.bytes for g in done.deleted)
+            tell = log.bind(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
             tell.info("collected", objects=len(done.deleted), bytes=size, boundary=done.boundary)
         return msgspec.structs.replace(
             blank,
@@ -113,6 +110,30 @@ class Collector:
             waiting=done.waiting,
             checkpoints_expired=done.checkpoints_expired,
         )
+
+    def _collect(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> Pass:
+        files = self._partitions.setdefault(keys, PartitionFiles(keys))
+        if deleted and not dry_run:
+            self._driver.run(files.manifest.commit(Seal()))  # finishes a deletion that was interrupted (P21)
+        done = self._driver.run(collect(files, self._grace_ms, dry_run=dry_run))
+        if sweeping:
+            done = _both(done, self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
+        return done
+
+    def _tell_failure(self, what: str, topic: str, partition: int, outcome: object) -> None:
+        """In the log, when it begins, changes or ends; reports have it at every pass."""
+        text = outcome.text if isinstance(outcome, Failure) else None
+        if not self._told.is_news((what, topic, partition), text):
+            return
+        where = {"topic": topic} if partition < 0 else {"topic": topic, "partition": partition}
+        if text is None:
+            log.info(f"no longer: {what}", **where)
+        else:
+            log.error(what, **where, error=text)
+
+
+def _failed(blank: PartitionGc, failure: Failure) -> PartitionGc:
+    return msgspec.structs.replace(blank, error=failure.text, error_kind=failure.kind)
 
 
 def _both(first: Pass, second: Pass) -> Pass:

@@ -8,7 +8,7 @@ from lithify.manifest.debt import assess
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
 from lithify.manifest.retention import logical_size, pinned_by_future, retention_of
 
-__all__ = ["PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "partition_info", "topic_info"]
+__all__ = ["PartitionFailure", "PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "partition_info", "topic_info"]
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +66,13 @@ class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     config: dict[str, str]  # what was set; the rest has its defaults
     partitions: tuple[PartitionInfo, ...]
+    failures: "tuple[PartitionFailure, ...]" = ()  # partitions that cannot be read: they are not among the others
+
+
+class PartitionFailure(msgspec.Struct, frozen=True):
+    partition: int
+    kind: str  # of the error
+    error: str  # its message: it names the object, and what to do
 
 
 def segment_info(ref: SegmentRef) -> SegmentInfo:
@@ -103,7 +110,9 @@ def partition_info(manifest: Manifest, config: TopicConfig, floor: int, now_ms: 
     )
 
 
-def topic_info(topic: TopicFile, partitions: tuple[PartitionInfo, ...]) -> TopicInfo:
+def topic_info(
+    topic: TopicFile, partitions: tuple[PartitionInfo, ...], failures: tuple[PartitionFailure, ...]
+) -> TopicInfo:
     return TopicInfo(
         topic=topic.topic,
         topic_id=topic.topic_id,
@@ -111,4 +120,5 @@ def topic_info(topic: TopicFile, partitions: tuple[PartitionInfo, ...]) -> Topic
         created_at_ms=topic.created_at_ms,
         config=dict(topic.config),
         partitions=partitions,
+        failures=failures,
     )

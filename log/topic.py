@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS
 from lithify.log.follow import POLL_MS, OffsetReset
-from lithify.log.info import TopicInfo, topic_info
+from lithify.log.info import PartitionFailure, TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key, partitions_for_keys
@@ -28,6 +28,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, retention_of
 from lithify.segment.arrays import from_longs
 from lithify.segment.schema import RECORDS
+from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver, new_id
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 
@@ -125,10 +126,18 @@ class Topic:
         return {number: self.partition(number).delete_records(before) for number, before in before_offsets.items()}
 
     def describe(self) -> TopicInfo:
-        """Raises NotFound."""
+        """Partitions that cannot be read are told under `failures`. Raises NotFound."""
         with self._lock:
             topic = self._read()
-        return topic_info(topic, tuple(self.partition(number).describe() for number in range(topic.partitions)))
+        found = [
+            (number, attempt(lambda number=number: self.partition(number).describe()))
+            for number in range(topic.partitions)
+        ]
+        return topic_info(
+            topic,
+            tuple(info for _, info in found if not isinstance(info, Failure)),
+            tuple(PartitionFailure(n, it.kind, it.text) for n, it in found if isinstance(it, Failure)),
+        )
 
     def _read(self) -> TopicFile:
         """Requires: the lock is held. One GET where nothing has changed."""

@@ -11,10 +11,11 @@ from lithify.log.retention_policy import RetentionPolicy, with_retention
 from lithify.log.topic import Topic
 from lithify.manifest.catalog import create_topic, delete_topic, live_topic, topic_lineage, topic_names
 from lithify.manifest.config import Setting, validate
-from lithify.manifest.keys import check_topic_name
+from lithify.manifest.walk import topics_found
 from lithify.manifest.warehouse_settings import AlterWarehouse, parse_settings, spell_settings, warehouse_lineage
+from lithify.store.apart import Failure
 from lithify.store.driver import Clock, Driver
-from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound
+from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.opening import open_store
 from lithify.store.port import Store
 from lithify.store.probe import probe as prove
@@ -41,15 +42,6 @@ def open(  # noqa: A001 - the face's own name, as lithify.open
     them. Makes no request. Raises InvalidRequest.
     """
     return Warehouse(Driver(open_store(url, storage_options, clock), clock))
-
-
-def _may_be_topic(name: str) -> bool:
-    """Whether a folder can be a topic's; others may lie in the same bucket."""
-    try:
-        check_topic_name(name)
-    except InvalidRequest:
-        return False
-    return True
 
 
 class Warehouse:
@@ -143,15 +135,15 @@ class Warehouse:
         return {} if head is None else dict(head.config)
 
     def topics(self) -> list[str]:
-        """The names of all live topics, sorted. One LIST per thousand, and a few GETs for each topic."""
-        return sorted(name for name in self.driver.run(topic_names()) if _may_be_topic(name) and self._is_live(name))
+        """The names of all live topics, sorted. One LIST per thousand, and a few GETs for each topic.
 
-    def _is_live(self, name: str) -> bool:
-        try:
-            self.driver.run(live_topic(topic_lineage(name), name))
-        except NotFound:
-            return False
-        return True
+        A topic whose file is damaged, or of a newer lithify, is among them: whether it was deleted is not known."""
+        names: list[str] = []
+        for name, known in topics_found(self.driver):
+            if isinstance(known, Failure) and not isinstance(known.error, Corrupt | InvalidRequest):
+                raise known.error or LithifyError(known.text)
+            names.append(name)
+        return names
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and, once garbage is collected, all of its data. Raises NotFound."""

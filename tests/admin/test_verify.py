@@ -136,3 +136,36 @@ def test_verified_on_spark(
     in_memory = Lithify("memory://verify-on-spark")
     in_memory.ok("topic", "create", "users")
     in_memory.refused("verify", "--master", "local[2]", code=2, saying="--engine local")
+
+
+COMMANDS = (
+    ("topic", "list"),
+    ("topic", "describe", "bad"),
+    ("compaction", "list"),
+    ONCE,
+    ("gc", "run", "--once"),
+    LOCALLY,
+    ("doctor", "--rounds", "1"),
+)
+
+
+@pytest.mark.parametrize("suffix", ["topic", "manifest"])
+def test_a_damaged_numbered_file_is_named_beside_what_is_whole_and_the_exit_code_says_so(
+    on_files: Lithify, folder: Path, suffix: str
+) -> None:
+    for name in ("bad", "good"):
+        on_files.ok("topic", "create", name, "--config", "cleanup.policy=compact")
+        on_files.ok("append", name, input=changes(5))
+    on_files.ok("compaction", "submit", "good", "--full")
+    newest = max((folder / "bad").rglob(f"*.{suffix}"))
+    newest.write_bytes(newest.read_bytes().replace(b'"format"', b'"farmat"'))
+    for words in COMMANDS:
+        if words == ("topic", "list") and suffix == "manifest":
+            assert on_files.ok(*words).split() == ["bad", "good"]
+            continue
+        if words == ("compaction", "list") and suffix == "manifest":
+            continue  # it reads the jobs alone
+        result = on_files(*words)
+        assert result.exit_code == 9, (words, result.output)
+        assert newest.name in " ".join(result.output.split()), words
+        assert "describe" in words or "good" in result.output or "1 partitions" in result.output, words
