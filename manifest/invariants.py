@@ -21,6 +21,7 @@ from lithify.manifest.model import (
     Boundary,
     Manifest,
     Numbered,
+    SegmentRef,
     SortedRun,
     TopicFile,
     WarehouseFile,
@@ -171,15 +172,30 @@ def _run_is_sorted(run: SortedRun) -> bool:
         return False
     if run.segments[0].order == "offset":
         return all(a.max_offset < b.min_offset for a, b in pairwise(run.segments))
-    return all(b.min_key is not None and _may_precede(a.max_key, b.min_key) for a, b in pairwise(run.segments))
+    return all(_may_precede(a, b) for a, b in pairwise(run.segments))
 
 
-def _may_precede(upper: bytes | None, lower: bytes) -> bool:
-    """Whether all keys under `upper` can lie below all keys over `lower`. Bounds of KEY_BOUND_BYTES were perhaps cut
-    and rounded outward, so those of neighbours may seem to touch or to overlap."""
-    if upper is None or upper < lower:
+def _may_precede(one: SegmentRef, other: SegmentRef) -> bool:
+    """Whether all keys of `one` can lie below all keys of `other`, as far as their bounds tell."""
+    if other.min_key is None:
+        return False  # records without a key, and they come first
+    if one.min_key is None:
         return True
-    return len(upper) == KEY_BOUND_BYTES and (upper == lower or len(lower) == KEY_BOUND_BYTES)
+    upper, lower = one.max_key, other.min_key
+    if upper is not None and len(upper) < KEY_BOUND_BYTES:
+        # The largest key itself; or one that was rounded up by the first writers, who did not fill it with zeros.
+        return upper < lower or (len(lower) == KEY_BOUND_BYTES and _cut_of(upper) == lower)
+    return _cut_of(upper) <= lower
+
+
+def _cut_of(upper: bytes | None) -> bytes:
+    """The smallest that the first KEY_BOUND_BYTES of the largest key can be, by a bound that was perhaps rounded up:
+    then its last byte before zeros was one less, and 0xff followed. None: all were 0xff."""
+    stem = b"" if upper is None else upper.rstrip(b"\0")
+    if upper is not None and not stem:
+        return upper
+    lessened = stem and stem[:-1] + bytes([stem[-1] - 1])
+    return lessened.ljust(KEY_BOUND_BYTES, b"\xff")
 
 
 def _moves(previous: Manifest, following: Manifest) -> Iterator[str]:

@@ -81,9 +81,9 @@ _IN_JSON = {
 class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename=_IN_JSON):
     """One immutable Parquet object.
 
-    `min_key` is ≤ every key and `max_key` ≥ every key: exact up to 32 bytes, rounded outward beyond. None is unbounded
-    (or no keyed record at all). In an L0 segment row r has offset `base_offset` + r's `offset_delta`; segments of runs
-    carry offsets in the rows and have no base offset.
+    `min_key` is ≤ every key and `max_key` ≥ every key: exact up to 32 bytes, rounded outward beyond (then `max_key` is
+    filled with zeros to 32). None is unbounded (or, where both are, no keyed record at all). In an L0 segment row r has
+    offset `base_offset` + r's `offset_delta`; segments of runs carry offsets in the rows and have no base offset.
     """
 
     id: str

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from lithify.manifest.model import KEY_BOUND_BYTES
 from lithify.segment.arrays import Longs, longs, starts
 
-__all__ = ["Extent", "Order", "key_bounds", "row_bytes", "shared_prefix"]
+__all__ = ["Extent", "Order", "are_bounds", "key_bounds", "row_bytes", "shared_prefix"]
 
 Order = Literal["key", "offset"]
 
@@ -19,12 +19,22 @@ _ROW_FIXED_BYTES = 24  # offset, timestamp, and the two offsets into the key and
 def key_bounds(smallest: bytes, largest: bytes) -> tuple[bytes, bytes | None]:
     """Bounds of at most KEY_BOUND_BYTES around all keys from `smallest` to `largest`, rounded outward.
 
-    The upper bound is None (unbounded) where the cut key is 0xff throughout and cannot be rounded up.
+    An upper bound shorter than that is the largest key itself: one that was rounded up is filled with zeros. It is None
+    (unbounded) where the cut key is 0xff throughout and cannot be rounded up.
     """
     if len(largest) <= KEY_BOUND_BYTES:
         return smallest[:KEY_BOUND_BYTES], largest
     stem = largest[:KEY_BOUND_BYTES].rstrip(b"\xff")
-    return smallest[:KEY_BOUND_BYTES], stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+    rounded = stem and (stem[:-1] + bytes([stem[-1] + 1])).ljust(KEY_BOUND_BYTES, b"\0")
+    return smallest[:KEY_BOUND_BYTES], rounded or None
+
+
+def are_bounds(low: bytes | None, high: bytes | None, smallest: bytes, largest: bytes) -> bool:
+    """Whether these are the `key_bounds`, now or as the first writers had them: those did not fill with zeros."""
+    expected = key_bounds(smallest, largest)
+    if high is not None and len(largest) > KEY_BOUND_BYTES > len(high):
+        high = high.ljust(KEY_BOUND_BYTES, b"\0")
+    return (low, high) == expected
 
 
 def shared_prefix(smallest: bytes, largest: bytes) -> bytes:

@@ -15,9 +15,19 @@ import pyarrow.parquet as pq
 import xxhash
 
 from lithify.manifest.model import SegmentRef
-from lithify.segment.extent import key_bounds
+from lithify.segment.extent import are_bounds
 
-__all__ = ["PLACEHOLDERS", "ROW_GROUP_CHECKSUMS", "RowGroup", "decode", "problem", "row_groups", "seal", "verified"]
+__all__ = [
+    "PLACEHOLDERS",
+    "ROW_GROUP_CHECKSUMS",
+    "RowGroup",
+    "bounded",
+    "decode",
+    "problem",
+    "row_groups",
+    "seal",
+    "verified",
+]
 
 ROW_GROUP_CHECKSUMS = "lithify.row_groups.xxh3"
 _FOOTER_CHECKSUM = "lithify.footer.xxh3"
@@ -148,7 +158,14 @@ def problem(groups: tuple[RowGroup, ...], ref: SegmentRef) -> str | None:
         return "offsets"
     lows = [group.min_key for group in groups if group.min_key is not None]
     highs = [group.max_key for group in groups if group.max_key is not None]
-    bounds = key_bounds(min(lows), max(highs)) if lows and highs else (None, None)
-    if all(group.bounded for group in groups) and bounds != (ref.min_key, ref.max_key):
+    extremes = (min(lows), max(highs)) if lows and highs else None
+    if all(group.bounded for group in groups) and not bounded(extremes, ref):
         return "keys"
     return None
+
+
+def bounded(extremes: tuple[bytes, bytes] | None, ref: SegmentRef) -> bool:
+    """Whether the reference's bounds are those of its smallest and its largest key; None: it has none."""
+    if extremes is None:
+        return ref.min_key is None and ref.max_key is None
+    return are_bounds(ref.min_key, ref.max_key, *extremes)

@@ -6,8 +6,8 @@ import pyarrow as pa
 import xxhash
 
 from lithify.manifest.model import SegmentRef
-from lithify.segment.extent import Extent, Order, key_bounds
-from lithify.segment.footer import problem
+from lithify.segment.extent import Extent, Order
+from lithify.segment.footer import bounded, problem
 from lithify.segment.order import Position, position
 from lithify.segment.read import SegmentReader
 from lithify.store.errors import Corrupt, NotFound
@@ -67,10 +67,9 @@ def _check_order(key: str, batch: pa.RecordBatch, order: Order, before: Position
 
 
 def _claims(extent: Extent, ref: SegmentRef) -> list[tuple[str, Any, Any]]:
-    bounds = key_bounds(*extent.keys) if extent.keys else (None, None)
     return [
         ("rows", extent.rows, ref.rows),
-        ("keys", bounds, (ref.min_key, ref.max_key)),
+        ("keys", True, bounded(extent.keys, ref)),
         ("offsets", extent.offsets, (ref.min_offset, ref.max_offset)),
         ("timestamps", extent.timestamps, (ref.min_timestamp_ms, ref.max_timestamp_ms)),
         ("tombstones", extent.tombstones, ref.tombstones),

@@ -2,7 +2,7 @@
 what the model says. A history is a seed; nothing else decides it."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lithify.manifest.config import TopicConfig
@@ -13,13 +13,21 @@ from lithify.store.errors import InvalidRequest
 from tests.properties.log import Log, View
 from tests.properties.model import Admission, AppendedAt, Row, floors, index_problem, latest, merged
 
-__all__ = ["Clock", "History", "config_of", "play"]
+__all__ = ["Alphabet", "Clock", "History", "config_of", "play"]
 
 HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 604_800_000
 JUMPS_MS = (0, 1, 17, 999, 1_000, 1_001, HOUR_MS - 1, HOUR_MS, HOUR_MS + 1, DAY_MS, WEEK_MS, WEEK_MS + 1, 3 * WEEK_MS)
 SKEWS_MS = (0, 0, 0, 0, -1, -1_000, -HOUR_MS, -DAY_MS, -3 * WEEK_MS, 1, HOUR_MS, WEEK_MS)
 BEGINNING = 3  # steps that are appends, so that there is something to work on
-KEYS = (b"", b"k0", b"k1", b"k2", b"k3", b"k4", b"k5")
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """What records are made of."""
+
+    keys: tuple[bytes, ...] = (b"", b"k0", b"k1", b"k2", b"k3", b"k4", b"k5")
+    values: tuple[bytes, ...] = (b"v",)  # what a value begins with
+    names: tuple[str, ...] = ("h",)  # of headers
 
 
 @dataclass
@@ -60,11 +68,13 @@ class History:
     log: Log
     clock: Clock
     by_bytes: bool = True
+    alphabet: Alphabet = Alphabet()
     story: list[str] = field(default_factory=list)
     records: list[Row] = field(default_factory=list)  # all that were ever appended, by offset
     appends: list[AppendedAt] = field(default_factory=list)
     pins: dict[str, View] = field(default_factory=dict)
     admitted: dict[str, Admission] = field(default_factory=dict)
+    pinned: dict[str, frozenset[str]] = field(default_factory=dict)  # by jobs that were under way after a step
     held: frozenset[str] = frozenset()  # segments of jobs under way
     ever_compacted: bool = False
     floor: int = 0
@@ -97,12 +107,14 @@ class History:
         yield self._reopen, 1
 
     def _append(self, dice: random.Random) -> None:
-        config, base, now_ms = self.log.config, len(self.records), self.clock.now_ms
+        config, base, now_ms, letters = self.log.config, len(self.records), self.clock.now_ms, self.alphabet
         rows: list[Row] = []
         for offset in range(base, base + dice.choice((1, 1, 2, 3, 5))):
-            key = None if not config.compacted and dice.random() < 0.2 else dice.choice(KEYS)
-            value = None if dice.random() < 0.3 else b"" if dice.random() < 0.1 else b"v%d" % offset
-            headers = (("h", b"%d" % offset), ("n", None)) if dice.random() < 0.2 else ()
+            key = None if not config.compacted and dice.random() < 0.2 else dice.choice(letters.keys)
+            text = letters.values[offset % len(letters.values)] + b"%d" % offset
+            value = None if dice.random() < 0.3 else b"" if dice.random() < 0.1 else text
+            name = letters.names[offset % len(letters.names)]
+            headers = ((name, text), ("n", None)) if dice.random() < 0.2 else ()
             stamp_ms = max(0, now_ms + dice.choice(SKEWS_MS))
             rows.append(Row(offset, key, value, stamp_ms, headers))
         if config.message_timestamp_type == "LogAppendTime":
@@ -112,7 +124,7 @@ class History:
         assert self.log.append(rows) == range(base, base + len(rows))
         self.records += kept
         self.appends.append(AppendedAt(base, len(self.records), max(row.timestamp_ms for row in kept)))
-        self.story[-1] += f" {[(r.key, r.value is not None, r.timestamp_ms - now_ms) for r in kept]}"
+        self.story[-1] += f" {[(_brief(r.key), r.value is not None, r.timestamp_ms - now_ms) for r in kept]}"
 
     def _advance(self, dice: random.Random) -> None:
         turns = [moment - self.clock.now_ms + dice.choice((-1, 0, 1)) for moment in self._moments()]
@@ -237,8 +249,10 @@ class History:
         state = self.log.state()
         job = None if state is None else state.job(job_id)
         assert job is not None
-        assert set(job.segments) == {ref.id for ref in gone}, "exactly the pinned sources go"
-        when = self.admitted.pop(job_id, None) or self._admission(previous, job.segments)
+        taken = {ref.id for ref in gone}
+        assert self.pinned.get(job_id, taken) == taken, "exactly the pinned sources go"
+        assert job.input_segments == len(taken), "an ended job has their number"
+        when = self.admitted.pop(job_id, None) or self._admission(previous, taken)
         sources = [row for ref in gone for row in self.log.rows(ref)]
         outputs = sorted(row for ref in new for row in self.log.rows(ref))
         expected = merged(sources, when, clean=job.kind == "clean")
@@ -263,7 +277,7 @@ class History:
         assert ref.tombstones == sum(row.value is None for row in rows)
         assert (ref.min_horizon_ms, ref.max_horizon_ms) == (min(horizons, default=None), max(horizons, default=None))
 
-    def _admission(self, head: Manifest, sources: Sequence[str]) -> Admission:
+    def _admission(self, head: Manifest, sources: Collection[str]) -> Admission:
         now_ms, config = self.clock.now_ms, self.log.config
         floor = log_start(head, retention_of(config), now_ms)
         left_out = {row.offset for ref in head.segments() if ref.id not in sources for row in self.log.rows(ref)}
@@ -274,6 +288,7 @@ class History:
         jobs = [job for job in (() if state is None else state.jobs) if job.status == "in_progress"]
         self.held = frozenset(segment for job in jobs for segment in job.segments)
         for job in jobs:
+            self.pinned[job.id] = frozenset(job.segments)
             if job.id not in self.admitted:
                 self.admitted[job.id] = self._admission(head, job.segments)
 
@@ -312,8 +327,12 @@ class History:
         floor = view.log_start_offset
         expected = latest(self.records, floor)
         assert view.scan == [expected[key] for key in sorted(expected)], "scan differs from the model"
-        for key in KEYS:
-            assert view.get(key) == expected.get(key), f"get({key!r}) differs from the model"
+        for key in self.alphabet.keys:
+            assert view.get(key) == expected.get(key), f"get({_brief(key)}) differs from the model"
+
+
+def _brief(key: bytes | None) -> str:
+    return repr(key) if key is None or len(key) < 80 else f"{key[:40]!r}… of {len(key)} bytes"
 
 
 def play(history: History, steps: int) -> History:
