@@ -139,15 +139,15 @@ def _partition(warehouse: "Warehouse", keys: "PartitionKeys", known: "TopicFile"
 
 def _head(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") -> Iterator[Check]:
     from lithify.log.consumer_info import consumer_infos
-    from lithify.manifest.retention import log_start, pinned_by_future, retention_of
+    from lithify.manifest.retention import floor_at, pinned_by_future
 
     where = f"{head.topic}/{head.partition}"
     now_ms = warehouse.driver.now_ms()
-    floor = log_start(head, retention_of(config), now_ms)
+    floor = floor_at(head, now_ms)
     for consumer in consumer_infos(head, floor):
         if consumer.alarm is not None:
             yield Check(where, "warning", f"consumer {consumer.name}: {consumer.alarm}")
-    pinned = pinned_by_future(head, retention_of(config), floor, now_ms)
+    pinned = pinned_by_future(head, floor, now_ms)
     if pinned is not None:
         yield Check(where, "warning", pinned)
     if head.quarantine is None:

@@ -14,7 +14,7 @@ from lithify.manifest.commit import Next
 from lithify.manifest.config import parse
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
-from lithify.manifest.retention import log_start, retention_of
+from lithify.manifest.retention import floor_at, retention_of
 
 __all__ = ["Deciding", "deciding"]
 
@@ -50,6 +50,7 @@ def deciding() -> list[Deciding]:
 
 def _one(policy: str, manifest: Manifest, now_ms: int) -> Deciding:
     config = parse(_POLICIES[policy])
+    manifest = replace(manifest, retention=retention_of(config))
     append = Append(_segment(10**9), l0_segments_max=10**9)
     return Deciding(
         policy=policy,
@@ -57,7 +58,7 @@ def _one(policy: str, manifest: Manifest, now_ms: int) -> Deciding:
         runs=len(manifest.runs),
         decide_ms=_median_ms(lambda: decide(manifest, None, config, now_ms)),
         survey_ms=_median_ms(lambda: survey(manifest, None, config, now_ms)),
-        log_start_ms=_median_ms(lambda: log_start(manifest, retention_of(config), now_ms)),
+        log_start_ms=_median_ms(lambda: floor_at(manifest, now_ms)),
         append_ms=_median_ms(lambda: append.apply(manifest, manifest.id + 1, now_ms)),
         encode_ms=_median_ms(lambda: encode(manifest)),
         manifest_bytes=len(encode(manifest)),

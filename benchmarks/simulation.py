@@ -21,12 +21,12 @@ from lithify.manifest.commit import Next, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Due, assess
 from lithify.manifest.edits import Claim, Collect, CommitCompaction
-from lithify.manifest.floor import DropSegments, RaiseFloor
+from lithify.manifest.floor import DropSegments, SetBounds
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.jobs import Job, KeyRange, Kind
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
-from lithify.manifest.retention import log_start, retention_of
+from lithify.manifest.retention import retention_of
 from lithify.manifest.units import Unit
 from lithify.segment.merge import Tally
 from lithify.segment.rules import NO_HORIZON, Fate, fates, stamps
@@ -145,10 +145,10 @@ class Simulation:
             self._collect()
 
     def alter(self, config: TopicConfig) -> None:
-        """As Topic.alter does it: the floor is stored under the old bounds, then the new ones hold (R3)."""
-        retention = retention_of(self.config)
-        if log_start(self.manifest, retention, self.now_ms) > self.manifest.log_start_offset:
-            self._commit(RaiseFloor(None, retention))
+        """As Topic.alter does it: the floor is stored under the old bounds with the new ones (R3)."""
+        bounds = retention_of(config)
+        if bounds != self.manifest.retention:
+            self._commit(SetBounds(bounds, self.manifest.config_at + 1, bounds))
         self.config = config
 
     def settle(self) -> bool:
@@ -167,7 +167,7 @@ class Simulation:
         name = due.debt
         before = self._owed(name)
         if due.kind == "drop":
-            self._commit(DropSegments(self.manifest.compactor_epoch, retention_of(self.config), frozenset()))
+            self._commit(DropSegments(self.manifest.compactor_epoch, frozenset()))
         else:
             self._compact(due.units, due.kind, due.reason)
         self._collect()
@@ -219,9 +219,7 @@ class Simulation:
             coverage_offset=job.plan.rules.coverage_offset,
             clean=kind == "clean",
             forget=tuple(done.id for done in self.manifest.completed_jobs),
-            at_ms=self.now_ms,
             floor=job.plan.rules.floor,
-            retention=retention_of(self.config),
             lost=tuple((start, rows) for start, rows in zip(job.plan.rules.buckets, tally.lost, strict=False) if rows),
             dropped_to=tally.dropped_to,
         )

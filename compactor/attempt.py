@@ -24,7 +24,6 @@ from lithify.manifest.edits import CommitCompaction, SetQuarantine
 from lithify.manifest.jobs import ENGINE_DOWN, ENGINE_LOST, CompactorState, Job, JobError, RangeDone, Status
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import retention_of
 from lithify.manifest.words import counted
 from lithify.segment.task import TaskResult
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound, Unavailable
@@ -207,9 +206,7 @@ class JobWork:
             coverage_offset=current.plan.rules.coverage_offset,
             clean=current.kind == "clean",
             forget=tuple(d.id for d in completed if d.id not in active),
-            at_ms=await Now(),
             floor=current.plan.rules.floor,
-            retention=retention_of(self.config),
             lost=current.lost(),
             dropped_to=max((done.dropped_to for done in current.done), default=0),
         )

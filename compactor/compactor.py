@@ -18,12 +18,12 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import Engine
 from lithify.compactor.info import MaintenanceReport, PartitionReport, compaction_info
 from lithify.compactor.policy import URGENCY_NONE, urgency
-from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage, topic_names
+from lithify.manifest.catalog import keep_bounds, live_topic, partition_keys, topic_lineage, topic_names
 from lithify.manifest.config import parse
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import log_start, logical_size, retention_of
+from lithify.manifest.retention import floor_at, logical_size
 from lithify.store.apart import Failure, Told, attempt
 from lithify.store.driver import Driver, drive
 from lithify.store.errors import (
@@ -200,7 +200,8 @@ class Compactor:
 
 
 class _Topic:
-    """A topic's configuration, read anew at every pass, and while a job runs every ten seconds. Thread-safe."""
+    """A topic's configuration, read anew at every pass, before every step, and while a job runs every ten seconds.
+    Thread-safe."""
 
     def __init__(self, name: str, driver: Driver) -> None:
         self._name = name
@@ -219,7 +220,7 @@ class _Topic:
 
     def paused(self) -> bool:
         """Whether a job that runs shall rest."""
-        if self._driver.now_ms() - self._read_at_ms >= CONFIG_FRESH_MS:
+        if not 0 <= self._driver.now_ms() - self._read_at_ms < CONFIG_FRESH_MS:
             with suppress(NotFound, Unavailable):  # the job's own next commit tells of both
                 self.read()
         return self.config.compaction_paused
@@ -263,7 +264,7 @@ class _Partition:
                     steps.append(Step("stopped", "told to stop"))
                     break
                 try:
-                    step = drive(self._next(take_over), answers)
+                    step = self._next(answers, take_over)
                 finally:
                     answers.step_ended()
                 steps.append(step)
@@ -286,13 +287,16 @@ class _Partition:
             last = next((replace(last, outcome=o) for o in ENDS if o in outcomes), last)
         return self._report(last, steps, before, driver)
 
-    async def _next(self, take_over: bool) -> Step:
+    def _next(self, answers: CompactionAnswers, take_over: bool) -> Step:
         if self._resting:
-            waiting = await self.coordinator.still_waits(self.topic.config)
+            waiting = drive(self.coordinator.still_waits(self.topic.config), answers)
             if waiting is not None:
                 return waiting
         self._resting = False
-        return await self.coordinator.step(self.topic.config, take_over)
+        # What was altered while other partitions had their turn holds for this step, too: a job goes by it to its end.
+        with suppress(NotFound):  # deleted: the partition itself says so
+            drive(keep_bounds(self.coordinator.files, self.topic.read()), answers)
+        return drive(self.coordinator.step(self.topic.config, take_over), answers)
 
     def _head(self) -> Manifest | None:
         return self.coordinator.files.manifest.seen.value
@@ -301,7 +305,7 @@ class _Partition:
         manifest = self._head()
         if manifest is None:
             return _Holdings(0, 0, 0, 0, 0)
-        floor = log_start(manifest, retention_of(self.topic.config), driver.now_ms())
+        floor = floor_at(manifest, driver.now_ms())
         size = sum(segment.bytes for segment in manifest.segments())
         return _Holdings(floor, manifest.rows, size, *logical_size(manifest, floor))
 

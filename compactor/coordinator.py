@@ -30,14 +30,12 @@ from lithify.compactor.policy import (
 )
 from lithify.manifest.commit import FRESH_MS
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Due
 from lithify.manifest.edits import Claim
 from lithify.manifest.floor import DropSegments
 from lithify.manifest.jobs import CompactorState, Job, JobError, KeyRange, Kind, Origin
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import retention_of
 from lithify.manifest.units import Unit, units
 from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, NotFound
@@ -101,14 +99,14 @@ class Coordinator:
                 return await self._work(config).run(manifest, job)
             case Admit(job):
                 return await self._admit_requested(manifest, job, config)
-            case Drop(due):
-                return await self._drop(state, config, due)
+            case Drop():
+                return await self._drop(state)
             case Propose(due):
                 kind: Kind = "clean" if due.kind == "clean" else "tier"
                 return await self._start(manifest, config, due.units, kind, "scheduler", due.reason)
 
-    async def _drop(self, state: CompactorState | None, config: TopicConfig, due: Due) -> Step:
-        edit = DropSegments(self._mine, retention_of(config), pinned_by(state))
+    async def _drop(self, state: CompactorState | None) -> Step:
+        edit = DropSegments(self._mine, pinned_by(state))
         gone = (await self.files.manifest.commit(edit)).result
         told = f"retired {counted(len(gone), 'segment')} below the log start offset"
         return Step("worked", told, dropped=gone)

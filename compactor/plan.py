@@ -8,7 +8,7 @@ from lithify.manifest.debt import latest_cleanable_ms
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
 from lithify.manifest.model import Manifest, SegmentRef
-from lithify.manifest.retention import log_start, retention_of
+from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit, units
 from lithify.segment.task import MergeTask
 from lithify.store.errors import InvalidRequest
@@ -117,7 +117,7 @@ def freeze(
         order=order,
         drop_superseded=config.compacted and old_enough,
         drop_keyless=config.compacted and old_enough,
-        floor=log_start(manifest, retention_of(config), now_ms),
+        floor=floor_at(manifest, now_ms),
         clock_ms=now_ms,
         coverage_offset=covered,
         stamp_horizon_ms=_horizon_ms(config, now_ms) if kind == "clean" and config.compacted else None,

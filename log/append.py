@@ -14,7 +14,6 @@ from lithify.manifest.edits import Collect
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import EXPIRATION_MS, TransactionStamp
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.store.port import NewId, Now, Pause, Put
@@ -33,7 +32,6 @@ async def append(
     l0_segments_max: int,
     producer: ProducerStamp | None = None,
     transaction: TransactionStamp | None = None,
-    retention: Retention = KEEP_ALL,
     expiration_ms: int = EXPIRATION_MS,
 ) -> range:
     """Append the encoded segment `body`, whose reference but for its id is `ref`; answers with its offsets.
@@ -44,7 +42,7 @@ async def append(
     for _ in range(UPLOADS_MAX):
         head = await files.manifest.recent()
         segment_id = SegmentId.for_append(head.number, await NewId())
-        edit = Append(replace(ref, id=segment_id), l0_segments_max, producer, transaction, retention, expiration_ms)
+        edit = Append(replace(ref, id=segment_id), l0_segments_max, producer, transaction, expiration_ms)
         try:
             known = await _known_before(files, edit)
             if known is not None:

@@ -3,7 +3,6 @@
 from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import Retention
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired, Unavailable
 from lithify.store.port import NewId
 
@@ -19,9 +18,7 @@ def check_checkpoint_name(name: object) -> str:
     return name
 
 
-async def pin(
-    files: PartitionFiles, name: str, ttl_ms: int | None, retention: Retention
-) -> tuple[Manifest, Checkpoint]:
+async def pin(files: PartitionFiles, name: str, ttl_ms: int | None) -> tuple[Manifest, Checkpoint]:
     """The manifest that checkpoint `name` pins. Where there is no such checkpoint it is created, and pins the manifest
     that its commit makes. An existing one keeps its expiry, whatever `ttl_ms` says."""
     for _ in range(RACES_MAX):
@@ -30,7 +27,7 @@ async def pin(
         if known is not None:
             return await _pinned(files, known), known
         try:
-            made = await files.manifest.commit(CreateCheckpoint(await NewId(), name, ttl_ms, retention))
+            made = await files.manifest.commit(CreateCheckpoint(await NewId(), name, ttl_ms))
         except AlreadyExists:
             continue  # somebody pinned under this name meanwhile: theirs is the one
         manifest = made.version.value

@@ -6,7 +6,7 @@ from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
-from lithify.manifest.retention import logical_size, pinned_by_future, retention_of
+from lithify.manifest.retention import logical_size, pinned_by_future
 
 __all__ = ["PartitionFailure", "PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "partition_info", "topic_info"]
 
@@ -79,9 +79,9 @@ def segment_info(ref: SegmentRef) -> SegmentInfo:
     return SegmentInfo(**{name: getattr(ref, name) for name in SegmentInfo.__struct_fields__})
 
 
-def partition_info(manifest: Manifest, config: TopicConfig, floor: int, now_ms: int) -> PartitionInfo:
-    """`floor`: the log start offset as a reader sees it (R3)."""
+def partition_info(manifest: Manifest, config: TopicConfig, now_ms: int) -> PartitionInfo:
     debt = assess(manifest, config, now_ms)
+    floor = debt.log_start_offset
     segments = manifest.segments()
     logical_rows, logical_bytes = logical_size(manifest, floor)
     return PartitionInfo(
@@ -105,7 +105,7 @@ def partition_info(manifest: Manifest, config: TopicConfig, floor: int, now_ms: 
         dirty_bytes=debt.dirty_bytes,
         dirty_ratio=debt.dirty_ratio,
         oldest_dirty_ms=debt.oldest_dirty_ms,
-        retention_pinned=pinned_by_future(manifest, retention_of(config), floor, now_ms),
+        retention_pinned=pinned_by_future(manifest, floor, now_ms),
         consumers=consumer_infos(manifest, floor),
     )
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from lithify.log import checkpoints, positions
 from lithify.log.append import append, outcome
@@ -25,7 +26,7 @@ from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import KEEP_ALL, Retention, log_start, retention_of
+from lithify.manifest.retention import floor_at, retention_of
 from lithify.manifest.transactions import TransactionStamp
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
@@ -97,7 +98,6 @@ class Partition:
             l0_segments_max=config.l0_segments_max,
             producer=producer,
             transaction=transaction,
-            retention=retention_of(config),
             expiration_ms=config.transactional_id_expiration_ms,
         )
         return self._run(appending)
@@ -259,7 +259,7 @@ class Partition:
                 raise InvalidRequest(f"{self._files.name}: a ttl is a pin's; give the snapshot a pin, too")
             return self._snapshot(self._head(), None)
         name = checkpoints.check_checkpoint_name(pin)
-        manifest, checkpoint = self._run(checkpoints.pin(self._files, name, _ttl_ms(ttl), self._retention()))
+        manifest, checkpoint = self._run(checkpoints.pin(self._files, name, _ttl_ms(ttl)))
         return self._snapshot(manifest, checkpoint)
 
     def pinned(self, name: str) -> Snapshot:
@@ -279,8 +279,7 @@ class Partition:
         self._run(checkpoints.delete(self._files, checkpoints.check_checkpoint_name(name)))
 
     def describe(self) -> PartitionInfo:
-        head = self._head()
-        return partition_info(head, self._config(), self._floor(head), self._driver.now_ms())
+        return partition_info(self._bounded(self._head()), self._config(), self._driver.now_ms())
 
     def delete_records(self, before_offset: int) -> int:
         """Move the log start offset up to `before_offset` by hand (KIP-107; -1: to the end); answers with it. Readers
@@ -293,19 +292,15 @@ class Partition:
                 f"{self._files.name}: an offset is a whole number from 0, or -1 for the end of the log"
             )
         before = self._head().next_offset if before_offset == -1 else before_offset
-        return self._run(self._files.manifest.commit(RaiseFloor(before, self._retention()))).result
-
-    def _retention(self) -> Retention:
-        return retention_of(self._config())
+        return self._run(self._files.manifest.commit(RaiseFloor(before))).result
 
     def _floor(self, manifest: Manifest) -> int:
         """Where the log starts for a reader of `manifest` now (R3)."""
-        retention = self._retention()
-        return (
-            manifest.log_start_offset
-            if retention == KEEP_ALL
-            else log_start(manifest, retention, self._driver.now_ms())
-        )
+        return floor_at(self._bounded(manifest), self._driver.now_ms())
+
+    def _bounded(self, manifest: Manifest) -> Manifest:
+        """`manifest`, with the configuration's bounds where an earlier version of lithify wrote none into it."""
+        return manifest if manifest.retention else replace(manifest, retention=retention_of(self._config()))
 
     def _head(self) -> Manifest:
         head = self._run(self._files.head())

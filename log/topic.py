@@ -22,10 +22,7 @@ from lithify.log.topic_consumer import TopicConsumer
 from lithify.manifest.catalog import alter_topic, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
 from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
-from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.model import TopicFile
-from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import KEEP_ALL, retention_of
 from lithify.segment.arrays import from_longs
 from lithify.segment.schema import RECORDS
 from lithify.store.apart import Failure, attempt
@@ -34,7 +31,6 @@ from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 
 __all__ = ["CONFIG_FRESH_MS", "Topic"]
 
-RETENTION_KEYS = {"cleanup.policy", "retention.ms", "retention.bytes", "retention.records"}
 CONFIG_FRESH_MS = 10_000  # by the store's clock
 
 
@@ -107,18 +103,7 @@ class Topic:
                 self._read()
             policy = self._topic.config.get("cleanup.policy", "")
             changes = spell_changes(with_retention(config or {}, retention, policy))
-            if RETENTION_KEYS & changes.keys():
-                self._store_floors()
             self._set(self._driver.run(alter_topic(self._lineage, self._topic, changes, partitions)))
-
-    def _store_floors(self) -> None:
-        """What the bounds so far have taken from readers does not come back under wider ones (R3). Requires: the lock
-        is held."""
-        topic = self._read()
-        retention = retention_of(self._parsed)
-        if retention != KEEP_ALL:
-            for keys in partition_keys(topic):
-                self._driver.run(PartitionFiles(keys).manifest.commit(RaiseFloor(None, retention)))
 
     def delete_records(self, before_offsets: Mapping[int, int]) -> dict[int, int]:
         """Move the log start of each partition named up to an offset by hand (KIP-107; -1: to the end); answers with

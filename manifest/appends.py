@@ -21,7 +21,7 @@ from lithify.manifest.model import (
     ProducerEntry,
     SegmentRef,
 )
-from lithify.manifest.retention import KEEP_ALL, Retention, log_start
+from lithify.manifest.retention import floor_at
 from lithify.manifest.transactions import EXPIRATION_MS, Place, TransactionStamp, dated, earlier_version, remember
 from lithify.store.errors import Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
 
@@ -53,7 +53,6 @@ class Append:
     l0_segments_max: int
     producer: ProducerStamp | None = None
     transaction: TransactionStamp | None = None
-    retention: Retention = KEEP_ALL
     expiration_ms: int = EXPIRATION_MS  # of an idle application, where there is no room for another
 
     repeatable = True  # by the segment id, while its live or retired entry is there; afterwards the floor refuses it
@@ -115,7 +114,7 @@ class Append:
         with one above, would stay as long as that, and the floor would fall (R3)."""
         if len(head.time_index) < TIME_INDEX_MAX:
             return head.log_start_offset, head.time_index
-        floor = log_start(head, self.retention, now_ms)
+        floor = floor_at(head, now_ms)
         return floor, time_index.trim(head.time_index, floor, head.next_offset, head.rows)
 
     def _earlier(self, head: Manifest) -> Already[range] | Refused | None:

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.manifest.commit import Already, Lineage, Next, Refused
-from lithify.manifest.config import validate
+from lithify.manifest.config import parse, validate
 from lithify.manifest.edits import CreatePartition, Seal
+from lithify.manifest.floor import SetBounds
 from lithify.manifest.invariants import check_topic
 from lithify.manifest.keys import PartitionKeys, TopicKeys, check_topic_name, is_topic_name
 from lithify.manifest.model import FORMAT, PARTITIONS_MAX, Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.retention import retention_of
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound
 from lithify.store.port import Folders, NewId
 
@@ -18,11 +20,14 @@ __all__ = [
     "alter_topic",
     "create_topic",
     "delete_topic",
+    "keep_bounds",
     "live_topic",
     "partition_keys",
     "topic_lineage",
     "topic_names",
 ]
+
+RETENTION_KEYS = frozenset(("cleanup.policy", "retention.ms", "retention.bytes", "retention.records"))
 
 
 def topic_lineage(name: str) -> Lineage[TopicFile]:
@@ -72,7 +77,10 @@ class _Alter:
 
     repeatable = True  # it sets values
 
-    def apply(self, head: TopicFile | None, number: int, now_ms: int) -> Next[TopicFile, TopicFile] | Refused:
+    def apply(
+        self, head: TopicFile | None, number: int, now_ms: int
+    ) -> Next[TopicFile, tuple[TopicFile, TopicFile]] | Refused:
+        """Answers with the topic as it was and as it is."""
         if head is None or head.deleted or head.topic_id != self.topic_id:
             return Refused(NotFound("the topic was deleted meanwhile; open it anew"))
         partitions = head.partitions if self.partitions is None else self.partitions
@@ -81,8 +89,8 @@ class _Alter:
             return Refused(InvalidRequest(text))
         merged = {**head.config, **self.changes}
         config = validate({name: value for name, value in merged.items() if value is not None})
-        topic = replace(head, config=config, partitions=partitions)
-        return Next(topic, topic)
+        topic = replace(head, id=number, config=config, partitions=partitions)
+        return Next(topic, (head, topic))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +115,48 @@ async def create_topic(lineage: Lineage[TopicFile], name: str, partitions: int, 
     topic = TopicFile(
         format=FORMAT, topic=name, topic_id=await NewId(), partitions=partitions, config=config, created_at_ms=0
     )
-    await _create_partitions(partition_keys(topic))
+    await _create_partitions(partition_keys(topic), topic)
     return (await lineage.commit(_Announce(topic))).result
 
 
-async def _create_partitions(all_keys: list[PartitionKeys]) -> None:
+async def _create_partitions(all_keys: list[PartitionKeys], topic: TopicFile) -> None:
+    bounds = retention_of(parse(topic.config))
     for keys in all_keys:
-        first = Manifest(format=FORMAT, topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
+        first = Manifest(
+            format=FORMAT, topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition, retention=bounds
+        )
         await PartitionFiles(keys).manifest.commit(CreatePartition(first))
 
 
 async def alter_topic(
     lineage: Lineage[TopicFile], topic: TopicFile, changes: dict[str, str | None], partitions: int | None
 ) -> TopicFile:
-    """Change configuration values (None: back to the default) or grow the partition count."""
+    """Change configuration values (None: back to the default) or grow the partition count.
+
+    Other bounds of retention are committed to every partition after that, each in a manifest, where the floor goes by
+    them (R3). Interrupted between the two it is finished by the next alter, or by a compactor's pass.
+    """
     if partitions is not None:
         if partitions > PARTITIONS_MAX:
             raise InvalidRequest(f"topic {topic.topic}: {partitions} partitions; the limit is {PARTITIONS_MAX}")
         grown = replace(topic, partitions=partitions)
-        await _create_partitions(partition_keys(grown)[topic.partitions :])
-    return (await lineage.commit(_Alter(topic.topic_id, changes, partitions))).result
+        await _create_partitions(partition_keys(grown)[topic.partitions :], grown)
+    before, altered = (await lineage.commit(_Alter(topic.topic_id, changes, partitions))).result
+    edit = SetBounds(retention_of(parse(altered.config)), altered.id, retention_of(parse(before.config)))
+    # Of those that are new, too: they were made by the configuration that this client knew.
+    for keys in partition_keys(altered)[0 if RETENTION_KEYS & changes.keys() else before.partitions :]:
+        await PartitionFiles(keys).manifest.commit(edit)
+    return altered
+
+
+async def keep_bounds(files: PartitionFiles, topic: TopicFile) -> None:
+    """Commit the bounds of `topic` to a partition that an alter was interrupted before, as far as the head last seen
+    tells. Costs nothing where they agree."""
+    head, bounds = files.manifest.seen.value, retention_of(parse(topic.config))
+    if head is None or head.topic_id != topic.topic_id or head.sealed:
+        return
+    if head.retention is None or (head.config_at < topic.id and head.retention != bounds):
+        await files.manifest.commit(SetBounds(bounds, topic.id, bounds))
 
 
 async def delete_topic(lineage: Lineage[TopicFile], topic: TopicFile) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.manifest.floor import droppable
 from lithify.manifest.model import Manifest, SegmentRef
-from lithify.manifest.retention import log_start, retention_of
+from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit, units
 from lithify.manifest.words import counted, span_text
 
@@ -68,7 +68,7 @@ class Debt(msgspec.Struct, frozen=True, kw_only=True):
 
 def assess(manifest: Manifest, config: TopicConfig, now_ms: int, pinned: frozenset[str] = frozenset()) -> Debt:
     """The debt of `manifest`. `pinned`: the segments of active jobs, which no due work may name."""
-    floor = log_start(manifest, retention_of(config), now_ms)
+    floor = floor_at(manifest, now_ms)
     books = _Books(manifest, config, now_ms, pinned, floor)
     return Debt(
         units=books.units,

@@ -22,7 +22,7 @@ from lithify.manifest.model import (
     SegmentRef,
     SortedRun,
 )
-from lithify.manifest.retention import KEEP_ALL, Retention, log_start
+from lithify.manifest.retention import floor_at
 from lithify.manifest.time_index import Lost
 from lithify.store.errors import (
     AlreadyExists,
@@ -125,9 +125,7 @@ class CommitCompaction:
     coverage_offset: int
     clean: bool
     forget: tuple[str, ...]  # completed jobs that `.compactor` shows terminal
-    at_ms: int
     floor: int = 0  # records below it were dropped, so it is stored
-    retention: Retention = KEEP_ALL
     lost: tuple[Lost, ...] = ()  # what the merge dropped, by the buckets of the time index
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
 
@@ -155,7 +153,7 @@ class CommitCompaction:
             )
             runs.sort(key=_run_order)
         # The floor that readers see by now is stored with the smaller sizes: else it would fall (R3).
-        floor = max(self.floor, log_start(head, self.retention, now_ms))
+        floor = max(self.floor, floor_at(head, now_ms))
         value = replace(
             head,
             log_start_offset=floor,
@@ -165,8 +163,8 @@ class CommitCompaction:
             completed_jobs=jobs,
             consumers=missed(head.consumers, self.dropped_to),
             cleaned_to=max(head.cleaned_to, self.coverage_offset) if self.clean else head.cleaned_to,
-            last_compacted_at_ms=self.at_ms,
-            last_cleaned_at_ms=self.at_ms if self.clean else head.last_cleaned_at_ms,
+            last_compacted_at_ms=now_ms,
+            last_cleaned_at_ms=now_ms if self.clean else head.last_cleaned_at_ms,
         )
         index = time_index.shrink(head.time_index, self.lost)
         index = time_index.trim(index, floor, head.next_offset, value.rows)
@@ -261,7 +259,6 @@ class CreateCheckpoint:
     id: str
     name: str
     ttl_ms: int | None
-    retention: Retention = KEEP_ALL  # the floor at this moment is stored: the pinned manifest keeps it (R3)
 
     repeatable = True  # by the checkpoint id
 
@@ -290,7 +287,7 @@ class CreateCheckpoint:
             created_at_ms=now_ms,
             expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms,
         )
-        floor = log_start(head, self.retention, now_ms)
+        floor = floor_at(head, now_ms)  # stored: the pinned manifest keeps it (R3)
         index = time_index.trim(head.time_index, floor, head.next_offset, head.rows)
         value = replace(head, checkpoints=(*head.checkpoints, mine), log_start_offset=floor, time_index=index)
         return Next(value, mine)

@@ -1,4 +1,4 @@
-"""The edits that move the retention floor: deletion by hand, and retiring what lies below it (R3). Pure."""
+"""The edits that move the retention floor, or change what it goes by, and that retire what lies below it (R3). Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from lithify.manifest import time_index
 from lithify.manifest.appends import topic_gone
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import fenced, retire
-from lithify.manifest.model import RETIRED_MAX, Manifest, SegmentRef, SortedRun
-from lithify.manifest.retention import Retention, log_start
+from lithify.manifest.model import RETIRED_MAX, Manifest, Retention, SegmentRef, SortedRun
+from lithify.manifest.retention import floor_at
 from lithify.store.errors import NotFound, OffsetOutOfRange, Unavailable
 
-__all__ = ["DropSegments", "RaiseFloor", "droppable"]
+__all__ = ["DropSegments", "RaiseFloor", "SetBounds", "droppable"]
 
 
 def droppable(manifest: Manifest, floor: int, pinned: frozenset[str]) -> tuple[SegmentRef, ...]:
@@ -24,11 +24,10 @@ def droppable(manifest: Manifest, floor: int, pinned: frozenset[str]) -> tuple[S
 
 @dataclass(frozen=True, slots=True)
 class RaiseFloor:
-    """Store the floor: what `retention` makes of it now, and at least `before_offset` (KIP-107's deleteRecords; None
-    deletes nothing by hand). Answers with the log start offset. Bytes go later, by DropSegments."""
+    """Delete records by hand: the log starts at `before_offset` at the earliest (KIP-107's deleteRecords). Answers with
+    the log start offset. Bytes go later, by DropSegments."""
 
-    before_offset: int | None
-    retention: Retention
+    before_offset: int
 
     repeatable = True  # it only raises
 
@@ -37,11 +36,11 @@ class RaiseFloor:
             return Refused(NotFound("the partition has no manifest; create the topic first"))
         if head.sealed:
             return Refused(topic_gone(head))
-        by_hand = self.before_offset or 0
+        by_hand = self.before_offset
         if by_hand > head.next_offset:
             text = f"{head.topic}/{head.partition}: the log ends before offset {head.next_offset}"
             return Refused(OffsetOutOfRange(f"{text}; records before {by_hand} cannot be deleted: give at most that"))
-        floor = max(log_start(head, self.retention, now_ms), by_hand)
+        floor = max(floor_at(head, now_ms), by_hand)
         if floor == head.log_start_offset and by_hand <= head.deleted_to:
             return Already(floor)
         value = replace(
@@ -54,12 +53,37 @@ class RaiseFloor:
 
 
 @dataclass(frozen=True, slots=True)
+class SetBounds:
+    """The topic was altered: from this commit on `retention` holds, as version `config_at` of the configuration says.
+    What a later version says is not undone. The floor that the bounds so far have come to is stored, so that nothing
+    which readers have lost sight of comes back under wider ones (R3)."""
+
+    retention: Retention
+    config_at: int
+    unset: Retention  # the bounds so far of a partition that an earlier version of lithify made: its manifest has none
+
+    repeatable = True  # by the version of the configuration
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest; create the topic first"))
+        if head.sealed:
+            return Refused(topic_gone(head))
+        if self.config_at <= head.config_at:
+            return Already(None)
+        head = replace(head, retention=head.retention or self.unset)
+        floor = floor_at(head, now_ms)
+        index = time_index.trim(head.time_index, floor, head.next_offset, head.rows)
+        value = replace(head, log_start_offset=floor, time_index=index)
+        return Next(replace(value, retention=self.retention, config_at=self.config_at), None)
+
+
+@dataclass(frozen=True, slots=True)
 class DropSegments:
     """Retire the segments that lie wholly below the floor, and store the floor. By the owner of `epoch` alone: it
     knows what its jobs have `pinned`. A quarantine for one of them ends with it. Answers with what went."""
 
     epoch: int
-    retention: Retention
     pinned: frozenset[str]
 
     repeatable = True  # a segment retires once
@@ -74,7 +98,7 @@ class DropSegments:
             return Refused(lost)
         if head.sealed:
             return Refused(topic_gone(head))
-        floor = log_start(head, self.retention, now_ms)
+        floor = floor_at(head, now_ms)
         found = droppable(head, floor, self.pinned)
         if not found:
             return Already(())

@@ -88,8 +88,8 @@ def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterato
     same = ("topic", "topic_id", "partition")
     if any(getattr(previous, field) != getattr(following, field) for field in same):
         yield "a partition keeps its identity"
-    floors = ("next_offset", "log_start_offset", "deleted_to", "cleaned_to", "orphan_floor", "compactor_epoch")
-    yield from _grows(previous, following, *floors)
+    floors = ("next_offset", "log_start_offset", "deleted_to", "cleaned_to", "orphan_floor")
+    yield from _grows(previous, following, *floors, "compactor_epoch", "config_at")
     if previous.sealed:
         if not following.sealed:
             yield "sealed is final"

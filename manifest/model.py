@@ -31,6 +31,7 @@ __all__ = [
     "ProducerBatch",
     "ProducerEntry",
     "Quarantine",
+    "Retention",
     "Retired",
     "SegmentRef",
     "SortedRun",
@@ -204,6 +205,14 @@ class Quarantine(msgspec.Struct, frozen=True):
     since_ms: int
 
 
+class Retention(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How much of a partition stays. -1: no bound. The more aggressive bound wins (D9)."""
+
+    ms: int = -1
+    bytes: int = -1
+    records: int = -1
+
+
 class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="manifest"):
     """The whole truth of a partition at version `id`."""
 
@@ -216,6 +225,8 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     deleted_to: int = 0  # the highest offset before which records were deleted by hand
     cleaned_to: int = 0  # every offset below was merged with every other (R4)
     orphan_floor: int = 0  # appends whose id is older are refused, so that orphans can go (P7)
+    retention: Retention | None = None  # the bounds in force; None: an earlier version of lithify wrote none down
+    config_at: int = 0  # the `.topic` number that gave these bounds; 0: the one that announced the partition
     last_compacted_at_ms: int | None = None
     last_cleaned_at_ms: int | None = None
     sealed: bool = False  # terminal: the topic was deleted (P21)

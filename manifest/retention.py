@@ -3,22 +3,11 @@
 A floor forgets a prefix, whole buckets of the time index at a time: never early, late by at most one bucket.
 """
 
-import msgspec
-
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.model import Manifest
+from lithify.manifest.model import Manifest, Retention
 from lithify.manifest.words import span_text
 
-__all__ = ["KEEP_ALL", "Retention", "log_start", "logical_size", "pinned_by_future", "retention_of"]
-
-
-class Retention(msgspec.Struct, frozen=True):
-    """How much of a partition stays. -1: no bound. The more aggressive bound wins (D9)."""
-
-    ms: int = -1
-    bytes: int = -1
-    records: int = -1
-
+__all__ = ["KEEP_ALL", "Retention", "floor_at", "log_start", "logical_size", "pinned_by_future", "retention_of"]
 
 KEEP_ALL = Retention()
 
@@ -30,8 +19,18 @@ def retention_of(config: TopicConfig) -> Retention:
     return Retention(config.retention_ms, config.retention_bytes, config.retention_records)
 
 
+def floor_at(manifest: Manifest, now_ms: int) -> int:
+    """The first offset a reader may see at `now_ms`, by the bounds that the manifest itself holds.
+
+    SUBTLE! Not by the topic's configuration. What one process has read of that may have been altered since, and a floor
+    that is stored by the former bounds is there for ever, under wider ones, too. The bounds lie in the manifest and
+    are set by a commit, so they and the floor that goes by them cannot disagree. Test: tests/manifest/test_bounds.py
+    """
+    return log_start(manifest, manifest.retention or KEEP_ALL, now_ms)
+
+
 def log_start(manifest: Manifest, retention: Retention, now_ms: int) -> int:
-    """The first offset a reader may see at `now_ms`: the stored floor, or what retention makes of the time index.
+    """The stored floor, or what `retention` makes of the time index at `now_ms`, if that is more.
 
     Time: a bucket goes while its latest record is older than retention.ms (strictly, D1). Size and records: the oldest
     goes while at least the bound remains without it (D2). A bucket that stays keeps all after it (D3). Everything may
@@ -56,10 +55,10 @@ def log_start(manifest: Manifest, retention: Retention, now_ms: int) -> int:
     return floor
 
 
-def pinned_by_future(manifest: Manifest, retention: Retention, floor: int, now_ms: int) -> str | None:
+def pinned_by_future(manifest: Manifest, floor: int, now_ms: int) -> str | None:
     """Why retention by time stands still at `floor`: the oldest bucket that stays has a record from the future, and
     keeps all that follows it (D5)."""
-    if retention.ms < 0:
+    if manifest.retention is None or manifest.retention.ms < 0:
         return None
     index = zip(manifest.time_index, _ends(manifest), strict=True)
     oldest = next((bucket for bucket, end in index if end > floor), None)

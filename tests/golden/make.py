@@ -36,6 +36,7 @@ from lithify.manifest.model import (
     ProducerBatch,
     ProducerEntry,
     Quarantine,
+    Retention,
     Retired,
     SegmentRef,
     SortedRun,
@@ -141,6 +142,10 @@ MANIFEST_TRANSACTIONS = Manifest(
             ended=True,
         ),
     ),
+)
+# The bounds of retention, since a manifest says which hold in it.
+MANIFEST_BOUNDS = Manifest(
+    **HEAD, **PARTITION, id=16, next_offset=103, retention=Retention(ms=604_800_000, bytes=5, records=7), config_at=3
 )
 COUNTS = MergeCounts(
     rows_in=100,
@@ -268,6 +273,7 @@ WAREHOUSE = WarehouseFile(
 FILES: dict[str, Numbered] = {
     "manifest": MANIFEST,
     "manifest-transactions": MANIFEST_TRANSACTIONS,
+    "manifest-bounds": MANIFEST_BOUNDS,
     "compactor": COMPACTOR,
     "compactor-ended": COMPACTOR_ENDED,
     "boundary": BOUNDARY,

@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parent
 KINDS: dict[str, type[Numbered]] = {
     "manifest": Manifest,
     "manifest-transactions": Manifest,
+    "manifest-bounds": Manifest,
     "compactor": CompactorState,
     "compactor-ended": CompactorState,
     "boundary": Boundary,
@@ -27,6 +28,7 @@ KINDS: dict[str, type[Numbered]] = {
 NUMBERS = {
     "manifest": 12,
     "manifest-transactions": 15,
+    "manifest-bounds": 16,
     "compactor": 13,
     "compactor-ended": 14,
     "boundary": 2,

@@ -13,7 +13,6 @@ from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import KEEP_ALL
 from lithify.manifest.units import units
 from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask
@@ -66,7 +65,6 @@ def compact(
         coverage_offset=covered,
         clean=True,
         forget=tuple(done.id for done in head.completed_jobs),
-        at_ms=0,
         lost=tuple(zip(buckets, result.lost, strict=False)),
     )
     committed = warehouse.driver.run(files.manifest.commit(edit)).version.value
@@ -112,4 +110,4 @@ def collect(warehouse: Warehouse, name: str, number: int = 0, *, delete_manifest
 
 def raise_floor(warehouse: Warehouse, offset: int, name: str = "t") -> None:
     """What retention does to a partition."""
-    warehouse.driver.run(files_of(warehouse, name).manifest.commit(RaiseFloor(offset, KEEP_ALL)))
+    warehouse.driver.run(files_of(warehouse, name).manifest.commit(RaiseFloor(offset)))

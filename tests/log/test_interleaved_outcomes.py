@@ -91,7 +91,6 @@ async def retirer(rounds: int) -> None:
                 coverage_offset=0,
                 clean=False,
                 forget=tuple(done.id for done in head.completed_jobs),
-                at_ms=0,
                 lost=tuple((segment.min_offset, segment.rows) for segment in head.l0),
             )
             await files.manifest.commit(edit)

@@ -8,6 +8,7 @@ from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
 from tests.log.compaction import compact, files_of
+from tests.log.conftest import HandClock
 
 KEYED = [Record(b"key-%d" % number, b"%d" % number) for number in range(100)]
 
@@ -112,7 +113,7 @@ def test_a_part_that_fails_says_what_was_appended_before(warehouse: Warehouse) -
     assert failed.value.__notes__ == [f"appended before, by partition: {{0: range(0, {count})}}"]
 
 
-def test_a_partition_describes_itself(warehouse: Warehouse) -> None:
+def test_a_partition_describes_itself(warehouse: Warehouse, clock: HandClock) -> None:
     topic = warehouse.create_topic("t", config={"cleanup.policy": "compact"})
     part = topic.partition(0)
     empty = part.describe()
@@ -125,7 +126,12 @@ def test_a_partition_describes_itself(warehouse: Warehouse) -> None:
     part.append([Record(b"c", b"2", 7)])
     info = part.describe()
     assert (info.topic, info.partition, info.manifest_id, info.next_offset, info.rows) == ("t", 0, 4, 3, 3)
-    assert (info.log_start_offset, info.cleaned_to, info.last_compacted_at, info.compactor_epoch) == (0, 2, 0, 0)
+    assert (info.log_start_offset, info.cleaned_to, info.last_compacted_at, info.compactor_epoch) == (
+        0,
+        2,
+        clock.now_ms,
+        0,
+    )
     assert info.due is None
     assert [(s.min_key, s.max_key, s.min_offset, s.max_offset, s.order) for s in info.l0] == [(b"c", b"c", 2, 2, "key")]
     (run,) = info.runs

@@ -20,7 +20,7 @@ from lithify.manifest.edits import (
     Seal,
     SetQuarantine,
 )
-from lithify.manifest.floor import DropSegments, RaiseFloor
+from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.model import Manifest
 from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import TransactionStamp
@@ -62,7 +62,8 @@ def with_everything() -> Manifest:
         *(CreateCheckpoint(name, name, 10) for name in ("c", "d")),
     )
     head = after(head, merged(head, 2, job="000000000002-0000aaaa"))
-    return after(head, merged(head, 2, job="000000000004-0000bbbb"))
+    head = after(head, merged(head, 2, job="000000000004-0000bbbb"))
+    return after(head, SetBounds(Retention(records=10**6), 3, KEEP_ALL))
 
 
 HEAD = with_everything()
@@ -85,12 +86,13 @@ def damaged(head: Manifest) -> Manifest:
         (Claim(), "claim"),
         (merged(HEAD, 2, job="000000000006-0000cccc"), "compaction"),
         (merged(HEAD, 2, job="000000000006-0000cccc", dropped_to=4, forget=("000000000002-0000aaaa",)), "compaction"),
-        (DropSegments(EPOCH, Retention(records=6), frozenset()), "drop"),
+        (DropSegments(EPOCH, frozenset()), "drop"),
         (CreateCheckpoint("e", "e", None), "checkpoint"),
         (RefreshCheckpoint("c", 99), "checkpoint"),
         (DeleteCheckpoint("c"), "collect"),
         (SetQuarantine(EPOCH, "why", HEAD.l0[0].id), "quarantine"),
-        (RaiseFloor(3, KEEP_ALL), "floor"),
+        (RaiseFloor(3), "floor"),
+        (SetBounds(Retention(records=6), 5, KEEP_ALL), "bounds"),
         (CommitPosition("x", 5, X.committed_at, "another"), "position"),
         (CommitPosition("z", 5, 0, "i"), "position"),
         (ForgetConsumer("x"), "position"),
@@ -99,7 +101,8 @@ def damaged(head: Manifest) -> Manifest:
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_it_changes_what_it_is_about_and_no_more(edit: Any, kind: str) -> None:
-    step = Step(HEAD, after(HEAD, edit), HEAD.id, frozenset())
+    head = replace(HEAD, retention=Retention(records=6)) if kind == "drop" else HEAD
+    step = Step(head, after(head, edit), head.id, frozenset())
     assert kind_of_commit(step) == kind
     assert unwarranted(step, kind) is None
 
@@ -122,8 +125,9 @@ def test_a_collection_forgets_what_it_was_told_to() -> None:
         DeleteCheckpoint("nobody's"),
         ForgetConsumer("nobody"),
         LiftQuarantine(),
-        RaiseFloor(0, KEEP_ALL),
-        DropSegments(EPOCH, KEEP_ALL, frozenset()),
+        RaiseFloor(0),
+        SetBounds(KEEP_ALL, HEAD.config_at, KEEP_ALL),
+        DropSegments(EPOCH, frozenset()),
         Collect(0, frozenset()),
         merged(HEAD, 2, job="000000000004-0000bbbb"),
         Append(HEAD.l0[0], L0_MAX),
@@ -145,10 +149,11 @@ OF_A_PARTITION = [
     OpenProducer("p"),
     Claim(),
     merged(HEAD, 2, job="000000000006-0000cccc"),
-    DropSegments(EPOCH, KEEP_ALL, frozenset()),
+    DropSegments(EPOCH, frozenset()),
     CreateCheckpoint("e", "e", None),
     SetQuarantine(EPOCH, "why", "s"),
-    RaiseFloor(3, KEEP_ALL),
+    RaiseFloor(3),
+    SetBounds(KEEP_ALL, 5, KEEP_ALL),
     CommitPosition("x", 5, X.committed_at, "another"),
 ]
 
@@ -173,14 +178,13 @@ def test_the_floor_is_raised_by_hand_by_retention_or_both() -> None:
         (last, KEEP_ALL, last, last),
         (3, Retention(records=6), last - 6, 3),
         (last - 1, Retention(records=6), last - 1, last - 1),
-        (None, Retention(records=6), last - 6, 0),
+        (0, Retention(records=6), last - 6, 0),
     ):
-        raised = after(HEAD, RaiseFloor(before, retention))
+        raised = after(replace(HEAD, retention=retention), RaiseFloor(before))
         assert (raised.log_start_offset, raised.deleted_to) == (start, by_hand)
-        assert isinstance(RaiseFloor(before, retention).apply(raised, raised.id + 1, NOW_MS), Already)
-    expired = after(HEAD, RaiseFloor(None, Retention(records=6)))
-    assert after(expired, RaiseFloor(3, KEEP_ALL)).deleted_to == 3, "what had expired is deleted by hand now"
-    assert after(expired, RaiseFloor(2, Retention(records=4))).log_start_offset == last - 4
+        assert isinstance(RaiseFloor(before).apply(raised, raised.id + 1, NOW_MS), Already)
+    expired = after(replace(HEAD, retention=Retention(records=6)), RaiseFloor(0))
+    assert after(expired, RaiseFloor(3)).deleted_to == 3, "what had expired is deleted by hand now"
 
 
 def test_a_batch_of_another_size_is_no_repetition() -> None:
@@ -197,11 +201,12 @@ def test_before_there_is_a_partition_there_is_nothing_to_end_or_forget() -> None
 
 def test_a_clean_says_how_far_and_when_and_a_tier_does_not() -> None:
     head = after(at(FIRST, 1), Claim(), *appends(1, 2, 3))
-    fields = {"coverage_offset": head.l0[2].min_offset, "at_ms": 77}
-    tier, clean = (after(head, merged(head, 2, clean=clean, **fields)) for clean in (False, True))
+    covered = head.l0[2].min_offset
+    edits = (merged(head, 2, clean=clean, coverage_offset=covered) for clean in (False, True))
+    tier, clean = (scene.after(head, edit, now_ms=77) for edit in edits)
     assert (tier.cleaned_to, tier.last_cleaned_at_ms, tier.last_compacted_at_ms) == (0, None, 77)
-    assert (clean.cleaned_to, clean.last_cleaned_at_ms) == (head.l0[2].min_offset, 77)
-    later = after(clean, merged(clean, 1, job="000000000009-0000dddd", at_ms=99))
+    assert (clean.cleaned_to, clean.last_cleaned_at_ms) == (covered, 77)
+    later = scene.after(clean, merged(clean, 1, job="000000000009-0000dddd"), now_ms=99)
     assert (later.cleaned_to, later.last_cleaned_at_ms, later.last_compacted_at_ms) == (clean.cleaned_to, 77, 99)
 
 

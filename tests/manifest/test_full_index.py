@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from lithify.manifest.appends import Append
 from lithify.manifest.commit import Next
 from lithify.manifest.model import FORMAT, TIME_INDEX_MAX, Manifest, SegmentRef
-from lithify.manifest.retention import Retention, log_start
+from lithify.manifest.retention import Retention, floor_at
 
 DAY = Retention(ms=86_400_000)
 
@@ -22,17 +22,17 @@ def appended(head: Manifest, timestamp_ms: int, now_ms: int) -> Manifest:
         max_timestamp_ms=timestamp_ms,
         checksum="0" * 16,
     )
-    verdict = Append(ref, 100_000, retention=DAY).apply(head, head.id + 1, now_ms)
+    verdict = Append(ref, 100_000).apply(head, head.id + 1, now_ms)
     assert isinstance(verdict, Next)
     return replace(verdict.value, id=head.id + 1)
 
 
 def test_the_floor_that_readers_saw_stays_when_its_bucket_would_be_joined() -> None:
-    head = Manifest(format=FORMAT, id=1, nonce="n", topic="t", topic_id="i", partition=0)
+    head = Manifest(format=FORMAT, id=1, nonce="n", topic="t", topic_id="i", partition=0, retention=DAY)
     for number in range(TIME_INDEX_MAX):
         head = appended(head, timestamp_ms=number, now_ms=number)
     now_ms = DAY.ms + 1
-    assert log_start(head, DAY, now_ms) == 1, "the first record is a millisecond too old"
+    assert floor_at(head, now_ms) == 1, "the first record is a millisecond too old"
     head = appended(head, timestamp_ms=now_ms, now_ms=now_ms)
-    assert log_start(head, DAY, now_ms) == 1
+    assert floor_at(head, now_ms) == 1
     assert len(head.time_index) == TIME_INDEX_MAX

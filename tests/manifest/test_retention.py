@@ -12,7 +12,7 @@ from lithify.manifest.appends import Append
 from lithify.manifest.commit import Next, Refused
 from lithify.manifest.floor import DropSegments, RaiseFloor
 from lithify.manifest.model import FORMAT, TIME_INDEX_MAX, Manifest, SegmentRef
-from lithify.manifest.retention import KEEP_ALL, Retention, log_start, logical_size
+from lithify.manifest.retention import Retention, log_start, logical_size
 from lithify.store.errors import Fenced, OffsetOutOfRange
 
 FIRST = Manifest(format=FORMAT, id=1, nonce="n", topic="t", topic_id="i", partition=0)
@@ -55,6 +55,11 @@ def log(appends: list[tuple[int, int, int]]) -> Log:
     made = Log()
     for rows, size, timestamp_ms in appends:
         made.append(rows, size, timestamp_ms)
+    return made
+
+
+def bounded(made: Log, **bounds: int) -> Log:
+    made.head = replace(made.head, retention=Retention(**bounds))
     return made
 
 
@@ -147,8 +152,8 @@ def test_d3_d5_a_record_from_the_future_keeps_all_after_it() -> None:
 
 
 def test_d4_the_next_append_goes_on_from_the_old_end() -> None:
-    made = log(THREE)
-    made.edit(DropSegments(0, Retention(records=0), frozenset()))
+    made = bounded(log(THREE), records=0)
+    made.edit(DropSegments(0, frozenset()))
     assert (made.head.log_start_offset, made.head.segments(), made.head.time_index) == (15, (), ())
     made.append(2, 10, 99)
     assert made.head.l0[0].base_offset == 15
@@ -157,24 +162,24 @@ def test_d4_the_next_append_goes_on_from_the_old_end() -> None:
 
 def test_deletion_by_hand_may_cut_a_bucket() -> None:
     made = log(THREE)
-    assert made.edit(RaiseFloor(7, KEEP_ALL)) == 7
+    assert made.edit(RaiseFloor(7)) == 7
     assert (made.head.log_start_offset, made.head.deleted_to) == (7, 7)
     assert [bucket.start for bucket in made.head.time_index] == [5, 10]
     assert logical_size(made.head, 7) == (8, 160)
     assert log_start(made.head, Retention(records=5), 0) == 10
-    beyond = RaiseFloor(16, KEEP_ALL).apply(made.head, 9, 0)
+    beyond = RaiseFloor(16).apply(made.head, 9, 0)
     assert isinstance(beyond, Refused)
     assert isinstance(beyond.error, OffsetOutOfRange)
 
 
 def test_whole_segments_below_the_floor_go_at_once_but_for_those_of_a_job() -> None:
-    made = log(THREE)
+    made = bounded(log(THREE), records=5)
     held = made.head.l0[0].id
-    gone = made.edit(DropSegments(0, Retention(records=5), frozenset({held})))
+    gone = made.edit(DropSegments(0, frozenset({held})))
     assert [ref.min_offset for ref in gone] == [5]  # type: ignore[attr-defined]
     assert [ref.min_offset for ref in made.head.l0] == [0, 10]
     assert [entry.id for entry in made.head.retired] == [ref.id for ref in gone]  # type: ignore[attr-defined]
     assert made.head.log_start_offset == 10
-    fenced = DropSegments(-1, Retention(records=0), frozenset()).apply(made.head, 9, 0)
+    fenced = DropSegments(-1, frozenset()).apply(made.head, 9, 0)
     assert isinstance(fenced, Refused)
     assert isinstance(fenced.error, Fenced)

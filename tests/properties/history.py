@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import units
 from lithify.manifest.model import Manifest, SegmentRef
-from lithify.manifest.retention import log_start, retention_of
+from lithify.manifest.retention import floor_at
 from lithify.store.errors import InvalidRequest
 from tests.properties.log import Log, View
 from tests.properties.model import Admission, AppendedAt, Row, floors, index_problem, latest, merged
@@ -279,7 +279,7 @@ class History:
 
     def _admission(self, head: Manifest, sources: Collection[str]) -> Admission:
         now_ms, config = self.clock.now_ms, self.log.config
-        floor = log_start(head, retention_of(config), now_ms)
+        floor = floor_at(head, now_ms)
         left_out = {row.offset for ref in head.segments() if ref.id not in sources for row in self.log.rows(ref)}
         return Admission(config, now_ms, floor, frozenset(left_out | {head.next_offset}))
 

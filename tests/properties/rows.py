@@ -26,15 +26,15 @@ from lithify.compactor.plan import choose_requested
 from lithify.gc.collect import collect, sweep
 from lithify.log import checkpoints
 from lithify.log.append import append
-from lithify.log.topic import RETENTION_KEYS
+from lithify.manifest.catalog import RETENTION_KEYS
 from lithify.manifest.config import TopicConfig, parse, validate
 from lithify.manifest.edits import CreatePartition
-from lithify.manifest.floor import RaiseFloor
+from lithify.manifest.floor import RaiseFloor, SetBounds
 from lithify.manifest.jobs import CompactorState, Job, KeyRange, MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import KEEP_ALL, log_start, retention_of
+from lithify.manifest.retention import floor_at, retention_of
 from lithify.segment.extent import key_bounds
 from lithify.segment.rules import Fate, fate, stamped
 from lithify.segment.task import MergeTask, TaskResult
@@ -100,7 +100,7 @@ class RowLog:
         self._stored = validate(config)
         self.config: TopicConfig = parse(self._stored)
         self.reopen()
-        self._run(self._files.manifest.commit(CreatePartition(FIRST)))
+        self._run(self._files.manifest.commit(CreatePartition(replace(FIRST, retention=retention_of(self.config)))))
 
     def reopen(self) -> None:
         self._files = PartitionFiles(KEYS)
@@ -138,17 +138,17 @@ class RowLog:
         if self.config.message_timestamp_type == "LogAppendTime":
             rows = [row._replace(timestamp_ms=self._clock()) for row in rows]
         rows.sort(key=by_key if order == "key" else None)
-        ref, retention = reference("", rows, order), retention_of(self.config)
-        return self._run(append(self._files, _encode(rows), ref, l0_segments_max=1_000, retention=retention))
+        return self._run(append(self._files, _encode(rows), reference("", rows, order), l0_segments_max=1_000))
 
     def alter(self, changes: Mapping[str, str]) -> None:
         stored = validate({**self._stored, **changes})
-        if RETENTION_KEYS & changes.keys() and retention_of(self.config) != KEEP_ALL:
-            self._run(self._files.manifest.commit(RaiseFloor(None, retention_of(self.config))))
         self._stored, self.config = stored, parse(stored)
+        if RETENTION_KEYS & changes.keys():
+            bounds, number = retention_of(self.config), self.head().config_at + 1
+            self._run(self._files.manifest.commit(SetBounds(bounds, number, bounds)))
 
     def delete_records(self, before: int) -> int:
-        return self._run(self._files.manifest.commit(RaiseFloor(before, retention_of(self.config)))).result
+        return self._run(self._files.manifest.commit(RaiseFloor(before))).result
 
     def submit(self, sources: Sequence[str]) -> None:
         head = self.head()
@@ -174,7 +174,7 @@ class RowLog:
             self._run(sweep(files, GRACE_MS))
 
     def pin(self, name: str) -> None:
-        self._run(checkpoints.pin(self._files, name, None, retention_of(self.config)))
+        self._run(checkpoints.pin(self._files, name, None))
 
     def unpin(self, name: str) -> None:
         self._run(checkpoints.delete(self._files, name))
@@ -202,7 +202,7 @@ class RowLog:
 
     def view(self) -> View:
         head = self.head()
-        return self._shown(head, log_start(head, retention_of(self.config), self._clock()))
+        return self._shown(head, floor_at(head, self._clock()))
 
     def pinned(self, name: str) -> View:
         number = next(c.manifest for c in self.head().checkpoints if c.name == name)

@@ -104,7 +104,6 @@ def replacing(head: Manifest, sources: tuple[SegmentRef, ...], epoch: int, **fie
         "coverage_offset": 0,
         "clean": False,
         "forget": (),
-        "at_ms": 0,
     }
     if "run" in fields and not fields["run"].segments:
         fields["lost"] = tuple((s.min_offset, s.rows) for s in sources)

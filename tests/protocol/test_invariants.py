@@ -22,12 +22,12 @@ from lithify.manifest.edits import (
     SetQuarantine,
     coverage_offset,
 )
-from lithify.manifest.floor import DropSegments, RaiseFloor
+from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.invariants import check_boundary, check_compactor, check_topic, manifest_problems
 from lithify.manifest.jobs import CompactorState, summed_up
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Checkpoint, Manifest, Retired, SortedRun, TopicFile
-from lithify.manifest.retention import Retention
+from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import Corrupt
 from tests.protocol.scene import FIRST, L0_MAX, TOPIC_ID, at, job, replacing, segment
@@ -65,10 +65,12 @@ def edit_of(head: Manifest, operation: Operation, contents: Contents) -> Any:  #
         case "k":
             return compaction(head, x, y, z, contents)
         case "f":
-            return RaiseFloor(head.next_offset * x // 6 if y else None, Retention(records=3 * z if z else -1))
+            return RaiseFloor(head.next_offset * x // 6)
         case "w":
             pinned = frozenset(s.id for s in head.segments()[x:]) if z else frozenset[str]()
-            return DropSegments(head.compactor_epoch, Retention(records=2 + y), pinned)
+            return DropSegments(head.compactor_epoch, pinned)
+        case "b":
+            return SetBounds(Retention(records=3 * z if z else -1), head.config_at + y, KEEP_ALL)
         case "g":
             going = frozenset(r.id for r in head.retired if r.retired_at < head.id - x)
             return Collect(max(head.id - x - 1, 0), going, frozenset(c.id for c in head.checkpoints), always=bool(y))
@@ -109,7 +111,6 @@ def compaction(head: Manifest, x: int, y: int, z: int, contents: Contents) -> An
         coverage_offset=covered,
         clean=y == 0,
         forget=forget,
-        at_ms=head.id,
         lost=lost,
     )
 
@@ -148,6 +149,7 @@ def test_the_history_meets_every_edit() -> None:
         ("q", 0, 0, 0),
         ("l", 0, 0, 0),
         ("f", 1, 1, 0),
+        ("b", 0, 1, 1),
         ("w", 0, 5, 0),
         ("k", 0, 0, 0),
         ("r", 1, 1, 4),

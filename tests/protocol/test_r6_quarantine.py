@@ -11,7 +11,6 @@ from lithify.manifest.edits import LiftQuarantine, Seal, SetQuarantine
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import JobError
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import KEEP_ALL
 from lithify.store.errors import Fenced, Unavailable
 from tests.compactor.simulated_engine import with_engine
 from tests.interleave import World
@@ -78,7 +77,7 @@ def test_the_drop_that_retires_the_damaged_segment_ends_the_quarantine() -> None
     lost = world.alone(files.head()).l0[2]
     assert world.alone(files.head()).quarantine.segment == lost.id
     for before, ended in ((lost.min_offset, False), (lost.max_offset + 1, True)):
-        world.alone(files.manifest.commit(RaiseFloor(before, KEEP_ALL)))
+        world.alone(files.manifest.commit(RaiseFloor(before)))
         step = world.alone(with_engine(KEYS, Coordinator(PartitionFiles(KEYS), "me:1").step(CONFIG, True), []))
         assert step.dropped
         head = world.alone(files.head())

@@ -11,7 +11,7 @@ from lithify.manifest.appends import OpenProducer, ProducerStamp
 from lithify.manifest.consumers import CommitPosition, find_consumer
 from lithify.manifest.model import ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import log_start, retention_of
+from lithify.manifest.retention import floor_at
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import (
     AlreadyExists,
@@ -50,7 +50,7 @@ async def send(files: PartitionFiles, handle: Handle, rows: list[Row], **stamps:
     body = encode(stored)
     ref, most = reference(stored, body, order), handle.config.l0_segments_max
     stamps["expiration_ms"] = handle.config.transactional_id_expiration_ms
-    return await append(files, body, ref, l0_segments_max=most, retention=retention_of(handle.config), **stamps)
+    return await append(files, body, ref, l0_segments_max=most, **stamps)
 
 
 async def append_some(site: Site, actor: Actor, files: PartitionFiles, handle: Handle, name: str) -> None:
@@ -84,7 +84,7 @@ def plain(site: Site) -> Life:
                 if handle is None or files is None or actor.say.random() < 0.1:
                     handle = await site.open()
                     files = PartitionFiles(handle.keys)
-                await handle.fresh()
+                await handle.fresh(actor)
                 rows = records(site, actor, name, await Now())
             except TRANSIENT:
                 continue
@@ -145,7 +145,7 @@ async def _sequence(
     site: Site, actor: Actor, handle: Handle, files: PartitionFiles, stamp: ProducerStamp, done: list[int]
 ) -> None:
     while len(done) < site.appends:
-        await handle.fresh()
+        await handle.fresh(actor)
         rows = records(site, actor, f"{actor.name}.{len(done)}", await Now())
         done.append(len(done))
         for repeat in range(6):
@@ -218,7 +218,7 @@ def reader(site: Site, pins: bool) -> Life:
                     continue
                 name = f"pin {actor.name} {say.randrange(2)}"
                 ttl_ms = say.choice((None, 500, 5_000, 100_000))
-                manifest, _ = await checkpoints.pin(files, name, ttl_ms, retention_of(handle.config))
+                manifest, _ = await checkpoints.pin(files, name, ttl_ms)
                 await read_slowly(site, actor, files, manifest)
                 if say.random() < 0.4:
                     await checkpoints.refresh(files, name, say.choice((None, 5_000)))
@@ -251,7 +251,7 @@ def consumer(site: Site, name: str) -> Life:
             try:
                 mine = await positions.take(files, name, lambda head: head.log_start_offset)
                 state.clear()
-                await _follow(site, actor, handle, files, mine, state)
+                await _follow(site, actor, files, mine, state)
             except (*TRANSIENT, Fenced, SnapshotExpired):
                 handle = await _opened(site, actor)
                 files = PartitionFiles(handle.keys)
@@ -262,7 +262,6 @@ def consumer(site: Site, name: str) -> Life:
 async def _follow(
     site: Site,
     actor: Actor,
-    handle: Handle,
     files: PartitionFiles,
     mine: ConsumerPosition,
     state: dict[str | None, Row],
@@ -274,9 +273,9 @@ async def _follow(
         if manifest.sealed:
             raise NotFound("sealed")
         await read_slowly(site, actor, files, manifest)
-        # A clock that was ahead, or bounds that were widened since this handle read them, may have told too high a
-        # start: what was hidden then is not held now. That the start never falls for those who know is R3's to check.
-        floor = max(floor, log_start(manifest, retention_of(handle.config), await Now()))
+        # A clock that was ahead may have told too high a start: what was hidden then is not held now. That the start
+        # never falls by one clock is R3's to check.
+        floor = max(floor, floor_at(manifest, await Now()))
         contents = site.oracle.truth(files.keys).contents
         found = sorted((row for ref in manifest.segments() for row in contents.rows(ref)), key=lambda row: row.offset)
         for row in found:

@@ -1,12 +1,20 @@
 """What a partition's records must be, held against what its manifests name. Nothing here knows how a merge works."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from lithify.manifest.config import TopicConfig
-from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.model import Manifest, Retention, SegmentRef
 from tests.sim.rows import ROW_BYTES, Row
 
-__all__ = ["Contents"]
+__all__ = ["Contents", "Reign"]
+
+
+class Reign(NamedTuple):
+    """Bounds that were in force until a time, in a log that ended before an offset then."""
+
+    retention: Retention
+    until_ms: int
+    end_offset: int
 
 
 class Contents:
@@ -89,18 +97,18 @@ class Contents:
             return f"the merge made up offset {min(after.keys() - before.keys())} (R2)"
         return None
 
-    def floor_is_early(
-        self, previous: Manifest, manifest: Manifest, configs: Sequence[TopicConfig], now_ms: int
-    ) -> str | None:
-        """Why no configuration so far lets the floor rise from `previous` to `manifest`, over records that were still
-        there (R3)."""
+    def floor_is_early(self, previous: Manifest, manifest: Manifest, reigns: Sequence[Reign]) -> str | None:
+        """Why no bounds, while they were in force, let the floor rise from `previous` to `manifest`, over records that
+        were still there (R3)."""
         floor = manifest.log_start_offset
         first = max(previous.log_start_offset, manifest.deleted_to)
         there = {row.offset for m in (previous, manifest) for ref in m.segments() for row in self.rows(ref)}
         for offset in sorted(o for o in there if first <= o < floor):
-            after, age_ms = sum(o > offset for o in there), now_ms - self.placed[offset].timestamp_ms
-            if not any(_may_go(c, after, age_ms) for c in configs if c.deleting):
-                return f"offset {offset} is {age_ms} ms old and lies below the floor {floor} (R3)"
+            timestamp_ms, now = self.placed[offset].timestamp_ms, reigns[-1]
+            if _may_go(now.retention, sum(o > offset for o in there), now.until_ms - timestamp_ms):
+                continue
+            if not any(_may_go(r.retention, r.end_offset - offset - 1, r.until_ms - timestamp_ms) for r in reigns[:-1]):
+                return f"offset {offset}, of {timestamp_ms}, lies below the floor {floor} (R3)"
         return None
 
     def cut_wrongly(self, segments: Sequence[SegmentRef], output_bytes: int) -> str | None:
@@ -118,10 +126,10 @@ class Contents:
         return {row.key: row for row in self.placed.values() if floor <= row.offset < end}
 
 
-def _may_go(config: TopicConfig, after: int, age_ms: int) -> bool:
+def _may_go(bounds: Retention, after: int, age_ms: int) -> bool:
     """Whether retention may forget a record of that age with so many after it (at least: a bucket goes as a whole)."""
-    by_rows = 0 <= config.retention_records <= after or 0 <= config.retention_bytes <= after * ROW_BYTES
-    return by_rows or 0 <= config.retention_ms < age_ms
+    by_rows = 0 <= bounds.records <= after or 0 <= bounds.bytes <= after * ROW_BYTES
+    return by_rows or 0 <= bounds.ms < age_ms
 
 
 def _plain(row: Row) -> tuple[object, ...]:

@@ -19,6 +19,7 @@ FLOOR = frozenset(("log_start_offset", "time_index"))
 MAY_CHANGE = {
     "seal": frozenset(("sealed", "l0", "runs", "retired", "checkpoints", "time_index")),
     "append": frozenset(("l0", "next_offset", "producers", "transactions")) | FLOOR,
+    "bounds": frozenset(("retention", "config_at")) | FLOOR,
     "claim": frozenset(("compactor_epoch",)),
     "compaction": frozenset(("l0", "runs", "retired", "completed_jobs", "consumers"))
     | frozenset(("cleaned_to", "last_compacted_at_ms", "last_cleaned_at_ms"))
@@ -92,6 +93,7 @@ def kind_of_commit(step: Step) -> str:
 def _signs(step: Step) -> Iterator[tuple[str, bool]]:
     changed = step.changed
     yield "seal", "sealed" in changed
+    yield "bounds", "config_at" in changed
     yield "append", "next_offset" in changed
     yield "claim", "compactor_epoch" in changed
     yield "compaction", "completed_jobs" in changed

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.gc.collect import collect, sweep
-from lithify.manifest.catalog import create_topic, topic_lineage
+from lithify.manifest.catalog import create_topic, keep_bounds, topic_lineage
 from lithify.manifest.edits import LiftQuarantine, Seal
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.port import Pause
@@ -42,7 +42,16 @@ TUNED = {
 }
 
 # Who takes part how often, each of so many; `Focus.shares` says whom a history about one thing takes.
-MOST = {"stream": 3, "import": 2, "compactor": 3, "collector": 3, "pinning reader": 2, "consumer": 2, "admin": 2}
+MOST = {
+    "stream": 3,
+    "import": 2,
+    "compactor": 3,
+    "collector": 3,
+    "pinning reader": 2,
+    "consumer": 2,
+    "admin": 2,
+    "retention": 2,
+}
 SHARES = {
     "stream": 0.3,
     "import": 0.2,
@@ -72,6 +81,7 @@ class Focus:
     graces_ms: tuple[int, ...] = (0, 0, 300, 1_000, 5_000)
     policies: tuple[str, ...] = ("compact", "compact", "compact", "compact,delete", "delete")
     records: tuple[str, ...] = ("-1", "-1", "-1", "10")
+    ages_ms: tuple[str, ...] = ("-1", "-1", "-1", "1000", "5000", "60000")
     changes_share: float = 0.1  # of histories in which the topic is altered, or deleted and made again
     bounds_share: float = 0.3  # of histories with the product's own bounds
 
@@ -115,6 +125,16 @@ FOCI = (
         bounds_share=0.0,
     ),
     Focus(1, {"operator": 1.0, "compactor": 0.7, "collector": 0.3}),
+    # The topic is altered all the time, by two at once.
+    Focus(
+        2,
+        {"retention": 0.7, "compactor": 0.4, "collector": 0.2, "pinning reader": 0.1, "consumer": 0.1},
+        always=("retention 0",),
+        policies=("compact,delete", "compact,delete", "delete", "compact"),
+        records=("-1", "4", "10"),
+        ages_ms=("-1", "500", "1000", "5000"),
+        changes_share=1.0,
+    ),
 )
 
 
@@ -222,7 +242,7 @@ def _scheduler(dice: random.Random, length: int) -> Scheduler:
 def _site(dice: random.Random, world: World, focus: Focus) -> Site:
     config = {
         "cleanup.policy": dice.choice(focus.policies),
-        "retention.ms": dice.choice(("-1", "-1", "-1", "1000", "5000", "60000")),
+        "retention.ms": dice.choice(focus.ages_ms),
         "retention.records": dice.choice(focus.records),
         "min.cleanable.dirty.ratio": dice.choice(("0", "0", "0.3", "0.7")),
         "min.compaction.lag.ms": dice.choice(("0", "0", "0", "1500")),
@@ -346,6 +366,7 @@ async def _settle(world: World, site: Site, truth: Truth) -> None:
         await files.manifest.commit(Seal())
     else:
         await files.manifest.commit(LiftQuarantine())
+        await keep_bounds(files, last)
         coordinator = Coordinator(PartitionFiles(truth.keys), "settler")
         step = None
         for _ in range(200):

@@ -119,6 +119,8 @@ class Ledger:
             self._truth.head, frozenset(job.segments)
         ):
             self._truth.fail(f"job {job.id}: a segment left out reaches below its coverage offset (P9)")
+        if not self._truth.head.sealed:
+            self._truth.frozen_floor(job)
         self._held("P8", "P9")
         if job.origin == "manual":
             self._allowed[frozenset(job.segments)] = self._allowed.get(frozenset(job.segments), 0) + 1

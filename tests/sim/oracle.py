@@ -9,6 +9,7 @@ import msgspec
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
+from lithify.manifest.retention import retention_of
 from lithify.segment.task import MergeTask
 from tests.sim.cast import WORKER, Author, Violation
 from tests.sim.truth import Truth
@@ -32,7 +33,7 @@ class Oracle:
         found = self.truths.get(keys.root)
         if found is None:
             configs = self._configs.setdefault(keys.topic_id, [])
-            found = self.truths[keys.root] = Truth(keys, self.world, self.grace_ms, self.error_ms, configs)
+            found = self.truths[keys.root] = Truth(keys, self.world, self.grace_ms, self.error_ms, configs, self.topics)
         return found
 
     def _of(self, key: str) -> tuple[Truth, str] | None:
@@ -68,7 +69,7 @@ class Oracle:
         return lambda: truth.boundary is not None and truth.boundary.manifest >= number
 
     def _topic(self, body: bytes) -> None:
-        topic = _topic(body)
+        topic, known = _topic(body), {topic.topic_id for topic in self.topics}
         self.topics.append(topic)
         if topic.deleted:
             return
@@ -77,7 +78,20 @@ class Oracle:
             head = self.truth(PartitionKeys(topic.topic, topic.topic_id, number)).head
             if head is None or head.sealed:
                 raise Violation(f"topic file {topic.id} announces partition {number}, which is not there (P21)")
+            if topic.topic_id not in known and head.retention != retention_of(parse(topic.config)):
+                raise Violation(f"topic file {topic.id} and manifest {head.id} have other bounds (R3)")
             self.world.held("P21")
+
+    def altered(self, topic: TopicFile) -> None:
+        """Who altered retention was told that it holds."""
+        for number in range(topic.partitions):
+            head = self.truth(PartitionKeys(topic.topic, topic.topic_id, number)).head
+            if head is None or (head.config_at < topic.id and not head.sealed):
+                raise Violation(
+                    f"version {topic.id} of the configuration is acknowledged, manifests go by another (R3)"
+                )
+        self.world.counts["alter acknowledged"] += 1
+        self.world.held("R3")
 
     def put(self, author: Author, key: str, body: bytes) -> None:
         found = self._of(key)

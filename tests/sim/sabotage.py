@@ -1,16 +1,9 @@
 """One-line sabotages of the product, by the rule that each breaks: the simulation is worth what it catches of them."""
 
-from typing import NamedTuple
+from tests.sim.sabotage_data import OF_DATA
+from tests.sim.sabotage_line import Sabotage
 
 __all__ = ["SABOTAGES", "Sabotage"]
-
-
-class Sabotage(NamedTuple):
-    name: str
-    rule: str
-    file: str
-    old: str  # its first occurrence is replaced
-    new: str
 
 
 SABOTAGES = (
@@ -295,84 +288,8 @@ SABOTAGES = (
         "a topic is announced before its partitions are there",
         "P21",
         "manifest/catalog.py",
-        "await _create_partitions(partition_keys(topic))\n    return",
+        "await _create_partitions(partition_keys(topic), topic)\n    return",
         "return",
     ),
-    Sabotage(
-        "the lowest offset wins",
-        "R1",
-        "segment/rules.py",
-        "if rules.drop_superseded and superseded:",
-        "if rules.drop_superseded and not superseded:",
-    ),
-    Sabotage(
-        "offsets are counted anew",
-        "R2",
-        "manifest/appends.py",
-        "base, rows = head.next_offset, self.segment.rows",
-        "base, rows = sum(s.rows for s in head.segments()), self.segment.rows",
-    ),
-    Sabotage(
-        "retention comes early",
-        "R3",
-        "manifest/retention.py",
-        "by_time = 0 <= retention.ms < now_ms - bucket.max_timestamp_ms",
-        "by_time = 0 <= retention.ms < 2 * (now_ms - bucket.max_timestamp_ms)",
-    ),
-    Sabotage(
-        "a merge does not store the floor",
-        "R3",
-        "manifest/edits.py",
-        "floor = max(self.floor, log_start(head, self.retention, now_ms))",
-        "floor = max(self.floor, head.log_start_offset)",
-    ),
-    Sabotage(
-        "joined buckets take the floor back",
-        "R3",
-        "manifest/appends.py",
-        "floor = log_start(head, self.retention, now_ms)\n        return",
-        "floor = head.log_start_offset\n        return",
-    ),
-    Sabotage(
-        "a drop takes what reaches above the floor",
-        "R3",
-        "manifest/floor.py",
-        "if s.max_offset < floor and",
-        "if s.min_offset < floor and",
-    ),
-    Sabotage(
-        "tombstones above the coverage are stamped",
-        "R4",
-        "segment/rules.py",
-        "and horizon_ms is None and offset < rules.coverage_offset:",
-        "and horizon_ms is None:",
-    ),
-    Sabotage(
-        "a tier stamps, too",
-        "R4",
-        "compactor/plan.py",
-        'if kind == "clean" and config.compacted else None',
-        "if config.compacted else None",
-    ),
-    Sabotage(
-        "an unstamped tombstone expires",
-        "R4",
-        "segment/rules.py",
-        "if tombstone and horizon_ms is not None and horizon_ms <= rules.clock_ms:",
-        "if tombstone and (horizon_ms or 0) <= rules.clock_ms:",
-    ),
-    Sabotage(
-        "outputs are never cut",
-        "R5",
-        "compactor/plan.py",
-        "output_bytes=config.output_bytes,",
-        "output_bytes=2**40,",
-    ),
-    Sabotage(
-        "a damaged source is tried again",
-        "R6",
-        "compactor/attempt.py",
-        'if failure.category in ("corrupt", "missing"):',
-        'if failure.category == "missing":',
-    ),
+    *OF_DATA,
 )

@@ -5,8 +5,15 @@ import contextlib
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.jobs import RequestCancel, Submit
 from lithify.gc.collect import collect, sweep
-from lithify.log.topic import RETENTION_KEYS
-from lithify.manifest.catalog import alter_topic, create_topic, delete_topic, live_topic, topic_lineage
+from lithify.manifest.catalog import (
+    RETENTION_KEYS,
+    alter_topic,
+    create_topic,
+    delete_topic,
+    keep_bounds,
+    live_topic,
+    topic_lineage,
+)
 from lithify.manifest.edits import LiftQuarantine, Seal
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import Job
@@ -21,6 +28,34 @@ from tests.sim.cast import Actor, Violation
 from tests.sim.site import TOPIC, Handle, Site
 
 __all__ = ["admin", "catalog", "collector", "compactor", "operator", "retention"]
+
+NARROWER = (
+    {"retention.records": "8"},
+    {"retention.records": "2", "cleanup.policy": "compact,delete"},
+    {"retention.records": "-1", "retention.ms": "2000"},
+    {"retention.bytes": "2400"},
+    {"retention.ms": "500", "cleanup.policy": "compact,delete"},
+)
+WIDER = (
+    {"retention.ms": "-1", "retention.bytes": "-1", "retention.records": "-1"},
+    {"retention.ms": "-1", "retention.records": "30"},
+    {"retention.bytes": None, "retention.ms": "30000"},
+)
+ALTERATIONS = (
+    *NARROWER,
+    *WIDER,
+    {"cleanup.policy": "compact,delete"},
+    {"cleanup.policy": "compact"},
+    {"cleanup.policy": "delete"},
+    {"cleanup.policy": "compact", "min.compaction.lag.ms": "3000"},
+    {"min.compaction.lag.ms": "0"},
+    {"delete.retention.ms": "0"},
+    {"delete.retention.ms": "20000"},
+    {"compaction.throttle.bytes.per.second": "2000"},
+    {"compaction.throttle.bytes.per.second": "-1"},
+    {"compaction.paused": "true"},
+    {"compaction.paused": "false"},
+)
 
 
 def compactor(site: Site, take_over_share: float) -> Life:
@@ -38,6 +73,7 @@ def compactor(site: Site, take_over_share: float) -> Life:
                 if resting and not await coordinator.changed() and await coordinator.still_waits(config) is not None:
                     await Pause(site.rest(actor))
                     continue
+                await keep_bounds(coordinator.files, handle.topic)
                 step = await coordinator.step(config, take_over=actor.say.random() < take_over_share)
                 site.world.counts[f"step: {step.outcome}"] += 1
                 resting = step.outcome in ("idle", "waiting")
@@ -127,34 +163,27 @@ def admin(site: Site) -> Life:
 
 
 def retention(site: Site, alters: bool) -> Life:
-    """Deletes records by hand, and changes what is kept, as Topic.alter does: floors first."""
-    changes = (
-        {"retention.records": "8"},
-        {"retention.records": "-1", "retention.ms": "2000"},
-        {"retention.ms": "-1"},
-        {"cleanup.policy": "compact,delete"},
-        {"cleanup.policy": "compact"},
-        {"compaction.paused": "true"},
-        {"compaction.paused": "false"},
-    )
+    """Deletes records by hand, and alters the topic: what is kept, wider or narrower, how long, and how compaction goes
+    about it. Whatever others are about to do, they began it under another configuration."""
 
     async def live(actor: Actor) -> None:
         say = actor.say
         while True:
-            await Pause(3 * site.rest(actor))
+            await Pause((1 if alters else 3) * site.rest(actor))
             try:
                 handle = await site.open()
                 files = PartitionFiles(handle.keys)
-                bounds = retention_of(handle.config)
-                if not alters or say.random() < 0.4:
+                if not alters or say.random() < 0.2:
                     head = await files.head()
                     before = head.log_start_offset + say.randrange(4)
-                    await files.manifest.commit(RaiseFloor(before, bounds))
+                    await files.manifest.commit(RaiseFloor(before))
                     continue
-                change: dict[str, str | None] = {**say.choice(changes)}
-                if RETENTION_KEYS & change.keys() and bounds != KEEP_ALL:
-                    await files.manifest.commit(RaiseFloor(None, bounds))
-                await alter_topic(topic_lineage(TOPIC), handle.topic, change, None)
+                kept = retention_of(handle.config)
+                likely = NARROWER if kept == KEEP_ALL else WIDER  # there and back: what one undoes, others began under
+                change: dict[str, str | None] = {**say.choice(likely if say.random() < 0.5 else ALTERATIONS)}
+                altered = await alter_topic(topic_lineage(TOPIC), handle.topic, change, None)
+                if RETENTION_KEYS & change.keys():
+                    site.oracle.altered(altered)
             except (*TRANSIENT, OffsetOutOfRange, InvalidRequest):
                 continue
 

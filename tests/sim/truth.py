@@ -6,14 +6,15 @@ from typing import NoReturn
 
 import msgspec
 
-from lithify.manifest.config import TopicConfig
+from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.invariants import manifest_problems
+from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import Boundary, Manifest, SegmentRef
-from lithify.manifest.retention import log_start, retention_of
+from lithify.manifest.model import Boundary, Manifest, SegmentRef, TopicFile
+from lithify.manifest.retention import KEEP_ALL, floor_at, retention_of
 from tests.sim.applications import Applications
 from tests.sim.cast import Author, Violation
-from tests.sim.contents import Contents
+from tests.sim.contents import Contents, Reign
 from tests.sim.frames import Step, kind_of_commit, unwarranted
 from tests.sim.ledger import Ledger
 from tests.sim.rows import decode
@@ -29,7 +30,13 @@ UNCOUNTED = ("floor", "position", "producer", "transaction")  # kinds of commit 
 
 class Truth:
     def __init__(
-        self, keys: PartitionKeys, world: World, grace_ms: int, error_ms: int, configs: list[TopicConfig]
+        self,
+        keys: PartitionKeys,
+        world: World,
+        grace_ms: int,
+        error_ms: int,
+        configs: list[TopicConfig],
+        topics: list[TopicFile],
     ) -> None:
         self.keys = keys
         self.world = world
@@ -42,6 +49,9 @@ class Truth:
         self.refused: set[str] = set()  # tokens of records that were said not to be appended
         self._grace_ms = grace_ms
         self.configs = configs  # of the topic, one after the other
+        self._topics = topics  # by number, those of other topic ids, too
+        self._reigns: list[Reign] = []  # of the bounds that were in force, the latest of them included
+        self._allowed = 0  # the highest floor that any manifest had come to while it was the head
         self._lineage: dict[int, Manifest] = {}
         self._created_ms: dict[int, int] = {}
         self._named: dict[str, list[int]] = {}  # segment id -> [named from manifest, up to before]
@@ -242,17 +252,39 @@ class Truth:
             self.world.held("P16")
 
     def _floor(self, previous: Manifest, manifest: Manifest) -> None:
+        """A floor is one that some manifest had come to while it was the head, by its bounds and the clock. Under every
+        manifest the log starts where readers of the one before saw it start, or later."""
+        now_ms = self.world.now_ms + self._error_ms
+        self._allowed = max(self._allowed, floor_at(previous, now_ms))
+        reign = Reign(previous.retention or KEEP_ALL, now_ms, previous.next_offset)
+        same = bool(self._reigns) and self._reigns[-1].retention == reign.retention
+        self._reigns[len(self._reigns) - same :] = [reign]
         if manifest.log_start_offset > max(previous.log_start_offset, manifest.deleted_to):
             self._count("floor by retention")
-            wrong = self.contents.floor_is_early(previous, manifest, self.configs, self.world.now_ms + self._error_ms)
+            if manifest.log_start_offset > self._allowed:
+                self.fail(
+                    f"floor {manifest.log_start_offset} lies above {self._allowed}, as far as bounds allowed (R3)"
+                )
+            wrong = self.contents.floor_is_early(previous, manifest, self._reigns)
             if wrong is not None:
                 self.fail(wrong)
-        if len(self.configs) == 1 and not manifest.sealed:
-            retention, at_ms = retention_of(self.configs[0]), manifest.committed_at_ms
-            shown = log_start(previous, retention, at_ms)
-            if log_start(manifest, retention, at_ms) < shown:
+        if manifest.config_at != previous.config_at:
+            topic = self._topics[manifest.config_at - 1]
+            if topic.topic_id != manifest.topic_id or retention_of(parse(topic.config)) != manifest.retention:
+                self.fail(f"manifest {manifest.id} goes by other bounds than version {topic.id} says (R3)")
+        if not manifest.sealed:
+            shown = floor_at(previous, manifest.committed_at_ms)
+            if floor_at(manifest, manifest.committed_at_ms) < shown:
                 self.fail(f"readers saw the log start at {shown}, and with manifest {manifest.id} earlier (R3)")
             self.world.held("R3")
+
+    def frozen_floor(self, job: Job) -> None:
+        """What a job may drop is what readers had lost sight of when it was admitted."""
+        assert job.plan is not None
+        assert self.head is not None
+        allowed = max(self._allowed, floor_at(self.head, self.world.now_ms + self._error_ms))
+        if job.plan.rules.floor > allowed:
+            self.fail(f"job {job.id} drops below {job.plan.rules.floor}, the log starts at {allowed} at most (R3, P9)")
 
     def _checkpoints(self, previous: Manifest, manifest: Manifest) -> None:
         known = {checkpoint.id for checkpoint in previous.checkpoints}

@@ -1,0 +1,127 @@
+"""Sabotages of the rules about data (R1-R6)."""
+
+from tests.sim.sabotage_line import Sabotage
+
+__all__ = ["OF_DATA"]
+
+OF_DATA = (
+    Sabotage(
+        "the lowest offset wins",
+        "R1",
+        "segment/rules.py",
+        "if rules.drop_superseded and superseded:",
+        "if rules.drop_superseded and not superseded:",
+    ),
+    Sabotage(
+        "offsets are counted anew",
+        "R2",
+        "manifest/appends.py",
+        "base, rows = head.next_offset, self.segment.rows",
+        "base, rows = sum(s.rows for s in head.segments()), self.segment.rows",
+    ),
+    Sabotage(
+        "retention comes early",
+        "R3",
+        "manifest/retention.py",
+        "by_time = 0 <= retention.ms < now_ms - bucket.max_timestamp_ms",
+        "by_time = 0 <= retention.ms < 2 * (now_ms - bucket.max_timestamp_ms)",
+    ),
+    Sabotage(
+        "a merge does not store the floor",
+        "R3",
+        "manifest/edits.py",
+        "floor = max(self.floor, floor_at(head, now_ms))",
+        "floor = max(self.floor, head.log_start_offset)",
+    ),
+    Sabotage(
+        "joined buckets take the floor back",
+        "R3",
+        "manifest/appends.py",
+        "floor = floor_at(head, now_ms)\n        return",
+        "floor = head.log_start_offset\n        return",
+    ),
+    Sabotage(
+        "a commit goes by the bounds of its job's beginning",
+        "R3",
+        "compactor/attempt.py",
+        "            floor=current.plan.rules.floor,",
+        """            floor=max(
+                current.plan.rules.floor,
+                (r := __import__("lithify.manifest.retention").manifest.retention).log_start(
+                    (await self.files.manifest.refresh()).value, r.retention_of(self.config), await Now()
+                ),
+            ),""",
+    ),
+    Sabotage(
+        "a plan goes by the bounds of the configuration",
+        "R3",
+        "compactor/plan.py",
+        "floor=floor_at(manifest, now_ms),",
+        """floor=(r := __import__("lithify.manifest.retention").manifest.retention).log_start(
+            manifest, r.retention_of(config), now_ms
+        ),""",
+    ),
+    Sabotage(
+        "other bounds forget the floor of those before",
+        "R3",
+        "manifest/floor.py",
+        "        floor = floor_at(head, now_ms)\n        index",
+        "        floor = head.log_start_offset\n        index",
+    ),
+    Sabotage(
+        "an earlier alter undoes a later one",
+        "R3",
+        "manifest/floor.py",
+        "if self.config_at <= head.config_at:",
+        "if self.config_at == head.config_at:",
+    ),
+    Sabotage(
+        "an alter stops at the configuration",
+        "R3",
+        "manifest/catalog.py",
+        "[0 if RETENTION_KEYS & changes.keys() else before.partitions :]",
+        "[before.partitions :]",
+    ),
+    Sabotage(
+        "a drop takes what reaches above the floor",
+        "R3",
+        "manifest/floor.py",
+        "if s.max_offset < floor and",
+        "if s.min_offset < floor and",
+    ),
+    Sabotage(
+        "tombstones above the coverage are stamped",
+        "R4",
+        "segment/rules.py",
+        "and horizon_ms is None and offset < rules.coverage_offset:",
+        "and horizon_ms is None:",
+    ),
+    Sabotage(
+        "a tier stamps, too",
+        "R4",
+        "compactor/plan.py",
+        'if kind == "clean" and config.compacted else None',
+        "if config.compacted else None",
+    ),
+    Sabotage(
+        "an unstamped tombstone expires",
+        "R4",
+        "segment/rules.py",
+        "if tombstone and horizon_ms is not None and horizon_ms <= rules.clock_ms:",
+        "if tombstone and (horizon_ms or 0) <= rules.clock_ms:",
+    ),
+    Sabotage(
+        "outputs are never cut",
+        "R5",
+        "compactor/plan.py",
+        "output_bytes=config.output_bytes,",
+        "output_bytes=2**40,",
+    ),
+    Sabotage(
+        "a damaged source is tried again",
+        "R6",
+        "compactor/attempt.py",
+        'if failure.category in ("corrupt", "missing"):',
+        'if failure.category == "missing":',
+    ),
+)

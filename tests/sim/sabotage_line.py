@@ -1,0 +1,13 @@
+"""What a sabotage is."""
+
+from typing import NamedTuple
+
+__all__ = ["Sabotage"]
+
+
+class Sabotage(NamedTuple):
+    name: str
+    rule: str
+    file: str
+    old: str  # its first occurrence is replaced
+    new: str
