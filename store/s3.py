@@ -5,12 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from botocore.exceptions import FlexibleChecksumError, IncompleteReadError, ReadTimeoutError, ResponseStreamingError
-
 from lithify.store import driver
 from lithify.store.credentials import write_credentials
-from lithify.store.driver import monotonic_ms
-from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
 from lithify.store.reply_clock import ReplyClock
@@ -18,18 +15,18 @@ from lithify.store.s3_clients import S3Clients
 from lithify.store.s3_errors import FAILURES, error_code, explain, outcome_of_failure, status_code
 from lithify.store.s3_options import S3Options
 from lithify.store.s3_output import S3Output
+from lithify.store.s3_reads import Range, modified_ms, read_range
+from lithify.store.s3_repeats import Repeats
 
 __all__ = ["S3Store"]
 
 T = TypeVar("T")
 _DELETE_KEYS = 1000
 _STALE_MS = 24 * 3600 * 1000
-_GET_BUDGET_MS = 15_000
-_RETRY_PAUSES_MS = (50, 200, 800)
-_TRUNCATED = (ResponseStreamingError, IncompleteReadError, ReadTimeoutError, FlexibleChecksumError)
 _NO_BATCH_DELETE = frozenset({400, 404, 405, 501})
-_NOT_FOUND = 404
-_RANGE_NOT_SATISFIABLE = 416
+_ABSENT = "NoSuchKey"  # and nothing else: NoSuchBucket is a wrong URL, any other 404 somebody else's
+_BEYOND_END = "InvalidRange"
+_NEVER_THERE = ".lithify-clock/none"  # a key to ask the time by
 
 
 class S3Store:
@@ -45,9 +42,8 @@ class S3Store:
         self._bucket = bucket
         self._prefix = check_prefix(prefix.strip("/") + "/") if prefix.strip("/") else ""
         self._options = S3Options(options)
-        self._pause = pause
+        self._repeats = Repeats(pause)
         self._clock = ReplyClock()
-        self._bucket_seen = False
         self._clients = S3Clients(self._options, self._observe)
 
     def __repr__(self) -> str:
@@ -98,12 +94,12 @@ class S3Store:
 
         def attempt() -> Object:
             reply = client.get_object(**target, **self._additional("GetObject"))
-            return Object(reply["Body"].read(), _modified_ms(reply))
+            return Object(reply["Body"].read(), modified_ms(reply))
 
         try:
-            return self._retried(attempt, lambda error: isinstance(explain(error, ""), Unavailable))
+            return self._repeats.of_single(attempt)
         except FAILURES as error:
-            if self._says_missing(error):
+            if error_code(error) == _ABSENT:
                 return None
             raise explain(error, self._where(key)) from error
 
@@ -112,20 +108,12 @@ class S3Store:
         target = self._target(key)
         if length == 0:
             return b""
-        client = self.bulk_client()
-        span = f"bytes={start}-{start + length - 1}"
-
-        def attempt() -> bytes:
-            reply = client.get_object(**target, **self._additional("GetObject"), Range=span)
-            body = reply["Body"].read()
-            return body if "ContentRange" in reply else body[start : start + length]
-
         try:
-            body = self._retried(attempt, lambda error: isinstance(error, _TRUNCATED))
+            body = self._repeats.of_bulk(lambda: self._range(target, start, length)).body
         except FAILURES as error:
-            if self._says_missing(error):
+            if error_code(error) == _ABSENT:
                 raise NotFound(f"{self._where(key)} does not exist") from error
-            if status_code(error) != _RANGE_NOT_SATISFIABLE:
+            if error_code(error) != _BEYOND_END:
                 raise explain(error, self._where(key)) from error
             body = b""
         if len(body) != length:
@@ -134,35 +122,39 @@ class S3Store:
 
     def put(self, key: str, body: bytes) -> None:
         target = self._target(key)
-        try:
-            self.bulk_client().put_object(**target, **self._additional("PutObject"), Body=body)
-        except FAILURES as error:
-            raise explain(error, self._where(key)) from error
+        self._ask(key, lambda: self.bulk_client().put_object(**target, **self._additional("PutObject"), Body=body))
 
     def output(self, key: str) -> S3Output:
-        return S3Output(self.bulk_client(), self._target(key), self._where(key), self._additional)
+        def size() -> int | None:
+            found = self.head(key)
+            return found.size if found is not None else None
+
+        return S3Output(self.bulk_client(), self._target(key), self._where(key), self._additional, self._repeats, size)
 
     def head(self, key: str) -> ObjectInfo | None:
+        """By a GET of the first byte: the reply to a HEAD has no body, and so a proxy's 404 looks as S3's own does."""
         target = self._target(key)
         try:
-            reply = self.bulk_client().head_object(**target, **self._additional("HeadObject"))
+            first = self._repeats.of_bulk(lambda: self._range(target, 0, 1))
         except FAILURES as error:
-            if self._says_missing(error):
+            if error_code(error) == _ABSENT:
                 return None
-            raise explain(error, self._where(key)) from error
-        return ObjectInfo(key, reply["ContentLength"], _modified_ms(reply))
+            if error_code(error) != _BEYOND_END:
+                raise explain(error, self._where(key)) from error
+            found = self.get(key)  # it has no first byte
+            return ObjectInfo(key, len(found.body), found.modified_ms) if found is not None else None
+        return ObjectInfo(key, first.size, first.modified_ms)
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         """One page of up to 1,000 keys, in whatever order the store has (S3 Express: none)."""
         parameters = {"Bucket": self._bucket, "Prefix": self._prefix + check_prefix(prefix)}
         if token is not None:
             parameters["ContinuationToken"] = token
-        try:
-            reply = self.bulk_client().list_objects_v2(**parameters, **self._additional("ListObjectsV2"))
-        except FAILURES as error:
-            raise explain(error, self._where(prefix)) from error
+        reply = self._ask(
+            prefix, lambda: self.bulk_client().list_objects_v2(**parameters, **self._additional("ListObjectsV2"))
+        )
         infos = tuple(
-            ObjectInfo(found["Key"][len(self._prefix) :], found["Size"], _modified_ms(found))
+            ObjectInfo(found["Key"][len(self._prefix) :], found["Size"], modified_ms(found))
             for found in reply.get("Contents", ())
             if not found["Key"].endswith("/")  # consoles make such "folders"; no key of ours ends so
         )
@@ -174,10 +166,9 @@ class S3Store:
         parameters = {"Bucket": self._bucket, "Prefix": below, "Delimiter": "/"}
         names: set[str] = set()
         while True:
-            try:
-                reply = self.bulk_client().list_objects_v2(**parameters, **self._additional("ListObjectsV2"))
-            except FAILURES as error:
-                raise explain(error, self._where(prefix)) from error
+            reply = self._ask(
+                prefix, lambda: self.bulk_client().list_objects_v2(**parameters, **self._additional("ListObjectsV2"))
+            )
             names.update(found["Prefix"][len(below) :].rstrip("/") for found in reply.get("CommonPrefixes", ()))
             if not reply.get("NextContinuationToken"):
                 return sorted(names - {""})
@@ -196,14 +187,14 @@ class S3Store:
         """The store's clock, from the Date of its replies; never ahead of it, and at most about a second behind."""
         known = self._clock.now()
         if known is None:
-            failure: BaseException | None = None
+            failure: LithifyError | None = None
             try:
-                self.bulk_client().head_bucket(Bucket=self._bucket, **self._additional("HeadBucket"))
-            except FAILURES as error:  # a refusal is dated too
+                self.get(_NEVER_THERE)
+            except LithifyError as error:  # a refusal is dated too
                 failure = error
             known = self._clock.now()
             if known is None and failure is not None:
-                raise explain(failure, self.url) from failure
+                raise failure
         if known is None:
             raise InvalidRequest(f"{self.url}: the store's replies carry no Date, so it has no clock; inject one")
         return known
@@ -241,15 +232,16 @@ class S3Store:
     def _delete_batch(self, batch: Sequence[str]) -> bool:
         """Whether the store took the batch; some know only single deletions, or want another checksum."""
         objects = [{"Key": self._prefix + key} for key in batch]
+        parameters = {"Bucket": self._bucket, "Delete": {"Objects": objects, "Quiet": True}}
         try:
-            reply = self.bulk_client().delete_objects(
-                Bucket=self._bucket, **self._additional("DeleteObjects"), Delete={"Objects": objects, "Quiet": True}
+            reply = self._repeats.of_bulk(
+                lambda: self.bulk_client().delete_objects(**parameters, **self._additional("DeleteObjects"))
             )
         except FAILURES as error:
             if status_code(error) in _NO_BATCH_DELETE and error_code(error) != "NoSuchBucket":
                 return False
             raise explain(error, self._where(batch[0])) from error
-        failed = [error for error in reply.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
+        failed = [error for error in reply.get("Errors", ()) if error.get("Code") != _ABSENT]
         if failed:
             raise Unavailable(
                 f"s3://{self._bucket}/{failed[0].get('Key')} and {len(failed) - 1} more could not be deleted "
@@ -258,41 +250,27 @@ class S3Store:
         return True
 
     def _delete_one(self, key: str) -> None:
+        target = self._target(key)
         try:
-            self.bulk_client().delete_object(**self._target(key), **self._additional("DeleteObject"))
+            self._repeats.of_bulk(
+                lambda: self.bulk_client().delete_object(**target, **self._additional("DeleteObject"))
+            )
         except FAILURES as error:
-            if not self._says_missing(error):
+            if error_code(error) != _ABSENT:
                 raise explain(error, self._where(key)) from error
 
-    def _retried(self, attempt: Callable[[], T], passing: Callable[[BaseException], bool]) -> T:
-        deadline_ms = monotonic_ms() + _GET_BUDGET_MS
-        for pause_ms in _RETRY_PAUSES_MS:
-            try:
-                return attempt()
-            except FAILURES as error:
-                if not passing(error) or monotonic_ms() > deadline_ms:
-                    raise
-            self._pause(pause_ms)
-        return attempt()
+    def _range(self, target: dict[str, str], start: int, length: int) -> Range:
+        return read_range(self.bulk_client(), {**target, **self._additional("GetObject")}, start, length)
 
-    def _says_missing(self, error: BaseException) -> bool:
-        """Whether the object, and not the bucket, is missing: the reply to a HEAD does not tell which."""
-        if status_code(error) != _NOT_FOUND or error_code(error) == "NoSuchBucket":
-            return False
-        if error_code(error) != "NoSuchKey" and not self._bucket_seen:
-            try:
-                self.bulk_client().head_bucket(Bucket=self._bucket, **self._additional("HeadBucket"))
-            except FAILURES as missing:
-                if status_code(missing) == _NOT_FOUND:
-                    raise InvalidRequest(
-                        f"{self.url}: the bucket does not exist; create it, or check the URL"
-                    ) from None
-        return True
+    def _ask(self, key: str, attempt: Callable[[], T]) -> T:
+        """A request of the bulk client that can be repeated, with its failure explained."""
+        try:
+            return self._repeats.of_bulk(attempt)
+        except FAILURES as error:
+            raise explain(error, self._where(key)) from error
 
     def _observe(self, http_response: Any, **_: Any) -> None:
         self._clock.observe(http_response.headers.get("date"))
-        if http_response.status_code < 300:
-            self._bucket_seen = True
 
     def _of_this_process(self) -> S3Clients:
         if self._clients.pid != os.getpid():  # forked: the parent's sockets are the parent's
@@ -311,8 +289,3 @@ class S3Store:
 
     def _where(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._prefix}{key}"
-
-
-def _modified_ms(reply: dict[str, Any]) -> int:
-    """In whole seconds, as HTTP has it: Ceph's listing alone tells milliseconds, and one object has one time."""
-    return int(reply["LastModified"].timestamp()) * 1000

@@ -1,26 +1,40 @@
-"""What a failure of S3, or of the way there, means: the caller's doing, a passing trouble, or an unknown outcome."""
+"""What a failure of S3, or of the way there, means: the caller's doing, a passing trouble, or an unknown outcome.
 
-from typing import Any
+`FAILURES` is all that a request can raise, from the call itself or while its body is read: botocore wraps what goes
+wrong before the headers, and of what comes after them only some. A body that ends early over TLS raises what urllib3,
+http.client or ssl has for it (test: tests/store/test_s3_failures.py, which walks the exceptions of each library).
+"""
 
+import http.client
+
+import urllib3.exceptions
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    FlexibleChecksumError,
+    IncompleteReadError,
     LoginError,
     NoCredentialsError,
     NoRegionError,
     ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
+    ReadTimeoutError,
+    ResponseStreamingError,
     SSOError,
 )
-from botocore.parsers import ResponseParserError
 
 from lithify.store.errors import InvalidRequest, Unavailable
 from lithify.store.port import Outcome
+from lithify.store.s3_replies import NotFromS3
 
-__all__ = ["FAILURES", "error_code", "explain", "outcome_of_failure", "status_code"]
+__all__ = ["FAILURES", "IN_BODY", "error_code", "explain", "outcome_of_failure", "status_code"]
 
-FAILURES = (ClientError, BotoCoreError, ResponseParserError)
+_OF_THE_WAY = (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError)
+FAILURES = (ClientError, BotoCoreError, NotFromS3, *_OF_THE_WAY)
+# Those that botocore has not tried again by itself: bodies that broke off, and answers of others.
+_BROKEN_OFF = (ResponseStreamingError, IncompleteReadError, ReadTimeoutError, FlexibleChecksumError)
+IN_BODY = (*_BROKEN_OFF, NotFromS3, *_OF_THE_WAY)
 _OURS = (
     *(NoCredentialsError, PartialCredentialsError, ProfileNotFound, SSOError, LoginError),
     *(NoRegionError, ParamValidationError),
@@ -39,24 +53,24 @@ _ADVICE = {
     "PermanentRedirect": _REGION,
     "RequestTimeTooSkewed": "set this machine's clock",
     "SignatureDoesNotMatch": _IDENTITY,
-    "301": _REGION,
-    "403": "access is denied: check the credentials and the bucket's policy",
 }
 _RETRY_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"})
 _RETRY_STATUS = frozenset({408, 409, 425, 429})
 _NOT_IMPLEMENTED = 501
 _BAD_REQUEST = 400
 _PRECONDITION_FAILED = 412
-_HEADER_REFUSED = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented", "UnsupportedOperation", "400"})
+_HEADER_REFUSED = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented", "UnsupportedOperation"})
 
 
 def status_code(error: BaseException) -> int:
     """The HTTP status of a reply; 0 where there was none."""
-    return _metadata(error).get("HTTPStatusCode", 0)
+    if isinstance(error, NotFromS3):
+        return error.status
+    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) if isinstance(error, ClientError) else 0
 
 
 def error_code(error: BaseException) -> str:
-    """S3's own error code ('NoSuchKey'); the HTTP status for replies without a body; '' where there was no reply."""
+    """S3's own error code ('NoSuchKey'); the status itself for a 5xx of others; '' where there was no reply."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
@@ -64,6 +78,11 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
     """The error to raise for a failed request on the object or prefix `where`."""
     if isinstance(error, _OURS):
         return InvalidRequest(f"{where}: {error}; {_IDENTITY}")
+    if isinstance(error, NotFromS3):
+        return Unavailable(
+            f"{where}: {error}: is a proxy or load balancer in between, or the endpoint not an S3? Nothing is lost, "
+            "try again later"
+        )
     if not isinstance(error, ClientError):
         return Unavailable(f"{where}: {error}; nothing is lost, try again")
     code, status = error_code(error), status_code(error)
@@ -77,8 +96,10 @@ def outcome_of_failure(error: BaseException, where: str) -> Outcome | InvalidReq
     """What one conditional PUT is known to have done; InvalidRequest where the store has certainly done nothing.
 
     SUBTLE! 409 ConditionalRequestConflict proves nothing: a conflicting operation raced, and either may win. A reply of
-    5xx, or none, may follow a write that happened.
+    5xx, or none, or one that is not S3's own, may follow a write that happened.
     """
+    if isinstance(error, NotFromS3):
+        return Outcome.UNKNOWN
     code, status = error_code(error), status_code(error)
     if status == _PRECONDITION_FAILED:
         return Outcome.EXISTS
@@ -94,7 +115,3 @@ def outcome_of_failure(error: BaseException, where: str) -> Outcome | InvalidReq
 def _may_pass(code: str, status: int) -> bool:
     passing_status = status in _RETRY_STATUS or (status >= 500 and status != _NOT_IMPLEMENTED)
     return passing_status or code in _RETRY_CODES
-
-
-def _metadata(error: BaseException) -> dict[str, Any]:
-    return error.response.get("ResponseMetadata", {}) if isinstance(error, ClientError) else {}

@@ -16,6 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from lithify.store.errors import InvalidRequest
+from lithify.store.s3_replies import ReplyParsers
 
 __all__ = ["SECRET_OPTIONS", "S3Options"]
 
@@ -74,6 +75,7 @@ class S3Options:
         try:
             core = botocore.session.get_session()
             core.register_component("data_loader", _loader())
+            core.register_component("response_parser_factory", ReplyParsers())
             return Session(
                 botocore_session=core,
                 aws_access_key_id=self._options.get("key"),

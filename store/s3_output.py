@@ -1,11 +1,13 @@
 """Stream one object to S3: parts are uploaded while it is written, and it appears, whole, at `close`."""
 
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
 from lithify.store.errors import LithifyError
 from lithify.store.s3_errors import FAILURES, error_code, explain
+from lithify.store.s3_repeats import Repeats
 
 __all__ = ["S3Output"]
 
@@ -14,13 +16,24 @@ _UPLOADS_MAX = 2  # with the part being filled and the copy handed over: at most
 
 
 class S3Output:
-    """One upload. `target` holds Bucket and Key, `additional` what the store adds to each kind of request."""
+    """One upload. `target` holds Bucket and Key, `additional` what the store adds to each kind of request; `size` asks
+    how many bytes the object has, None where there is none."""
 
-    def __init__(self, client: Any, target: dict[str, str], where: str, additional: Any) -> None:
+    def __init__(
+        self,
+        client: Any,
+        target: dict[str, str],
+        where: str,
+        additional: Any,
+        repeats: Repeats,
+        size: Callable[[], int | None],
+    ) -> None:
         self._client = client
         self._target = target
         self._where = where
         self._additional = additional
+        self._repeats = repeats
+        self._size = size
         self._buffer = bytearray()
         self._upload_id: str | None = None
         self._pool: ThreadPoolExecutor | None = None
@@ -106,15 +119,10 @@ class S3Output:
             self._pool.shutdown()
         parts = [{"PartNumber": number, "ETag": self._parts[number]} for number in sorted(self._parts)]
         try:
-            self._client.complete_multipart_upload(
-                **self._target,
-                **self._additional("CompleteMultipartUpload"),
-                UploadId=self._upload_id,
-                MultipartUpload={"Parts": parts},
-            )
+            self._request("complete_multipart_upload", UploadId=self._upload_id, MultipartUpload={"Parts": parts})
         except FAILURES as error:
-            # The client retries a lost reply, and meets an upload that its own first attempt has ended.
-            if error_code(error) != "NoSuchUpload" or self._call("head_object")["ContentLength"] != self._bytes:
+            # A lost reply is asked for again, and meets an upload that its own first attempt has ended.
+            if error_code(error) != "NoSuchUpload" or self._size() != self._bytes:
                 raise explain(error, self._where) from error
 
     def _guarded(self, step: Any) -> None:
@@ -125,8 +133,12 @@ class S3Output:
             raise
 
     def _call(self, method: str, **parameters: Any) -> Any:
-        operation = "".join(word.capitalize() for word in method.split("_"))
         try:
-            return getattr(self._client, method)(**self._target, **self._additional(operation), **parameters)
+            return self._request(method, **parameters)
         except FAILURES as error:
             raise explain(error, self._where) from error
+
+    def _request(self, method: str, **parameters: Any) -> Any:
+        operation = "".join(word.capitalize() for word in method.split("_"))
+        ask = getattr(self._client, method)
+        return self._repeats.of_bulk(lambda: ask(**self._target, **self._additional(operation), **parameters))

@@ -2,6 +2,7 @@
 be said at this level."""
 
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -15,11 +16,16 @@ from urllib.parse import urlsplit
 
 from lithify.store.driver import pause
 
-__all__ = ["Deed", "Front", "Seen"]
+__all__ = ["Amount", "Deed", "Front", "Seen"]
 
 _HOST = "127.0.0.1"
 _CONDITION = "if-none-match"
 _ERROR = '<?xml version="1.0"?><Error><Code>{code}</Code><Message>by plan</Message></Error>'
+
+
+# How much of a reply arrives: "half" of the body under the length of the whole; "headers": half of the headers;
+# "shortened": half of the body under its own length; "chunks": half of a chunked body; "bad chunk": a chunk of no size.
+Amount = Literal["whole", "half", "none", "reset", "headers", "shortened", "chunks", "bad chunk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,8 @@ class Deed:
     status: int | None = None  # answer this, whatever the store said
     code: str = ""  # S3's error code in that answer
     body: str = ""  # or its whole body
-    reply: Literal["whole", "half", "none", "reset"] = "whole"
+    reply: Amount = "whole"
+    kind: str = ""  # Content-Type of that answer
     delay_ms: int = 0  # the store has done it, and the reply is held back for about so long
     late_ms: int = 0  # the client is cut off at once, and the store sees the request only about so long after
 
@@ -55,8 +62,10 @@ class Front:
         concerns: Callable[[Seen], bool] = lambda _: True,
         rule: Callable[[Seen], Deed] = lambda _: Deed(),
         observe: Callable[[Seen, Deed, bytes, int], object] = lambda *_: None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`observe` is told, before the client is, what the store answered (its status) to a request and its body."""
+        """`observe` is told, before the client is, what the store answered (its status) to a request and its body.
+        With `tls` it speaks HTTPS, and what is cut off ends without the closing alert."""
         self.seen: list[Seen] = []
         self._target = urlsplit(endpoint_url).netloc
         self._concerns = concerns
@@ -73,6 +82,9 @@ class Front:
                     front._answer(self)
 
         self._server = ThreadingHTTPServer((_HOST, 0), Handler)
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
@@ -86,7 +98,7 @@ class Front:
 
     @property
     def endpoint_url(self) -> str:
-        return f"http://{_HOST}:{self._server.server_port}"
+        return f"{self._scheme}://{_HOST}:{self._server.server_port}"
 
     def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The same storage options, by way of this front."""
@@ -133,6 +145,7 @@ class Front:
             status, headers = deed.status, {"Date": headers.get("Date", "")} if headers else {}
             content = (deed.body or (_ERROR.format(code=deed.code) if deed.code else "")).encode()
             content = b"" if handler.command == "HEAD" else content
+            headers |= {"Content-Type": deed.kind} if deed.kind else {}
         handler.reply(status, headers, content, deed.reply)
 
     def _forward(self, handler: "_Handler", body: bytes, deed: Deed) -> tuple[int, dict[str, str], bytes]:
@@ -167,10 +180,20 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             if name.lower() not in {"content-length", "transfer-encoding", "connection"}:
                 self.send_header(name, value)
+        half = content[: len(content) // 2]
+        if amount in ("chunks", "bad chunk"):
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(half), half) + (b"no size\r\n" if amount == "bad chunk" else b""))
+            return
+        if amount == "headers":
+            self.flush_headers()
+            self.wfile.write(b"Content-Le")
+            return
         length = headers.get("Content-Length") if self.command == "HEAD" else None
-        self.send_header("Content-Length", length or str(len(content)))
+        self.send_header("Content-Length", length or str(len(half if amount == "shortened" else content)))
         self.end_headers()
-        self.wfile.write(content if amount == "whole" else content[: len(content) // 2])
+        self.wfile.write(content if amount == "whole" else half)
 
     def cut(self) -> None:
         self.close_connection = True

@@ -9,6 +9,8 @@ from lithify.testing.front import Deed, Seen
 LATE_MS = 150
 DELAY_MS = 60
 
+_PAGE = "<html><head><title>no backend</title></head></html>"
+
 _ANY = {
     "reply lost after the deed": Deed(reply="none"),
     "reset after the deed": Deed(reply="reset"),
@@ -16,8 +18,16 @@ _ANY = {
     "reply delayed": Deed(delay_ms=DELAY_MS),
     "500 after the deed": Deed(status=500, code="InternalError"),
     "503 before the deed": Deed(forward=False, status=503, code="SlowDown"),
+    "a proxy's 404 before the deed": Deed(forward=False, status=404, body=_PAGE, kind="text/html"),
+    "a proxy's 403 after the deed": Deed(status=403, body=_PAGE, kind="text/html"),
+    "a proxy's 302 before the deed": Deed(forward=False, status=302, body=_PAGE, kind="text/html"),
+    "a proxy's 200 before the deed": Deed(forward=False, status=200, body=_PAGE, kind="text/html"),
 }
-_OF_READS = {"reply truncated": Deed(reply="half")}
+_OF_READS = {
+    "reply truncated": Deed(reply="half"),
+    "reply truncated within its chunks": Deed(reply="chunks"),
+    "headers truncated": Deed(reply="headers"),
+}
 _OF_WRITES = {"deed arrives late": Deed(late_ms=LATE_MS)}
 _OF_CREATES = {
     "409 before the deed": Deed(forward=False, status=409, code="ConditionalRequestConflict"),

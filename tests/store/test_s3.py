@@ -294,7 +294,7 @@ def test_a_forked_child_uses_the_parents_store(s3_store: S3Store) -> None:
 def test_now_costs_no_request_after_any_reply(fronted: FronterMaker) -> None:
     store, front = fronted()
     store.now()
-    assert [seen.method for seen in front.seen] == ["HEAD"]
+    assert [seen.method for seen in front.seen] == ["GET"]
     store.now()
     again, front = fronted()
     with pytest.raises(NotFound):

@@ -1,0 +1,51 @@
+"""A range of an object, and what its reply proves: its bytes, the object's size, and when that was written."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from lithify.store.s3_replies import NotFromS3
+
+__all__ = ["Range", "modified_ms", "read_range"]
+
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
+_PARTIAL_CONTENT = 206
+
+
+class Range(NamedTuple):
+    body: bytes  # as asked for, or shorter where the object ends
+    size: int  # bytes of the whole object
+    modified_ms: int
+
+
+def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: int) -> Range:
+    """One request. Raises NotFromS3 where fewer bytes came and the reply does not say that the object ends there.
+
+    Only S3's word for that makes an object Corrupt, and calls for a person: a proxy that cut the body, and its length
+    with it, is tried again.
+    """
+    asked = f"bytes={start}-{start + length - 1}"
+    reply = client.get_object(**parameters, Range=asked)
+    body = reply["Body"].read()
+    told = reply.get("ContentRange")
+    if told is None:  # this server ignores ranges
+        return Range(body[start : start + length], len(body), modified_ms(reply))
+    size = _size(told, start, len(body), length)
+    if size is None:
+        raise NotFromS3(_PARTIAL_CONTENT, "", f"that has {len(body)} bytes and calls them {told[:60]!r}, not {asked!r}")
+    return Range(body, size, modified_ms(reply))
+
+
+def modified_ms(reply: Mapping[str, Any]) -> int:
+    """In whole seconds, as HTTP has it: Ceph's listing alone tells milliseconds, and one object has one time."""
+    return int(reply["LastModified"].timestamp()) * 1000
+
+
+def _size(told: str, start: int, received: int, asked: int) -> int | None:
+    """The object's size, from a Content-Range that agrees with what was asked and received; else None."""
+    found = _CONTENT_RANGE.fullmatch(told)
+    if found is None:
+        return None
+    first, last, size = map(int, found.groups())
+    agrees = first == start and last - first + 1 == received and last == min(start + asked, size) - 1
+    return size if agrees else None

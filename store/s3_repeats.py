@@ -1,0 +1,41 @@
+"""Reads and writes that are safe to repeat, repeated within bounds. `create` never is (P1)."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from lithify.store import driver
+from lithify.store.driver import monotonic_ms
+from lithify.store.errors import Unavailable
+from lithify.store.s3_errors import FAILURES, IN_BODY, explain
+
+__all__ = ["Repeats"]
+
+T = TypeVar("T")
+_PAUSES_MS = (50, 200, 800)
+_BUDGET_MS = 15_000
+
+
+class Repeats:
+    """At most four attempts; none begins once 15 s have passed. What the last one raises is raised."""
+
+    def __init__(self, pause: Callable[[int], None] = driver.pause) -> None:
+        self._pause = pause
+
+    def of_bulk(self, attempt: Callable[[], T]) -> T:
+        """For the client that repeats requests by itself: only what it leaves alone."""
+        return self._repeated(attempt, lambda error: isinstance(error, IN_BODY))
+
+    def of_single(self, attempt: Callable[[], T]) -> T:
+        """For the client that sends each request once: all that may pass."""
+        return self._repeated(attempt, lambda error: isinstance(explain(error, ""), Unavailable))
+
+    def _repeated(self, attempt: Callable[[], T], passing: Callable[[BaseException], bool]) -> T:
+        deadline_ms = monotonic_ms() + _BUDGET_MS
+        for pause_ms in _PAUSES_MS:
+            try:
+                return attempt()
+            except FAILURES as error:
+                if not passing(error) or monotonic_ms() > deadline_ms:
+                    raise
+            self._pause(pause_ms)
+        return attempt()
