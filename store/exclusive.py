@@ -4,52 +4,64 @@
 name for ever. `link(2)` publishes the whole file or nothing, and fails with EEXIST where the name is taken.
 """
 
-import ctypes
 import errno
-import os
 from pathlib import Path
 
+from lithify.store.disk import Disk
 from lithify.store.errors import InvalidRequest
+from lithify.store.port import Outcome
 
-__all__ = ["publish_exclusively", "sync_folder"]
+__all__ = ["REFUSED_FOR_CERTAIN", "publish_exclusively"]
 
-_AT_FDCWD = -100
-_RENAME_NOREPLACE = 1
+# What link(2) answers only where it did nothing. Anything else (EIO, ESTALE, ETIMEDOUT of a server) may have linked.
+REFUSED_FOR_CERTAIN = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
+    *(errno.EXDEV, errno.ENAMETOOLONG, errno.ENOTDIR),
+}
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
-def publish_exclusively(temporary: Path, final: Path) -> bool:
-    """Whether `final` is now the file that was `temporary`; False where another file has the name.
+def publish_exclusively(disk: Disk, temporary: Path, final: Path) -> Outcome:
+    """Whether `final` is now the file that was `temporary`, which may be left behind under its own name.
 
-    `temporary` may be left behind under its own name. Raises OSError where nothing was published, InvalidRequest where
-    the filesystem can do neither hard links nor renameat2(RENAME_NOREPLACE).
+    The new name is visible, but not yet sure to survive a power cut. Raises OSError where nothing was published,
+    InvalidRequest where the filesystem can do neither hard links nor renameat2(RENAME_NOREPLACE).
     """
     try:
-        os.link(temporary, final)
+        disk.link(temporary, final)
     except FileExistsError:
-        # NFS repeats a LINK whose reply was lost and is told EEXIST for its own work: only the inode tells.
-        return os.path.samefile(temporary, final)
+        return _whose(disk, temporary, final)
     except OSError as error:
-        if error.errno not in _NO_HARD_LINKS:
+        if error.errno in _NO_HARD_LINKS:
+            return _rename_without_replacing(disk, temporary, final)
+        if error.errno in REFUSED_FOR_CERTAIN:
             raise
-        return _rename_without_replacing(temporary, final)
-    return True
+        return Outcome.UNKNOWN
+    return Outcome.CREATED
 
 
-def _rename_without_replacing(temporary: Path, final: Path) -> bool:
-    libc = ctypes.CDLL(None, use_errno=True)
-    rename = getattr(libc, "renameat2", None)
-    if rename is None:
-        raise _unusable(final)
-    if rename(_AT_FDCWD, os.fsencode(temporary), _AT_FDCWD, os.fsencode(final), _RENAME_NOREPLACE) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number == errno.EEXIST:
-        return False
-    if number in _NO_RENAMEAT2:
-        raise _unusable(final)
-    raise OSError(number, os.strerror(number), str(final))
+def _whose(disk: Disk, temporary: Path, final: Path) -> Outcome:
+    """NFS repeats a LINK whose reply was lost and is told EEXIST for its own work: only the inode tells."""
+    try:
+        ours, named = disk.stat(temporary), disk.stat(final)
+    except OSError:
+        return Outcome.UNKNOWN
+    return Outcome.CREATED if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) else Outcome.EXISTS
+
+
+def _rename_without_replacing(disk: Disk, temporary: Path, final: Path) -> Outcome:
+    try:
+        disk.rename_exclusively(temporary, final)
+    except FileExistsError:
+        return Outcome.EXISTS
+    except OSError as error:
+        if error.errno in _NO_RENAMEAT2:
+            raise _unusable(final) from error
+        if error.errno in REFUSED_FOR_CERTAIN:
+            raise
+        return Outcome.UNKNOWN
+    return Outcome.CREATED
 
 
 def _unusable(final: Path) -> InvalidRequest:
@@ -57,12 +69,3 @@ def _unusable(final: Path) -> InvalidRequest:
         f"{final.parent}: this filesystem has neither hard links nor renameat2(RENAME_NOREPLACE), so two writers "
         "could both win; put the warehouse on another filesystem, or in an object store"
     )
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable (POSIX: a file's own fsync does not)."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,47 +2,56 @@
 
 Every object is written to a temporary file in one hidden folder of the root, flushed, and only then given its name;
 what a killed process leaves there is never listed or read, and `remove_stale_temporaries` clears it.
+
+A name is visible before it is sure to survive a power cut, so whoever builds on a name makes it sure first: `create`
+where it answers EXISTS, and `get` before it answers at all (docs/rfcs/0012).
 """
 
-import errno
 import os
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import NoReturn, TypeVar
 
-from lithify.store.driver import monotonic_ms, new_id
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
-from lithify.store.exclusive import publish_exclusively, sync_folder
+from lithify.store.disk import Disk, sync_folder
+from lithify.store.driver import machine_ms, monotonic_ms, new_id
+from lithify.store.errors import Corrupt, InvalidRequest, NotFound
+from lithify.store.exclusive import publish_exclusively
+from lithify.store.file_errors import NOT_THERE, READ_ONLY, explained
+from lithify.store.file_output import FileOutput, forget, write_all
+from lithify.store.folders import Folders
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
+from lithify.store.reserve import PIECES, Reserve
 
 __all__ = ["FileStore"]
 
 _TEMPORARY = ".lithify-tmp"
-_CLOCK = "clock"
+_RESERVE = "reserve"
 _PAGE_KEYS = 1000
 _STALE_MS = 24 * 3600 * 1000
 _CLOCK_CACHED_MS = 1000
-# What link(2) answers only where it did nothing. Anything else (EIO, ESTALE, ETIMEDOUT of a server) may have linked.
-_REFUSED_FOR_CERTAIN = {
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
-    *(errno.EXDEV, errno.ENAMETOOLONG, errno.ENOTDIR),
-}
-_NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_READ_BYTES = 64 * 1024 * 1024  # at a time
+
+T = TypeVar("T")
 
 
 class FileStore:
     """Objects under the folder `root`, which is made by the first write.
 
-    Its clock is the filesystem's: modification times and `now` come from the same place, a file server's too.
+    Its clock is the filesystem's: modification times and `now` come from the same place, a file server's too. Where
+    this process may only read, `now` is this machine's clock. `reserve_pieces`: how much is kept for deletions on a
+    full disk (lithify.store.reserve); 0 keeps nothing.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, disk: Disk | None = None, reserve_pieces: int = PIECES) -> None:
         self._root = Path(os.path.abspath(root))
         self._temporary = self._root / _TEMPORARY
-        self._durable: set[Path] = set()  # folders whose own names are known to be on disk
+        self._disk = disk or Disk()
+        self._folders = Folders(self._disk, self._root)
+        self._reserve = Reserve(self._disk, self._temporary / _RESERVE, reserve_pieces)
         self._clock_read: tuple[int, int] | None = None  # (monotonic, filesystem) in ms
 
     def __repr__(self) -> str:
@@ -58,108 +67,116 @@ class FileStore:
     def spec(self) -> StoreSpec:
         return StoreSpec(self.url)
 
-    def create(self, key: str, body: bytes) -> Outcome:
+    def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         """Raises (Unavailable, InvalidRequest) only where this attempt certainly published nothing."""
         final = self._path(key)
-        with _explained(final):
-            temporary = self._write_temporary(final, body)
-            try:
-                won = publish_exclusively(temporary, final)
-            except OSError as error:
-                _forget(temporary)
-                if error.errno in _REFUSED_FOR_CERTAIN:
-                    raise
-                return Outcome.UNKNOWN
-        if not won:
-            _forget(temporary)
-            return Outcome.EXISTS
-        # From here on the object is visible, but not yet sure to survive a power cut: neither CREATED nor EXISTS
-        # may be claimed when the rest fails.
+        with explained(final):
+            if not frees:
+                self._require_room()
+            outcome, temporary = self._try(frees, lambda: self._name_exclusively(final, body))
+        # From here on some object is visible, but not yet sure to survive a power cut. That goes for EXISTS, too: it
+        # may be our own body of an earlier attempt, whose folder could not be flushed. Test:
+        # tests/store/test_power_cut.py
         try:
-            temporary.unlink(missing_ok=True)
-            sync_folder(final.parent)
+            self._try(frees, lambda: sync_folder(self._disk, final.parent))
         except OSError:
-            return Outcome.UNKNOWN
-        return Outcome.CREATED
+            outcome = Outcome.UNKNOWN
+        forget(self._disk, temporary)
+        return outcome
 
     def get(self, key: str) -> Object | None:
+        """SUBTLE! Sure to survive a power cut, once answered: somebody may have created the object and died before
+        its name was flushed, and what we do next builds on it: acknowledges that commit, deletes what it replaced.
+        Who may only read gets what is visible. Test: tests/store/test_power_cut.py"""
         path = self._path(key)
-        with _explained(path):
+        with explained(path):
             try:
-                with path.open("rb") as file:
-                    return Object(file.read(), _modified_ms(os.fstat(file.fileno())))
-            except _NOT_THERE:
+                descriptor = self._disk.open(path, os.O_RDONLY)
+                try:
+                    found = self._disk.stat_open(descriptor)
+                    if not stat.S_ISREG(found.st_mode):
+                        return None
+                    body = _read_all(self._disk, descriptor)
+                finally:
+                    self._disk.close(descriptor)
+                self._make_sure(path.parent)
+            except NOT_THERE:
                 return None
+        return Object(body, _modified_ms(found))
 
     def read(self, key: str, start: int, length: int) -> bytes:
         check_range(key, start, length)
         path = self._path(key)
-        with _explained(path):
+        with explained(path):
             try:
-                with path.open("rb", buffering=0) as file:
-                    return _read_exactly(file.fileno(), path, start, length)
-            except _NOT_THERE as error:
+                descriptor = self._disk.open(path, os.O_RDONLY)
+                try:
+                    return _read_exactly(self._disk, descriptor, path, start, length)
+                finally:
+                    self._disk.close(descriptor)
+            except NOT_THERE as error:
                 raise NotFound(f"{path} does not exist") from error
 
     def put(self, key: str, body: bytes) -> None:
         final = self._path(key)
-        with _explained(final):
+        with explained(final):
+            self._require_room()
             self._publish(self._write_temporary(final, body), final)
 
-    def output(self, key: str) -> "_FileOutput":
+    def output(self, key: str) -> FileOutput:
         final = self._path(key)
-        with _explained(final):
-            self._make_folder(final.parent)
-            temporary = self._name_temporary()
-            return _FileOutput(self, temporary.open("xb"), temporary, final)
+        with explained(final):
+            self._require_room()
+            self._folders.make(final.parent)
+            name = self._name_temporary()
+            return FileOutput(self._disk, name, final, require=self._require_room, publish=self._publish)
 
     def head(self, key: str) -> ObjectInfo | None:
         path = self._path(key)
-        with _explained(path):
+        with explained(path):
             try:
-                found = path.stat()
-            except _NOT_THERE:
+                found = self._disk.stat(path)
+            except NOT_THERE:
                 return None
-        return ObjectInfo(key, found.st_size, _modified_ms(found)) if path.is_file() else None
+        return ObjectInfo(key, found.st_size, _modified_ms(found)) if stat.S_ISREG(found.st_mode) else None
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         """One page of 1,000 in key order; the token is the last key of the page."""
         folder = self._root / check_prefix(prefix)
-        with _explained(folder):
-            found = tuple(islice(_walk(folder, prefix, token or ""), _PAGE_KEYS + 1))
+        with explained(folder):
+            found = tuple(islice(_walk(self._disk, folder, prefix, token or ""), _PAGE_KEYS + 1))
         page = found[:_PAGE_KEYS]
         return Page(page, page[-1].key if len(found) > len(page) else None)
 
     def folders(self, prefix: str) -> Sequence[str]:
         """The names of the folders directly under `prefix`, sorted; emptied ones too."""
         folder = self._root / check_prefix(prefix)
-        with _explained(folder):
+        with explained(folder):
             try:
-                names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+                names = sorted(entry.name for entry in self._disk.scan(folder) if entry.is_folder)
             except (FileNotFoundError, NotADirectoryError):
                 return []
         return [name for name in names if prefix or name != _TEMPORARY]
 
     def delete(self, keys: Sequence[str]) -> None:
+        """Sure to survive a power cut, once answered; what is not there may have gone just before."""
         paths = [self._path(key) for key in keys]
-        folders: set[Path] = set()
         for path in paths:
-            with _explained(path), suppress(FileNotFoundError, NotADirectoryError):
-                path.unlink()
-                folders.add(path.parent)
-        for folder in folders:
-            with _explained(folder):
-                sync_folder(folder)
+            with explained(path), suppress(FileNotFoundError, NotADirectoryError):
+                self._disk.unlink(path)
+        for folder in sorted({path.parent for path in paths}):
+            with explained(folder), suppress(FileNotFoundError, NotADirectoryError):
+                sync_folder(self._disk, folder)
 
     def now(self) -> int:
-        """The filesystem's clock, read from a file touched at most once a second."""
+        """The filesystem's clock, read by touching a folder at most once a second.
+
+        It cannot be read without: where this process may not write, the machine's clock serves. For a local folder
+        that is the same one; for a file server's, retention is seen earlier or later by as much as the two differ.
+        """
         monotonic = monotonic_ms()
         if self._clock_read is None or monotonic - self._clock_read[0] >= _CLOCK_CACHED_MS:
-            touched = self._temporary / _CLOCK
-            with _explained(touched):
-                self._make_folder(self._temporary)
-                touched.touch()
-                self._clock_read = (monotonic, _modified_ms(touched.stat()))
+            self._clock_read = (monotonic, self._filesystem_ms())
         read_at, filesystem = self._clock_read
         return filesystem + monotonic - read_at
 
@@ -172,14 +189,16 @@ class FileStore:
     def remove_stale_temporaries(self, older_than_ms: int = _STALE_MS) -> int:
         """Remove what killed processes left half written, and say how many files that was."""
         removed = 0
-        if not self._temporary.is_dir():
-            return removed
-        before = self.now() - older_than_ms
-        with _explained(self._temporary):
-            for path in sorted(self._temporary.iterdir()):
+        with explained(self._temporary):
+            try:
+                unfinished = [entry.name for entry in self._disk.scan(self._temporary) if entry.is_file]
+            except (FileNotFoundError, NotADirectoryError):
+                return removed
+            before = self.now() - older_than_ms
+            for path in (self._temporary / name for name in sorted(unfinished)):
                 with suppress(FileNotFoundError):  # another process cleans, or the file just got its name
-                    if path.name != _CLOCK and _modified_ms(path.stat()) < before:
-                        path.unlink()
+                    if _modified_ms(self._disk.stat(path)) < before:
+                        self._disk.unlink(path)
                         removed += 1
         return removed
 
@@ -188,106 +207,85 @@ class FileStore:
             raise InvalidRequest(f"key {key!r} is not allowed: {_TEMPORARY} holds unfinished files")
         return self._root / key
 
+    def _require_room(self) -> None:
+        self._folders.make(self._temporary)
+        self._reserve.require()
+
+    def _try(self, frees: bool, act: Callable[[], T]) -> T:
+        return self._reserve.lend(act) if frees else act()
+
     def _name_temporary(self) -> Path:
-        self._make_folder(self._temporary)
+        self._folders.make(self._temporary)
         return self._temporary / f"{new_id()}.{os.getpid()}"
 
     def _write_temporary(self, final: Path, body: bytes) -> Path:
-        self._make_folder(final.parent)
+        self._folders.make(final.parent)
         temporary = self._name_temporary()
         try:
-            with temporary.open("xb", buffering=0) as file:
-                _write_all(file, body)
-                os.fsync(file.fileno())
+            descriptor = self._disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                write_all(self._disk, descriptor, body)
+                self._disk.sync(descriptor)
+            finally:
+                self._disk.close(descriptor)
         except BaseException:
-            _forget(temporary)
+            forget(self._disk, temporary)
             raise
         return temporary
 
+    def _name_exclusively(self, final: Path, body: bytes) -> tuple[Outcome, Path]:
+        temporary = self._write_temporary(final, body)
+        try:
+            return publish_exclusively(self._disk, temporary, final), temporary
+        except BaseException:
+            forget(self._disk, temporary)
+            raise
+
     def _publish(self, temporary: Path, final: Path) -> None:
         try:
-            temporary.replace(final)
+            self._disk.rename(temporary, final)
         except BaseException:
-            _forget(temporary)
+            forget(self._disk, temporary)
             raise
-        sync_folder(final.parent)
+        sync_folder(self._disk, final.parent)
 
-    def _make_folder(self, folder: Path) -> None:
-        """Make `folder`, and make sure that its own name, and its parents', survive a power cut.
-
-        Somebody else's mkdir proves nothing about that, so each process flushes each chain of folders once.
-        """
-        if folder in self._durable and folder.is_dir():
-            return
+    def _make_sure(self, folder: Path) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise InvalidRequest(f"{folder} cannot be a folder: part of it is a file") from error
-        while folder not in self._durable:
-            sync_folder(folder.parent)
-            self._durable.add(folder)
-            if folder == self._root:
-                break
-            folder = folder.parent
-
-
-class _FileOutput:
-    """A temporary file that takes its name at `close`."""
-
-    def __init__(self, store: FileStore, file: BinaryIO, temporary: Path, final: Path) -> None:
-        self._store = store
-        self._file = file
-        self._temporary = temporary
-        self._final = final
-        self.closed = False
-
-    def write(self, data: Any, /) -> int:
-        with memoryview(data) as view, _explained(self._final):
-            return self._file.write(view.cast("B"))
-
-    def flush(self) -> None:
-        """Nothing becomes visible before `close`."""
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        self.closed = True
-        with _explained(self._final):
-            try:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                self._file.close()
-            except BaseException:
-                self._discard()
+            sync_folder(self._disk, folder)
+        except OSError as error:
+            if error.errno not in READ_ONLY:
                 raise
-            self._store._publish(self._temporary, self._final)  # pyright: ignore[reportPrivateUsage]
 
-    def abort(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self._discard()
+    def _filesystem_ms(self) -> int:
+        with explained(self._temporary):
+            try:
+                try:
+                    self._disk.touch(self._temporary)
+                except FileNotFoundError:
+                    self._folders.make(self._temporary)
+                    self._disk.touch(self._temporary)
+                return _modified_ms(self._disk.stat(self._temporary))
+            except OSError as error:
+                if error.errno not in READ_ONLY:
+                    raise
+                return machine_ms()
 
-    def _discard(self) -> None:
-        with suppress(OSError):  # closing flushes what no longer matters
-            self._file.close()
-        _forget(self._temporary)
 
-
-def _walk(folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
+def _walk(disk: Disk, folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
     """Every object under `folder` with a key above `after`, in key order ('/' counts as part of the key)."""
     try:
-        entries = [(entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in os.scandir(folder)]
+        entries = [(entry.name + "/" if entry.is_folder else entry.name, entry.is_file) for entry in disk.scan(folder)]
     except (FileNotFoundError, NotADirectoryError):
         return
-    for name, entry in sorted(entries, key=lambda named: named[0]):
+    for name, is_file in sorted(entries):
         key = prefix + name
         if name.endswith("/"):
             beyond = key <= after and not after.startswith(key)
             if not beyond and key != _TEMPORARY + "/":
-                yield from _walk(folder / name, key, after)
-        elif key > after and entry.is_file():
+                yield from _walk(disk, folder / name, key, after)
+        elif key > after and is_file:
             with suppress(FileNotFoundError):  # deleted since the folder was read
-                found = entry.stat()
+                found = disk.stat(folder / name)
                 yield ObjectInfo(key, found.st_size, _modified_ms(found))
 
 
@@ -295,45 +293,22 @@ def _modified_ms(found: os.stat_result) -> int:
     return found.st_mtime_ns // 1_000_000
 
 
-def _read_exactly(descriptor: int, path: Path, start: int, length: int) -> bytes:
+def _read_all(disk: Disk, descriptor: int) -> bytes:
     pieces: list[bytes] = []
-    missing = length
-    while missing:
-        piece = os.pread(descriptor, missing, start + length - missing)
-        if not piece:
-            raise Corrupt(f"{path} has {os.fstat(descriptor).st_size} bytes, fewer than {start} + {length}")
+    read = 0
+    while piece := disk.read(descriptor, _READ_BYTES, read):
         pieces.append(piece)
-        missing -= len(piece)
+        read += len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _write_all(file: Any, body: bytes) -> None:
-    rest = memoryview(body)
-    while rest:
-        rest = rest[file.write(rest) :]
-
-
-def _forget(temporary: Path) -> None:
-    with suppress(OSError):  # it is invisible, and removed later as stale
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def _explained(path: Path) -> Generator[None]:
-    """Turn the system's refusals into errors that name the path and say what to do."""
-    try:
-        yield
-    except LithifyError:
-        raise
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        match error.errno:
-            case errno.EACCES | errno.EPERM | errno.EROFS:
-                raise InvalidRequest(f"{path}: {reason}; give this user read and write access to it") from error
-            case errno.ENAMETOOLONG | errno.EISDIR | errno.ENOTDIR | errno.EEXIST | errno.ENOTEMPTY | errno.EXDEV:
-                raise InvalidRequest(
-                    f"{path}: {reason}; the warehouse must be plain files in one filesystem, each part of a key "
-                    "at most 255 bytes"
-                ) from error
-            case _:
-                raise Unavailable(f"{path}: {reason}; nothing is lost, try again") from error
+def _read_exactly(disk: Disk, descriptor: int, path: Path, start: int, length: int) -> bytes:
+    pieces: list[bytes] = []
+    missing = length
+    while missing:
+        piece = disk.read(descriptor, missing, start + length - missing)
+        if not piece:
+            raise Corrupt(f"{path} has {disk.stat_open(descriptor).st_size} bytes, fewer than {start} + {length}")
+        pieces.append(piece)
+        missing -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

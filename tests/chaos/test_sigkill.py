@@ -124,7 +124,7 @@ def settle(folder: Path) -> None:
 def check(folder: Path, kills: int) -> None:
     try:
         deaths = storm(folder, kills)
-        left = sum(1 for one in (folder / ".lithify-tmp").iterdir() if one.name != "clock")
+        left = sum(1 for one in (folder / ".lithify-tmp").iterdir() if one.name != "reserve")
         settle(folder)
         with lithify.open(str(folder)) as warehouse:
             print(told_of(warehouse, deaths, left))
@@ -187,7 +187,7 @@ def check_nothing_is_left(warehouse: lithify.Warehouse, folder: Path) -> None:
     assert segment_ids(warehouse) == live
     assert Verifier(warehouse.driver, local_checks, True, lambda *_: None).verify(None).findings == ()
     FileStore(folder).remove_stale_temporaries(older_than_ms=0)
-    assert [one.name for one in (folder / ".lithify-tmp").iterdir()] == ["clock"]
+    assert [one.name for one in (folder / ".lithify-tmp").iterdir()] == ["reserve"]
 
 
 @pytest.mark.slow

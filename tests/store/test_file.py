@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import signal
 import stat
 from collections.abc import Callable
@@ -11,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from lithify.store import exclusive, file
+from lithify.store import file
 from lithify.store.errors import InvalidRequest, Unavailable
 from lithify.store.file import FileStore
 from lithify.store.port import Outcome
+from tests.store.disks import ScriptedDisk
 
 # From 3.12 on Python warns of forks beside threads (pytest-xdist's); the children here use none.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -36,22 +36,20 @@ def exit_codes(pids: list[int]) -> list[int]:
     return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
 
 
-def failing(number: int) -> Callable[..., Any]:
-    def fail(*_: Any, **__: Any) -> Any:
-        raise OSError(number, os.strerror(number))
-
-    return fail
+@pytest.fixture
+def disk() -> ScriptedDisk:
+    return ScriptedDisk()
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> FileStore:
-    return FileStore(tmp_path / "warehouse")
+def store(tmp_path: Path, disk: ScriptedDisk) -> FileStore:
+    return FileStore(tmp_path / "warehouse", disk=disk)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def temporaries(tmp_path: Path) -> Callable[[], list[Path]]:
     folder = tmp_path / "warehouse" / ".lithify-tmp"
-    return lambda: [path for path in folder.glob("*") if path.name != "clock"]
+    return lambda: [path for path in folder.glob("*") if path.name != "reserve"]
 
 
 def test_of_simultaneous_processes_one_creates_each_key(store: FileStore) -> None:
@@ -75,45 +73,33 @@ def test_of_simultaneous_processes_one_creates_each_key(store: FileStore) -> Non
         assert len(set(found.body)) == 1
 
 
-# What create does, in order, and whether the object has its name by then.
-STEPS = [
-    ("os.fsync", "before", False),
-    ("os.fsync", "after", False),
-    ("os.link", "before", False),
-    ("os.link", "after", True),
-    ("os.unlink", "before", True),
-    ("os.unlink", "after", True),
-    ("file.sync_folder", "before", True),
-    ("file.sync_folder", "after", True),
-]
+def test_a_process_killed_at_any_call_leaves_all_or_nothing(store: FileStore, disk: ScriptedDisk) -> None:
+    store.put("t/seed", b"")  # the folders exist: the calls are those of the object
+    body = b"whole" * 1000
+    before = len(disk.calls)
+    store.create("t/dry", body)
+    calls = disk.calls[before:]
+    assert calls.count("link") == 1
+    for at in range(len(calls)):
+        key = f"t/{at}.x"
 
+        def child(key: str = key, last: int = len(disk.calls) + at) -> int:
+            def play(call: int, _: str, act: Callable[[], Any]) -> Any:
+                answer = act()
+                if call == last:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return answer
 
-@pytest.mark.parametrize(("step", "moment", "named"), STEPS)
-def test_a_process_killed_at_any_step_leaves_all_or_nothing(
-    step: str, moment: str, named: bool, store: FileStore, temporaries: Callable[[], list[Path]]
-) -> None:
-    store.put("t/seed", b"")  # the folders exist: the steps are those of the object
+            disk.play = play
+            store.create(key, body)
+            return 0
 
-    def child() -> int:
-        module, _, name = step.partition(".")
-        owner = {"os": os, "file": file}[module]
-        real = getattr(owner, name)
-
-        def die(*arguments: Any) -> None:
-            if moment == "after":
-                real(*arguments)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        setattr(owner, name, die)
-        store.create("t/1.x", b"whole" * 1000)
-        return 0
-
-    assert exit_codes([fork(child)]) == [-signal.SIGKILL]
-    found = store.get("t/1.x")
-    assert (found is not None) == named
-    assert found is None or found.body == b"whole" * 1000
-    assert [key.key for key in store.list("").objects] == (["t/1.x", "t/seed"] if named else ["t/seed"])
-    assert store.create("t/1.x", b"whole" * 1000) is (Outcome.EXISTS if named else Outcome.CREATED)
+        assert exit_codes([fork(child)]) == [-signal.SIGKILL]
+        named = at >= calls.index("link")
+        found = store.get(key)
+        assert (found.body if found else None) == (body if named else None)
+        assert (key in [listed.key for listed in store.list("").objects]) == named
+        assert store.create(key, body) is (Outcome.EXISTS if named else Outcome.CREATED)
 
 
 def test_stale_temporaries_are_removed_and_fresh_ones_stay(
@@ -131,99 +117,107 @@ def test_stale_temporaries_are_removed_and_fresh_ones_stay(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
-@pytest.mark.parametrize("step", ["unlink", "sync"])
-def test_a_failure_after_the_name_was_given_is_unknown(
-    step: str, number: int, store: FileStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_could_not_be_made_sure_is_unknown(number: int, store: FileStore, disk: ScriptedDisk) -> None:
     store.put("t/seed", b"")
-    with monkeypatch.context() as patch:
-        if step == "unlink":
-            patch.setattr(Path, "unlink", failing(number))
-        else:
-            patch.setattr(file, "sync_folder", failing(number))
-        assert store.create("t/1.x", b"body") is Outcome.UNKNOWN
-    assert store.create("t/1.x", b"body") is Outcome.EXISTS
+    outcomes: list[Outcome] = []
+    for working in (False, False, True):
+        before = len(disk.calls)
+
+        def play(_: int, name: str, act: Callable[[], Any], broken: int = 0 if working else before) -> Any:
+            if broken and name == "sync" and "link" in disk.calls[broken:]:
+                raise OSError(number, os.strerror(number))
+            return act()
+
+        disk.play = play
+        outcomes.append(store.create("t/1.x", b"body"))
+    assert outcomes == [Outcome.UNKNOWN, Outcome.UNKNOWN, Outcome.EXISTS]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_who_cannot_make_a_name_sure_does_not_build_on_it(number: int, store: FileStore, disk: ScriptedDisk) -> None:
+    store.put("t/1.x", b"body")
+    disk.fail_calls("sync", number)
+    with pytest.raises(Unavailable, match=r"t/1\.x"):
+        store.get("t/1.x")
+    disk.fail_calls("sync", errno.EROFS)
+    found = store.get("t/1.x")
+    assert found is not None
+    assert found.body == b"body", "who may only read gets what is visible"
 
 
 @pytest.mark.parametrize(
     ("number", "error"),
     [(errno.ENOSPC, Unavailable), (errno.EACCES, InvalidRequest), (errno.EROFS, InvalidRequest)],
 )
+@pytest.mark.parametrize("call", ["sync", "link"])
 def test_a_failure_before_it_raises_and_leaves_nothing(
-    number: int, error: type[Exception], store: FileStore, monkeypatch: pytest.MonkeyPatch, temporaries: Any
+    call: str, number: int, error: type[Exception], store: FileStore, disk: ScriptedDisk, temporaries: Any
 ) -> None:
-    for owner, name in ((os, "fsync"), (os, "link")):
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, name, failing(number))
-            with pytest.raises(error, match=r"t/1\.x"):
-                store.create("t/1.x", b"body")
-        assert store.get("t/1.x") is None
-        assert temporaries() == []
+    store.put("t/seed", b"")
+    disk.fail_calls(call, number)
+    with pytest.raises(error, match=r"t/1\.x"):
+        store.create("t/1.x", b"body")
+    disk.heal()
+    assert store.get("t/1.x") is None
+    assert temporaries() == []
     assert store.create("t/1.x", b"body") is Outcome.CREATED
 
 
 @pytest.mark.parametrize("happened", [False, True])
-def test_a_link_that_fails_without_a_verdict_is_unknown(
-    happened: bool, store: FileStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    link = os.link
-
-    def lost(source: Path, target: Path) -> None:
+def test_a_link_that_fails_without_a_verdict_is_unknown(happened: bool, store: FileStore, disk: ScriptedDisk) -> None:
+    def lost(_: int, name: str, act: Callable[[], Any]) -> Any:
+        if name != "link":
+            return act()
         if happened:
-            link(source, target)
+            act()
         raise OSError(errno.EIO, "file server")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "link", lost)
-        assert store.create("k", b"body") is Outcome.UNKNOWN
+    disk.play = lost
+    assert store.create("k", b"body") is Outcome.UNKNOWN
+    disk.heal()
     assert store.create("k", b"body") is (Outcome.EXISTS if happened else Outcome.CREATED)
 
 
-def test_a_link_repeated_by_the_file_server_is_our_own(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    link = os.link
+def test_a_link_repeated_by_the_file_server_is_our_own(store: FileStore, disk: ScriptedDisk) -> None:
+    def twice(_: int, name: str, act: Callable[[], Any]) -> Any:
+        if name == "link":
+            act()
+        return act()
 
-    def twice(source: Path, target: Path) -> None:
-        link(source, target)
-        link(source, target)
-
-    monkeypatch.setattr(os, "link", twice)
+    disk.play = twice
     assert store.create("k", b"body") is Outcome.CREATED
     assert store.create("k", b"body") is Outcome.EXISTS
 
 
 def test_without_hard_links_the_rename_that_never_replaces_decides(
-    store: FileStore, monkeypatch: pytest.MonkeyPatch, temporaries: Any
+    store: FileStore, disk: ScriptedDisk, temporaries: Any
 ) -> None:
-    monkeypatch.setattr(os, "link", failing(errno.EPERM))
+    disk.fail_calls("link", errno.EPERM)
     assert store.create("k", b"first") is Outcome.CREATED
     assert store.create("k", b"second") is Outcome.EXISTS
     assert store.read("k", 0, 5) == b"first"
     assert temporaries() == []
 
 
-def test_a_filesystem_with_neither_is_refused(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "link", failing(errno.ENOTSUP))
-    monkeypatch.setattr(exclusive.ctypes, "CDLL", lambda *_, **__: object())
+def test_a_filesystem_with_neither_is_refused(store: FileStore, disk: ScriptedDisk) -> None:
+    disk.fail_calls("link rename_exclusively", errno.ENOTSUP)
     with pytest.raises(InvalidRequest, match="neither hard links nor renameat2"):
         store.create("k", b"x")
     assert store.get("k") is None
 
 
-def test_a_full_disk_during_an_output_leaves_nothing(store: FileStore, temporaries: Any) -> None:
-    def child() -> int:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-        output = store.output("big")
-        try:
-            for _ in range(100):
-                output.write(bytes(10_000))
-            output.close()
-        except Unavailable:
-            output.abort()
-            return 7
-        return 0
-
-    assert exit_codes([fork(child)]) == [7]
+def test_a_full_disk_during_an_output_leaves_nothing(store: FileStore, disk: ScriptedDisk, temporaries: Any) -> None:
+    store.put("seed", b"")
+    output = store.output("big")
+    output.write(bytes(3_000_000))
+    disk.fail_calls("write", errno.ENOSPC)
+    with pytest.raises(Unavailable, match=r"big: No space left"):
+        output.write(bytes(3_000_000))
+    disk.heal()
+    with pytest.raises(Unavailable, match=r"big: an earlier write failed"):
+        output.write(b"more")
+    with pytest.raises(Unavailable, match=r"big: an earlier write failed"):
+        output.close()
     assert store.get("big") is None
     assert temporaries() == []
 
@@ -289,22 +283,15 @@ def test_objects_are_readable_by_those_the_umask_allows(store: FileStore) -> Non
 
 
 def test_now_is_the_filesystems_clock_and_asks_it_once_a_second(
-    store: FileStore, monkeypatch: pytest.MonkeyPatch
+    store: FileStore, disk: ScriptedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monotonic = [1_000_000]
     monkeypatch.setattr(file, "monotonic_ms", lambda: monotonic[0])
-    touched: list[Path] = []
-    touch = Path.touch
-
-    def count(path: Path, *arguments: Any, **named: Any) -> None:
-        touched.append(path)
-        touch(path, *arguments, **named)
-
-    monkeypatch.setattr(Path, "touch", count)
     first = store.now()
     monotonic[0] += 999
+    touched = disk.calls.count("touch")
     assert store.now() == first + 999
-    assert len(touched) == 1
+    assert disk.calls.count("touch") == touched
     monotonic[0] += 1
     store.now()
-    assert len(touched) == 2
+    assert disk.calls.count("touch") == touched + 1

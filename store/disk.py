@@ -1,0 +1,91 @@
+"""The system calls that a local store is made of, each at one place and nowhere else.
+
+So a test can answer any of them as a disk may (full, broken, read-only), and can cut the power between any two.
+"""
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Disk", "Entry", "sync_folder"]
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_MODE = 0o666  # what the umask leaves of it: a file made private would hide the log from other users' readers
+
+
+class Entry(NamedTuple):
+    name: str
+    is_folder: bool
+    is_file: bool
+
+
+class Disk:
+    """The operating system's files. Every method raises what the system answers, as OSError."""
+
+    def open(self, path: Path, flags: int) -> int:
+        return os.open(path, flags, _MODE)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def read(self, descriptor: int, length: int, offset: int) -> bytes:
+        return os.pread(descriptor, length, offset)
+
+    def write(self, descriptor: int, data: memoryview) -> int:
+        return os.write(descriptor, data)
+
+    def allocate(self, descriptor: int, length: int) -> None:
+        """Give the file `length` bytes that nobody else can have any more."""
+        os.posix_fallocate(descriptor, 0, length)
+
+    def sync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def stat(self, path: Path) -> os.stat_result:
+        return path.stat()
+
+    def stat_open(self, descriptor: int) -> os.stat_result:
+        return os.fstat(descriptor)
+
+    def scan(self, folder: Path) -> list[Entry]:
+        with os.scandir(folder) as entries:
+            return [Entry(entry.name, entry.is_dir(), entry.is_file()) for entry in entries]
+
+    def make_folder(self, folder: Path) -> None:
+        folder.mkdir()
+
+    def touch(self, path: Path) -> None:
+        """Set the times of what is there to now, by the filesystem's own clock."""
+        os.utime(path)
+
+    def link(self, source: Path, target: Path) -> None:
+        os.link(source, target)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Replaces what has the name."""
+        source.replace(target)
+
+    def rename_exclusively(self, source: Path, target: Path) -> None:
+        """renameat2(RENAME_NOREPLACE); ENOSYS where the system has no such call."""
+        rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+        if rename is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(target))
+        arguments = _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE
+        if rename(*arguments) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(target))
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+
+def sync_folder(disk: Disk, folder: Path) -> None:
+    """Make the names in `folder` durable (POSIX: a file's own fsync does not)."""
+    descriptor = disk.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)

@@ -1,0 +1,108 @@
+"""A local object that is written piece by piece, and takes its name at `close`."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lithify.store.disk import Disk
+from lithify.store.errors import Unavailable
+from lithify.store.file_errors import explained
+
+__all__ = ["FileOutput", "forget", "write_all"]
+
+_BUFFER_BYTES = 1024 * 1024
+
+
+class FileOutput:
+    """`require` asks for leave before each write to the disk; `publish` gives the finished file its name, or removes
+    it."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        temporary: Path,
+        final: Path,
+        *,
+        require: Callable[[], None],
+        publish: Callable[[Path, Path], None],
+    ) -> None:
+        self._disk = disk
+        self._temporary = temporary
+        self._final = final
+        self._require = require
+        self._publish = publish
+        self._descriptor = disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        self._buffer = bytearray()
+        self._broken = False
+        self.closed = False
+
+    def write(self, data: Any, /) -> int:
+        if self.closed:
+            raise ValueError(f"{self._final}: this output is closed")
+        with memoryview(data) as view, explained(self._final):
+            if self._broken:
+                raise self._given_up()
+            self._buffer += view.cast("B")
+            if len(self._buffer) >= _BUFFER_BYTES:
+                self._spill()
+            return view.nbytes
+
+    def flush(self) -> None:
+        """Nothing becomes visible before `close`."""
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        with explained(self._final):
+            if self._broken:
+                raise self._given_up()
+            self._spill()
+            try:
+                try:
+                    self._disk.sync(self._descriptor)
+                finally:
+                    self._disk.close(self._descriptor)
+            except BaseException:
+                forget(self._disk, self._temporary)
+                raise
+            self._publish(self._temporary, self._final)
+
+    def abort(self) -> None:
+        if not self.closed:
+            self.closed = True
+            if not self._broken:
+                self._discard()
+
+    def _spill(self) -> None:
+        """SUBTLE! What could not be written whole must not be closed as if it had been: it is given up at once."""
+        try:
+            self._require()
+            write_all(self._disk, self._descriptor, self._buffer)
+        except BaseException:
+            self._broken = True
+            self._discard()
+            raise
+        self._buffer.clear()
+
+    def _given_up(self) -> Unavailable:
+        return Unavailable(f"{self._final}: an earlier write failed, so this object was given up; write it again")
+
+    def _discard(self) -> None:
+        with suppress(OSError):  # closing may tell of writes that no longer matter
+            self._disk.close(self._descriptor)
+        forget(self._disk, self._temporary)
+
+
+def write_all(disk: Disk, descriptor: int, body: bytes | bytearray) -> None:
+    with memoryview(body) as view:
+        written = 0
+        while written < len(view):
+            written += disk.write(descriptor, view[written:])
+
+
+def forget(disk: Disk, temporary: Path) -> None:
+    with suppress(OSError):  # it is invisible, and removed later as stale
+        disk.unlink(temporary)

@@ -1,0 +1,67 @@
+"""Folders that survive a power cut, up to where the filesystem begins."""
+
+import errno
+import stat
+from pathlib import Path
+
+from lithify.store.disk import Disk, sync_folder
+from lithify.store.errors import InvalidRequest
+from lithify.store.file_errors import READ_ONLY
+
+__all__ = ["Folders"]
+
+_NOT_OURS_TO_FLUSH = READ_ONLY | {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
+
+
+class Folders:
+    """Makes folders under `root`, and flushes each chain of them once per process."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self._disk = disk
+        self._root = root
+        self._durable: set[Path] = set()  # folders whose own names, and all above them, are known to be on disk
+
+    def make(self, folder: Path) -> None:
+        """Make `folder`, and make sure that its own name, and its parents', survive a power cut.
+
+        That they exist proves nothing: somebody else may have made them just now. Above the root, what this process
+        neither made nor may flush was there long before.
+        """
+        made = self._make_missing(folder)
+        if folder in self._durable and not made:
+            return
+        chain = [folder, *folder.parents][:-1]
+        for path in chain:
+            if path in self._durable and path not in made:
+                break
+            try:
+                sync_folder(self._disk, path.parent)
+            except OSError as error:
+                inside = path != self._root and path.is_relative_to(self._root)
+                if inside or path in made or error.errno not in _NOT_OURS_TO_FLUSH:
+                    raise
+        # SUBTLE! Only now: had each been noted as it was flushed, a failure further up would be forgotten by the next
+        # attempt, which would stop at the first one noted. Test: tests/store/test_power_cut.py
+        self._durable.update(chain)
+
+    def _make_missing(self, folder: Path) -> set[Path]:
+        missing: list[Path] = []
+        path = folder
+        while not self._is_folder(path, folder):
+            missing.append(path)
+            path = path.parent
+        for path in reversed(missing):
+            try:
+                self._disk.make_folder(path)
+            except FileExistsError:
+                continue  # another was faster, and perhaps has not flushed it yet
+        return set(missing)
+
+    def _is_folder(self, path: Path, wanted: Path) -> bool:
+        try:
+            mode = self._disk.stat(path).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if not stat.S_ISDIR(mode):
+            raise InvalidRequest(f"{wanted} cannot be a folder: part of it is a file")
+        return True

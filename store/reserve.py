@@ -1,0 +1,102 @@
+"""A few megabytes kept back, so that a full disk can be freed: deleting needs commits first, and commits need space.
+
+Only what frees space may have them (`Create.frees`); it gives up piece after piece until it fits. Everybody else must
+find the reserve whole before writing, and makes it again when there is room: so appends, which would fill what was
+given up in no time, stop at once, and start again by themselves. In pieces, because inodes run out as well.
+Why and what else was considered: docs/rfcs/0012.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from lithify.store.disk import Disk
+from lithify.store.errors import Unavailable
+from lithify.store.file_errors import FULL
+
+__all__ = ["PIECES", "PIECE_BYTES", "Reserve"]
+
+PIECES = 16
+PIECE_BYTES = 256 * 1024
+_CANNOT_ALLOCATE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENODEV}
+
+T = TypeVar("T")
+
+
+class Reserve:
+    """The pieces are files in `folder`, named by their numbers; given up from the last, made from the first."""
+
+    def __init__(self, disk: Disk, folder: Path, pieces: int) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._pieces = [folder / f"{number:02d}" for number in range(pieces)]
+
+    def require(self) -> None:
+        """Make sure that the reserve is whole. Raises Unavailable where there is no room for it.
+
+        Not flushed: it is made long before it is needed, and after a power cut the next write makes it again.
+        """
+        if not self._pieces or self._is_made(self._pieces[-1]):
+            return
+        try:
+            with suppress(FileExistsError):
+                self._disk.make_folder(self._folder)
+            for piece in self._pieces:
+                self._make(piece)
+        except OSError as error:
+            if error.errno in _CANNOT_ALLOCATE:
+                self._pieces = []  # a filesystem that reserves nothing: it has to do without
+                return
+            if error.errno not in FULL:
+                raise
+            raise Unavailable(
+                f"{self._folder.parent.parent}: {error.strerror}; the {PIECES * PIECE_BYTES // 1024} KiB that are kept "
+                "for deletions are in use. Nothing is lost, and appends go on by themselves once there is room: see "
+                "'The disk is full' in docs/operations.md"
+            ) from error
+
+    def lend(self, act: Callable[[], T]) -> T:
+        """Answers with `act()`, which frees space: where the disk is full, a piece is given up and it is tried again.
+
+        Requires: `act` can be repeated after it raised an OSError.
+        """
+        for _ in self._pieces:
+            try:
+                return act()
+            except OSError as error:
+                if error.errno not in FULL or not self._give_up():
+                    raise
+        return act()
+
+    def _give_up(self) -> bool:
+        for piece in reversed(self._pieces):
+            try:
+                self._disk.unlink(piece)
+            except FileNotFoundError:
+                continue
+            except OSError:  # another user's, perhaps: what was met in the first place is what counts
+                return False
+            return True
+        return False
+
+    def _is_made(self, piece: Path) -> bool:
+        try:
+            return self._disk.stat(piece).st_size >= PIECE_BYTES
+        except FileNotFoundError:
+            return False
+
+    def _make(self, piece: Path) -> None:
+        if self._is_made(piece):
+            return
+        descriptor = self._disk.open(piece, os.O_WRONLY | os.O_CREAT)
+        try:
+            self._disk.allocate(descriptor, PIECE_BYTES)
+        except OSError:
+            with suppress(OSError):  # what is left of it is room for others
+                self._disk.unlink(piece)
+            raise
+        finally:
+            self._disk.close(descriptor)
