@@ -200,6 +200,8 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     kept: list[Garbage] = []
     for found in listed:
         segment_id = files.keys.segment_id(found.key)
+        if segment_id is None and not files.keys.is_numbered(found.key):
+            kept.append(Garbage(found.key, found.size, "its name is none of lithify's"))
         if segment_id is None or segment_id in named:
             continue
         # In a sealed partition no job can commit any more, and no compactor comes back to end it.

@@ -110,8 +110,6 @@ def orphan(segment_id: str, floor: int, state: CompactorState | None) -> tuple[b
     if job is not None:
         return False, f"job {job.id} ({job.status}) protects it"
     age = SegmentId.manifest_id(segment_id)
-    if age < 0:
-        return False, "its name is none of lithify's"
     if age >= floor:
         return False, f"it was begun at manifest {age}, not below the orphan floor {floor}: it may still be committed"
     return True, f"no manifest names it, and it was begun at manifest {age}, below the orphan floor {floor}"

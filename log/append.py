@@ -5,6 +5,7 @@ and uncontended that is two PUTs and one GET.
 """
 
 import contextlib
+import re
 
 from msgspec.structs import replace
 
@@ -138,6 +139,6 @@ async def _take_number(files: PartitionFiles) -> Manifest:
 def _parse(token: str) -> tuple[int, str]:
     number, _, rest = token.partition(":")
     nonce, _, segment_id = rest.partition(":")
-    if not number.isdecimal() or not nonce or SegmentId.manifest_id(segment_id) < 0:
+    if re.fullmatch("[0-9]{1,20}", number) is None or not nonce or not SegmentId.is_one(segment_id):
         raise InvalidRequest(f"{token[:120]!r} is not the token of an append: give the token of its CommitUnknown")
     return int(number), segment_id

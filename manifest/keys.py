@@ -10,6 +10,9 @@ __all__ = ["WAREHOUSE_CONFIG", "PartitionKeys", "SegmentId", "TopicKeys", "check
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NUMBER_DIGITS = 20
+_NUMBER = re.compile(rf"[0-9]{{{_NUMBER_DIGITS}}}")
+_AGE = re.compile(r"[0-9]{12,19}(?=-)")  # the manifest number that the ids of segments and jobs begin with
+_SEGMENT_ID = re.compile(r"[0-9]{12,19}-([0-9a-f]{16}|[0-9a-f]{8}-[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{8})")
 _RESERVED = ".lithify-"  # folders at the root that are lithify's own: the probe's, the clock's
 
 
@@ -42,7 +45,7 @@ class Chain:
         if not key.startswith(self.prefix) or not key.endswith("." + self.suffix):
             return None
         digits = key[len(self.prefix) : -len(self.suffix) - 1]
-        return int(digits) if len(digits) == _NUMBER_DIGITS and digits.isdecimal() else None
+        return int(digits) if _NUMBER.fullmatch(digits) else None
 
 
 WAREHOUSE_CONFIG = Chain("@warehouse/config/", "warehouse")  # '@' begins no topic's name
@@ -109,10 +112,16 @@ class PartitionKeys:
         return self.segment(ref.id)
 
     def segment_id(self, key: str) -> str | None:
-        """The segment id in `key`, or None where it is no segment of this partition."""
+        """The segment id in `key`, or None where it is not a segment of this partition: other applications may keep
+        files under the same prefix, and a person a copy of a segment beside it."""
         if not key.startswith(self.segments) or not key.endswith(".parquet"):
             return None
-        return key[len(self.segments) : -len(".parquet")]
+        name = key[len(self.segments) : -len(".parquet")]
+        return name if SegmentId.is_one(name) else None
+
+    def is_numbered(self, key: str) -> bool:
+        """Whether `key` is a file of one of the partition's chains."""
+        return any(chain.number(key) is not None for chain in (self.manifest, self.compactor, self.boundary))
 
 
 class SegmentId:
@@ -121,6 +130,11 @@ class SegmentId:
     An append's is `<manifest number>-<nonce>`; a job's output's is `<job>-<attempt>-<range>-<nonce>`, where the job's
     own id begins with the manifest number at its planning (P10).
     """
+
+    @staticmethod
+    def is_one(name: str) -> bool:
+        """Whether `name` has the form that `for_append` or `for_output` gives."""
+        return _SEGMENT_ID.fullmatch(name) is not None
 
     @staticmethod
     def for_append(manifest_id: int, nonce: str) -> str:
@@ -137,8 +151,8 @@ class SegmentId:
     @staticmethod
     def manifest_id(name: str) -> int:
         """The manifest number that a segment id or job id begins with; -1 where it is none of ours."""
-        head = name.partition("-")[0]
-        return int(head) if head.isdecimal() else -1
+        found = _AGE.match(name)
+        return int(found[0]) if found is not None else -1
 
     @staticmethod
     def of_job(segment_id: str, job: str) -> bool:

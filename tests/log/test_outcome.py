@@ -166,7 +166,7 @@ def test_an_outcome_is_known_until_the_orphan_floor_passes_its_number(
 
 def test_tokens_of_something_else_are_refused(warehouse: Warehouse) -> None:
     part = warehouse.create_topic("t").partition(0)
-    for token in ("", "7", "7:abc", "x:abc:000000000001-0", "7::000000000001-0", "7:abc:nothing"):
+    for token in ("", "7", "7:abc", "x:abc:000000000001-0", "7::000000000001-0", "7:abc:nothing", "1" * 5_000 + ":a:b"):
         with pytest.raises(InvalidRequest, match="not the token of an append"):
             part.outcome(token)
 

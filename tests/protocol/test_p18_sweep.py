@@ -42,6 +42,31 @@ def test_an_orphan_goes_and_what_is_named_stays() -> None:
     assert KEYS.segment(live.id) in world.objects
 
 
+def test_files_of_others_stay_and_are_told() -> None:
+    """Copies that a person made, exports, folders: only a name that a lithify gave may be deleted."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    orphan = world.alone(upload(files)).id
+    world.alone(append(files))
+    names = (
+        "2-my-export",
+        "1",
+        "notes",
+        "2-\u0663",
+        f"{orphan}.orig",
+        f"{orphan}/part",
+        f"{orphan}-copy",
+        f"old/{orphan}",
+    )
+    others = {KEYS.segment(name) for name in names} | {KEYS.root + "README", KEYS.manifest.key(1) + ".bak"}
+    for key in others:
+        world.objects[key] = world.objects[KEYS.segment(orphan)]
+    sweep_far(world, files)
+    assert KEYS.segment(orphan) not in world.objects
+    assert others <= world.objects.keys()
+    kept = world.alone(sweep(files, GRACE_MS, dry_run=True)).kept
+    assert {g.key for g in kept if g.reason == "its name is none of lithify's"} == others
+
+
 def test_the_order_is_list_commit_jobs_manifest_delete() -> None:
     world, files = new_partition(), PartitionFiles(KEYS)
     world.alone(claim(files))

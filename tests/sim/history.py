@@ -284,6 +284,7 @@ def _begin(world: World, site: Site, dice: random.Random) -> None:
         await create_topic(topic_lineage(TOPIC), TOPIC, 1, site.config)
         handle = await site.open()
         files = PartitionFiles(handle.keys)
+        site.oracle.left_by_others(handle.keys)
         for number in range(appends):
             await actors.append_some(site, actor, files, handle, f"before.{number}")
             if compacted and number == appends // 2:
@@ -353,7 +354,8 @@ def _rest(world: World, site: Site) -> None:
         if not announced:
             continue  # its creator lost the race for the name: nobody ever comes here (RFC 0005)
         _alone(world, lambda actor, truth=truth: _settle(world, site, truth), "settler")
-        names = [key for key in world.objects if key.startswith(truth.keys.segments)]
+        others = site.oracle.others
+        names = [key for key in world.objects if key.startswith(truth.keys.segments) and key not in others]
         truth.check_at_rest(lambda names=names, truth=truth: [truth.keys.segment_id(name) or "" for name in names])
 
 

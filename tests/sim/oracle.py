@@ -27,7 +27,15 @@ class Oracle:
     error_ms: int  # by which ages may be wrong
     truths: dict[str, Truth] = field(default_factory=dict)  # by the partition's root
     topics: list[TopicFile] = field(default_factory=list)  # of the one topic, by number
+    others: set[str] = field(default_factory=set)  # keys of files that are none of lithify's
     _configs: dict[str, list[TopicConfig]] = field(default_factory=dict)  # by topic id
+
+    def left_by_others(self, keys: PartitionKeys) -> None:
+        """Files of other applications, and a person's copies, lie between the partition's own."""
+        names = ("1-export", "000000000001-0123456789abcdef.orig", "000000000001-01234567-1-0-01234567/part")
+        self.others |= {keys.segment(name) for name in names}
+        for key in self.others:
+            self.world.store.store(key, b"")
 
     def truth(self, keys: PartitionKeys) -> Truth:
         found = self.truths.get(keys.root)
@@ -99,6 +107,8 @@ class Oracle:
         found[0].segment_put(key, body)
 
     def deleting(self, author: Author, key: str) -> None:
+        if key in self.others:
+            raise Violation(f"{key} is deleted, which is none of lithify's (P18)")
         found = self._of(key)
         if found is None:
             raise Violation(f"{key} is deleted; topic files never are (P4)")

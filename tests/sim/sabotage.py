@@ -243,6 +243,13 @@ SABOTAGES = (
         "if age >= floor + 10**9:",
     ),
     Sabotage(
+        "whatever ends like a segment is one",
+        "P18",
+        "manifest/keys.py",
+        "return name if SegmentId.is_one(name) else None",
+        "return name",
+    ),
+    Sabotage(
         "the sweep reads the head before the jobs",
         "P18",
         "gc/collect.py",
