@@ -256,8 +256,13 @@ class Lineage(Generic[S]):
                 found = await Get(key)
             except Unavailable:
                 continue
-            if found is None:
+            if found is None and number <= await self._dead():
                 return _Settled.GONE, None
+            if found is None:
+                # Only collection removes numbers, after the boundary has passed them. So one of the two replies is not
+                # the store's own (a proxy's, a cache's), and nothing is known yet.
+                # Test: tests/protocol/test_p01_commit_point.py
+                continue
             if found.body == body:
                 attempt.open_number, attempt.nonce = number, value.nonce
                 return _Settled.OURS, None

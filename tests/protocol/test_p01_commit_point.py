@@ -57,6 +57,21 @@ def test_a_rivals_body_is_never_taken_for_ours() -> None:
     assert (head.id, len(head.l0)) == (3, 2)
 
 
+def test_a_number_that_exists_and_holds_nothing_is_asked_for_with_pauses_and_not_for_ever() -> None:
+    """Whoever answers so is not the store: a proxy that says 412 of itself, a cache that has not seen the object."""
+    world = new_partition()
+    began_ms = world.now_ms
+    held = Held(world, append(PartitionFiles(KEYS)))
+    for _ in range(CREATE_ATTEMPTS_MAX):
+        held.until(is_create)
+        held.reply(Outcome.EXISTS)
+    with pytest.raises(Unavailable, match="no certain answer"):
+        held.end()
+    assert len(held.asked_for(Create)) == CREATE_ATTEMPTS_MAX
+    assert world.now_ms - began_ms > 4_000
+    assert world.alone(PartitionFiles(KEYS).head()).id == 1
+
+
 def test_two_bodies_of_equal_content_differ_in_their_nonce() -> None:
     world = new_partition()
     same = Append(segment("000000000001-x"), L0_MAX)
