@@ -77,6 +77,7 @@ class ClaimState:
     owner_name: str
 
     repeatable = True  # by owner, the nonce of this claim
+    frees = True
 
     def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
         base = head or self.first
@@ -145,6 +146,7 @@ class RequestCancel:
     job: str
 
     repeatable = True
+    frees = True
 
     def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
         job = None if head is None else head.job(self.job)
@@ -265,6 +267,7 @@ class Record(_Owned):
     done: tuple[RangeDone, ...]
 
     repeatable = True  # by the ranges' indexes
+    frees = True
 
     def change(self, head: CompactorState, now_ms: int) -> Verdict:
         job = head.job(self.job)
@@ -290,6 +293,7 @@ class EndAttempt(_Owned):
     error: JobError | None
 
     repeatable = True
+    frees = True
 
     def change(self, head: CompactorState, now_ms: int) -> Verdict:
         job = head.job(self.job)
@@ -340,6 +344,7 @@ class Finish(_Owned):
     error: JobError | None = None
 
     repeatable = True
+    frees = True
 
     def change(self, head: CompactorState, now_ms: int) -> Verdict:
         job = head.job(self.job)

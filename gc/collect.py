@@ -50,6 +50,7 @@ class _Advance(msgspec.Struct, frozen=True):
     value: Boundary
 
     repeatable = True
+    frees = True
 
     def apply(self, head: Boundary | None, number: int, now_ms: int) -> Next[Boundary, bool] | Already[bool]:
         if (0 if head is None else head.id) != self.expects:

@@ -76,6 +76,7 @@ class _Alter:
     partitions: int | None
 
     repeatable = True  # it sets values
+    frees = True
 
     def apply(
         self, head: TopicFile | None, number: int, now_ms: int
@@ -98,6 +99,7 @@ class _Delete:
     topic_id: str
 
     repeatable = True
+    frees = True
 
     def apply(self, head: TopicFile | None, number: int, now_ms: int) -> Next[TopicFile, None] | Already[None]:
         if head is None or head.deleted or head.topic_id != self.topic_id:

@@ -57,6 +57,8 @@ class Edit(Protocol[S, R]):
     """Whether the edit may be applied again when an earlier outcome of it is unknown: it recognises itself in the
     head, or doing it twice is the same as doing it once (P4)."""
 
+    # `frees = True`, on some: it leads to deletions, so on a full disk it may have the reserve (docs/rfcs/0012).
+
     def apply(self, head: S | None, number: int, now_ms: int) -> Next[S, R] | Already[R] | Refused:
         """What this edit makes of `head` (None: the chain is empty) as file `number`. Reads nothing else."""
         ...
@@ -220,7 +222,7 @@ class Lineage(Generic[S]):
             value = msgspec.structs.replace(verdict.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
-            settled, rival = await self._create(number, value, attempt)
+            settled, rival = await self._create(number, value, attempt, frees=getattr(edit, "frees", False))
             # SUBTLE! What was learned of `number` counts only while the number is not dead: a stalled writer can
             # create a collected number anew, and a body of ours may have lived and been collected before we looked.
             dead = await self._dead()
@@ -238,14 +240,16 @@ class Lineage(Generic[S]):
             head, verified = await self.refresh(), True
         raise Unavailable(f"{self.chain.prefix}: {COMMIT_ATTEMPTS_MAX} rivals were faster")
 
-    async def _create(self, number: int, value: S, attempt: "_Attempt") -> tuple[_Settled, Version[S] | None]:
+    async def _create(
+        self, number: int, value: S, attempt: "_Attempt", *, frees: bool
+    ) -> tuple[_Settled, Version[S] | None]:
         """Create-if-absent until its outcome is certain (P1). Raises Unavailable where it never is, and what `Create`
         raises where that one attempt certainly stored nothing; `attempt` is open if an earlier one may have."""
         key, body = self.chain.key(number), encode(value)
         for repeat in range(CREATE_ATTEMPTS_MAX):
             if repeat:
                 await Pause(min(50 * 2 ** (repeat - 1), 2_000))
-            outcome = await Create(key, body)
+            outcome = await Create(key, body, frees)
             if outcome is not Outcome.EXISTS:
                 attempt.open_number, attempt.nonce = number, value.nonce
             if outcome is Outcome.CREATED:

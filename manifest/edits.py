@@ -71,6 +71,7 @@ class Seal:
     """
 
     repeatable = True
+    frees = True
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
         if head is None or head.sealed:
@@ -85,6 +86,7 @@ class Claim:
     """Take the next compactor epoch (P5); answers with it."""
 
     repeatable = True  # twice is one epoch more; whoever held the one between is fenced, and that was us
+    frees = True
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, int] | Refused:
         if head is None:
@@ -130,6 +132,7 @@ class CommitCompaction:
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
 
     repeatable = True  # by the job id
+    frees = True
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:
@@ -315,6 +318,7 @@ class DeleteCheckpoint:
     id: str
 
     repeatable = True
+    frees = True
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
         if head is None or all(c.id != self.id for c in head.checkpoints):
@@ -335,6 +339,7 @@ class Collect:
     always: bool = False  # the orphan sweep commits even where this changes nothing (P18)
 
     repeatable = True  # it only takes away and raises
+    frees = True
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:

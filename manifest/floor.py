@@ -30,6 +30,7 @@ class RaiseFloor:
     before_offset: int
 
     repeatable = True  # it only raises
+    frees = True
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, int] | Already[int] | Refused:
         if head is None:
@@ -63,6 +64,7 @@ class SetBounds:
     unset: Retention  # the bounds so far of a partition that an earlier version of lithify made: its manifest has none
 
     repeatable = True  # by the version of the configuration
+    frees = True
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:
@@ -87,6 +89,7 @@ class DropSegments:
     pinned: frozenset[str]
 
     repeatable = True  # a segment retires once
+    frees = True
 
     def apply(
         self, head: Manifest | None, number: int, now_ms: int

@@ -56,8 +56,8 @@ def store_answers(store: Store, clock: Clock | None = None) -> Answer:  # noqa: 
 
     def answer(request: Request[Any]) -> Any:
         match request:
-            case Create(key, body):
-                return store.create(key, body)
+            case Create(key, body, frees):
+                return store.create(key, body, frees)
             case Get(key):
                 return _unclocked(store.get(key))
             case Put(key, body):

@@ -61,7 +61,7 @@ class FsspecStore:
             write_credentials(secrets, path)
         return bool(secrets)
 
-    def create(self, key: str, body: bytes) -> Outcome:
+    def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         """Raises InvalidRequest where two writers could both win here."""
         path = self._path(key)
         if not self._proven:

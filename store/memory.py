@@ -37,7 +37,7 @@ class MemoryStore:
     def spec(self) -> StoreSpec:
         return StoreSpec(self.url)
 
-    def create(self, key: str, body: bytes) -> Outcome:
+    def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         check_key(key)
         with self._lock:
             if key in self._objects:

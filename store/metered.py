@@ -76,9 +76,9 @@ class Metered:
         write = getattr(self.inner, "write_credentials", None)
         return write is not None and write(path)
 
-    def create(self, key: str, body: bytes) -> Outcome:
+    def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         self._count(creates=1, bytes_written=len(body))
-        return self.inner.create(key, body)
+        return self.inner.create(key, body, frees)
 
     def get(self, key: str) -> Object | None:
         self._count(gets=1)

@@ -87,6 +87,7 @@ class Create(Request[Outcome]):
 
     key: str
     body: bytes
+    frees: bool = False  # it leads to deletions: a full disk may give it the reserve (docs/rfcs/0012)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ class Store(Protocol):
     @property
     def url(self) -> str: ...
     def spec(self) -> StoreSpec: ...
-    def create(self, key: str, body: bytes) -> Outcome: ...
+    def create(self, key: str, body: bytes, frees: bool = False) -> Outcome: ...
     def get(self, key: str) -> Object | None: ...
     def read(self, key: str, start: int, length: int) -> bytes:
         """Exactly the bytes [start, start + length). Raises NotFound, or Corrupt where the object is shorter."""

@@ -75,7 +75,7 @@ class S3Store:
         """The boto3 client of this process for everything else: it retries by itself."""
         return self._of_this_process().bulk()
 
-    def create(self, key: str, body: bytes) -> Outcome:
+    def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         """Raises InvalidRequest only where this attempt certainly stored nothing."""
         target = self._target(key)
         client = self.conditional_client()

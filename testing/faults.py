@@ -41,7 +41,7 @@ class FaultyStore:
         self._late: list[tuple[str, bytes]] = []
         self._lock = threading.Lock()
 
-    def create(self, key: str, body: bytes) -> Outcome:
+    def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         with self._lock:
             fault = next(self._plan, Fault.NONE)
             self.attempts.append((key, fault))
@@ -49,9 +49,9 @@ class FaultyStore:
                 self._late.append((key, body))
         match fault:
             case Fault.NONE:
-                return self.inner.create(key, body)
+                return self.inner.create(key, body, frees)
             case Fault.LOST_REPLY:
-                self.inner.create(key, body)
+                self.inner.create(key, body, frees)
                 return Outcome.UNKNOWN
             case Fault.LOST_REQUEST | Fault.LATE:
                 return Outcome.UNKNOWN

@@ -137,7 +137,7 @@ def test_what_fails_becomes_a_finding(lithify_s3: S3Server) -> None:
 class _WinnerLies(MemoryStore):
     """Tells every writer of a race that another won."""
 
-    def create(self, key: str, body: bytes) -> Outcome:
+    def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         outcome = super().create(key, body)
         return Outcome.EXISTS if "/race/" in key else outcome
 
