@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lithify.admin.invocation import Invocation, command
-from lithify.admin.output import Output, Ticker
+from lithify.admin.interruption import told_to_end
+from lithify.admin.invocation import HowFar, Invocation, command
+from lithify.admin.output import Output
 from lithify.admin.settings import option
-from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError
+from lithify.manifest.words import counted
+from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from lithify.log.partition import Partition
+    from lithify.admin.bulk import Source
+    from lithify.admin.imports import Import
     from lithify.log.topic import Topic
 
 __all__ = ["append"]
@@ -25,6 +28,7 @@ class _Batch:
     records: Any  # a list of records, or a table
     first: int  # record of the input it begins with, from 1
     count: int
+    last: bool = False  # nothing comes after it
 
 
 @command()
@@ -33,39 +37,66 @@ class _Batch:
 @click.option(
     "--from", "source", default="-", metavar="URL", help="A file or URL: JSON lines, or .parquet.  [default: -]"
 )
+@click.option(
+    "--source-id", metavar="ID", help="What the source is called, so that it can be continued under another URL."
+)
 @click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Pass over the first N records.")
 @option("batch.size")
-def append(invocation: Invocation, topic: str, partition: int | None, source: str, skip: int, batch_size: int) -> None:
+def append(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    source: str,
+    source_id: str | None,
+    skip: int,
+    batch_size: int,
+) -> None:
     """Append records to TOPIC: one JSON object per line, or the rows of a Parquet file.
 
     \b
     {"key": "k", "value": "v", "timestamp_ms": 1, "headers": {"name": "text"}}
 
-    A null value is a tombstone. Bytes that are no UTF-8 stand as key_base64 and value_base64. Each batch is appended by
-    one atomic commit per partition; a bad line ends the command before anything of its batch is written. A TOPIC that
-    is not there is created where the warehouse says so: see 'lithify warehouse alter'.
+    A null value is a tombstone. Put bytes that are not UTF-8 in key_base64 and value_base64. Each batch is appended by
+    one atomic commit per partition; a bad line ends the command before anything of its batch is written. If it is
+    interrupted, start it again: what is in is not appended twice. A TOPIC that does not exist is created where the
+    warehouse says so: see 'lithify warehouse alter'.
     """
-    from lithify.admin.bulk import is_parquet, open_source, shown
+    from lithify.admin import bulk
+    from lithify.admin.imports import Import, check_source_id
 
     warehouse = invocation.warehouse()
     opened = warehouse.topic(topic, for_append=True)
     check = _check(opened, warehouse.driver.now_ms)
-    place = opened if partition is None else opened.partition(partition)
-    with open_source(source, invocation.options_for(source)) as file:
-        batches = _tables(file, batch_size, skip) if is_parquet(source) else _lines(file, check, batch_size, skip)
-        appending = _Appending(place, skip, invocation.output)
+    options = invocation.options_for(source)
+    name = bulk.source_id(source, options) if source_id is None else check_source_id(source_id)
+    with told_to_end(), bulk.open_source(source, options) as found:
+        batches = (
+            _tables(found, batch_size, skip) if bulk.is_parquet(source) else _lines(found, check, batch_size, skip)
+        )
+        started = Import(opened, name, partition, skip)
+        if started.began_over is not None:
+            _say_that_it_grew(opened, started.began_over)
+        appending = _Appending(started, found.name, invocation)
         with invocation.output.progress(f"appending to {topic}") as tick:
-            appending.run(batches, tick, "standard input" if source == "-" else shown(source))
+            for batch in batches:
+                appending.append(batch)
+                tick(batch.count)
+        started.end()
     appending.tell(opened)
 
 
-def _lines(file: IO[bytes], check: Check, size: int, skip: int) -> Iterator[_Batch]:
+def _say_that_it_grew(topic: "Topic", began_over: int) -> None:
+    text = f"this import began over {counted(began_over, 'partition')} and goes on over these; there are "
+    click.echo(f"lithify: {topic.name}: {text}{topic.partitions} now", err=True)
+
+
+def _lines(source: "Source", check: Check, size: int, skip: int) -> Iterator[_Batch]:
     from lithify.admin.bulk import text_lines
     from lithify.admin.lines import parse_line
 
     records: list[Any] = []
     first = skip + 1
-    for index, (number, line) in enumerate(text_lines(file), start=1):
+    for index, (number, line) in enumerate(text_lines(source), start=1):
         if index <= skip:
             continue
         record = parse_line(line, number)
@@ -77,7 +108,7 @@ def _lines(file: IO[bytes], check: Check, size: int, skip: int) -> Iterator[_Bat
             yield _Batch(records, first, len(records))
             first, records = index + 1, []
     if records:
-        yield _Batch(records, first, len(records))
+        yield _Batch(records, first, len(records), last=True)
 
 
 def _check(topic: "Topic", now_ms: Callable[[], int]) -> Check:
@@ -96,57 +127,46 @@ def _check(topic: "Topic", now_ms: Callable[[], int]) -> Check:
     return check
 
 
-def _tables(file: IO[bytes], size: int, skip: int) -> Iterator[_Batch]:
+def _tables(source: "Source", size: int, skip: int) -> Iterator[_Batch]:
     from lithify.admin.bulk import parquet_tables
 
-    return (_Batch(table, first, table.num_rows) for first, table in parquet_tables(file, size, skip))
+    found = parquet_tables(source, size, skip)
+    return (_Batch(rows.table, rows.first, rows.table.num_rows, rows.last) for rows in found)
 
 
 class _Appending:
-    def __init__(self, place: "Topic | Partition", skip: int, output: Output) -> None:
-        self._place = place
-        self._skip = skip
-        self._output = output
-        self._appended = 0
-        self._offsets: dict[int, range] = {}  # from the first to the last that each partition was given
+    """Whatever ends the command, it says how far the import came: the invocation is asked."""
 
-    def run(self, batches: Iterator[_Batch], tick: Ticker, source: str) -> None:
-        batch: _Batch | None = None
-        try:
-            for batch in batches:
-                self._append(batch.records)
-                self._appended += batch.count
-                tick(batch.count)
-                batch = None
-        except LithifyError as error:
-            self._say_how_far(error, source, batch)
-            raise
+    def __init__(self, started: "Import", source: str, invocation: Invocation) -> None:
+        self._import = started
+        self._source = source
+        self._batch: _Batch | None = None
+        self._output: Output = invocation.output
+        invocation.how_far = self._how_far
 
-    def _append(self, records: Any) -> None:
-        given = self._place.append(records)
-        by_partition = given if isinstance(given, dict) else {self._number(): given}
-        for number, offsets in by_partition.items():
-            before = self._offsets.get(number)
-            self._offsets[number] = range(before.start if before else offsets.start, offsets.stop)
+    def append(self, batch: _Batch) -> None:
+        self._batch = batch
+        self._import.append(batch.records, batch.first, last=batch.last)
+        self._batch = None
 
-    def _number(self) -> int:
-        return getattr(self._place, "number", 0)
-
-    def _say_how_far(self, error: LithifyError, source: str, batch: _Batch | None) -> None:
-        """Add to the error how far the input was appended, and how to go on."""
-        failed = "" if batch is None else f" (records {batch.first} to {batch.first + batch.count - 1})"
-        go_on = f"{self._appended} records were appended; go on with --skip {self._skip + self._appended}"
-        if isinstance(error, CommitUnknown):
-            go_on += ", once it is known whether this batch was"
-        error.args = (f"{source}{failed}: {str(error).rstrip('.')}. {go_on}",)
+    def _how_far(self) -> HowFar:
+        batch, came = self._batch, self._import.how_far()
+        where = "" if batch is None else f" (records {batch.first} to {batch.first + batch.count - 1})"
+        return HowFar(f"{self._source}{where}", str(came), came.fields())
 
     def tell(self, topic: "Topic") -> None:
-        offsets = sorted(self._offsets.items())
+        it = self._import
+        offsets = sorted(it.offsets.items())
         partitions = {str(number): {"first": given.start, "last": given.stop - 1} for number, given in offsets}
-        lines = [f"{self._appended} records appended to {topic.name}"]
+        lines = [f"{counted(it.appended, 'record')} appended to {topic.name}"]
+        if it.already_there:
+            lines[0] += f"; {it.already_there} of this source were there already"
+        if it.already_there and not it.appended:
+            lines.append("  to append them once more, give another --source-id")
         lines += [f"  partition {number}: offsets {given.start} to {given.stop - 1}" for number, given in offsets]
         expired = self._expired(topic)
-        value = {"topic": topic.name, "appended": self._appended, "partitions": partitions, "expired": expired}
+        value = {"topic": topic.name, "appended": it.appended, "already_there": it.already_there}
+        value |= {"source_id": it.source_id, "partitions": partitions, "expired": expired}
         self._output.answer(value, lambda: self._output.lines(lines))
         if expired:
             text = f"{expired} of these records are past the topic's retention already, and no reader sees them"
@@ -156,5 +176,6 @@ class _Appending:
         """How many of the records lie below the log start: old timestamps in a topic that deletes by age, mostly."""
         if not topic.parsed_config.deleting:
             return 0
-        starts = {number: topic.partition(number).snapshot().log_start_offset for number in self._offsets}
-        return sum(min(max(starts[number] - given.start, 0), len(given)) for number, given in self._offsets.items())
+        given_by = self._import.offsets
+        starts = {number: topic.partition(number).snapshot().log_start_offset for number in given_by}
+        return sum(min(max(starts[number] - given.start, 0), len(given)) for number, given in given_by.items())

@@ -68,7 +68,8 @@ class _Root(click.Group):
             result = super().main(args, *rest, **more)
             code = result if isinstance(result, int) else 0
         except Exception as error:  # noqa: BLE001 - the outermost place: nobody is left to raise to
-            code = tell(error, as_json=invocation.as_json, debug=invocation.log_level == "debug")
+            how_far = None if invocation.how_far is None else invocation.how_far()
+            code = tell(error, as_json=invocation.as_json, debug=invocation.log_level == "debug", how_far=how_far)
         finally:
             invocation.close()
         sys.exit(code)

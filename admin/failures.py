@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import click
 import msgspec
 
+from lithify.admin.interruption import Terminated
+from lithify.admin.invocation import HowFar
 from lithify.store.apart import Failure
 from lithify.store.errors import (
     AlreadyExists,
@@ -26,7 +28,9 @@ __all__ = [
     "FAILED",
     "FOUND_DAMAGE",
     "INTERRUPTED",
+    "TERMINATED",
     "UNEXPECTED",
+    "Declined",
     "exit_codes_table",
     "one_line",
     "tell",
@@ -38,6 +42,7 @@ USAGE = InvalidRequest.exit_code
 FOUND_DAMAGE = Corrupt.exit_code
 UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+TERMINATED = 143  # 128 + SIGTERM
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 _KINDS: tuple[tuple[type[LithifyError], str], ...] = (
@@ -53,14 +58,25 @@ _KINDS: tuple[tuple[type[LithifyError], str], ...] = (
 )
 
 
+_DONE_IN_PART = (
+    "done in part: the report names the partitions that failed; or a question was answered with no (`Declined`), and "
+    "nothing was done"
+)
+
+
+class Declined(Exception):
+    """A person was asked, and said no."""
+
+
 def exit_codes_table() -> str:
     """The table of docs/cli.md, in Markdown."""
     rows = [(0, "", "done; a service left as it was asked to")]
-    rows.append((FAILED, "", "done in part: the report names the partitions that failed"))
+    rows.append((FAILED, "", _DONE_IN_PART))
     rows += [(kind.exit_code, kind.__name__, what) for kind, what in _KINDS]
     rows.append((UNEXPECTED, "Unexpected", "a fault of lithify: please report it"))
     rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
     rows.append((BROKEN_PIPE, "", "the reader of the output went away"))
+    rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came"))
     lines = ["| Code | Kind | What to do |", "|---|---|---|"]
     lines += [f"| {code} | {f'`{kind}`' if kind else ''} | {what} |" for code, kind, what in rows]
     return "\n".join(lines) + "\n"
@@ -71,8 +87,8 @@ def one_line(error: BaseException) -> str:
     return " ".join("; ".join([str(error), *getattr(error, "__notes__", ())]).split())
 
 
-def tell(error: BaseException, *, as_json: bool, debug: bool) -> int:
-    """Say on standard error what went wrong; answers with the exit code."""
+def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | None = None) -> int:
+    """Say on standard error what went wrong, and how far the command came; answers with the exit code."""
     match error:
         case LithifyError():
             kind, message, code = type(error).__name__, one_line(error), error.exit_code
@@ -83,13 +99,21 @@ def tell(error: BaseException, *, as_json: bool, debug: bool) -> int:
             kind, message, code = "Usage", _usage(error), USAGE
         case click.ClickException():
             kind, message, code = "Usage", error.format_message(), USAGE
+        case Declined():
+            kind, message, code = "Declined", str(error), FAILED
+        case click.Abort(__cause__=Terminated()):
+            kind, message, code = "Terminated", "told to end", TERMINATED
         case click.Abort() | KeyboardInterrupt():
             kind, message, code = "Interrupted", "interrupted", INTERRUPTED
         case _:
             kind, message, code = "Unexpected", _unexpected(error), UNEXPECTED
+    if how_far is not None:
+        what = "" if message.startswith(how_far.what) else f"{how_far.what}: "
+        message = f"{what}{message.rstrip('.')}. {how_far.text}"
     token = error.token if isinstance(error, CommitUnknown) else ""
     if as_json:
         body = {"kind": kind, "message": message, "exit_code": code} | ({"token": token} if token else {})
+        body |= {} if how_far is None else how_far.fields
         click.echo(msgspec.json.encode({"error": body}), err=True)
     else:
         click.echo(f"lithify: {message}" + (f" (token {token})" if token else ""), err=True)

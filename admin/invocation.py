@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 import msgspec
@@ -15,11 +15,19 @@ from lithify.store.errors import InvalidRequest
 if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse
 
-__all__ = ["Invocation", "command", "outermost", "parse_changes", "parse_pairs", "parse_storage_options"]
+__all__ = ["HowFar", "Invocation", "command", "outermost", "parse_changes", "parse_pairs", "parse_storage_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SECRETS = ("key", "secret", "token")  # never read as JSON: they may be all digits
+
+
+class HowFar(NamedTuple):
+    """What a command that ended early was about, how far it came, and the same for machines."""
+
+    what: str
+    text: str
+    fields: dict[str, object]
 
 
 @dataclass
@@ -31,6 +39,7 @@ class Invocation:
     as_json: bool = False
     log_format: str = "text"
     log_level: str | None = None
+    how_far: "Callable[[], HowFar] | None" = None  # where what a command has done so far matters, if it fails
     _open: "Warehouse | None" = field(default=None, repr=False)
 
     @property

@@ -56,7 +56,11 @@ def parse_line(line: bytes, number: int) -> Record:
     except (_Bad, msgspec.DecodeError) as error:
         problem = str(error) if isinstance(error, _Bad) else _reason(error)
     except UnicodeEncodeError:
-        problem = "has text that is no Unicode: give base64"
+        problem = "has text that is not Unicode: give base64"
+    except UnicodeDecodeError:  # of a text of the line, or of what it stands in
+        problem = "has bytes that are not UTF-8: give base64"
+    except RecursionError:
+        problem = "is not a record: it is nested too deeply"
     else:
         if problem is None:
             return record
@@ -69,8 +73,8 @@ def _reason(error: msgspec.DecodeError) -> str:
         names = ", ".join(_Line.__struct_fields__)
         return f"has a field that is none of {names}"
     if isinstance(error, msgspec.ValidationError):
-        return f"is no record: {text}"  # types and field names
-    return "is no JSON object"
+        return f"is not a record: {text}"  # types and field names
+    return "is not a JSON object"
 
 
 def _bytes(text: Any, encoded: Any, name: str) -> Any:

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from lithify.admin.consumers import show_consumers
-from lithify.admin.failures import FAILED, FOUND_DAMAGE, tell_failures
+from lithify.admin.failures import FAILED, FOUND_DAMAGE, Declined, tell_failures
 from lithify.admin.invocation import Invocation, command, parse_changes, parse_pairs
 from lithify.admin.output import Output, count_text, quarantine_text, size_text, time_text
 from lithify.admin.settings import option
@@ -155,7 +155,8 @@ def _confirm(yes: bool, question: str, warning: str) -> None:
         return
     if not sys.stdin.isatty():
         raise InvalidRequest(f"{warning}; say --yes where nobody can be asked")
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        raise Declined("nothing was done: the answer was no")
 
 
 @command(topic)

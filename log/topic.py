@@ -154,7 +154,7 @@ class Topic:
         next append's to another. Each partition's part is atomic, the whole is not: where one fails, the error's notes
         tell what was appended before. Raises as `Partition.append`; what is invalid is refused as a whole.
         """
-        table = prepare(records, self._fresh_config(), self._driver.now_ms(), self.name)
+        table = self.prepare(records)
         keys: Any = table.column("key").chunk(0)
         places = partitions_for_keys(keys, self.partitions)
         places[places < 0] = next(self._sticky) % self.partitions
@@ -167,6 +167,10 @@ class Topic:
                 error.add_note(f"appended before, by partition: {done or 'nothing'}")
                 raise
         return done
+
+    def prepare(self, records: Records) -> pa.Table:
+        """What `Partition.append_prepared` takes. Raises InvalidRequest, NotFound."""
+        return prepare(records, self._fresh_config(), self._driver.now_ms(), self.name)
 
     def producer(self, id: str | None = None, config: Mapping[str, str | int] | None = None) -> Producer:  # noqa: A002
         """Send records one by one, in batches. With an `id` it is idempotent, and whoever held the id before is fenced.

@@ -31,7 +31,8 @@ class TransactionStamp:
     """`version` grows with each append of `application` to this partition; gaps are allowed.
 
     With `previous` there is no gap that nobody knows of: the append holds only while the application's latest version
-    is that one (0: it has none). `last`: the application sends nothing more after it.
+    is that one (0: it has none), and what another call appended is never taken for its own. `last`: the application
+    sends nothing more after it.
     """
 
     application: str
@@ -57,6 +58,16 @@ def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] |
                 "was appended; compare the log with what was sent before you begin anew"
             )
         )
+    # SUBTLE! Process 1 sends rows 1 to 10 as version 10 and is killed; its request is still on its way. Process 2 finds
+    # no version, and cuts rows 1 to 12 as version 12. Then the late request arrives: 12 is larger than 10, and rows 1
+    # to 10 would be there twice. Test: tests/protocol/test_p06_transactions.py
+    if stamp.previous is not None and last.version != stamp.previous:
+        return Refused(
+            AlreadyExists(
+                f"{where} is at version {last.version}, and this append expects {stamp.previous}: another process went "
+                "on with it. Nothing was appended; look where it is, and go on from there"
+            )
+        )
     if last.version == stamp.version:
         return Already(range(last.base_offset, last.base_offset + last.rows))
     if last.version > stamp.version:
@@ -64,16 +75,6 @@ def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] |
             AlreadyExists(
                 f"{where} version {stamp.version} lies before the latest committed version {last.version}: it was "
                 "committed or passed over, and is not appended again"
-            )
-        )
-    # SUBTLE! Process 1 sends rows 1 to 10 as version 10 and is killed; its request is still on its way. Process 2 finds
-    # no version, and sends rows 1 to 7 as version 7 and 8 to 12 as version 12. If the late request arrives between the
-    # two, 12 is larger than 10, and rows 8 to 10 would be there twice. Test: tests/protocol/test_p06_transactions.py
-    if stamp.previous is not None and last.version != stamp.previous:
-        return Refused(
-            AlreadyExists(
-                f"{where} is at version {last.version}, and this append expects {stamp.previous}: another process went "
-                "on with it. Nothing was appended; look where it is, and go on from there"
             )
         )
     return None

@@ -21,11 +21,11 @@ TIMEOUT_S = 120
 class Process:
     """`lithify` with these words; ended, whatever the test does."""
 
-    def __init__(self, url: str, *words: str, **env: str) -> None:
+    def __init__(self, url: str, *words: str, feeds: bool = False, **env: str) -> None:
         variables = {**os.environ, "LITHIFY_WAREHOUSE": url, **env}
-        self.of = subprocess.Popen(
-            [*PROGRAM, *words], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        pipe = subprocess.PIPE
+        given = pipe if feeds else None
+        self.of = subprocess.Popen([*PROGRAM, *words], env=variables, stdin=given, stdout=pipe, stderr=pipe, text=True)
         self.said: list[str] = []
 
     def __enter__(self) -> "Process":

@@ -63,10 +63,10 @@ def test_batches_are_as_large_as_asked(users: Lithify) -> None:
 
 
 BAD_LINES = {
-    "no JSON": ("{secret", "is no JSON object"),
-    "no object": ("[1]", "is no record"),
+    "no JSON": ("{secret", "is not a JSON object"),
+    "no object": ("[1]", "is not a record"),
     "no value": ('{"key": "secret"}', "has no value"),
-    "number": ('{"key": "k", "value": 5}', "is no record"),
+    "number": ('{"key": "k", "value": 5}', "is not a record"),
     "unknown field": ('{"key": "k", "value": "v", "secret": 1}', "has a field that is none of"),
     "no base64": ('{"key": "k", "value_base64": "secret!"}', "has a value_base64 that is no base64"),
     "twice": ('{"key": "k", "value": "secret", "value_base64": ""}', "has both value and value_base64"),
@@ -132,7 +132,7 @@ def test_a_parquet_file_that_does_not_fit_is_refused(users: Lithify, tmp_path: P
     pq.write_table(pa.table({"key": [1.5], "value": [b"x"]}), tmp_path / "in.parquet")
     users.refused("append", "users", "--from", str(tmp_path / "in.parquet"), code=2, saying="column 'key'")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 but not really PAR1")
-    users.refused("append", "users", "--from", str(tmp_path / "bad.parquet"), code=2, saying="no Parquet file")
+    users.refused("append", "users", "--from", str(tmp_path / "bad.parquet"), code=2, saying="is not a Parquet file")
     assert users.ok("read", "users") == ""
 
 

@@ -132,11 +132,11 @@ def test_a_commit_says_when_it_was_and_an_entry_without_a_time_counts_from_the_n
 
 
 def test_an_append_that_follows_another_version_than_the_latest_is_refused() -> None:
-    """Process 1 sends rows 1 to 10 and is killed; process 2 looks, finds nothing, and sends 1 to 7. The late request
-    comes first: then neither that nor rows 8 to 12 may be appended, since 8 to 10 are there."""
+    """Process 1 sends rows 1 to 10 and stands still; process 2 looks, finds nothing, and cuts its batches elsewhere.
+    Whichever comes first, the other's rows are not all missing any more."""
     head = at(FIRST, FULL_AT)
     late = then(head, sent("import", 10, previous=0))
-    for of_2 in (sent("import", 7, previous=0), sent("import", 12, previous=7)):
+    for of_2 in (sent("import", 7, previous=0), sent("import", 12, previous=0), sent("import", 12, previous=7)):
         assert isinstance(refusal(late, of_2), AlreadyExists)
     then(late, sent("import", 12, previous=10))
     head = then(head, sent("import", 7, previous=0))  # or 2 comes first
@@ -144,10 +144,13 @@ def test_an_append_that_follows_another_version_than_the_latest_is_refused() -> 
     then(head, sent("import", 12, previous=7))
 
 
-def test_the_same_version_is_there_whatever_it_follows() -> None:
-    head = then(at(FIRST, FULL_AT), sent("import", 10, previous=0))
-    again = Append(segment(f"{FULL_AT:012}-b", 1), L0_MAX, transaction=TransactionStamp("import", 10, 4))
-    assert verdict(head, again) == Already(range(2))
+def test_the_same_version_of_another_call_is_not_taken_for_ones_own() -> None:
+    """A rival began it elsewhere, perhaps: who sends it looks again, and counts what it finds as found."""
+    edit = sent("import", 10, previous=0)
+    head = then(at(FIRST, FULL_AT), edit)
+    assert verdict(head, edit) == Already(range(2))
+    again = Append(segment(f"{FULL_AT:012}-b", 2), L0_MAX, transaction=TransactionStamp("import", 10, 0))
+    assert isinstance(refusal(head, again), AlreadyExists)
 
 
 def test_one_that_follows_a_version_that_was_forgotten_is_refused() -> None:

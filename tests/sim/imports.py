@@ -64,7 +64,7 @@ async def _run(
                 raise
             continue  # the same process sends on, and perhaps cuts elsewhere
         forgotten = source.name in site.oracle.truth(handle.keys).applications.forgotten  # and sent again meanwhile
-        if not forgotten and len(offsets) == len(part):  # else a rival sent this version, and began it elsewhere
+        if not forgotten:
             site.oracle.acknowledged(handle.keys, [row.token for row in part], offsets)
         at += count
         if say.random() < 0.5:

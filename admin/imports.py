@@ -1,0 +1,197 @@
+"""An import: the rows of a source into a topic, each once, however often it is interrupted and begun again.
+
+In each partition it is an application that numbers its appends, and the version is a row's number in the source: what
+is in up to there is in, what comes after is not (docs/rfcs/0011).
+"""
+
+import contextlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lithify.log.partition import Partition
+from lithify.log.partitioner import murmur2, partitions_for_keys
+from lithify.log.topic import Topic
+from lithify.log.transactions import TransactionInfo
+from lithify.manifest.transactions import TransactionStamp
+from lithify.manifest.words import counted
+from lithify.segment.arrays import from_longs
+from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, LithifyError
+
+__all__ = ["SOURCE_ID_CHARACTERS_MAX", "Import", "Progress", "check_source_id"]
+
+SOURCE_ID_CHARACTERS_MAX = 200
+KEYLESS_STRETCH_ROWS = 10_000  # rows without a key that go to one partition, before the next one's turn
+_MADE = re.compile(r".*-[0-9a-f]{16}")  # a source's id that the command made itself
+
+
+def check_source_id(given: str) -> str:
+    if not 1 <= len(given) <= SOURCE_ID_CHARACTERS_MAX or not given.isprintable():
+        raise InvalidRequest(f"--source-id is a text of 1 to {SOURCE_ID_CHARACTERS_MAX} printable characters")
+    return given
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an import came, and how it goes on."""
+
+    appended: int  # records that this run appended
+    already_there: int  # that an earlier run had
+    unknown: int  # that may have been appended
+    source_id: str
+    skip: int | None  # all records of the source up to this one are in, and no other; None: it is not as simple as that
+
+    def fields(self) -> dict[str, object]:
+        return msgspec.structs.asdict(self)
+
+    def __str__(self) -> str:
+        if not self.appended + self.already_there + self.unknown:
+            return "Nothing was appended"
+        told = f"{counted(self.appended, 'record')} {'was' if self.appended == 1 else 'were'} appended"
+        if self.already_there:
+            told += f", {self.already_there} were there already"
+        if self.unknown:
+            told += f", {self.unknown} may have been"
+        if self.skip is not None:
+            return f"{told}; go on with --skip {self.skip}"
+        return f"{told}; go on with --source-id {self.source_id}, which appends what is missing and nothing twice"
+
+
+class Import:
+    """`partition`: all rows go there; None: each where its key belongs."""
+
+    def __init__(self, topic: Topic, source_id: str, partition: int | None, skip: int = 0) -> None:
+        self.source_id = source_id
+        self.offsets: dict[int, range] = {}  # from the first to the last that each partition was given
+        self.appended = self.already_there = self._unknown = 0
+        self._topic = topic
+        self._partition = partition
+        self._done_to = skip  # every row up to here is in, or was to be passed over
+        self.application = f"import {source_id}"
+        numbers = range(topic.partitions) if partition is None else [partition]
+        known = {number: topic.partition(number).transactions() for number in numbers}
+        self._count = topic.partitions
+        if partition is None:
+            self._count = _began_over(topic.name, self.application, known) or topic.partitions
+            self.application += f" over {self._count}"
+        self.began_over = self._count if self._count < topic.partitions else None  # the topic has grown since
+        self._first = murmur2(self.application.encode()) & 0xFFFF  # where rows without a key begin
+        self._open: set[int] = set()  # partitions that know it, and not that it has ended
+        self._versions: dict[int, int] = {}
+        for number in list(known)[: self._count]:
+            self._saw(number, known[number])
+
+    def _saw(self, number: int, known: Iterable[TransactionInfo]) -> None:
+        """How far the import is in a partition."""
+        found = [each for each in known if each.application == self.application]
+        self._versions[number] = found[0].version if found else 0
+        if found and not found[0].ended:
+            self._open.add(number)
+
+    def _at(self, number: int) -> Partition:
+        return self._topic.partition(number)
+
+    def append(self, records: Any, first: int, *, last: bool) -> None:
+        """A batch: rows `first` and on of the source, without a gap to the one before. `last`: it is its end."""
+        table = self._topic.prepare(records)
+        rows = np.arange(first, first + table.num_rows)
+        places = self._places(table.column("key").chunk(0), rows)
+        for number in np.unique(places).tolist():
+            self._append_to(number, table, rows[places == number], first, last=last)
+        self._done_to = first + table.num_rows - 1
+
+    def _places(self, keys: Any, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where each row goes. It must not depend on how the source is cut into batches."""
+        if self._partition is not None:
+            return np.full(len(rows), self._partition, np.int64)
+        places = partitions_for_keys(keys, self._count)
+        stretches = self._first + (rows - 1) // KEYLESS_STRETCH_ROWS
+        return np.where(places < 0, stretches % self._count, places)
+
+    def _append_to(self, number: int, table: pa.Table, mine: npt.NDArray[np.int64], first: int, *, last: bool) -> None:
+        end = first + table.num_rows - 1
+        while True:
+            version = self._versions[number]
+            missing = mine[mine > version]
+            if not len(missing):
+                self.already_there += len(mine)
+                return
+            part = table.take(from_longs(missing - first)).combine_chunks()
+            stamp = TransactionStamp(self.application, end, version, last=last and self._made)
+            self._unknown = len(missing)  # until it is known: whatever ends the process now leaves it open
+            try:
+                given = self._at(number).append_prepared(part, transaction=stamp)
+            except AlreadyExists:
+                self._unknown = 0
+                # Another process sends the same source, or an earlier request came late.
+                self._saw(number, self._at(number).transactions())
+                if self._versions[number] <= version:
+                    raise
+                continue
+            except CommitUnknown:
+                raise
+            except LithifyError:
+                self._unknown = 0
+                raise
+            self._unknown = 0
+            self._appended(number, mine, missing, given, end, last=last)
+            return
+
+    def _appended(
+        self,
+        number: int,
+        mine: npt.NDArray[np.int64],
+        missing: npt.NDArray[np.int64],
+        given: range,
+        end: int,
+        *,
+        last: bool,
+    ) -> None:
+        self.appended += len(missing)
+        self.already_there += len(mine) - len(missing)
+        self._versions[number] = end
+        before = self.offsets.get(number)
+        self.offsets[number] = range(before.start if before else given.start, given.stop)
+        self._open.add(number)
+        if last and self._made:
+            self._open.discard(number)
+
+    @property
+    def _made(self) -> bool:
+        return _MADE.fullmatch(self.source_id) is not None
+
+    def end(self) -> None:
+        """All rows are in. Where a person named the source, it may grow, and is not ended."""
+        for number in sorted(self._open) if self._made else []:
+            # Were it never told, the entry would expire by itself: no reason to say that the import failed.
+            with contextlib.suppress(LithifyError):
+                self._at(number).end_transaction(self.application)
+
+    def how_far(self) -> Progress:
+        ahead = any(version > self._done_to for version in self._versions.values())
+        return Progress(
+            appended=self.appended,
+            already_there=self.already_there,
+            unknown=self._unknown,
+            source_id=self.source_id,
+            skip=None if ahead or self._unknown else self._done_to,
+        )
+
+
+def _began_over(topic: str, name: str, known: Mapping[int, Iterable[TransactionInfo]]) -> int | None:
+    """Over how many partitions this import began; None: it begins now."""
+    shape = re.compile(re.escape(name) + r" over ([0-9]+)")
+    found = {
+        int(match[1]) for infos in known.values() for each in infos if (match := shape.fullmatch(each.application))
+    }
+    if len(found) > 1:
+        counts = " and ".join(map(str, sorted(found)))
+        raise InvalidRequest(
+            f"topic {topic}: {name} was begun over {counts} partitions, while the topic grew. Compare the log with "
+            f"the source; 'lithify transaction forget {topic} …' forgets what is wrong"
+        )
+    return found.pop() if found else None
