@@ -14,13 +14,14 @@ from lithify.admin.failures import FOUND_DAMAGE
 from lithify.admin.invocation import Invocation, command
 from lithify.admin.output import Output, quarantine_text, size_text
 from lithify.manifest.words import span_text
-from lithify.store.errors import LithifyError
+from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
 if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse
     from lithify.manifest.config import TopicConfig
     from lithify.manifest.keys import PartitionKeys
     from lithify.manifest.model import Manifest, TopicFile
+    from lithify.store.probe import ProbeReport
 
 __all__ = ["Check", "doctor", "topic_checks"]
 
@@ -31,7 +32,8 @@ _DEBT_OLD_MS = 3_600_000
 
 
 class Check(msgspec.Struct, frozen=True):
-    """`verdict` failure makes the command answer 9; a warning does not."""
+    """`verdict` failure makes the command answer 9 (a store that does not answer: 7, that refuses: 2); a warning does
+    not."""
 
     name: str
     verdict: Literal["ok", "warning", "failure"]
@@ -42,15 +44,29 @@ class Check(msgspec.Struct, frozen=True):
 @click.option("--rounds", type=click.IntRange(1), default=16, show_default=True, help="Of the probe's races.")
 def doctor(invocation: Invocation, rounds: int) -> int:
     """Probe the warehouse's store, and look at versions, Java, clocks, free space, topics and debt."""
+    from lithify.store.probe import probe
+
     warehouse = invocation.warehouse()
     output = invocation.output
     with output.progress("examining") as tick:
         checks: list[Check] = []
-        for part in (_versions(), _java(), _space(), _store(warehouse, rounds), topic_checks(warehouse)):
+        for part in (_versions(), _java(), _space()):
             checks += part
             tick(1)
+        report = probe(warehouse.store, rounds)
+        checks += _store(report)
+        tick(1)
+        if report.finding != "unavailable":  # else each topic would wait for the same silence
+            checks += [*_temporaries(warehouse), *topic_checks(warehouse)]
     output.answer({"warehouse": warehouse.url, "checks": checks}, lambda: _show(output, warehouse.url, checks))
-    return FOUND_DAMAGE if any(check.verdict == "failure" for check in checks) else 0
+    return _code(report, checks)
+
+
+def _code(report: "ProbeReport", checks: list[Check]) -> int:
+    if not any(check.verdict == "failure" for check in checks):
+        return 0
+    codes = {"unavailable": Unavailable.exit_code, "refused": InvalidRequest.exit_code}
+    return codes.get(report.finding or "", FOUND_DAMAGE)
 
 
 def _show(output: Output, url: str, checks: list[Check]) -> None:
@@ -88,12 +104,14 @@ def _space() -> Iterator[Check]:
         yield Check("temporary folder", "warning", f"{detail}: large sorts spill there; free some, or set TMPDIR")
 
 
-def _store(warehouse: "Warehouse", rounds: int) -> Iterator[Check]:
-    from lithify.store.metered import Metered
-    from lithify.store.probe import probe
-
-    for found in probe(warehouse.store, rounds).checks:
+def _store(report: "ProbeReport") -> Iterator[Check]:
+    for found in report.checks:
         yield Check(f"store: {found.name}", "ok" if found.ok else found.severity, found.detail)
+
+
+def _temporaries(warehouse: "Warehouse") -> Iterator[Check]:
+    from lithify.store.metered import Metered
+
     store = warehouse.store
     try:
         removed = store.remove_stale_temporaries() if isinstance(store, Metered) else 0

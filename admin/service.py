@@ -62,7 +62,9 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
     if not once and settings["probe"]:
         from lithify.store.probe import probe
 
-        probe(warehouse.store).require()
+        with invocation.output.progress("probing the store"):
+            report = probe(warehouse.store)
+        report.require()
     made = make_engine(engine, master)
     compactor = Compactor(
         warehouse,

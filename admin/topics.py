@@ -39,7 +39,8 @@ def create(invocation: Invocation, name: str, partitions: int, pairs: tuple[str,
     """Create topic NAME. A warehouse's first one proves before that its store keeps its promises."""
     warehouse = invocation.warehouse()
     config = parse_pairs(pairs, "--config")
-    made = warehouse.create_topic(name, partitions, config, probe=probe)
+    with invocation.output.progress("asking the store"):
+        made = warehouse.create_topic(name, partitions, config, probe=probe)
     _tell(invocation.output, made, f"topic {name} created with {partitions} partitions")
 
 

@@ -18,6 +18,7 @@ from lithify.store.driver import Clock, Driver
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.opening import open_store
 from lithify.store.port import Store
+from lithify.store.probe import hasty
 from lithify.store.probe import probe as prove
 
 __all__ = ["Warehouse", "WarehouseInfo", "open"]
@@ -80,17 +81,20 @@ class Warehouse:
         adds delete to cleanup.policy.
 
         Before the first topic of a warehouse the store must prove that it keeps its promises (on S3 about a second);
-        `probe` False trusts it. Raises AlreadyExists, InvalidRequest.
+        `probe` False trusts it. Raises AlreadyExists, InvalidRequest, Unavailable.
         """
         if type(partitions) is not int:
             raise InvalidRequest(f"topic {name}: a partition count is a whole number")
         stored = validate(with_retention(config or {}, retention, "delete"))
         lineage = topic_lineage(name)
-        if probe and not self.driver.run(topic_names()):
-            self._prove()
+        if probe:
+            self._prove_before_the_first_topic()
         return Topic(self.driver, lineage, self.driver.run(create_topic(lineage, name, partitions, stored)))
 
-    def _prove(self) -> None:
+    def _prove_before_the_first_topic(self) -> None:
+        """Raises InvalidRequest where the store is unsafe or refuses; Unavailable, within seconds, where it is away."""
+        if Driver(hasty(self.store)).run(topic_names()):
+            return
         report = prove(self.store, rounds=PROBE_ROUNDS)
         report.require()
         for check in report.checks:

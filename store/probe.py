@@ -1,5 +1,9 @@
 """Does this very bucket and prefix keep the promises that commits rest on? `lithify doctor` prints the answer.
 
+Three answers that are no yes are kept apart, since the caller does something else for each: *unsafe* (it was seen to
+break a promise), *refused* (this identity or user may not do what a log needs), *unavailable* (it did not answer, so
+nothing is known of it). The probe is impatient, so that an outage is told within seconds.
+
 Creating twice in a row proves little: stores exist that refuse the second create and let two simultaneous ones both
 win. So rounds of simultaneous creates decide, and the object's body tells who really won.
 """
@@ -11,63 +15,100 @@ from typing import Literal
 
 import msgspec
 
-from lithify.store.driver import machine_ms, new_id
-from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.driver import machine_ms, new_id, pause
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.metered import Metered
 from lithify.store.port import Outcome, Store
 
-__all__ = ["ProbeCheck", "ProbeReport", "probe"]
+__all__ = ["Finding", "ProbeCheck", "ProbeReport", "hasty", "probe"]
 
 _WRITERS = 8
-_ROUND_DEADLINE_S = 60
+_CREATES_MAX = 4
+_ROUND_DEADLINE_S = 20
 _SKEW_WARNING_MS = 5 * 60 * 1000  # S3 refuses requests that are 15 minutes off
 _REMEDY = "do not keep a log here: commits of two writers could both win"
 
 
+Finding = Literal["unsafe", "refused", "unavailable"]
+
+
 class ProbeCheck(msgspec.Struct, frozen=True):
+    """`severity` is what it means when not ok; `finding` is why a failure is one."""
+
     name: str
     ok: bool
     detail: str
-    severity: Literal["failure", "warning"] = "failure"  # what it means when not ok
+    severity: Literal["failure", "warning"] = "failure"
+    finding: Finding | None = None
 
 
 class ProbeReport(msgspec.Struct, frozen=True):
-    """What a probe of `url` found. `skew_ms` is the store's clock minus this machine's."""
+    """What a probe of `url` found, up to the first answer that did not come. `skew_ms` is the store's clock minus this
+    machine's."""
 
     url: str
     checks: tuple[ProbeCheck, ...]
     skew_ms: int | None = None
+    endpoint: str = ""  # where a store beyond the network was asked
 
     @property
     def ok(self) -> bool:
         return not any(check.severity == "failure" and not check.ok for check in self.checks)
 
+    @property
+    def finding(self) -> Finding | None:
+        """The gravest one; None where all is well."""
+        found = {check.finding for check in self.checks}
+        return next((each for each in ("unsafe", "refused", "unavailable") if each in found), None)
+
     def require(self) -> None:
-        """Raises InvalidRequest naming the failed checks."""
-        failed = [
-            f"{check.name} ({check.detail})" for check in self.checks if check.severity == "failure" and not check.ok
-        ]
-        if failed:
-            raise InvalidRequest(f"{self.url} is not safe for a log: {'; '.join(failed)}; {_REMEDY}")
+        """Raises InvalidRequest where the store is unsafe or refuses, Unavailable where it did not answer."""
+        because = "; ".join(f"{check.name} ({check.detail})" for check in self.checks if check.finding == self.finding)
+        match self.finding:
+            case "unsafe":
+                raise InvalidRequest(f"{self.url} is not safe for a log: {because}; {_REMEDY}")
+            case "refused":
+                raise InvalidRequest(f"{self.url} cannot be used for a log as it is: {because}")
+            case "unavailable":
+                at = f" at {self.endpoint}" if self.endpoint else ""
+                raise Unavailable(f"{self.url}{at} did not answer, so nothing is known of it yet: {because}")
+            case None:
+                return
+
+
+def hasty(store: Store) -> Store:
+    """The same place, asked with short deadlines where it is far away: for whoever must tell an outage soon."""
+    inner = store.inner if isinstance(store, Metered) else store
+    make: Callable[[], Store] | None = getattr(inner, "hasty", None)
+    return make() if make is not None else store
 
 
 def probe(store: Store, rounds: int = 16) -> ProbeReport:
-    """Try `store` under a prefix of its own, which is removed afterwards. Takes about 30 requests per round.
+    """Try `store` under a prefix of its own, which is removed afterwards. Takes about 30 requests per round, and ends
+    at the first one that is not answered.
 
     Never raises for what it finds: each finding is a check.
     """
+    store = hasty(store)
     prefix = f".lithify-probe/{new_id()}/"
     steps: list[tuple[str, Callable[[Store, str], str]]] = [
+        ("answer", _answer),
         ("create if absent", _create_twice),
         ("simultaneous creates", lambda store, prefix: _race(store, prefix, rounds)),
         ("read after write", _read_after_write),
         ("range read", _range_read),
         ("list after write", _list_after_write),
         ("delete", _delete),
+        ("clean up", _clean_up),
     ]
-    checks = [_run(name, step, store, prefix) for name, step in steps]
-    checks.append(_run("clean up", _clean_up, store, prefix))
-    versioning = _versioning(store, all(check.ok for check in checks[:2]))
+    checks: list[ProbeCheck] = []
+    for name, step in steps:
+        if name == "simultaneous creates" and checks[-1].finding == "refused":
+            continue  # eight writers would be refused as one was
+        checks.append(_run(name, step, store, prefix))
+        if checks[-1].finding == "unavailable":
+            return ProbeReport(store.url, tuple(checks), endpoint=getattr(store, "endpoint_url", ""))
+    versioning = _versioning(store, not any(check.finding == "unsafe" for check in checks[1:3]))
     skew_ms, skew = _skew(store)
     return ProbeReport(store.url, (*checks, *versioning, *skew), skew_ms)
 
@@ -79,8 +120,18 @@ class _Failed(Exception):
 def _run(name: str, step: Callable[[Store, str], str], store: Store, prefix: str) -> ProbeCheck:
     try:
         return ProbeCheck(name, True, step(store, prefix))
-    except (_Failed, LithifyError) as error:
-        return ProbeCheck(name, False, str(error))
+    except (_Failed, Corrupt, NotFound) as error:
+        return ProbeCheck(name, False, str(error), finding="unsafe")
+    except Unavailable as error:
+        return ProbeCheck(name, False, str(error), finding="unavailable")
+    except LithifyError as error:
+        return ProbeCheck(name, False, str(error), finding="refused")
+
+
+def _answer(store: Store, prefix: str) -> str:
+    if store.get(prefix + "nothing") is not None:
+        raise _Failed("there is an object that nobody wrote")
+    return "what is not there is absent"
 
 
 def _create_twice(store: Store, prefix: str) -> str:
@@ -97,15 +148,16 @@ def _create_twice(store: Store, prefix: str) -> str:
 
 def _settled(store: Store, key: str, body: bytes) -> Outcome:
     """One create, repeated while its outcome is unknown; EXISTS of our own body is CREATED."""
-    outcome = store.create(key, body)
-    for _ in range(3):
-        if outcome is not Outcome.UNKNOWN:
-            break
+    for number in range(_CREATES_MAX):
+        if number:
+            pause(50 * 2**number)
         outcome = store.create(key, body)
-    if outcome is Outcome.EXISTS:
-        found = store.get(key)
-        return Outcome.CREATED if found is not None and found.body == body else Outcome.EXISTS
-    return outcome
+        if outcome is Outcome.EXISTS:
+            found = store.get(key)
+            return Outcome.CREATED if found is not None and found.body == body else Outcome.EXISTS
+        if outcome is Outcome.CREATED:
+            return outcome
+    raise Unavailable(f"{store.url}/{key}: no certain answer to {_CREATES_MAX} conditional puts; try again later")
 
 
 def _race(store: Store, prefix: str, rounds: int) -> str:
@@ -164,12 +216,14 @@ def _range_read(store: Store, prefix: str) -> str:
 
 
 def _list_after_write(store: Store, prefix: str) -> str:
+    store.put(prefix + "object", b"listed")
     if prefix + "object" not in _keys(store, prefix):
         raise _Failed("an object just written is not listed")
     return "an object just written is listed"
 
 
 def _delete(store: Store, prefix: str) -> str:
+    store.put(prefix + "object", b"deleted")
     store.delete([prefix + "object"])
     if store.get(prefix + "object") is not None or prefix + "object" in _keys(store, prefix):
         raise _Failed("a deleted object is still there")
@@ -203,7 +257,8 @@ def _versioning(store: Store, conditional: bool) -> tuple[ProbeCheck, ...]:
     if conditional:
         detail = f"{state}: deleted objects stay as old versions; add a lifecycle rule that expires them"
         return (ProbeCheck("versioning", False, detail, "warning"),)
-    return (ProbeCheck("versioning", False, f"{state}, and conditions are ignored: use a bucket without versioning"),)
+    detail = f"{state}, and conditions are ignored: use a bucket without versioning"
+    return (ProbeCheck("versioning", False, detail, finding="unsafe"),)
 
 
 def _skew(store: Store) -> tuple[int | None, tuple[ProbeCheck, ...]]:

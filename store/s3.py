@@ -26,6 +26,7 @@ _STALE_MS = 24 * 3600 * 1000
 _NO_BATCH_DELETE = frozenset({400, 404, 405, 501})
 _ABSENT = "NoSuchKey"  # and nothing else: NoSuchBucket is a wrong URL, any other 404 somebody else's
 _BEYOND_END = "InvalidRange"
+_HASTY_MS = 3_000
 _NEVER_THERE = ".lithify-clock/none"  # a key to ask the time by
 
 
@@ -45,6 +46,8 @@ class S3Store:
         self._repeats = Repeats(pause)
         self._clock = ReplyClock()
         self._clients = S3Clients(self._options, self._observe)
+        self._pause = pause
+        self._hasty: S3Store | None = None
 
     def __repr__(self) -> str:
         return f"S3Store({self.url!r})"
@@ -55,6 +58,11 @@ class S3Store:
     @property
     def url(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    @property
+    def endpoint_url(self) -> str:
+        """Where requests go, whatever said so: an option, a variable, a profile, or the region."""
+        return str(self.bulk_client().meta.endpoint_url)
 
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
         """`credentials_file` as written by `write_credentials`; the spec itself never holds a secret."""
@@ -74,6 +82,13 @@ class S3Store:
     def bulk_client(self) -> Any:
         """The boto3 client of this process for everything else: it retries by itself."""
         return self._of_this_process().bulk()
+
+    def hasty(self) -> "S3Store":
+        """The same place, with deadlines of a few seconds in all: to tell an outage while somebody waits for it."""
+        if self._hasty is None:
+            self._hasty = S3Store(self._bucket, self._prefix, self._options.hasty(), self._pause)
+            self._hasty._repeats = Repeats(self._pause, _HASTY_MS, bulk_repeats=False)
+        return self._hasty
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         """Raises InvalidRequest only where this attempt certainly stored nothing."""
@@ -206,6 +221,8 @@ class S3Store:
     def close(self) -> None:
         if self._clients.pid == os.getpid():
             self._clients.close()
+        if self._hasty is not None:
+            self._hasty.close()
 
     def versioning(self) -> str | None:
         """'Enabled', 'Suspended' or 'Off' (GetBucketVersioning); None where the store does not tell."""

@@ -42,7 +42,6 @@ _OURS = (
 _IDENTITY = "check the credentials (storage options key/secret/token or profile, AWS_* variables, instance role)"
 _REGION = "the bucket is in another region: set client_kwargs={'region_name': …} or AWS_REGION"
 _ADVICE = {
-    "AccessDenied": "grant this identity s3:GetObject, PutObject, DeleteObject and ListBucket on the bucket and prefix",
     "AuthorizationHeaderMalformed": _REGION,
     "EntityTooLarge": "the object is larger than the store takes",
     "ExpiredToken": "the session token has expired: renew it",
@@ -53,6 +52,14 @@ _ADVICE = {
     "PermanentRedirect": _REGION,
     "RequestTimeTooSkewed": "set this machine's clock",
     "SignatureDoesNotMatch": _IDENTITY,
+}
+_PERMISSIONS = {
+    "AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "DeleteObject": "s3:DeleteObject",
+    "DeleteObjects": "s3:DeleteObject",
+    "GetObject": "s3:GetObject and s3:ListBucket (without the latter S3 does not say that an object does not exist)",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "ListObjectsV2": "s3:ListBucket",
 }
 _RETRY_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"})
 _RETRY_STATUS = frozenset({408, 409, 425, 429})
@@ -89,6 +96,9 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
     answer = f"{where}: the store answers {status}" + (f" {code}" if code != str(status) else "")
     if _may_pass(code, status):
         return Unavailable(f"{answer}; nothing is lost, try again later")
+    if code == "AccessDenied":
+        permission = _PERMISSIONS.get(error.operation_name, "s3:PutObject")
+        return InvalidRequest(f"{answer}: grant this identity {permission} on the bucket and prefix")
     return InvalidRequest(f"{answer}: {_ADVICE.get(code, 'it refuses the request')}")
 
 

@@ -34,6 +34,7 @@ _CONNECTIONS_MAX = 32
 _CONNECT_TIMEOUT_S = 5
 _CREATE_READ_TIMEOUT_S = 10
 _BULK_READ_TIMEOUT_S = 60
+_HASTY_TIMEOUTS_S = {"connect_timeout": 2, "read_timeout": 5}
 
 
 class S3Options:
@@ -69,6 +70,12 @@ class S3Options:
 
     def secrets(self) -> dict[str, Any]:
         return {name: value for name, value in self._options.items() if name in SECRET_OPTIONS}
+
+    def hasty(self) -> dict[str, Any]:
+        """The same options for a client that gives up within seconds."""
+        given = _mapping(self._options, "config_kwargs")
+        timeouts = {name: min(given.get(name, limit), limit) for name, limit in _HASTY_TIMEOUTS_S.items()}
+        return {**self._options, "config_kwargs": {**given, **timeouts, "retries": {"total_max_attempts": 1}}}
 
     def session(self) -> Session:
         """Where credentials come from; not to be carried across a fork."""

@@ -16,13 +16,20 @@ _BUDGET_MS = 15_000
 
 
 class Repeats:
-    """At most four attempts; none begins once 15 s have passed. What the last one raises is raised."""
+    """At most four attempts; none begins once `budget_ms` have passed. What the last one raises is raised."""
 
-    def __init__(self, pause: Callable[[int], None] = driver.pause) -> None:
+    def __init__(
+        self, pause: Callable[[int], None] = driver.pause, budget_ms: int = _BUDGET_MS, bulk_repeats: bool = True
+    ) -> None:
+        """`bulk_repeats`: whether the client of bulk bytes repeats requests by itself."""
         self._pause = pause
+        self._budget_ms = budget_ms
+        self._bulk_repeats = bulk_repeats
 
     def of_bulk(self, attempt: Callable[[], T]) -> T:
         """For the client that repeats requests by itself: only what it leaves alone."""
+        if not self._bulk_repeats:
+            return self.of_single(attempt)
         return self._repeated(attempt, lambda error: isinstance(error, IN_BODY))
 
     def of_single(self, attempt: Callable[[], T]) -> T:
@@ -30,7 +37,7 @@ class Repeats:
         return self._repeated(attempt, lambda error: isinstance(explain(error, ""), Unavailable))
 
     def _repeated(self, attempt: Callable[[], T], passing: Callable[[BaseException], bool]) -> T:
-        deadline_ms = monotonic_ms() + _BUDGET_MS
+        deadline_ms = monotonic_ms() + self._budget_ms
         for pause_ms in _PAUSES_MS:
             try:
                 return attempt()

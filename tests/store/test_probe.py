@@ -10,7 +10,7 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 from lithify.store.file import FileStore
 from lithify.store.fsspec_store import FsspecStore
 from lithify.store.memory import MemoryStore
@@ -22,6 +22,7 @@ from lithify.testing.front import Deed, Front, Seen
 from lithify.testing.server import S3Server
 
 WRITERS = 8
+UNSAFE = "both win"
 
 
 def failures(report: ProbeReport) -> list[str]:
@@ -62,7 +63,7 @@ def test_a_store_that_looks_and_then_writes_fails_only_in_the_race(lithify_s3: S
     with Front(lithify_s3.endpoint_url, rule=look_then_write) as front:
         report = probe(S3Store(bucket, "p", front.options(lithify_s3.options)), rounds=1)
     assert failures(report) == ["simultaneous creates"]
-    assert f"{WRITERS} of {WRITERS} writers were told that they had won" in report.checks[1].detail
+    assert f"{WRITERS} of {WRITERS} writers were told that they had won" in report.checks[2].detail
 
 
 @pytest.mark.slow
@@ -128,10 +129,105 @@ def test_a_versioned_bucket_is_a_warning_unless_conditions_are_ignored(
     assert report.ok == (not ignored)
 
 
-def test_what_fails_becomes_a_finding(lithify_s3: S3Server) -> None:
+def test_a_missing_bucket_is_not_called_unsafe(lithify_s3: S3Server) -> None:
     report = probe(S3Store("no-such-bucket", "p", lithify_s3.options), rounds=1)
-    assert not report.ok
-    assert all("create the bucket" in check.detail for check in report.checks if check.name == "create if absent")
+    assert report.finding == "refused"
+    with pytest.raises(InvalidRequest, match="create the bucket") as caught:
+        report.require()
+    assert UNSAFE not in str(caught.value)
+
+
+ANSWERS_NOBODY = {
+    "nobody listens": None,
+    "every request is cut off": Deed(forward=False, reply="reset"),
+    "no backend": Deed(forward=False, status=404, body="<html>404</html>", kind="text/html"),
+    "slow down": Deed(forward=False, status=503, code="SlowDown"),
+}
+
+
+@pytest.mark.parametrize("trouble", ANSWERS_NOBODY)
+def test_an_outage_is_unavailable_and_names_the_endpoint(trouble: str, lithify_s3: S3Server, bucket: str) -> None:
+    deed = ANSWERS_NOBODY[trouble]
+    with Front(lithify_s3.endpoint_url, rule=lambda _: deed or Deed()) as front:
+        options = front.options(lithify_s3.options)
+        if deed is None:
+            front.__exit__()
+        report = probe(Metered(S3Store(bucket, "p", options, pause=lambda _: None)), rounds=1)
+    assert report.finding == "unavailable"
+    assert [check.name for check in report.checks] == ["answer"]  # of silence, one is enough
+    with pytest.raises(Unavailable, match=rf"s3://{bucket}/p at {front.endpoint_url} did not answer") as caught:
+        report.require()
+    assert UNSAFE not in str(caught.value)
+    assert len(front.seen) <= 4
+
+
+def test_an_outage_in_its_midst_is_unavailable(lithify_s3: S3Server, bucket: str) -> None:
+    """Its first puts get no certain answer: that proves nothing against the store."""
+    rule = lambda seen: Deed(forward=False, status=503, code="SlowDown") if seen.method == "PUT" else Deed()  # noqa: E731
+    with Front(lithify_s3.endpoint_url, rule=rule) as front:
+        report = probe(S3Store(bucket, "p", front.options(lithify_s3.options)), rounds=1)
+    assert report.finding == "unavailable"
+    assert [check.name for check in report.checks] == ["answer", "create if absent"]
+
+
+def test_somebody_who_waits_for_a_probe_waits_seconds(lithify_s3: S3Server, bucket: str) -> None:
+    """By the deadlines of its clients and its own: nothing listens at the end of a route that swallows packets."""
+    store = S3Store(bucket, "p", {**lithify_s3.options, "config_kwargs": {"read_timeout": 3, "connect_timeout": 90}})
+    for client in (store.hasty().conditional_client(), store.hasty().bulk_client()):
+        config = client.meta.config
+        assert (config.connect_timeout, config.read_timeout, config.retries["total_max_attempts"]) == (2, 3, 1)
+    assert store.hasty() is store.hasty()
+    store.close()
+
+
+FORBIDDEN = {
+    "s3:GetObject and s3:ListBucket": lambda seen: seen.method in ("GET", "HEAD") and "?" not in seen.path,
+    "s3:PutObject": lambda seen: seen.method == "PUT",
+    "s3:ListBucket": lambda seen: seen.method == "GET" and "list-type=2" in seen.path,
+    "s3:DeleteObject": lambda seen: seen.method in ("DELETE", "POST"),
+}
+
+
+@pytest.mark.parametrize("permission", FORBIDDEN)
+def test_a_missing_permission_is_named_and_is_not_called_unsafe(
+    permission: str, lithify_s3: S3Server, bucket: str
+) -> None:
+    def rule(seen: Seen) -> Deed:
+        denied = Deed(forward=False, status=403, code="AccessDenied")
+        return denied if FORBIDDEN[permission](seen) else Deed()
+
+    with Front(lithify_s3.endpoint_url, rule=rule) as front:
+        report = probe(S3Store(bucket, "p", front.options(lithify_s3.options)), rounds=1)
+    assert report.finding == "refused"
+    with pytest.raises(
+        InvalidRequest, match=rf"s3://{bucket}/p.*403 AccessDenied: grant this identity {permission}"
+    ) as e:
+        report.require()
+    assert UNSAFE not in str(e.value)
+
+
+class _Raises(MemoryStore):
+    """Fails as a folder does that is on a mount which is away, or read-only."""
+
+    def __init__(self, error: LithifyError) -> None:
+        super().__init__()
+        self._error = error
+
+    def create(self, key: str, body: bytes) -> Outcome:
+        raise self._error
+
+    put = create  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("error", "finding"), [(Unavailable("gone"), "unavailable"), (InvalidRequest("no"), "refused")]
+)
+def test_what_a_store_raises_is_what_the_probe_raises(error: LithifyError, finding: str) -> None:
+    report = probe(_Raises(error), rounds=1)
+    assert report.finding == finding
+    with pytest.raises(type(error), match=str(error)) as caught:
+        report.require()
+    assert UNSAFE not in str(caught.value)
 
 
 class _WinnerLies(MemoryStore):
@@ -157,5 +253,7 @@ def test_clocks_far_apart_are_a_warning() -> None:
 def test_a_folder_that_cannot_be_written_is_a_finding() -> None:
     report = probe(FileStore("/dev/null/warehouse"), rounds=1)
     assert not report.ok
-    with pytest.raises(InvalidRequest, match="part of it is a file"):
+    with pytest.raises(InvalidRequest, match=r"/dev/null/warehouse.*part of it is a file") as caught:
         report.require()
+    assert report.finding == "refused"
+    assert UNSAFE not in str(caught.value)

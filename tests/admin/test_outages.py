@@ -1,0 +1,62 @@
+"""An outage and a missing permission, as the commands tell them: soon, by their names, and never as an unsafe store."""
+
+from pathlib import Path
+
+import pytest
+
+from lithify.testing.front import Deed, Front, Seen
+from lithify.testing.server import S3Server
+from tests.admin.conftest import Lithify
+
+COMMANDS = [
+    ("doctor", "--rounds", "1"),
+    ("topic", "create", "users"),
+    ("compactor", "run", "--engine", "local", "--no-gc"),
+]
+PROBING = {"LITHIFY_COMPACTOR_PROBE": "true"}
+UNSAFE = "both win"
+
+
+def on_s3(front: Front, server: S3Server) -> Lithify:
+    options = {"key": "test", "secret": "test", "client_kwargs.region_name": "us-east-1"}
+    options["client_kwargs.endpoint_url"] = front.endpoint_url
+    flags = [word for name, value in options.items() for word in ("--storage-option", f"{name}={value}")]
+    return Lithify(server.url("outages/w"), *flags)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_an_outage_is_told_as_one(command: tuple[str, ...], lithify_s3: S3Server) -> None:
+    with Front(lithify_s3.endpoint_url) as front:
+        lithify = on_s3(front, lithify_s3)
+    # Nobody listens there any more.
+    result = lithify(*command, env=PROBING)
+    assert result.exit_code == 7, result.output
+    assert front.endpoint_url in result.output
+    assert UNSAFE not in result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_missing_permission_is_told_as_one(command: tuple[str, ...], lithify_s3: S3Server) -> None:
+    def rule(seen: Seen) -> Deed:
+        return Deed(forward=False, status=403, code="AccessDenied") if seen.method == "PUT" else Deed()
+
+    bucket = lithify_s3.create_bucket()
+    with Front(lithify_s3.endpoint_url, rule=rule) as front:
+        lithify = on_s3(front, lithify_s3)
+        lithify.url = lithify_s3.url(f"{bucket}/w")
+        result = lithify(*command, env=PROBING)
+    lithify_s3.delete_bucket(bucket)
+    assert result.exit_code == 2, result.output
+    words = " ".join(result.output.split())
+    assert f"s3://{bucket}/w" in words
+    assert "grant this identity s3:PutObject" in words
+    assert UNSAFE not in words
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_folder_that_is_a_file_is_told_as_one(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    result = Lithify(f"file://{tmp_path}/file/warehouse")(*command, env=PROBING)
+    assert result.exit_code == 2, result.output
+    assert f"{tmp_path}/file" in result.output
+    assert UNSAFE not in result.output
