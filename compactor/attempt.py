@@ -19,6 +19,7 @@ from lithify.compactor.engine import (
     VerifyOutputs,
 )
 from lithify.compactor.plan import tasks
+from lithify.manifest.ages import young
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import CommitCompaction, SetQuarantine
 from lithify.manifest.jobs import ENGINE_DOWN, ENGINE_LOST, CompactorState, Job, JobError, RangeDone, Status
@@ -75,7 +76,7 @@ class JobWork:
             started_ms = await Now()
             ended = await self._run_tasks(manifest, job, number, wave)
             if ended is None and rate > 0 and wave[-1] != pending[-1]:
-                ended = await self._pace(job, started_ms + _wave_bytes(job, wave) * 1000 // rate)
+                ended = await self._pace(job, started_ms, _wave_bytes(job, wave) * 1000 // rate)
             if ended is not None:
                 return ended
         return await self._complete(job)
@@ -92,16 +93,16 @@ class JobWork:
             await StopTasks()
             raise
 
-    async def _pace(self, job: Job, until_ms: int) -> Step | None:
+    async def _pace(self, job: Job, started_ms: int, span_ms: int) -> Step | None:
         """Let time pass under a throttle, with signs of life; a Step where it is told to stop meanwhile."""
         beat_ms = await Now()
-        while (now_ms := await Now()) < until_ms:
+        while young(started_ms, now_ms := await Now(), span_ms):
             if await StopAsked():
                 return await self._rest_job(job, "is throttled")
-            if now_ms - beat_ms >= HEARTBEAT_MS:
+            if not young(beat_ms, now_ms, HEARTBEAT_MS):
                 await self.files.compactor.commit(jobs.Heartbeat(self.epoch))
                 beat_ms = now_ms
-            await Pause(min(PACE_MS, until_ms - now_ms))
+            await Pause(min(PACE_MS, started_ms + span_ms - now_ms))
         return None
 
     async def _rest_job(self, job: Job, why: str) -> Step:
@@ -115,7 +116,7 @@ class JobWork:
         for done in job.done:
             if not await VerifyOutputs(self.files.keys, done.outputs, whole=True):
                 intact.add(done.index)
-            if await Now() - beat_ms >= HEARTBEAT_MS:
+            if not young(beat_ms, await Now(), HEARTBEAT_MS):
                 await self.files.compactor.commit(jobs.Heartbeat(self.epoch))
                 beat_ms = await Now()
         return frozenset(intact)

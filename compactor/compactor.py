@@ -18,6 +18,7 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import Engine
 from lithify.compactor.info import MaintenanceReport, PartitionReport, compaction_info
 from lithify.compactor.policy import URGENCY_NONE, urgency
+from lithify.manifest.ages import young
 from lithify.manifest.catalog import keep_bounds, live_topic, partition_keys, topic_lineage, topic_names
 from lithify.manifest.config import parse
 from lithify.manifest.keys import PartitionKeys
@@ -220,7 +221,7 @@ class _Topic:
 
     def paused(self) -> bool:
         """Whether a job that runs shall rest."""
-        if not 0 <= self._driver.now_ms() - self._read_at_ms < CONFIG_FRESH_MS:
+        if not young(self._read_at_ms, self._driver.now_ms(), CONFIG_FRESH_MS):
             with suppress(NotFound, Unavailable):  # the job's own next commit tells of both
                 self.read()
         return self.config.compaction_paused

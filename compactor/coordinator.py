@@ -28,6 +28,7 @@ from lithify.compactor.policy import (
     pinned_by,
     tiered_first,
 )
+from lithify.manifest.ages import young
 from lithify.manifest.commit import FRESH_MS
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import Claim
@@ -120,7 +121,7 @@ class Coordinator:
         if await self.files.manifest.moved() or await self.files.compactor.moved():
             return True
         now_ms = await Now()
-        if now_ms - self._boundary_seen_ms < FRESH_MS:
+        if young(self._boundary_seen_ms, now_ms, FRESH_MS):
             return False
         self._boundary_seen_ms = now_ms
         return await self.files.boundary.moved()

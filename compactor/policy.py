@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.compactor.info import NOTHING_DUE
-from lithify.compactor.jobs import failure_of
+from lithify.compactor.jobs import RETRY_MAX_MS, failure_of
 from lithify.compactor.plan import fan_in
+from lithify.manifest.ages import time_left_ms
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, Status
@@ -139,7 +140,7 @@ def _throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) -
     ends_ms = [
         job.started_at_ms + job.counts.bytes_read * 1000 // rate
         for job in state.history
-        if job.started_at_ms is not None
+        if job.started_at_ms is not None and job.started_at_ms <= now_ms  # else its clock was ahead
     ]
     until_ms = max(ends_ms, default=now_ms)
     if until_ms <= now_ms:
@@ -232,10 +233,10 @@ def _resume(job: Job, state: CompactorState | None, config: TopicConfig, now_ms:
     if max((a.number for a in job.attempts), default=0) >= ATTEMPTS_TOTAL_MAX:
         text = f"{ATTEMPTS_TOTAL_MAX} attempts did not finish it"
         return Settle(job, "failed", text, JobError("attempts", text))
-    if failure is not None and failure.retry_at_ms > now_ms:
-        pause_ms = failure.retry_at_ms - now_ms
+    pause_ms = _pause_ms(failure, now_ms)
+    if failure is not None and pause_ms > 0:
         text = f"job {job.id} failed ({failure.error.reason}); next attempt in {span_text(pause_ms)}"
-        return Wait(text, failure.retry_at_ms)
+        return Wait(text, now_ms + pause_ms)
     return Resume(job)
 
 
@@ -288,10 +289,15 @@ def _postponed(
     if given_up is not None:
         # New segments change the set, and with it the verdict; 'lithify compaction submit' asks regardless.
         return Wait(f"due ({due.reason}), but given up: {given_up}")
-    if failure.retry_at_ms > now_ms:
-        text = f"due ({due.reason}), but it failed: next attempt in {span_text(failure.retry_at_ms - now_ms)}"
-        return Wait(text, failure.retry_at_ms)
+    pause_ms = _pause_ms(failure, now_ms)
+    if pause_ms > 0:
+        return Wait(f"due ({due.reason}), but it failed: next attempt in {span_text(pause_ms)}", now_ms + pause_ms)
     return None
+
+
+def _pause_ms(failure: FailureCount | None, now_ms: int) -> int:
+    """How long the sources of `failure` still rest."""
+    return 0 if failure is None else time_left_ms(failure.retry_at_ms, now_ms, RETRY_MAX_MS)
 
 
 def _no_room(due: Due, manifest: Manifest) -> str | None:
@@ -345,4 +351,6 @@ def incumbent_lives(state: CompactorState | None, now_ms: int) -> bool:
     if state is None or not state.owner:
         return False
     at_work = state.planning or any(a.ended_at_ms is None for job in state.jobs for a in job.attempts)
-    return at_work and now_ms - state.heartbeat_at_ms < LEASE_MS
+    # Its clock may be ahead of ours, but by no more than the lease: else one wrong reading holds the partition for
+    # as long as that clock was ahead.
+    return at_work and abs(now_ms - state.heartbeat_at_ms) < LEASE_MS

@@ -12,6 +12,7 @@ import structlog
 from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, SnapshotOf, check_poll_ms, placed
 from lithify.log.positions import take
 from lithify.log.record import Record
+from lithify.manifest.ages import young
 from lithify.manifest.consumers import CommitPosition
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import ConsumerPosition, Manifest
@@ -195,7 +196,7 @@ class Consumer:
         if self._interval_ms is None or not self._is_behind():
             return
         now_ms = self._driver.now_ms()
-        if now_ms - self._tried_ms < self._interval_ms:
+        if young(self._tried_ms, now_ms, self._interval_ms):
             return
         self._tried_ms = now_ms
         try:

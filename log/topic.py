@@ -19,6 +19,7 @@ from lithify.log.producer_config import parse_producer_config
 from lithify.log.record import Record
 from lithify.log.retention_policy import RetentionPolicy, policy_of, with_retention
 from lithify.log.topic_consumer import TopicConsumer
+from lithify.manifest.ages import young
 from lithify.manifest.catalog import alter_topic, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
 from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
@@ -145,7 +146,7 @@ class Topic:
         return self._parsed
 
     def _is_fresh(self) -> bool:
-        return 0 <= self._driver.now_ms() - self._read_at_ms < CONFIG_FRESH_MS
+        return young(self._read_at_ms, self._driver.now_ms(), CONFIG_FRESH_MS)
 
     def append(self, records: Records) -> dict[int, range]:
         """Append records, or a table, each to the partition of its key; answers with the offsets in each partition.

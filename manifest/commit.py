@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from lithify.manifest.ages import young
 from lithify.manifest.codec import check_home, decode, encode
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
@@ -131,8 +132,8 @@ class Lineage(Generic[S]):
         Building on an older one would be safe, too, but its successor may be dead by now, and a commit that lands on a
         dead number can only be reported as unknown (P4).
         """
-        age_ms = await Now() - self._seen_ms
-        return self._seen if self._seen.number and 0 <= age_ms < FRESH_MS else await self.refresh()
+        fresh = young(self._seen_ms, await Now(), FRESH_MS)
+        return self._seen if self._seen.number and fresh else await self.refresh()
 
     async def moved(self) -> bool:
         """Whether a number after the newest one seen is there. Costs one GET, and proves nothing where it is not."""

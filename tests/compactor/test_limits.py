@@ -71,12 +71,15 @@ def test_overdue_partitions_go_first(warehouse: lithify.Warehouse) -> None:
 class Hands:
     """Answers a coordinator by hand; its clock goes on only while it pauses."""
 
-    def __init__(self, config: dict[str, str], stop_after: int | None = None) -> None:
+    def __init__(
+        self, config: dict[str, str], stop_after: int | None = None, steps_back_after: int | None = None
+    ) -> None:
         self.world: World = new_partition()
         self.world.alone(append_rows(PartitionFiles(KEYS), ROWS))
         self.waves: list[int] = []
         self.paused_ms = 0
         self._stop_after = stop_after
+        self._steps_back_after = steps_back_after  # by an hour
         settings = parse({"cleanup.policy": "compact", **config})
         self._held = Held(self.world, Coordinator(PartitionFiles(KEYS), "w:1").step(settings))
 
@@ -101,7 +104,8 @@ class Hands:
                 case VerifyOutputs():
                     self._held.reply(frozenset())
                 case Now():
-                    self._held.reply(1_000_000 + self.paused_ms)
+                    back = self._steps_back_after is not None and self.paused_ms > self._steps_back_after
+                    self._held.reply(10_000_000 + self.paused_ms - 3_600_000 * back)
                 case Pause(ms):
                     self.paused_ms += ms
                     self._held.reply(None)
@@ -122,6 +126,13 @@ def test_a_throttled_job_takes_its_ranges_in_turn() -> None:
     assert hands.run().outcome == "worked"  # type: ignore[attr-defined]
     assert hands.waves == [1, 1, 1]
     assert hands.paused_ms == 80_000, "the last range has its time before the next job"
+
+
+def test_a_clock_that_steps_back_under_a_throttle_keeps_nobody_waiting() -> None:
+    settings = {"compaction.output.bytes": "1024", "compaction.throttle.bytes.per.second": "100"}
+    hands = Hands(settings, steps_back_after=5_000)
+    assert hands.run().outcome == "worked"  # type: ignore[attr-defined]
+    assert hands.paused_ms < 80_000, "an hour, else"
 
 
 def test_a_throttled_job_that_is_told_to_stop_keeps_what_it_has() -> None:

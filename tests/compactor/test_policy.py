@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from lithify.compactor.estimate import estimate
-from lithify.compactor.jobs import source_set
+from lithify.compactor.jobs import RETRY_MAX_MS, source_set
 from lithify.compactor.policy import (
     LEASE_MS,
     Admit,
@@ -235,6 +235,32 @@ def test_an_incumbent_lives_while_a_job_of_its_runs_and_writes() -> None:
     assert not incumbent_lives(replace(running, owner=""), NOW_MS)
     assert incumbent_lives(replace(running, jobs=(rested,), planning=True), NOW_MS), "it claimed, and plans its job"
     assert not incumbent_lives(None, NOW_MS)
+
+
+def test_a_clock_that_was_ahead_holds_nothing_up_once_it_is_right() -> None:
+    """A failure, a throttled job and a heartbeat that were written a year ahead: each would wait for a year."""
+    year_ms = 365 * 24 * HOUR_MS
+    dirty = head(segment(10, 99))
+    chosen = assess(dirty, config(), NOW_MS).due
+    assert chosen is not None
+    error = JobError("unavailable", "no answer")
+    sources = source_set(segments_of(chosen.units))
+    failed = state(failures=(FailureCount(sources=sources, count=1, error=error, retry_at_ms=NOW_MS + year_ms),))
+    assert isinstance(decide(dirty, failed, config(), NOW_MS), Propose)
+    running = job("running")
+    again = FailureCount(sources=source_set(running.segments), count=1, error=error, retry_at_ms=NOW_MS + year_ms)
+    assert isinstance(decide(dirty, state(running, failures=(again,)), config(), NOW_MS), Resume)
+    longest = replace(failed, failures=(replace(failed.failures[0], retry_at_ms=NOW_MS + RETRY_MAX_MS),))
+    assert isinstance(decide(dirty, longest, config(), NOW_MS), Wait)
+
+    slow = config(compaction_throttle_bytes_per_second="100")
+    ended = job("last", "completed", started_at_ms=NOW_MS + year_ms, counts=MergeCounts(bytes_read=1_000))
+    assert isinstance(decide(dirty, replace(state(), history=(ended,)), slow, NOW_MS), Propose)
+
+    attempt = Attempt(number=1, epoch=1, worker="w", started_at_ms=0)
+    ahead = state(job("running", attempts=(attempt,)), heartbeat_at_ms=NOW_MS + LEASE_MS - 1)
+    assert incumbent_lives(ahead, NOW_MS), "two stores' nodes, or two machines, differ by a little"
+    assert not incumbent_lives(replace(ahead, heartbeat_at_ms=NOW_MS + LEASE_MS), NOW_MS)
 
 
 def indexed(manifest: Manifest, *ages_ms: int) -> Manifest:

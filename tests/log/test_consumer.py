@@ -62,6 +62,15 @@ def test_it_goes_on_where_the_last_one_left_off(any_warehouse: Warehouse) -> Non
     assert (known.name, known.offset, known.lag, known.missed_to, known.alarm) == ("c", 6, 0, 0, None)
 
 
+def test_a_clock_that_steps_back_stops_no_commit(part: Partition, clock: HandClock) -> None:
+    clock.now_ms += 3_600_000
+    with part.consumer("c", auto_commit_interval_ms=1_000) as consumer:
+        clock.now_ms -= 3_600_000
+        assert shown(consumer.poll()) == [0, 1, 2, 3]
+        consumer.poll(timeout_ms=0)
+        assert consumer.committed == 4
+
+
 def test_iterating_waits_and_commits_by_interval(warehouse: Warehouse, clock: HandClock, part: Partition) -> None:
     found: list[tuple[int, int]] = []
 
