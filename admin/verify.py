@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from lithify.compactor.engines.private_folder import PrivateFolder
+from lithify.compactor.engines.private_files import PrivateFiles
 from lithify.compactor.engines.spark_jobs import RddJobs
-from lithify.compactor.engines.spark_session import open_session, prepare
+from lithify.compactor.engines.spark_session import close_session, open_session, prepare
 from lithify.compactor.engines.worker import installed_version
 from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
@@ -111,7 +111,7 @@ def spark_checks(master: str) -> RunChecks:
             return
         prepare(master)
         session, new = open_session(master, {})
-        private = PrivateFolder()
+        private = PrivateFiles()
         try:
             here = RddJobs(session.sparkContext).workers_share_machine
             spec = private.spec(store) if here else store.spec()
@@ -126,7 +126,7 @@ def spark_checks(master: str) -> RunChecks:
         finally:
             private.delete()
             if new:
-                session.stop()
+                close_session(session)
         for reply in replies:
             yield msgspec.json.decode(reply, type=tuple[Finding, ...])
 

@@ -16,8 +16,13 @@ from lithify.store.errors import InvalidRequest
 __all__ = ["read_credentials", "write_credentials"]
 
 
-def write_credentials(secrets: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write `secrets` to a new file that only this user can read (mode 0600 from its first instant)."""
+def write_credentials(secrets: Mapping[str, Any], path: str | os.PathLike[str] | int) -> None:
+    """Write `secrets` to a new file that only this user can read (mode 0600 from its first instant), or to the open
+    descriptor of one, which stays open."""
+    if isinstance(path, int):
+        with os.fdopen(path, "wb", closefd=False) as file:
+            file.write(msgspec.json.encode(dict(secrets)))
+        return
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:

@@ -54,7 +54,7 @@ class FsspecStore:
     def spec(self) -> StoreSpec:
         return StoreSpec(self._url, {name: self._options[name] for name in self._options.keys() & _PUBLIC_OPTIONS})
 
-    def write_credentials(self, path: str | os.PathLike[str]) -> bool:
+    def write_credentials(self, path: str | os.PathLike[str] | int) -> bool:
         """Write the options that may be secret to a private file for workers of this machine."""
         secrets = {name: value for name, value in self._options.items() if name not in _PUBLIC_OPTIONS}
         if secrets:

@@ -71,7 +71,7 @@ class Metered:
         """How another process opens the same store; see `write_credentials`."""
         return msgspec.structs.replace(self.inner.spec(), credentials_file=credentials_file)
 
-    def write_credentials(self, path: str | os.PathLike[str]) -> bool:
+    def write_credentials(self, path: str | os.PathLike[str] | int) -> bool:
         """Write explicit secrets to a private file for workers of this machine; False where there are none."""
         write = getattr(self.inner, "write_credentials", None)
         return write is not None and write(path)

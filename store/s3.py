@@ -68,7 +68,7 @@ class S3Store:
         """`credentials_file` as written by `write_credentials`; the spec itself never holds a secret."""
         return StoreSpec(self.url, self._options.public(), credentials_file)
 
-    def write_credentials(self, path: str | os.PathLike[str]) -> bool:
+    def write_credentials(self, path: str | os.PathLike[str] | int) -> bool:
         """Write explicit secrets to a private file for workers of this machine; False where none were given."""
         secrets = self._options.secrets()
         if secrets:

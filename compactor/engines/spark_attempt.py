@@ -1,36 +1,35 @@
 """One attempt on Spark: its tasks, each a Spark job, and how they are stopped."""
 
+import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+
+import structlog
 
 from lithify.compactor.engine import TaskFailure
+from lithify.compactor.engines.held_session import Opened
 from lithify.compactor.engines.outcome import failure_of
-from lithify.compactor.engines.private_folder import PrivateFolder
+from lithify.compactor.engines.private_files import PrivateFiles
 from lithify.compactor.engines.spark_jobs import SparkJobs, explain
+from lithify.compactor.engines.spark_session import Health
 from lithify.compactor.engines.stop_file import StopFile
 from lithify.compactor.engines.underway import Underway
 from lithify.compactor.engines.worker import Order, installed_version, seal, unseal
+from lithify.manifest.jobs import ENGINE_DOWN, ENGINE_LOST
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.driver import new_id
+from lithify.store.errors import Unavailable
 from lithify.store.port import Store
 
-__all__ = ["Opened", "SparkAttempt"]
+__all__ = ["SparkAttempt"]
+
+log = structlog.wrap_logger(logging.getLogger("lithify.compactor.engines"))
 
 _ASKED_MS = 2_000  # what workers of this machine get to stop by themselves before Spark is told to cancel
 _CANCEL_AGAIN_MS = 500
 _KILLED_MS = 15_000  # by then Spark has long killed the workers of cancelled jobs on this machine
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A session at work; `own` is it, where it is ours to stop."""
-
-    jobs: SparkJobs
-    own: Any = None
 
 
 class SparkAttempt:
@@ -41,7 +40,7 @@ class SparkAttempt:
         self,
         pool: ThreadPoolExecutor,
         opening: Future[Opened],
-        private: PrivateFolder,
+        private: PrivateFiles,
         stores: Mapping[str, Store],
         tasks: Sequence[MergeTask],
         label: str,
@@ -51,13 +50,16 @@ class SparkAttempt:
         self._stores = dict(stores)
         self._label = label
         self._tags = {_tag(task) for task in tasks}
-        self._stop_file = StopFile(private.path(f"attempt-{new_id()}"))
+        self._stop_file = StopFile(private.create(f"attempt-{new_id()}"))
         weakref.finalize(self, self._stop_file.close)  # threads at work hold on to `self`
         self._underway = Underway(pool, tasks, self._run)
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
         """See `Running`."""
-        return self._underway.results(timeout_ms)
+        found = self._underway.results(timeout_ms)
+        if not found and (jobs := self._jobs()) is not None and jobs.health() is not Health.WORKS:
+            jobs.abandon()  # the next look finds what became of the tasks
+        return found
 
     def stop(self) -> None:
         """Workers of this machine stop at their next block, and none writes any more when this returns.
@@ -74,10 +76,19 @@ class SparkAttempt:
         while not self._underway.ended(0):
             # Again and again: a job may be on its way to Spark, past its last look at whether it was withdrawn.
             if (jobs := self._jobs()) is not None:
-                for tag in self._tags:
-                    jobs.cancel(tag)
+                self._cancel(jobs)
             self._underway.ended(_CANCEL_AGAIN_MS)
         self._stop_file.obeyed(_KILLED_MS)
+
+    def _cancel(self, jobs: SparkJobs) -> None:
+        if jobs.health() is not Health.WORKS:
+            jobs.abandon()
+            return
+        try:
+            for tag in self._tags:
+                jobs.cancel(tag)
+        except Exception as error:  # noqa: BLE001 - py4j's or gRPC's: the session is gone, and its jobs with it
+            log.debug("Spark's jobs could not be cancelled", error=type(error).__name__)
 
     def _jobs(self) -> SparkJobs | None:
         if self._opening.done() and self._opening.exception() is None:
@@ -87,6 +98,8 @@ class SparkAttempt:
     def _run(self, task: MergeTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
         try:
             jobs = self._opening.result().jobs
+        except Unavailable as error:
+            return TaskFailure(task.range_index, ENGINE_DOWN, str(error))
         except Exception as error:  # noqa: BLE001 - told as data, like every failure of a task
             return failure_of(task, error)
         if cancelled():
@@ -97,15 +110,13 @@ class SparkAttempt:
         except Exception as error:  # noqa: BLE001 - py4j's, PySpark's or gRPC's, depending on the session
             if cancelled():
                 raise TaskCancelled(f"job {task.job}, range {task.range_index}") from None
-            return explain(task, error)
+            return explain(task, error, jobs.health())
         if outcome := reply.result or reply.failure:
             return outcome
         if cancelled():
             raise TaskCancelled(f"job {task.job}, range {task.range_index}")
-        reason = (
-            "a worker did not find the file that tells it to go on: leave lithify's folder of temporary files alone"
-        )
-        return TaskFailure(task.range_index, "engine", reason)
+        reason = "a worker did not find the file that would tell it to stop: is something removing temporary files?"
+        return TaskFailure(task.range_index, ENGINE_LOST, reason)
 
     def _order(self, task: MergeTask, jobs: SparkJobs) -> Order:
         here = jobs.workers_share_machine
@@ -116,7 +127,7 @@ class SparkAttempt:
             task=task,
             store=specs.pop(""),
             tiers=specs,
-            stop_file=str(self._stop_file.path) if here else None,
+            stop_file=self._stop_file.path if here else None,
         )
 
 

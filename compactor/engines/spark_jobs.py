@@ -5,14 +5,18 @@ Measured on Spark 4.3, local[2], two busy cores: a warm job with nothing to do t
 session, which has none, carries them through `mapInArrow`.
 """
 
+import contextlib
 import functools
+import socket
 from typing import Any, Protocol
 
 from lithify.compactor.engine import TaskFailure
+from lithify.compactor.engines.spark_session import Health, context_health
 from lithify.compactor.engines.worker import obey, obey_batches
+from lithify.manifest.jobs import ENGINE_LOST
 from lithify.segment.task import MergeTask
 
-__all__ = ["POOL", "ConnectJobs", "RddJobs", "SparkJobs", "explain", "is_connect", "is_stopped", "jobs_of"]
+__all__ = ["POOL", "ConnectJobs", "RddJobs", "SparkJobs", "explain", "is_connect", "jobs_of"]
 
 POOL = "lithify"  # of Spark's fair scheduler, so that a shared session gives other jobs their part
 
@@ -23,22 +27,35 @@ class SparkJobs(Protocol):
         """Whether workers run on the machine of this process."""
         ...
 
+    def health(self) -> Health:
+        """Whether the session is still there, at the cost of one call. Never raises."""
+        ...
+
     def run(self, sealed: str, description: str, tag: str) -> str:
         """Carry the order to a worker, and bring its reply; whatever Spark raises passes through."""
         ...
 
     def cancel(self, tag: str) -> None:
-        """Cancel the jobs with this tag that Spark knows of. Spark kills their Python workers some seconds later."""
+        """Cancel the jobs with this tag that Spark knows of. Spark kills their Python workers some seconds later. May
+        raise whatever Spark raises."""
+        ...
+
+    def abandon(self) -> None:
+        """Let every `run` under way end at once, with an error. Requires: the session is gone. Never raises."""
         ...
 
 
 class RddJobs:
     def __init__(self, context: Any) -> None:
         self._context = context
+        self._waiting: set[Any] = set()  # connections of threads that wait for a job
 
     @property
     def workers_share_machine(self) -> bool:
         return str(self._context.master).startswith("local")
+
+    def health(self) -> Health:
+        return context_health(self._context)
 
     def run(self, sealed: str, description: str, tag: str) -> str:
         context = self._context
@@ -47,15 +64,26 @@ class RddJobs:
         context.setJobDescription(description)
         context.setLocalProperty("spark.scheduler.pool", POOL)
         context.setInterruptOnCancel(True)
+        connection = _thread_connection(context)
+        self._waiting.add(connection)
         try:
             (reply,) = context.parallelize([sealed], 1).map(obey).collect()
         finally:
+            self._waiting.discard(connection)
             context.removeJobTag(tag)
         return reply
 
     def cancel(self, tag: str) -> None:
         if self._context._jsc is not None:  # else it was stopped, and its jobs with it
             self._context.cancelJobsWithTag(tag)
+
+    def abandon(self) -> None:
+        # SUBTLE! A job submitted while its context stops is answered by nobody: Spark's scheduler has ended, and the
+        # JVM's thread waits for ever, and ours for that. Test: tests/compactor/test_engines_death.py
+        for connection in tuple(self._waiting):
+            if connection is not None:
+                with contextlib.suppress(OSError):  # it was closed meanwhile
+                    connection.socket.shutdown(socket.SHUT_RDWR)
 
 
 class ConnectJobs:
@@ -65,6 +93,10 @@ class ConnectJobs:
     @property
     def workers_share_machine(self) -> bool:
         return False  # nothing tells, so they use their own credentials
+
+    def health(self) -> Health:
+        # Whether the server is there tells the next job, in its own time: a call would be repeated for minutes.
+        return Health.STOPPED if self._session.is_stopped else Health.WORKS
 
     def run(self, sealed: str, description: str, tag: str) -> str:
         session = self._session
@@ -79,17 +111,19 @@ class ConnectJobs:
     def cancel(self, tag: str) -> None:
         self._session.interruptTag(tag)
 
+    def abandon(self) -> None:
+        """A call over gRPC ends by itself where the session is gone."""
+
+
+def _thread_connection(context: Any) -> Any:
+    """The connection to the JVM of the calling thread; None where PySpark pins no thread of the JVM to it."""
+    client = context._gateway._gateway_client
+    return client.get_thread_connection() if hasattr(client, "get_thread_connection") else None
+
 
 def is_connect(session: Any) -> bool:
     # By name: importing the class would need grpcio, which only users of Spark Connect have.
     return type(session).__module__.startswith("pyspark.sql.connect.")
-
-
-def is_stopped(session: Any) -> bool:
-    if is_connect(session):
-        return bool(session.is_stopped)
-    context = session._sc._jsc
-    return context is None or bool(context.sc().isStopped())
 
 
 def jobs_of(session: Any) -> SparkJobs:
@@ -104,21 +138,34 @@ _OUT_OF_MEMORY = (
 )  # fmt: skip
 _WORKER_DIED = "Python worker exited unexpectedly"
 _EXECUTOR_LOST = "ExecutorLostFailure"
-_STOPPED = ("SparkContext was shut down", "SparkContext has been shut down", "stopped SparkContext")
+_STOPPED = (
+    "SparkContext was shut down", "SparkContext has been shut down", "stopped SparkContext", "SESSION_CLOSED",
+    "SESSION_NOT_FOUND",
+)  # fmt: skip
+_SERVER_GONE = ("StatusCode.UNAVAILABLE", "failed to connect to all addresses")  # of Spark Connect
 _CANCELLED = ("cancelled", "INTERRUPTED", "OPERATION_CANCELED")
 
 
-def explain(task: MergeTask, error: Exception) -> TaskFailure:
-    """Why Spark brought no reply for `task`."""
-    category, reason = _meaning(str(error), type(error).__name__)
+def explain(task: MergeTask, error: Exception, health: Health = Health.WORKS) -> TaskFailure:
+    """Why Spark brought no reply for `task`; `health` is that of the session after it."""
+    category, reason = _meaning(_words(error), type(error).__name__, health)
     return TaskFailure(task.range_index, category, reason)
 
 
-def _meaning(text: str, kind: str) -> tuple[str, str]:
+def _words(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - py4j asks the JVM for the words of its errors, and that may be gone
+        return ""
+
+
+def _meaning(text: str, kind: str, health: Health) -> tuple[str, str]:
     if _WORKER_LACKS_US in text:
         return "invalid", "Spark's workers cannot import lithify: install the same wheel there as here"
     if any(words in text for words in _OUT_OF_MEMORY):
         return "memory", "an executor or its Python worker ran out of memory: give it more, or run fewer tasks on it"
+    if health is not Health.WORKS:
+        return ENGINE_LOST, f"the Spark session {health.value}, while the task ran"
     if _WORKER_DIED in text:
         return "memory", (
             "the Python worker died without a word, most often killed by the kernel for want of memory: look into the "
@@ -127,7 +174,9 @@ def _meaning(text: str, kind: str) -> tuple[str, str]:
     if _EXECUTOR_LOST in text:
         return "engine", "the executor was lost with the task on it; see Spark's own log for why"
     if any(words in text for words in _STOPPED):
-        return "engine", "the Spark session was stopped while the task ran"
+        return ENGINE_LOST, "the Spark session was stopped, while the task ran"
+    if any(words in text for words in _SERVER_GONE):
+        return ENGINE_LOST, "the Spark Connect server cannot be reached any more"
     if any(words in text for words in _CANCELLED):
         return "engine", "the Spark job was cancelled by somebody else"
     return "engine", f"Spark could not run the task ({kind}); see Spark's own log for why"

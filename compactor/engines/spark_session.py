@@ -1,14 +1,24 @@
-"""A Spark session of our own, for who gave only a master, or nothing."""
+"""A Spark session of our own, for who gave only a master, or nothing; and whether a session is still there.
 
+A session leans on a JVM that may be killed, and on a context that anybody in this process may stop. PySpark keeps both
+in class attributes whatever becomes of them, and would look for the next session in a JVM that is gone.
+"""
+
+import logging
 import os
 import sys
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
+
+import structlog
 
 from lithify.compactor.java import use_java
 from lithify.store.errors import InvalidRequest, Unavailable
 
-__all__ = ["open_session", "prepare"]
+__all__ = ["Health", "close_session", "context_health", "open_session", "prepare"]
+
+log = structlog.wrap_logger(logging.getLogger("lithify.compactor.engines"))
 
 _OWN = {
     "spark.app.name": "lithify",
@@ -25,6 +35,33 @@ _LOCAL = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.driver.host": "127.0.0.1",
 }
+
+
+class Health(Enum):
+    """Of a session; the value completes "the Spark session …"."""
+
+    WORKS = "works"
+    STOPPED = "was stopped"
+    LOST = "is gone, its JVM has died"
+
+
+def context_health(context: Any) -> Health:
+    """Of a SparkContext: one call of its JVM, where that still runs. Never raises."""
+    if context._jsc is None:
+        return Health.STOPPED
+    if _jvm_ended(context._gateway):
+        return Health.LOST
+    try:
+        return Health.STOPPED if context._jsc.sc().isStopped() else Health.WORKS
+    except Exception as error:  # noqa: BLE001 - py4j's or the operating system's: whatever it is, nobody answers
+        log.debug("no answer from Spark's JVM", error=type(error).__name__)
+        return Health.LOST
+
+
+def _jvm_ended(gateway: Any) -> bool:
+    """Whether this process started the JVM, and it has ended: asking it would only fill the log."""
+    process = getattr(gateway, "proc", None)
+    return process is not None and process.poll() is not None
 
 
 def prepare(master: str) -> None:
@@ -46,13 +83,18 @@ def open_session(master: str, config: Mapping[str, str]) -> tuple[Any, bool]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    running = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
-    if running is not None:
-        if running.master != master:
-            raise InvalidRequest(
-                f"this process already runs a Spark session on {running.master}, not on {master}: give that session to "
-                "SparkEngine, or stop it first"
-            )
+    running: Any = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
+    if running is not None and context_health(running) is not Health.WORKS:
+        _forget(running)
+        running = None
+    if running is None:
+        _forget_dead_gateway()
+    elif running.master != master:
+        raise InvalidRequest(
+            f"this process already runs a Spark session on {running.master}, not on {master}: give that session to "
+            "SparkEngine, or stop it first"
+        )
+    else:
         return SparkSession.builder.getOrCreate(), False
     local = _LOCAL if master.startswith("local") else {}
     builder = SparkSession.builder.master(master).config(map={**_OWN, **local, **config})
@@ -63,3 +105,62 @@ def open_session(master: str, config: Mapping[str, str]) -> tuple[Any, bool]:
             f"no Spark session starts on {master} ({type(error).__name__}): is the master up, are the settings right? "
             "Spark's own output tells more"
         ) from error
+
+
+def close_session(session: Any) -> None:
+    """Stop a session, or forget what PySpark still knows of it where its JVM is gone. Never raises."""
+    context = session._sc
+    if context_health(context) is not Health.LOST:
+        try:
+            session.stop()
+            return
+        except Exception as error:  # noqa: BLE001 - its JVM died meanwhile
+            log.debug("a Spark session did not stop", error=type(error).__name__)
+    _forget(context)
+    _forget_dead_gateway()
+
+
+def _forget(context: Any) -> None:
+    """What `SparkContext.stop` and `SparkSession.stop` do in this process, without a word to the JVM."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    held: Any = SparkContext
+    sessions: Any = SparkSession
+    context._jsc = None
+    accumulators, context._accumulatorServer = context._accumulatorServer, None
+    if accumulators is not None:
+        accumulators.shutdown()
+    with held._lock:
+        if held._active_spark_context is context:
+            held._active_spark_context = None
+    if sessions._instantiatedSession is not None and sessions._instantiatedSession._sc is context:
+        sessions._instantiatedSession = sessions._activeSession = None
+
+
+def _forget_dead_gateway() -> None:
+    """A new context starts a JVM where PySpark knows of none; so one that is gone is forgotten."""
+    from pyspark import SparkContext
+
+    held: Any = SparkContext
+    with held._lock:
+        gateway = held._gateway
+        if gateway is None or _answers(gateway):
+            return
+        held._gateway = held._jvm = None
+    process = getattr(gateway, "proc", None)
+    if process is not None and process.stdin is not None:
+        try:
+            process.stdin.close()  # one that lives on without answering ends by this
+        except OSError as error:
+            log.debug("Spark's JVM is gone", error=error.strerror)
+
+
+def _answers(gateway: Any) -> bool:
+    if _jvm_ended(gateway):
+        return False
+    try:
+        return gateway.jvm.System.currentTimeMillis() > 0
+    except Exception as error:  # noqa: BLE001 - py4j's or the operating system's: whatever it is, nobody answers
+        log.debug("no answer from Spark's JVM", error=type(error).__name__)
+        return False

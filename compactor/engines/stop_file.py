@@ -2,16 +2,16 @@
 
 Cancelling a Spark job does not end its Python worker: measured on Spark 4.3, one goes on writing for about 3 to 4
 seconds until Spark kills it (`spark.python.task.killTimeout`, 2 s, and then some), and nothing tells when. So every
-worker of an attempt holds a shared lock on one file while it works, and the file's removal is the order to stop. The
-lock goes with its process, however that ends.
+worker of an attempt holds a shared lock on one file while it works, and a byte in it is the order to stop. The lock
+goes with its process, however that ends. Workers also stop where the process that gave them work is gone.
 """
 
 import fcntl
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
 
+from lithify.compactor.engines.private_files import PrivateFile
 from lithify.segment.execute import TaskCancelled
 from lithify.store.driver import monotonic_ms, pause
 
@@ -21,33 +21,36 @@ _LOOK_EVERY_MS = 20
 
 
 class StopFile:
-    """The coordinator's side. `path` is created, for this user alone."""
+    """The coordinator's side."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    def __init__(self, file: PrivateFile) -> None:
+        self._file = file
+
+    @property
+    def path(self) -> str:
+        return self._file.path
 
     def order(self) -> None:
         """Tell the workers to stop at their next block; those that have yet to begin will not."""
-        self.path.unlink(missing_ok=True)
+        os.ftruncate(self._file.descriptor, 1)
 
     def obeyed(self, timeout_ms: int) -> bool:
         """Whether no worker works any more; waits up to `timeout_ms` for it. Requires: `order` was called."""
         deadline_ms = monotonic_ms() + timeout_ms
         while True:
             try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if monotonic_ms() > deadline_ms:
                     return False
                 pause(_LOOK_EVERY_MS)
             else:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+                fcntl.flock(self._file.descriptor, fcntl.LOCK_UN)
                 return True
 
     def close(self) -> None:
         self.order()
-        os.close(self._descriptor)
+        self._file.close()
 
 
 @contextmanager
@@ -57,11 +60,17 @@ def working(path: str) -> Generator[Callable[[], bool]]:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         raise TaskCancelled("stopped before it began") from None
+
+    def stopped() -> bool:
+        # A file in memory is there for as long as its process; one in a folder may have been taken by a cleaner.
+        gone = path.startswith("/proc/") and not os.path.exists(path)
+        return gone or os.fstat(descriptor).st_size > 0
+
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         # Looked at only now: between opening and locking, the order may have been given and found to be obeyed.
-        if not os.path.exists(path):
+        if stopped():
             raise TaskCancelled("stopped before it began")
-        yield lambda: not os.path.exists(path)
+        yield stopped
     finally:
         os.close(descriptor)

@@ -16,11 +16,13 @@ import pytest
 from pyspark.cloudpickle import dumps as pickled
 
 from lithify.compactor.engines import spark_attempt, spark_jobs, worker
-from lithify.compactor.engines.private_folder import PrivateFolder
+from lithify.compactor.engines.private_files import PrivateFiles
 from lithify.compactor.engines.spark import SparkEngine
 from lithify.compactor.engines.spark_jobs import explain
 from lithify.compactor.engines.stop_file import StopFile, working
+from lithify.manifest.jobs import ENGINE_LOST
 from lithify.segment.execute import TaskCancelled
+from lithify.store.credentials import read_credentials
 from lithify.store.errors import InvalidRequest
 from lithify.store.opening import open_store
 from lithify.store.port import Store
@@ -167,13 +169,12 @@ def test_secrets_reach_workers_by_a_private_file_alone(engine: SparkEngine, s3_s
     assert path is not None
     assert SECRET in Path(path).read_text()
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    assert stat.S_IMODE(os.stat(Path(path).parent).st_mode) == 0o700
     engine.close()
-    assert not Path(path).parent.exists()
+    assert read_credentials(path) == {}
 
 
 def test_a_store_without_secrets_needs_no_file(store: Store) -> None:
-    private = PrivateFolder()
+    private = PrivateFiles()
     assert private.spec(store) == store.spec()
     assert private.spec(store) is private.spec(store)
     private.delete()
@@ -234,13 +235,13 @@ def test_stopped_before_it_began_a_task_does_nothing(tmp_path: Path, store: Stor
     assert segments(store, planned.job) == set()
 
 
-def test_stopping_waits_for_whoever_works(tmp_path: Path) -> None:
-    file = StopFile(tmp_path / "attempt")
+def test_stopping_waits_for_whoever_works() -> None:
+    file = StopFile(PrivateFiles().create("attempt"))
     at_work, leave = threading.Event(), threading.Event()
     asked: list[bool] = []
 
     def work() -> None:
-        with working(str(file.path)) as stopped:
+        with working(file.path) as stopped:
             asked.append(stopped())
             at_work.set()
             leave.wait()
@@ -255,7 +256,7 @@ def test_stopping_waits_for_whoever_works(tmp_path: Path) -> None:
     assert file.obeyed(60_000)
     thread.join()
     assert asked == [False, True]
-    with pytest.raises(TaskCancelled), working(str(file.path)):
+    with pytest.raises(TaskCancelled), working(file.path):
         raise AssertionError("began after the order to stop")
     file.close()
 
@@ -312,7 +313,7 @@ def test_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ExecutorLostFailure (executor 3 exited): Container killed, exit code 137", "memory"),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "memory"),
         ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", "engine"),
-        ("Job 7 cancelled because SparkContext was shut down", "engine"),
+        ("Job 7 cancelled because SparkContext was shut down", ENGINE_LOST),
         ("a record with its contents", "engine"),
     ],
 )
@@ -327,8 +328,9 @@ def test_sparks_words_are_understood_and_never_repeated(store: Store, words: str
 OWN_SESSION = """
 import sys, pathlib
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 from lithify.compactor.engines.spark import SparkEngine
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import Unavailable
 from lithify.store.opening import open_store
 from tests.compactor.engine_tasks import appends, results, rows_of, survivors, tasks
 
@@ -339,13 +341,13 @@ assert SparkContext._active_spark_context is None
 found = results(engine.start(store, tasks(appends(store), [50]), "lithify users/0"), 2)
 assert rows_of(store, found) == survivors()
 context = SparkContext._active_spark_context
-session = engine._opening.result().own
+session = SparkSession._instantiatedSession
 print(*(context.getConf().get(name) for name in sys.argv[2:]))
 engine.close()
 assert SparkContext._active_spark_context is None
 try:
     SparkEngine(session).start(store, [], "lithify users/0")
-except InvalidRequest as error:
+except Unavailable as error:
     print(error)
 """
 
@@ -373,5 +375,5 @@ def test_a_session_of_our_own_starts_with_the_first_attempt_and_ends_with_the_en
     assert done.returncode == 0, done.stderr[-4000:]
     told, refused = done.stdout.splitlines()
     assert told.split() == list(settings.values())
-    assert "is stopped" in refused
+    assert "was stopped: start a new one" in refused
     assert list((tmp_path / "temporary").glob("lithify-spark-*")) == []

@@ -1,0 +1,98 @@
+"""The one session that an engine uses: when it is opened, when it is opened anew, and how it is let go."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lithify.compactor.engines.spark_jobs import SparkJobs
+from lithify.compactor.engines.spark_session import Health
+from lithify.store.errors import Unavailable
+
+__all__ = ["HeldSession", "Known", "Opened", "next_use"]
+
+_REMEDIES = {
+    Health.STOPPED: "start a new one, and make a new SparkEngine of it",
+    Health.LOST: "start this process again, since PySpark starts no other JVM in it; or give SparkEngine a master, and "
+    "it opens sessions by itself",
+}
+
+Known = Literal["nothing", "opening", "failed"] | Health
+"""What is known of the session: whether one was ever opened, and how it is."""
+
+
+def next_use(known: Known, *, given: bool) -> Literal["use", "open", "refuse"]:
+    """What an attempt does about the session. One that died or was stopped is opened anew, unless it was given: what
+    its owner did to it is the owner's business, and another would not be the one that was asked for."""
+    match known:
+        case "opening" | Health.WORKS:
+            return "use"
+        case Health.STOPPED | Health.LOST if given:
+            return "refuse"
+        case _:
+            return "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session at work; `close` lets go of it, where it is ours, and never raises."""
+
+    jobs: SparkJobs
+    close: Callable[[], None] | None = None
+
+
+class HeldSession:
+    """`given`: a session that the caller opened. Otherwise `open_new` opens one, in a thread of `pool`. Thread-safe."""
+
+    def __init__(self, pool: ThreadPoolExecutor, open_new: Callable[[], Opened], given: Opened | None = None) -> None:
+        self._pool = pool
+        self._open_new = open_new
+        self._given = given is not None
+        self._lock = threading.Lock()
+        self._opening: Future[Opened] | None = None
+        if given is not None:
+            self._opening = Future()
+            self._opening.set_result(given)
+
+    def current(self, prepare: Callable[[], Any]) -> Future[Opened]:
+        """The session, or the one to come; `prepare` is called before one is opened. Raises Unavailable where the one
+        that was given is gone."""
+        with self._lock:
+            known = self._known()
+            match next_use(known, given=self._given):
+                case "refuse":
+                    assert isinstance(known, Health)
+                    raise Unavailable(f"the Spark session given to SparkEngine {known.value}: {_REMEDIES[known]}")
+                case "open":
+                    prepare()
+                    # Enters the pool's queue before the tasks that wait for it.
+                    self._opening = self._pool.submit(self._reopen, self._opening)
+                case "use":
+                    pass
+            assert self._opening is not None
+            return self._opening
+
+    def close(self) -> None:
+        """Let go of the session, if it is ours. Requires: the pool is at rest, and `current` is asked no more."""
+        with self._lock:
+            opening, self._opening = self._opening, None
+        _let_go(opening)
+
+    def _known(self) -> Known:
+        if self._opening is None:
+            return "nothing"
+        if not self._opening.done():
+            return "opening"
+        return "failed" if self._opening.exception() is not None else self._opening.result().jobs.health()
+
+    def _reopen(self, before: Future[Opened] | None) -> Opened:
+        _let_go(before)
+        return self._open_new()
+
+
+def _let_go(opening: Future[Opened] | None) -> None:
+    if opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None:
+        close = opening.result().close
+        if close is not None:
+            close()

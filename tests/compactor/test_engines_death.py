@@ -1,0 +1,392 @@
+"""What an engine leans on may die at any moment: a JVM killed, a context stopped behind its back. It is noticed at the
+next use, let go of in peace, and opened anew where it is ours to open."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lithify.compactor.engines.held_session import HeldSession, Known, Opened, next_use
+from lithify.compactor.engines.spark_jobs import RddJobs, explain
+from lithify.compactor.engines.spark_session import Health, context_health
+from lithify.manifest.jobs import ENGINE_LOST
+from lithify.segment.task import MergeTask
+from lithify.store.errors import Unavailable
+from lithify.store.memory import MemoryStore
+from tests.compactor.engine_tasks import appends, tasks
+
+
+@pytest.mark.parametrize(
+    ("known", "ours", "given"),
+    [
+        ("nothing", "open", "open"),
+        ("opening", "use", "use"),
+        ("failed", "open", "open"),
+        (Health.WORKS, "use", "use"),
+        (Health.STOPPED, "open", "refuse"),
+        (Health.LOST, "open", "refuse"),
+    ],
+)
+def test_what_an_attempt_does_about_the_session(known: Known, ours: str, given: str) -> None:
+    assert (next_use(known, given=False), next_use(known, given=True)) == (ours, given)
+
+
+class Jobs:
+    """A session's jobs, and how the session is."""
+
+    workers_share_machine = True
+
+    def __init__(self) -> None:
+        self.state = Health.WORKS
+        self.closed = 0
+
+    def health(self) -> Health:
+        return self.state
+
+    def run(self, sealed: str, description: str, tag: str) -> str:
+        raise OSError("nobody answers")
+
+    def cancel(self, tag: str) -> None:
+        raise OSError("nobody answers")
+
+    def abandon(self) -> None:
+        """Nothing is under way."""
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Opener:
+    """Opens sessions, but where the next is to fail."""
+
+    def __init__(self) -> None:
+        self.opened: list[Jobs] = []
+        self.fails = False
+
+    def __call__(self) -> Opened:
+        if self.fails:
+            raise Unavailable("no Spark session starts on spark://away")
+        self.opened.append(Jobs())
+        return Opened(self.opened[-1], self.opened[-1].close)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as made:
+        yield made
+
+
+def nothing() -> None:
+    """Nothing is to be prepared."""
+
+
+def ready(future: Future[Opened]) -> Any:
+    return future.result(timeout=60).jobs
+
+
+@pytest.mark.parametrize("death", [Health.STOPPED, Health.LOST])
+def test_a_session_of_ours_that_is_gone_is_let_go_and_opened_anew_once(pool: ThreadPoolExecutor, death: Health) -> None:
+    opener = Opener()
+    held = HeldSession(pool, opener)
+    first = ready(held.current(nothing))
+    assert ready(held.current(nothing)) is first
+    first.state = death
+    second = held.current(nothing)
+    assert held.current(nothing) is second, "two attempts share it"
+    assert ready(second) is not first
+    assert (first.closed, len(opener.opened)) == (1, 2)
+    opener.opened[1].state = death
+    held.close()
+    held.close()
+    assert [jobs.closed for jobs in opener.opened] == [1, 1]
+
+
+def test_one_that_does_not_start_is_tried_again_by_the_next_attempt(pool: ThreadPoolExecutor) -> None:
+    opener = Opener()
+    opener.fails = True
+    held = HeldSession(pool, opener)
+    assert isinstance(held.current(nothing).exception(timeout=60), Unavailable)
+    opener.fails = False
+    assert ready(held.current(nothing)) is opener.opened[0]
+    opener.opened[0].state, opener.fails = Health.LOST, True
+    assert isinstance(held.current(nothing).exception(timeout=60), Unavailable)
+    held.close()
+    assert opener.opened[0].closed == 1
+
+
+@pytest.mark.parametrize(
+    ("death", "remedy"), [(Health.STOPPED, "start a new one"), (Health.LOST, "this process again")]
+)
+def test_one_that_was_given_is_not_ours_to_open(pool: ThreadPoolExecutor, death: Health, remedy: str) -> None:
+    given = Jobs()
+    held = HeldSession(pool, Opener(), Opened(given))
+    assert ready(held.current(nothing)) is given
+    given.state = death
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=f"the Spark session given to SparkEngine .*{remedy}"):
+            held.current(nothing)
+    held.close()
+    assert given.closed == 0
+
+
+@pytest.fixture
+def task() -> MergeTask:
+    (made,) = tasks(appends(MemoryStore("death")))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("words", "health", "category"),
+    [
+        ("[Errno 111] Connection refused", Health.LOST, ENGINE_LOST),
+        ("Answer from Java side is empty", Health.LOST, ENGINE_LOST),
+        ("'NoneType' object has no attribute 'removeJobTag'", Health.STOPPED, ENGINE_LOST),
+        ("Job 7 cancelled because SparkContext was shut down", Health.WORKS, ENGINE_LOST),
+        ("[INVALID_HANDLE.SESSION_CLOSED] the handle is invalid", Health.WORKS, ENGINE_LOST),
+        ("status = StatusCode.UNAVAILABLE", Health.WORKS, ENGINE_LOST),
+        ("Python worker exited unexpectedly", Health.LOST, ENGINE_LOST),
+        ("Python worker exited unexpectedly", Health.WORKS, "memory"),
+        ("java.lang.OutOfMemoryError: Java heap space", Health.LOST, "memory"),
+        ("anything else", Health.WORKS, "engine"),
+    ],
+)
+def test_a_death_is_told_apart_from_what_the_job_did(
+    task: MergeTask, words: str, health: Health, category: str
+) -> None:
+    assert explain(task, RuntimeError(words), health).category == category
+
+
+def test_an_error_whose_words_nobody_can_ask_for_is_told_all_the_same(task: MergeTask) -> None:
+    class Wordless(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError("py4j asks the JVM")
+
+    assert explain(task, Wordless(), Health.LOST).category == ENGINE_LOST
+
+
+class Context:
+    """What PySpark keeps of a context: its JVM's side, and the gateway to it."""
+
+    def __init__(self, stopped: Callable[[], bool], ended: int | None = None, *, forgotten: bool = False) -> None:
+        self.stopped = stopped
+        self._gateway = type("Gateway", (), {"proc": type("Process", (), {"poll": lambda _: ended})()})()
+        self._jsc = None if forgotten else self
+
+    def sc(self) -> "Context":
+        return self
+
+    def isStopped(self) -> bool:  # noqa: N802 - Spark's name
+        return self.stopped()
+
+
+def refused() -> bool:
+    raise ConnectionRefusedError("nobody listens")
+
+
+def test_how_a_context_is() -> None:
+    assert context_health(Context(lambda: False)) is Health.WORKS
+    assert context_health(Context(lambda: True)) is Health.STOPPED
+    assert context_health(Context(refused, forgotten=True)) is Health.STOPPED
+    assert context_health(Context(refused)) is Health.LOST
+    assert context_health(Context(lambda: False, ended=-9)) is Health.LOST
+
+
+class Unanswered:
+    """A context whose scheduler has ended: a job waits for an answer of the JVM that never comes."""
+
+    def __init__(self) -> None:
+        self.socket, self.far = socket.socketpair()
+        self.waits = threading.Event()
+        self._gateway = self._gateway_client = self
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *_: self
+
+    def get_thread_connection(self) -> "Unanswered":
+        return self
+
+    def collect(self) -> list[str]:
+        self.waits.set()
+        if not self.socket.recv(1):
+            raise OSError("Answer from Java side is empty")
+        return ["never"]
+
+    def close(self) -> None:
+        self.socket.close()
+        self.far.close()
+
+
+def test_a_job_that_nobody_will_answer_is_let_go(pool: ThreadPoolExecutor) -> None:
+    """Spark's scheduler loses a job that comes while its context stops; stopping the attempt hung on it for ever."""
+    context = Unanswered()
+    jobs = RddJobs(context)
+    waiting = pool.submit(jobs.run, "order", "", "tag")
+    assert context.waits.wait(60)
+    jobs.abandon()
+    assert isinstance(waiting.exception(timeout=60), OSError)
+    context.close()
+    jobs.abandon()
+
+
+SCRIPT = """
+import os, signal, sys, pathlib
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+import lithify
+from lithify.compactor.engines.spark import SparkEngine
+from lithify.store.driver import Driver
+from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.opening import open_store
+from tests.compactor.engine_tasks import appends, failure, gather, results, rows_of, survivors, tasks
+
+folder = pathlib.Path(sys.argv[1])
+config = {"spark.local.dir": str(folder / "spark")}
+
+def kill():
+    process = SparkContext._gateway.proc
+    process.kill()
+    process.wait()
+
+def stop():
+    SparkContext._active_spark_context.stop()
+
+def stop_in_jvm():
+    SparkContext._active_spark_context._jsc.sc().stop()
+"""
+
+IDLE = """
+store = open_store((folder / "warehouse").as_uri())
+refs = appends(store)
+engine = SparkEngine("local[1]", config=config)
+
+def merges():
+    assert rows_of(store, results(engine.start(store, tasks(refs), "users/0"), 1)) == survivors()
+
+merges()
+for die in (kill, stop_in_jvm):
+    die()
+    merges()
+    print(die.__name__, "survived")
+kill()
+engine.close()
+engine.close()
+assert SparkContext._active_spark_context is None
+try:
+    engine.start(store, [], "users/0")
+except InvalidRequest as error:
+    print(error)
+"""
+
+GIVEN = """
+store = open_store((folder / "warehouse").as_uri())
+refs = appends(store)
+session = SparkSession.builder.master("local[1]").config(map={**config, "spark.ui.enabled": "false"}).getOrCreate()
+engine = SparkEngine(session)
+results(engine.start(store, tasks(refs), "users/0"), 1)
+kill()
+for _ in range(2):
+    try:
+        engine.start(store, tasks(refs), "users/0")
+    except Unavailable as error:
+        print(error)
+engine.close()
+own = SparkEngine("local[1]", config=config)
+results(own.start(store, tasks(refs), "users/0"), 1)
+own.close()
+"""
+
+IN_MID_JOB = """
+from tests.e2e.workload import CONFIG, Workload, partition_files, scanned, segment_ids
+from tests.e2e.test_kill_and_resume import _rewritten
+
+class DeathBringer:
+    '''The store of a compactor whose engine dies as soon as three ranges are recorded.'''
+
+    def __init__(self, inner):
+        self.inner, self.die = inner, None
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def create(self, key, body):
+        answer = self.inner.create(key, body)
+        if self.die is not None and key.endswith(".compactor") and body.count(b'"peak_memory_bytes"') > 3:
+            die, self.die = self.die, None
+            die()
+        return answer
+
+now_ms = 1_800_000_000_000
+warehouse = lithify.open(str(folder / "warehouse"), clock=lambda: now_ms)
+partition = warehouse.create_topic("users", 1, {**CONFIG, "compaction.attempts.max": 1}).partition(0)
+workload, store = Workload(9), DeathBringer(warehouse.store)
+warehouse.driver = Driver(store, lambda: now_ms)
+compactor = lithify.Compactor(warehouse, engine=SparkEngine("local[2]", config=config))
+
+def job():
+    state = warehouse.driver.run(partition_files(warehouse, "users").compactor_state())
+    return (*state.history, *state.jobs)[-1]
+
+for die in (kill, stop):
+    for _ in range(3):
+        workload.append(partition, 2_000)
+    lithify.Admin(warehouse).submit("users", 0)
+    store.die = die
+    report = compactor.run_once().partitions[0]
+    assert report.outcome == "failed", report
+    recorded, first = {done.index: done.attempt for done in job().done}, job()
+    assert recorded and len(recorded) < len(first.plan.ranges), first
+    now_ms += 600_000
+    report = compactor.run_once().partitions[0]
+    assert report.outcome == "worked", report
+    assert (job().id, job().status) == (first.id, "completed"), job()
+    assert not _rewritten(recorded, segment_ids(lithify.open(str(folder / "warehouse"))), first.id)
+    assert scanned(partition) == workload.model
+    print(die.__name__, first.attempts[-1].error.category, len(job().attempts))
+compactor.close()
+"""
+
+
+def run(script: str, folder: Path) -> list[str]:
+    """What a process that does so prints; it ends well, and leaves nothing in its folder of temporary files."""
+    (folder / "temporary").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT + script, str(folder)],
+        env=os.environ | {"TMPDIR": str(folder / "temporary"), "PYSPARK_PYTHON": sys.executable},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert list((folder / "temporary").glob("lithify-spark-*")) == []
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_session_that_dies_while_idle_is_opened_anew(tmp_path: Path) -> None:
+    survived = [f"{death} survived" for death in ("kill", "stop_in_jvm")]
+    assert run(IDLE, tmp_path) == [*survived, "users/0: this engine is closed; make a new one"]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_given_session_that_died_is_told_and_keeps_no_engine_of_our_own_from_opening_one(tmp_path: Path) -> None:
+    told = run(GIVEN, tmp_path)
+    assert len(told) == 2
+    assert "the Spark session given to SparkEngine is gone, its JVM has died: start this process again" in told[0]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_job_whose_engine_dies_under_it_goes_on_from_its_ranges(tmp_path: Path) -> None:
+    """With a cap of one attempt: none of the deaths counts as a failure of the job."""
+    assert run(IN_MID_JOB, tmp_path) == [f"kill {ENGINE_LOST} 2", f"stop {ENGINE_LOST} 2"]
