@@ -5,6 +5,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lithify.segment.layout import as_bytes, as_lists, content_bytes, is_bytes, is_pairs
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["APPEND_BYTES_MAX", "FIELD_IDS", "L0", "RECORDS", "RUN", "normalise"]
@@ -23,7 +24,7 @@ FIELD_IDS: Final = {
     "horizon_ms": 10,
 }
 
-APPEND_BYTES_MAX = 1 << 30  # of one table in memory: binary columns count their bytes in 31 bits
+APPEND_BYTES_MAX = 1 << 30  # of keys, values and headers of one table: binary columns count their bytes in 31 bits
 
 
 def _field(path: str, kind: pa.DataType) -> pa.Field:
@@ -58,8 +59,16 @@ def normalise(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table:
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     _check_columns(table)
-    columns = [_column(table, field, now_ms) for field in _APPEND]
-    return pa.Table.from_arrays(columns, schema=_APPEND)
+    _check_types(table)
+    _check_content(table)
+    columns = {
+        field.name: _column(table.column(field.name), field) for field in _APPEND if field.name in table.schema.names
+    }
+    times = columns.get("timestamp_ms", pa.nulls(table.num_rows, pa.int64()))
+    columns["timestamp_ms"] = pc.fill_null(times, now_ms)
+    return pa.Table.from_arrays(
+        [columns.get(field.name, pa.nulls(table.num_rows, field.type)) for field in _APPEND], schema=_APPEND
+    )
 
 
 def _check_columns(table: pa.Table) -> None:
@@ -72,67 +81,63 @@ def _check_columns(table: pa.Table) -> None:
             raise InvalidRequest(f"column {name!r} is none of {', '.join(_APPEND.names)}: drop or rename it")
     if "value" not in table.column_names:
         raise InvalidRequest("column 'value' is missing: name the value column so (nulls in it are tombstones)")
-    if table.nbytes > APPEND_BYTES_MAX:
-        raise InvalidRequest(f"the table holds {table.nbytes} bytes, at most {APPEND_BYTES_MAX}: append it in parts")
 
 
-def _column(table: pa.Table, field: pa.Field, now_ms: int) -> pa.Array:
-    if field.name not in table.column_names:
-        if field.name == "timestamp_ms":
-            return pa.repeat(pa.scalar(now_ms, pa.int64()), table.num_rows)
-        return pa.nulls(table.num_rows, field.type)
-    given = table.column(field.name)
+def _column(given: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    """Requires: `_check_content` passed."""
     try:
-        array = _cast(_plain(given), field)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        chunks = [_plain(chunk, field) for chunk in given.chunks]
+        return chunks[0] if len(chunks) == 1 else pa.concat_arrays([*chunks, pa.array([], field.type)])
+    except pa.ArrowException:
         # Not chained: Arrow's own message may quote the value that failed.
-        raise InvalidRequest(
-            f"column {field.name!r} has type {given.type}, which does not become {field.type}: cast it before appending"
-        ) from None
-    return pc.fill_null(array, now_ms) if field.name == "timestamp_ms" else array
+        raise _refused(given, field) from None
 
 
-def _plain(column: pa.ChunkedArray) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
-    kind: Any = array.type
-    if pa.types.is_map(kind):
-        pairs = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
-        lists = pa.ListArray.from_arrays(array.offsets, pairs)
-        array = pc.call_function("if_else", [array.is_valid(), lists, pa.scalar(None, lists.type)])
-    elif pa.types.is_timestamp(kind):
-        array = array.cast(pa.timestamp("ms", kind.tz), safe=False)
-    elif field.name == "headers" and not (pa.types.is_null(kind) or _is_pairs(kind)):
-        raise pa.ArrowTypeError("not key-value pairs")
-    elif pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        raise pa.ArrowTypeError("not a whole number")
-    elif field.name in ("key", "value") and not _is_bytes(kind):
-        raise pa.ArrowTypeError("not bytes")
-    return array.cast(field.type)
-
-
-def _is_pairs(kind: Any) -> bool:
-    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return (
-        any(test(kind) for test in lists)
-        and pa.types.is_struct(kind.value_type)
-        and [child.name for child in kind.value_type] == ["key", "value"]
+def _refused(given: pa.ChunkedArray, field: pa.Field) -> InvalidRequest:
+    return InvalidRequest(
+        f"column {field.name!r} has type {given.type}, which does not become {field.type}: cast it before appending"
     )
 
 
-def _is_bytes(kind: Any) -> bool:
-    tests = (
-        pa.types.is_binary,
-        pa.types.is_string,
-        pa.types.is_large_binary,
-        pa.types.is_large_string,
-        pa.types.is_binary_view,
-        pa.types.is_string_view,
-        pa.types.is_fixed_size_binary,
-        pa.types.is_null,
-    )
-    return any(test(kind) for test in tests)
+def _check_types(table: pa.Table) -> None:
+    for field in (field for field in _APPEND if field.name in table.column_names):
+        given = table.column(field.name)
+        if not _FITS[field.name](given.type):
+            raise _refused(given, field)
+
+
+def _check_content(table: pa.Table) -> None:
+    """What Arrow would wrap around, or take gigabytes for, is refused before it is made plain."""
+    named = [name for name in ("key", "value", "headers") if name in table.column_names]
+    held = sum(content_bytes(chunk) for name in named for chunk in table.column(name).chunks)
+    if held > APPEND_BYTES_MAX:
+        raise InvalidRequest(f"the table holds {held} bytes, at most {APPEND_BYTES_MAX}: append it in parts")
+
+
+def _plain(chunk: Any, field: pa.Field) -> pa.Array:
+    kind: Any = chunk.type
+    if pa.types.is_null(kind):
+        return pa.nulls(len(chunk), field.type)
+    if field.name == "headers":
+        return as_lists(chunk).cast(field.type)
+    if field.name != "timestamp_ms":
+        return as_bytes(chunk)
+    if pa.types.is_dictionary(kind):
+        chunk, kind = chunk.dictionary_decode(), kind.value_type
+    if pa.types.is_timestamp(kind):  # finer units are cut to milliseconds; a second beyond them is refused
+        chunk = chunk.cast(pa.timestamp("ms", kind.tz), safe=kind.unit == "s")
+    return chunk.cast(field.type)
+
+
+def _is_time(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return not (pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+_FITS: Final = {
+    "key": is_bytes,
+    "value": is_bytes,
+    "timestamp_ms": _is_time,
+    "headers": lambda kind: pa.types.is_null(kind) or is_pairs(kind),
+}
