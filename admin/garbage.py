@@ -51,7 +51,7 @@ def run(
     output.answer(report, lambda: _show(output, report))
     if any(partition.error_kind == "Corrupt" for partition in report.partitions):
         return FOUND_DAMAGE
-    return FAILED if any(partition.error for partition in report.partitions) else 0
+    return FAILED if report.error or any(partition.error for partition in report.partitions) else 0
 
 
 def _show(output: Output, report: "GcReport") -> None:
@@ -78,3 +78,8 @@ def _show(output: Output, report: "GcReport") -> None:
         )
     verb = "would delete" if report.dry_run else "deleted"
     output.line(f"{verb} {count_text(len(report.deleted))} objects, {size_text(report.bytes_deleted)}")
+    if report.temporaries:
+        what = "file or upload" if report.temporaries == 1 else "files or uploads"
+        output.line(f"{verb} {count_text(report.temporaries)} temporary {what} that killed processes left")
+    if report.error:
+        output.line(f"temporary files and uploads of killed processes stay: {report.error}")

@@ -16,6 +16,7 @@ from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.apart import Failure, Told, attempt
 from lithify.store.driver import Driver
+from lithify.store.metered import Metered
 
 __all__ = ["GRACE_MS", "Collector", "GcReport", "PartitionGc"]
 
@@ -53,6 +54,8 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
     swept: bool
     partitions: tuple[PartitionGc, ...]
+    temporaries: int = 0  # what killed processes left half written: files, or uploads to a bucket; a sweep removes them
+    error: str | None = None  # why those could not be removed
 
     @property
     def deleted(self) -> tuple[Garbage, ...]:
@@ -89,7 +92,20 @@ class Collector:
                 continue
             for topic in known:
                 partitions += [self._run(keys, topic.deleted, dry_run, sweep) for keys in partition_keys(topic)]
-        return GcReport(dry_run=dry_run, swept=sweep, partitions=tuple(partitions))
+        report = GcReport(dry_run=dry_run, swept=sweep, partitions=tuple(partitions))
+        return self._clean(report) if sweep else report
+
+    def _clean(self, report: GcReport) -> GcReport:
+        """The sweep of what no topic owns: temporary files and uploads of killed processes, a day old by the store's
+        clock."""
+        store = self._driver.store
+        found = attempt(
+            lambda: store.remove_stale_temporaries(dry_run=report.dry_run) if isinstance(store, Metered) else 0
+        )
+        if isinstance(found, Failure):
+            log.error("stale temporaries stay", error=found.text)
+            return msgspec.structs.replace(report, error=found.text)
+        return msgspec.structs.replace(report, temporaries=found)
 
     def _run(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> PartitionGc:
         blank = PartitionGc(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)

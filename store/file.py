@@ -186,8 +186,8 @@ class FileStore:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def remove_stale_temporaries(self, older_than_ms: int = _STALE_MS) -> int:
-        """Remove what killed processes left half written, and say how many files that was."""
+    def remove_stale_temporaries(self, older_than_ms: int = _STALE_MS, *, dry_run: bool = False) -> int:
+        """Remove what killed processes left half written, and say how many files that was, or would be."""
         removed = 0
         with explained(self._temporary):
             try:
@@ -198,7 +198,8 @@ class FileStore:
             for path in (self._temporary / name for name in sorted(unfinished)):
                 with suppress(FileNotFoundError):  # another process cleans, or the file just got its name
                     if _modified_ms(self._disk.stat(path)) < before:
-                        self._disk.unlink(path)
+                        if not dry_run:
+                            self._disk.unlink(path)
                         removed += 1
         return removed
 

@@ -124,10 +124,11 @@ class Metered:
     def close(self) -> None:
         self.inner.close()
 
-    def remove_stale_temporaries(self) -> int:
-        """Clear what killed processes left half written, where the store has such; say how many that was."""
+    def remove_stale_temporaries(self, *, dry_run: bool = False) -> int:
+        """Clear what killed processes left half written, where the store has such, by the store's clock; say how many
+        that was, or would be."""
         remove = getattr(self.inner, "remove_stale_temporaries", None)
-        return remove() if remove is not None else 0
+        return remove(dry_run=dry_run) if remove is not None else 0
 
     def _count(self, **more: int) -> None:
         with _lock:

@@ -232,16 +232,19 @@ class S3Store:
             return None
         return str(reply.get("Status", "Off"))
 
-    def remove_stale_temporaries(self, older_than_ms: int = _STALE_MS) -> int:
-        """Abort uploads that killed processes left unfinished (they are billed), and say how many those were."""
+    def remove_stale_temporaries(self, older_than_ms: int = _STALE_MS, *, dry_run: bool = False) -> int:
+        """Abort uploads that killed processes left unfinished (they are billed), and say how many those
+        were, or would be."""
         client = self.bulk_client()
         removed = 0
         try:
             pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=self._prefix)
             for found in (upload for page in pages for upload in page.get("Uploads", ())):
                 if int(found["Initiated"].timestamp() * 1000) < self.now() - older_than_ms:
-                    client.abort_multipart_upload(Bucket=self._bucket, Key=found["Key"], UploadId=found["UploadId"])
                     removed += 1
+                    if dry_run:
+                        continue
+                    client.abort_multipart_upload(Bucket=self._bucket, Key=found["Key"], UploadId=found["UploadId"])
         except FAILURES as error:
             raise explain(error, self.url) from error
         return removed

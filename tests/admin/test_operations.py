@@ -1,6 +1,7 @@
 """`lithify compactor run --once`, `compaction`, `gc`, `checkpoint`, `manifest`."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,21 @@ def test_a_pass_shows_live_progress_on_a_terminal(users: Lithify) -> None:
 def test_a_master_is_sparks(users: Lithify) -> None:
     users.refused(*ONCE, "--master", "local[1]", code=2, saying="--master is Spark's")
     users.refused("verify", "--engine", "local", "--master", "local[1]", code=2, saying="--master is Spark's")
+
+
+def test_a_sweep_removes_what_killed_processes_left_half_written(on_files: Lithify, folder: Path) -> None:
+    on_files.ok("topic", "create", "users")
+    on_files.ok("append", "users", input=changes(3))
+    stale, fresh = (folder / ".lithify-tmp" / name for name in ("0123456789abcdef.7", "fedcba9876543210.8"))
+    for path in (stale, fresh):
+        path.write_bytes(b"half")
+    os.utime(stale, (1, 1))
+    assert "would delete 1 temporary file" in on_files.ok("gc", "run", "--sweep", "--dry-run")
+    on_files.ok("gc", "run", "--once")
+    assert stale.exists(), "a normal pass lists nothing"
+    report = on_files.json("gc", "run", "--sweep")
+    assert (report["temporaries"], report["error"]) == (1, None)
+    assert (stale.exists(), fresh.exists()) == (False, True)
+    assert (folder / ".lithify-tmp" / "reserve").is_dir()
+    assert on_files.json("gc", "run", "--sweep")["temporaries"] == 0
+    assert len(on_files.records("read", "users")) == 3
