@@ -1,8 +1,9 @@
 """What an engine leans on may die at any moment: a JVM killed, a context stopped behind its back. It is noticed at the
 next use, let go of in peace, and opened anew where it is ours to open.
 
-Tried by hand, one line each, and caught by the quick tests here: a given session is opened anew, a lost one is used, the
-one before is not let go, a death is not asked for after an error or of the JVM's process, a waiting job is not let go.
+Tried by hand, one line each, and caught by the quick tests here: a given session is opened anew, a lost one is used,
+the one before is not let go, a death is not asked for after an error or of the JVM's process, a waiting job is not let
+go.
 """
 
 import os

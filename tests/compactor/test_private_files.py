@@ -1,7 +1,7 @@
 """Secrets and orders for workers of this machine: read by this user alone, and gone with their process.
 
-Tried by hand, one line each, and caught here: files lie in a folder always, a dead one's folder is not removed, a secret
-that a cleaner took is not written again, workers do not look whether their driver lives.
+Tried by hand, one line each, and caught here: files lie in a folder always, a dead one's folder is not removed, a
+secret that a cleaner took is not written again, workers do not look whether their driver lives.
 """
 
 import errno
