@@ -1,36 +1,76 @@
 """The store's clock, followed through the Date of its replies; no request is made for it."""
 
+from collections import deque
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from statistics import median_low
 
-from lithify.store.driver import monotonic_ms
+from lithify.store.driver import machine_ms, monotonic_ms
 
-__all__ = ["ReplyClock"]
+__all__ = ["REPLIES_KEPT", "REPLIES_SURE", "ReplyClock"]
 
-_DATE_STEP_MS = 1000  # Date has whole seconds, rounded down
+REPLIES_KEPT = 9
+REPLIES_SURE = 3  # as many agree, or outvote one that does not
+STEP_MS = 1_000  # Date has whole seconds, rounded down
+AGREE_MS = 5_000  # the nodes of one store tell the time alike within this, and so does a machine that is set right
+STAND_STILL_MS = 10_000  # a step back by less is waited out
 
 
 class ReplyClock:
-    """`now` is the store's clock to within a second: never ahead of it, and not jumping with each reply.
+    """`now` is the store's clock: never ahead of what its replies say, within a second of it, and steady.
 
-    A reply of date D that arrived at monotonic M says that (store - monotonic) is in [D - M, D - M + 1 s). Within that
-    step the largest lower bound seen stays; outside it the store's clock was set, or drifted, and the new one counts.
+    A reply of date D that arrived at monotonic M says that (store - monotonic) is in [D - M, D - M + 1 s). Of the last
+    nine replies the median counts, and near it the largest of these lower bounds. What one reply says alone, by a node
+    whose clock is wrong or from a cache, moves nothing; what most of nine say is followed, forward at once, back by
+    standing still where it is a few seconds. The first reply of a process is believed if this machine's clock agrees
+    with it; else two more are asked for (`sure`). While a machine sleeps its monotonic clock may stand still: a jump of
+    its own clock against that begins anew. Test: tests/store/test_reply_clock.py
     """
 
-    def __init__(self) -> None:
-        self._ahead_ms: int | None = None  # store's clock minus this process's monotonic one
+    def __init__(self, monotonic: Callable[[], int] = monotonic_ms, machine: Callable[[], int] = machine_ms) -> None:
+        self._monotonic = monotonic
+        self._machine = machine
+        self._replies: deque[int] = deque(maxlen=REPLIES_KEPT)  # store - monotonic, as each reply said
+        self._ahead_ms: int | None = None  # what they come to
+        self._machine_ahead_ms = 0  # this machine's clock - monotonic, at the latest reply
+        self._told_ms = 0
 
-    def observe(self, date: str | None) -> None:
-        """`date` is a reply's Date header (RFC 9110, 5.6.7). One without it, or with nonsense, tells nothing."""
-        if not date:
+    def observe(self, date: str | None, age: str | None = None) -> None:
+        """`date` and `age` are a reply's headers (RFC 9110, 9111). One without a date or with nonsense tells nothing;
+        one with an age comes from a cache, and tells of another time."""
+        if not date or (age or "0").strip() != "0":
             return
         try:
-            ahead_ms = int(parsedate_to_datetime(date).timestamp() * 1000) - monotonic_ms()
+            date_ms = int(parsedate_to_datetime(date).timestamp() * 1000)
         except ValueError:
             return
+        self.saw(date_ms)
+
+    def saw(self, date_ms: int) -> None:
+        """A reply of this date has arrived."""
+        monotonic, machine = self._monotonic(), self._machine()
+        if self._replies and abs(machine - monotonic - self._machine_ahead_ms) > AGREE_MS:
+            self._replies.clear()  # it slept, or its clock was set
+        self._machine_ahead_ms = machine - monotonic
+        self._replies.append(date_ms - monotonic)
+        middle = median_low(self._replies)
+        ahead_ms = max(reply for reply in self._replies if reply <= middle + STEP_MS)
         known = self._ahead_ms
-        if known is None or not known - _DATE_STEP_MS <= ahead_ms <= known:
+        if known is None or not known - STEP_MS <= ahead_ms <= known:
             self._ahead_ms = ahead_ms
+
+    @property
+    def sure(self) -> bool:
+        """Whether `now` can be built upon: enough replies were seen, or the machine's own clock bears out the few."""
+        if len(self._replies) >= REPLIES_SURE:
+            return True
+        return bool(self._replies) and all(abs(r - self._machine_ahead_ms) <= AGREE_MS for r in self._replies)
 
     def now(self) -> int | None:
         """Milliseconds since 1970; None before the first reply."""
-        return None if self._ahead_ms is None else monotonic_ms() + self._ahead_ms
+        if self._ahead_ms is None:
+            return None
+        told_ms = self._monotonic() + self._ahead_ms
+        if not 0 < self._told_ms - told_ms <= STAND_STILL_MS:
+            self._told_ms = told_ms
+        return self._told_ms

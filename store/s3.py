@@ -10,7 +10,7 @@ from lithify.store.credentials import write_credentials
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
-from lithify.store.reply_clock import ReplyClock
+from lithify.store.reply_clock import REPLIES_SURE, ReplyClock
 from lithify.store.s3_clients import S3Clients
 from lithify.store.s3_errors import FAILURES, error_code, explain, outcome_of_failure, status_code
 from lithify.store.s3_options import S3Options
@@ -200,16 +200,17 @@ class S3Store:
 
     def now(self) -> int:
         """The store's clock, from the Date of its replies; never ahead of it, and at most about a second behind."""
-        known = self._clock.now()
-        if known is None:
-            failure: LithifyError | None = None
+        failure: LithifyError | None = None
+        for _ in range(REPLIES_SURE):  # the first reply may be dated wrongly: one is believed that others bear out
+            if self._clock.sure:
+                break
             try:
                 self.get(_NEVER_THERE)
             except LithifyError as error:  # a refusal is dated too
                 failure = error
-            known = self._clock.now()
-            if known is None and failure is not None:
-                raise failure
+        known = self._clock.now()
+        if known is None and failure is not None:
+            raise failure
         if known is None:
             raise InvalidRequest(f"{self.url}: the store's replies carry no Date, so it has no clock; inject one")
         return known
@@ -290,7 +291,7 @@ class S3Store:
             raise explain(error, self._where(key)) from error
 
     def _observe(self, http_response: Any, **_: Any) -> None:
-        self._clock.observe(http_response.headers.get("date"))
+        self._clock.observe(http_response.headers.get("date"), http_response.headers.get("age"))
 
     def _of_this_process(self) -> S3Clients:
         if self._clients.pid != os.getpid():  # forked: the parent's sockets are the parent's

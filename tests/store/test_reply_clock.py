@@ -1,13 +1,44 @@
-"""The store's clock from whole-second Dates: never ahead, at most a second behind, and steady."""
+"""The store's clock from whole-second Dates: never ahead, at most a second behind, steady, and not any one reply's."""
 
+from dataclasses import dataclass
 from email.utils import formatdate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lithify.store import reply_clock
-from lithify.store.reply_clock import ReplyClock
+from lithify.store.reply_clock import AGREE_MS, REPLIES_KEPT, ReplyClock
+
+DAY_MS = 86_400_000
+STORE_MS = 1_700_000_000_000  # the store's clock when the process began
+
+
+@dataclass
+class Process:
+    """Its monotonic clock, and its machine's, beside the store's."""
+
+    monotonic_ms: int = 0
+    machine_off_ms: int = 0
+    slept_ms: int = 0
+
+    def __post_init__(self) -> None:
+        self.clock = ReplyClock(lambda: self.monotonic_ms, lambda: self.true_ms + self.machine_off_ms)
+
+    @property
+    def true_ms(self) -> int:
+        return STORE_MS + self.monotonic_ms + self.slept_ms
+
+    def reply(self, off_ms: int = 0, after_ms: int = 100) -> int:
+        """A reply, dated so far off, arrives; what the clock says then, less the truth."""
+        self.monotonic_ms += after_ms
+        self.clock.observe(formatdate((self.true_ms + off_ms) // 1000, usegmt=True))
+        return self.error_ms
+
+    @property
+    def error_ms(self) -> int:
+        now_ms = self.clock.now()
+        assert now_ms is not None
+        return now_ms - self.true_ms
 
 
 def test_it_knows_nothing_before_a_date() -> None:
@@ -15,31 +46,99 @@ def test_it_knows_nothing_before_a_date() -> None:
     for nonsense in (None, "", "yesterday", "Mon, 99 Foo 2020 99:99:99 GMT"):
         clock.observe(nonsense)
     assert clock.now() is None
+    assert not clock.sure
 
 
 @given(
-    store_ahead_ms=st.integers(0, 2_000_000_000_000),
+    machine_off_ms=st.sampled_from((0, 3_600_000)),
     steps=st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 400)), min_size=1, max_size=30),
 )
-def test_it_follows_the_store(store_ahead_ms: int, steps: list[tuple[int, int]]) -> None:
+def test_it_follows_the_store(machine_off_ms: int, steps: list[tuple[int, int]]) -> None:
     """Each step: time passes, the store dates a reply, and the reply takes its time to arrive."""
-    clock, monotonic, last = ReplyClock(), 0, None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reply_clock, "monotonic_ms", lambda: monotonic)
-        for passed_ms, arriving_ms in steps:
-            monotonic += passed_ms
-            clock.observe(formatdate((monotonic + store_ahead_ms) // 1000, usegmt=True))
-            now = clock.now()
-            assert now is not None
-            assert monotonic + store_ahead_ms - 1000 < now <= monotonic + store_ahead_ms
-            assert last is None or now >= last
-            last = now
-            monotonic += arriving_ms
+    process, last = Process(machine_off_ms=machine_off_ms), 0
+    for passed_ms, arriving_ms in steps:
+        assert -1000 < process.reply(after_ms=passed_ms) <= 0
+        now_ms = process.clock.now()
+        assert now_ms is not None
+        assert now_ms >= last
+        last = now_ms
+        process.monotonic_ms += arriving_ms
 
 
-def test_a_clock_that_was_set_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = ReplyClock()
-    monkeypatch.setattr(reply_clock, "monotonic_ms", lambda: 0)
-    for at_s in (1_000_000, 1_003_600, 990_000):
-        clock.observe(formatdate(at_s, usegmt=True))
-        assert clock.now() == at_s * 1000
+@given(
+    before=st.integers(2, 30),
+    off_ms=st.integers(-100 * DAY_MS, 100 * DAY_MS),
+    after=st.lists(st.integers(0, 3_000), max_size=20),
+)
+def test_what_one_reply_says_alone_moves_nothing(before: int, off_ms: int, after: list[int]) -> None:
+    process = Process()
+    for _ in range(before):
+        process.reply()
+    assert -1000 < process.reply(off_ms) <= 0 or abs(off_ms) <= 2_000
+    for passed_ms in after:
+        assert -3000 < process.reply(after_ms=passed_ms) <= max(0, min(off_ms, 1_000))
+
+
+@pytest.mark.parametrize("off_ms", [-DAY_MS, -60_000, 60_000, DAY_MS])
+def test_the_first_reply_is_believed_if_something_bears_it_out(off_ms: int) -> None:
+    process = Process()
+    process.reply(off_ms)
+    assert not process.clock.sure, "the machine's clock says otherwise"
+    process.reply()
+    assert not process.clock.sure, "one against one"
+    assert -1000 < process.reply() <= 0
+    assert process.clock.sure
+    well = Process()
+    well.reply()
+    assert well.clock.sure, "the machine's clock agrees: nothing more is asked for"
+    wrong = Process(machine_off_ms=off_ms)
+    for expected in (False, False, True):
+        assert -1000 < wrong.reply() <= 0
+        assert wrong.clock.sure == expected, "the machine's clock is wrong, and outvoted"
+
+
+def test_two_servers_whose_clocks_differ_by_seconds_make_no_jumps() -> None:
+    process, last = Process(), 0
+    for number in range(100):
+        error_ms = process.reply(off_ms=2_000 * (number * 7 % 5 < 2), after_ms=300)
+        assert -1000 < error_ms <= 2_000
+        now_ms = process.clock.now()
+        assert now_ms is not None
+        assert now_ms >= last, "it stands still rather than step back"
+        last = now_ms
+
+
+def test_a_cache_in_front_tells_of_another_time() -> None:
+    process = Process()
+    process.reply()
+    for _ in range(2 * REPLIES_KEPT):
+        process.monotonic_ms += 1_000
+        process.clock.observe(formatdate(STORE_MS // 1000 - 600, usegmt=True), age="600")
+    assert -1000 < process.error_ms <= 0
+    # One that tells no age: once most replies are its, the clock lags; it is never ahead.
+    for _ in range(2 * REPLIES_KEPT):
+        process.monotonic_ms += 1_000
+        process.clock.observe(formatdate(STORE_MS // 1000, usegmt=True))
+        assert process.error_ms <= 0
+
+
+@pytest.mark.parametrize("by_ms", [DAY_MS, -DAY_MS])
+def test_a_clock_that_was_set_is_followed_once_most_replies_say_so(by_ms: int) -> None:
+    process = Process()
+    for _ in range(REPLIES_KEPT):
+        process.reply()
+    errors = [process.reply(by_ms) for _ in range(REPLIES_KEPT)]
+    most = REPLIES_KEPT // 2
+    assert all(-1000 < error <= 0 for error in errors[:most])
+    assert all(-1000 < error - by_ms <= 0 for error in errors[most + 1 :])
+
+
+def test_after_the_machine_slept_it_begins_anew() -> None:
+    """Its monotonic clock stood still meanwhile, its own did not."""
+    process = Process()
+    for _ in range(REPLIES_KEPT):
+        process.reply()
+    process.slept_ms = 8 * 3_600_000
+    assert process.error_ms < -AGREE_MS, "behind until a reply comes: too late is safe"
+    assert -1000 < process.reply() <= 0
+    assert process.clock.sure
