@@ -28,8 +28,12 @@ def _chosen(invocation: Invocation, topic: str, partition: int | None) -> "list[
     return [opened.partition(number) for number in numbers]
 
 
-def _named(part: "Partition", name: str) -> "Checkpoint | None":
-    return next((found for found in part.checkpoints() if found.name == name), None)
+def _named(part: "Partition", name: str, at_ms: int = 0) -> "Checkpoint | None":
+    """The checkpoint of that name which has not expired at `at_ms`."""
+    from lithify.manifest.edits import expired
+
+    found = (pinned for pinned in part.checkpoints() if not expired(pinned, at_ms))
+    return next((pinned for pinned in found if pinned.name == name), None)
 
 
 @command(checkpoint)
@@ -40,7 +44,8 @@ def _named(part: "Partition", name: str) -> "Checkpoint | None":
 def create(invocation: Invocation, topic: str, name: str, partition: int | None, ttl_ms: int | None) -> None:
     """Pin what TOPIC holds now under NAME. Partitions that have a checkpoint of that name keep theirs."""
     parts = _chosen(invocation, topic, partition)
-    missing = [part for part in parts if _named(part, name) is None]
+    now_ms = invocation.warehouse().driver.now_ms()
+    missing = [part for part in parts if _named(part, name, now_ms) is None]
     if not missing:
         raise AlreadyExists(f"{topic} has a checkpoint {name!r} already; pick another name, or delete it first")
     for part in missing:

@@ -19,7 +19,7 @@ from lithify.gc.reachable import (
     waits_for,
 )
 from lithify.manifest.commit import Already, Next, Version
-from lithify.manifest.edits import Collect
+from lithify.manifest.edits import Collect, expired
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
@@ -82,12 +82,12 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         for r in going
     ]
     now_ms = await Now()
-    expired = frozenset(c.id for c in manifest.checkpoints if c.expires_at_ms is not None and c.expires_at_ms <= now_ms)
+    over = frozenset(c.id for c in manifest.checkpoints if expired(c, now_ms))
     if not dry_run:
         # Bytes first, then the commit that forgets them: a crash between the two leaves entries, not orphans (P16).
         await _delete(garbage)
-        if going or expired:
-            await files.manifest.commit(Collect(dead, forgotten, expired))
+        if going or over:
+            await files.manifest.commit(Collect(dead, forgotten, over))
         await _delete(freed)
     kept = [
         Garbage(r.id if r.store else files.keys.key_of(r), r.bytes, waits_for(r, manifest, grace_ms))
@@ -99,7 +99,7 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         kept=tuple(kept),
         boundary=dead,
         waiting=len(manifest.retired) - len(going),
-        checkpoints_expired=len(expired),
+        checkpoints_expired=len(over),
     )
 
 

@@ -1,10 +1,10 @@
 """Checkpoints by name: pinning, finding again, refreshing, deleting (P20). Protocol coroutines."""
 
-from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
+from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint, expired
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired, Unavailable
-from lithify.store.port import NewId
+from lithify.store.port import NewId, Now
 
 __all__ = ["check_checkpoint_name", "delete", "find", "pin", "pinned", "refresh"]
 
@@ -20,14 +20,15 @@ def check_checkpoint_name(name: object) -> str:
 
 async def pin(files: PartitionFiles, name: str, ttl_ms: int | None) -> tuple[Manifest, Checkpoint]:
     """The manifest that checkpoint `name` pins. Where there is no such checkpoint it is created, and pins the manifest
-    that its commit makes. An existing one keeps its expiry, whatever `ttl_ms` says."""
+    that its commit makes. An existing one keeps its expiry, whatever `ttl_ms` says; an expired one goes in that commit,
+    whether or not a collection has been there."""
     for _ in range(RACES_MAX):
-        head = await files.head()
-        known = _named(head, name)
-        if known is not None:
+        now_ms = await Now()
+        known = _named(await files.head(), name)
+        if known is not None and not expired(known, now_ms):
             return await _pinned(files, known), known
         try:
-            made = await files.manifest.commit(CreateCheckpoint(await NewId(), name, ttl_ms))
+            made = await files.manifest.commit(CreateCheckpoint(await NewId(), name, ttl_ms, known))
         except AlreadyExists:
             continue  # somebody pinned under this name meanwhile: theirs is the one
         manifest = made.version.value
@@ -49,13 +50,22 @@ async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
 
 
 async def pinned(files: PartitionFiles, name: str) -> tuple[Manifest, Checkpoint]:
-    """The manifest that checkpoint `name` pins. Raises NotFound where there is none of that name."""
+    """The manifest that checkpoint `name` pins. Raises NotFound where there is none of that name, or it expired."""
     known = await find(files, name)
     return await _pinned(files, known), known
 
 
 async def find(files: PartitionFiles, name: str) -> Checkpoint:
-    known = _named(await files.head(), name)
+    """Raises NotFound where there is none of that name, or it has expired."""
+    now_ms = await Now()
+    known = _any(files, await files.head(), name)
+    if expired(known, now_ms):
+        raise NotFound(f"{files.name}: checkpoint {name!r} has expired, and may be collected any time; take a new one")
+    return known
+
+
+def _any(files: PartitionFiles, head: Manifest, name: str) -> Checkpoint:
+    known = _named(head, name)
     if known is None:
         raise NotFound(f"{files.name} has no checkpoint {name!r}; 'lithify checkpoint list' shows what there is")
     return known
@@ -66,12 +76,12 @@ def _named(head: Manifest, name: str) -> Checkpoint | None:
 
 
 async def refresh(files: PartitionFiles, name: str, ttl_ms: int | None) -> Checkpoint:
-    """Let checkpoint `name` expire `ttl_ms` from now (None: never). Raises NotFound where it is gone."""
+    """Let checkpoint `name` expire `ttl_ms` from now (None: never). Raises NotFound where it is gone or expired."""
     known = await find(files, name)
     return (await files.manifest.commit(RefreshCheckpoint(known.id, ttl_ms))).result
 
 
 async def delete(files: PartitionFiles, name: str) -> None:
     """Raises NotFound where there is none of that name."""
-    known = await find(files, name)
+    known = _any(files, await files.head(), name)
     await files.manifest.commit(DeleteCheckpoint(known.id))

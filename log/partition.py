@@ -252,8 +252,9 @@ class Partition:
         return self.snapshot().get(key)
 
     def snapshot(self, pin: str | None = None, ttl: int | timedelta | None = None) -> Snapshot:
-        """Read on one manifest. With `pin` it is kept readable by a checkpoint of that name: an existing one is opened
-        as it was pinned, else one is made that expires `ttl` (milliseconds or a timedelta; None: never) from now."""
+        """Read on one manifest. With `pin` it is kept readable by a checkpoint of that name: one that has not expired
+        is opened as it was pinned, else one is made that expires `ttl` (milliseconds or a timedelta; None: never) from
+        now."""
         if pin is None:
             if ttl is not None:
                 raise InvalidRequest(f"{self._files.name}: a ttl is a pin's; give the snapshot a pin, too")

@@ -46,6 +46,7 @@ __all__ = [
     "Seal",
     "SetQuarantine",
     "coverage_offset",
+    "expired",
     "fenced",
     "retire",
 ]
@@ -251,6 +252,11 @@ class LiftQuarantine:
         return Already(None) if head.quarantine is None else Next(replace(head, quarantine=None), None)
 
 
+def expired(checkpoint: Checkpoint, now_ms: int) -> bool:
+    """Whether nobody may count on it any more. It pins until a commit removes it (P20)."""
+    return checkpoint.expires_at_ms is not None and checkpoint.expires_at_ms <= now_ms
+
+
 @dataclass(frozen=True, slots=True)
 class CreateCheckpoint:
     """Pin the manifest that this very commit creates (P20).
@@ -262,6 +268,7 @@ class CreateCheckpoint:
     id: str
     name: str
     ttl_ms: int | None
+    replaces: Checkpoint | None = None  # the one of this name that was found expired; refreshed since, it stays
 
     repeatable = True  # by the checkpoint id
 
@@ -273,11 +280,12 @@ class CreateCheckpoint:
         for known in head.checkpoints:
             if known.id == self.id:
                 return Already(known)
-            if known.name == self.name:
+            if known.name == self.name and known != self.replaces:
                 return Refused(AlreadyExists(f"{head.topic}/{head.partition} has a checkpoint {self.name!r} already"))
         if head.sealed:
             return Refused(topic_gone(head))
-        if len(head.checkpoints) >= CHECKPOINTS_MAX:
+        others = tuple(c for c in head.checkpoints if c != self.replaces)
+        if len(others) >= CHECKPOINTS_MAX:
             return Refused(
                 Unavailable(
                     f"{head.topic}/{head.partition} has {CHECKPOINTS_MAX} checkpoints, its limit: delete one first"
@@ -292,7 +300,7 @@ class CreateCheckpoint:
         )
         floor = floor_at(head, now_ms)  # stored: the pinned manifest keeps it (R3)
         index = time_index.trim(head.time_index, floor, head.next_offset, head.rows)
-        value = replace(head, checkpoints=(*head.checkpoints, mine), log_start_offset=floor, time_index=index)
+        value = replace(head, checkpoints=(*others, mine), log_start_offset=floor, time_index=index)
         return Next(value, mine)
 
 
@@ -307,7 +315,7 @@ class RefreshCheckpoint:
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, Checkpoint] | Refused:
         mine = None if head is None else next((c for c in head.checkpoints if c.id == self.id), None)
-        if head is None or mine is None:
+        if head is None or mine is None or expired(mine, now_ms):
             return Refused(NotFound(f"checkpoint {self.id} is gone (deleted or expired); make a new one"))
         fresh = replace(mine, expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms)
         return Next(replace(head, checkpoints=tuple(fresh if c is mine else c for c in head.checkpoints)), fresh)
@@ -348,7 +356,7 @@ class Collect:
             c
             for c in head.checkpoints
             # Refreshed since it was found expired: it stays.
-            if c.id not in self.expired_checkpoints or c.expires_at_ms is None or c.expires_at_ms > now_ms
+            if c.id not in self.expired_checkpoints or not expired(c, now_ms)
         )
         value = replace(
             head,

@@ -5,12 +5,16 @@ from typing import Any
 
 import pytest
 
+from lithify.log import checkpoints
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.log.warehouse import Warehouse
-from lithify.store.errors import InvalidRequest, NotFound, SnapshotExpired
+from lithify.manifest.edits import CreateCheckpoint, RefreshCheckpoint
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired
 from tests.log.compaction import collect, compact, raise_floor
 from tests.log.conftest import HandClock
+from tests.protocol.scene import KEYS, new_partition
 
 COMPACTED = {"cleanup.policy": "compact"}
 
@@ -127,3 +131,39 @@ def test_what_is_pinned_is_opened_without_pinning(warehouse: Warehouse) -> None:
     with pytest.raises(NotFound, match="no checkpoint 'b'"):
         part.pinned("b")
     assert [checkpoint.name for checkpoint in part.checkpoints()] == ["a"]
+
+
+def test_a_name_that_has_expired_is_nobodys_whether_or_not_it_was_collected(
+    warehouse: Warehouse, clock: HandClock
+) -> None:
+    part = warehouse.create_topic("t", config=COMPACTED).partition(0)
+    part.append([Record(b"k", b"old")])
+    old = part.snapshot(pin="daily", ttl=1_000)
+    part.append([Record(b"k", b"new")])
+    clock.now_ms += 999
+    assert values(part.snapshot(pin="daily", ttl=1_000)) == [b"old"], "it has not expired"
+    clock.now_ms += 1
+    with pytest.raises(NotFound, match=r"'daily' has expired.*take a new one"):
+        part.pinned("daily")
+    with pytest.raises(NotFound, match="expired"):
+        part.refresh_checkpoint("daily", 1_000)
+    assert [pinned.name for pinned in part.checkpoints()] == ["daily"], "it keeps its bytes until a commit removes it"
+    new = part.snapshot(pin="daily", ttl=1_000)
+    assert values(new) == [b"old", b"new"]
+    assert (new.checkpoint in part.checkpoints(), len(part.checkpoints())) == (True, 1), "the expired one went with it"
+    assert values(old) == [b"old"], "its manifest is still retained"
+    clock.now_ms += 1_000
+    part.delete_checkpoint("daily")
+    assert part.checkpoints() == ()
+
+
+def test_one_that_was_refreshed_since_it_was_found_expired_is_not_replaced() -> None:
+    world = new_partition()
+    files = PartitionFiles(KEYS)
+    _, stale = world.alone(checkpoints.pin(files, "daily", 1_000))
+    world.now_ms += 500
+    fresh = world.alone(files.manifest.commit(RefreshCheckpoint(stale.id, None))).result
+    edit = CreateCheckpoint("another", "daily", None, stale)
+    with pytest.raises(AlreadyExists, match="'daily'"):
+        world.alone(files.manifest.commit(edit))
+    assert world.alone(PartitionFiles(KEYS).head()).checkpoints == (fresh,)

@@ -31,6 +31,7 @@ from tests.sim.site import Handle, Site
 __all__ = ["TRANSIENT", "Life", "append_some", "consumer", "idempotent", "plain", "reader", "transactional"]
 
 Life = Callable[[Actor], Coroutine[Any, Any, None]]
+CLOCK_BEHIND_MS = 1_000  # a client's idea of the store's clock, at most
 TRANSIENT = (Unavailable, CommitUnknown, NotFound)  # not found: the topic is deleted, another will come
 
 
@@ -218,7 +219,10 @@ def reader(site: Site, pins: bool) -> Life:
                     continue
                 name = f"pin {actor.name} {say.randrange(2)}"
                 ttl_ms = say.choice((None, 500, 5_000, 100_000))
-                manifest, _ = await checkpoints.pin(files, name, ttl_ms)
+                asked_ms = site.world.now_ms - site.oracle.error_ms - CLOCK_BEHIND_MS
+                manifest, found = await checkpoints.pin(files, name, ttl_ms)
+                if found.expires_at_ms is not None and found.expires_at_ms <= asked_ms:
+                    raise Violation(f"{actor.name} is given {found}, which had expired (P20)")
                 await read_slowly(site, actor, files, manifest)
                 if say.random() < 0.4:
                     await checkpoints.refresh(files, name, say.choice((None, 5_000)))

@@ -98,6 +98,7 @@ def _signs(step: Step) -> Iterator[tuple[str, bool]]:
     yield "claim", "compactor_epoch" in changed
     yield "compaction", "completed_jobs" in changed
     yield "drop", "retired" in changed and bool(step.of("retired").added)
+    yield "checkpoint", bool(step.of("checkpoints").added)
     yield "collect", bool(changed & {"retired", "orphan_floor"}) or bool(step.of("checkpoints").removed)
     yield "checkpoint", "checkpoints" in changed
     yield "quarantine", "quarantine" in changed
@@ -189,6 +190,9 @@ def _checkpoint(step: Step) -> Iterator[str]:
     checkpoints = step.of("checkpoints")
     pinned = [entry.manifest for entry in checkpoints.added]
     extended = [replace(was, expires_at_ms=now.expires_at_ms) == now for was, now in checkpoints.changed]
+    names = {entry.name for entry in checkpoints.added}
+    if any(gone.name not in names or gone.expires_at_ms is None for gone in checkpoints.removed):
+        yield "lets go of another checkpoint than an expired one of its name"
     if (pinned, extended) not in (([step.manifest.id], []), ([], [True])):
         yield "does other than pin itself, or extend one checkpoint"
 

@@ -291,6 +291,9 @@ class Truth:
         for checkpoint in manifest.checkpoints:
             if checkpoint.id not in known:
                 self._count("checkpoint")
+                before = next((c for c in previous.checkpoints if c.name == checkpoint.name), None)
+                if before is not None and (before.expires_at_ms or 0) > self.world.now_ms + self._error_ms:
+                    self.fail(f"checkpoint {before} is replaced before it has expired (P20)")
                 self.pin_is_whole(checkpoint.manifest)
                 self.world.held("P20")
 
