@@ -14,8 +14,8 @@ from lithify.compactor.engine import (
     StopAsked,
     StopTasks,
     VerifyOutputs,
+    WeighSegment,
 )
-from lithify.manifest.jobs import KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.ranges import row_group_weights, split_ranges
 from lithify.segment.read import SegmentReader
@@ -70,7 +70,9 @@ class CompactionAnswers:
     def __call__(self, request: Request[Any]) -> Any:
         match request:
             case SplitRanges():
-                return self._split(request)
+                return split_ranges(request.weights, request.target_bytes)
+            case WeighSegment(keys, ref):
+                return tuple(row_group_weights(SegmentReader(self._driver.store, keys.key_of(ref), ref)))
             case VerifyOutputs():
                 return self._verify(request)
             case StartTasks(tasks, label):
@@ -102,14 +104,6 @@ class CompactionAnswers:
         granted = self._budget.take(input_bytes)
         self._reserved += input_bytes if granted else 0
         return granted
-
-    def _split(self, request: SplitRanges) -> tuple[KeyRange, ...]:
-        weights = [
-            weight
-            for ref in request.segments
-            for weight in row_group_weights(SegmentReader(self._driver.store, request.keys.key_of(ref), ref))
-        ]
-        return split_ranges(weights, request.target_bytes)
 
     def _verify(self, request: VerifyOutputs) -> frozenset[str]:
         check = verify if request.whole else verify_quick

@@ -33,6 +33,7 @@ from lithify.store.port import Now, Pause
 __all__ = ["JobWork", "Outcome", "Step"]
 
 HEARTBEAT_MS = 10_000  # a third of the lease
+OUTPUTS_A_LOOK = 64  # verified between two signs of life: one HEAD each
 PACE_MS = 1_000  # how often a throttled job looks whether it shall stop
 
 Outcome = Literal["idle", "waiting", "standby", "worked", "failed", "stopped", "deferred"]
@@ -93,15 +94,18 @@ class JobWork:
             await StopTasks()
             raise
 
+    async def _show_life(self) -> None:
+        """A heartbeat, if the latest sign of life is older than its interval, or from a clock that was ahead (P5)."""
+        state = self.files.compactor.seen.value
+        if state is None or not young(state.heartbeat_at_ms, await Now(), HEARTBEAT_MS):
+            await self.files.compactor.commit(jobs.Heartbeat(self.epoch))
+
     async def _pace(self, job: Job, started_ms: int, span_ms: int) -> Step | None:
         """Let time pass under a throttle, with signs of life; a Step where it is told to stop meanwhile."""
-        beat_ms = await Now()
         while young(started_ms, now_ms := await Now(), span_ms):
             if await StopAsked():
                 return await self._rest_job(job, "is throttled")
-            if not young(beat_ms, now_ms, HEARTBEAT_MS):
-                await self.files.compactor.commit(jobs.Heartbeat(self.epoch))
-                beat_ms = now_ms
+            await self._show_life()
             await Pause(min(PACE_MS, started_ms + span_ms - now_ms))
         return None
 
@@ -112,14 +116,19 @@ class JobWork:
     async def _intact(self, job: Job) -> frozenset[int]:
         """The recorded ranges whose outputs are whole, by size and checksum; a long look shows signs of life."""
         intact: set[int] = set()
-        beat_ms = await Now()
         for done in job.done:
             if not await VerifyOutputs(self.files.keys, done.outputs, whole=True):
                 intact.add(done.index)
-            if not young(beat_ms, await Now(), HEARTBEAT_MS):
-                await self.files.compactor.commit(jobs.Heartbeat(self.epoch))
-                beat_ms = await Now()
+            await self._show_life()
         return frozenset(intact)
+
+    async def _bad(self, outputs: Sequence[SegmentRef]) -> frozenset[str]:
+        """Those that are missing or of another size; a long look shows signs of life."""
+        bad: frozenset[str] = frozenset()
+        for first in range(0, len(outputs), OUTPUTS_A_LOOK):
+            bad |= await VerifyOutputs(self.files.keys, tuple(outputs[first : first + OUTPUTS_A_LOOK]), whole=False)
+            await self._show_life()
+        return bad
 
     async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | None:
         """Record results as they land, until all have (None), or the attempt ends otherwise."""
@@ -192,7 +201,7 @@ class JobWork:
         assert current is not None
         assert current.plan is not None
         outputs = current.outputs()
-        bad = await VerifyOutputs(self.files.keys, outputs, whole=False)
+        bad = await self._bad(outputs)
         if bad:
             text = f"{len(bad)} recorded outputs are missing or damaged ({min(bad)})"
             return await self._retry_later(job, JobError("missing", text))
@@ -205,7 +214,7 @@ class JobWork:
             segments=current.segments,
             run=SortedRun(id=current.destination, segments=outputs),
             coverage_offset=current.plan.rules.coverage_offset,
-            clean=current.kind == "clean",
+            clean=current.plan.rules.cleans,
             forget=tuple(d.id for d in completed if d.id not in active),
             floor=current.plan.rules.floor,
             lost=current.lost(),

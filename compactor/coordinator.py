@@ -5,12 +5,13 @@ counts (P11). A coordinator acts only on what its own claim holds.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lithify.compactor import jobs
-from lithify.compactor.attempt import JobWork, Step
-from lithify.compactor.engine import Reserve, SplitRanges
+from lithify.compactor.attempt import HEARTBEAT_MS, JobWork, Step
+from lithify.compactor.engine import Reserve, SplitRanges, WeighSegment
 from lithify.compactor.estimate import estimate, target_bytes
 from lithify.compactor.plan import choose_requested, freeze, kind_of, offset_ranges
 from lithify.compactor.policy import (
@@ -41,6 +42,9 @@ from lithify.manifest.units import Unit, units
 from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
+
+if TYPE_CHECKING:
+    from lithify.segment.ranges import Weight
 
 __all__ = ["Coordinator", "first_state"]
 
@@ -76,11 +80,10 @@ class Coordinator:
             raise
 
     async def _step(self, config: TopicConfig, take_over: bool) -> Step:
-        manifest, state = await self.files.head(), await self.files.compactor_state()
-        now_ms = self._boundary_seen_ms = await Now()
+        now_ms, manifest, state = await self._look()
         action = decide(manifest, state, config, now_ms)
         if isinstance(action, Wait):
-            return _rest(action)
+            return await self._rest(action)
         input_bytes = _input_bytes(action, manifest)
         if input_bytes and not await Reserve(input_bytes):
             return Step("deferred", f"a job of {input_bytes} bytes waits until others of this compactor have finished")
@@ -89,22 +92,49 @@ class Coordinator:
             if theirs and not take_over and incumbent_lives(state, now_ms):
                 return Step("standby", f"{state.owner_name if state else ''} is at work here; waiting as a standby")
             await self._claim(manifest)
-            manifest, state = await self.files.head(), await self.files.compactor_state()
-            action = decide(manifest, state, config, await Now())
+            now_ms, manifest, state = await self._look()
+            action = decide(manifest, state, config, now_ms)
         match action:
             case Wait():
-                return _rest(action)
+                return await self._rest(action)
             case Settle(job, status, reason, error):
                 return await self._work(config).finish(job, status, reason, error)
             case Resume(job):
                 return await self._work(config).run(manifest, job)
             case Admit(job):
-                return await self._admit_requested(manifest, job, config)
+                return await self._admit_requested(manifest, job, config, now_ms)
             case Drop():
                 return await self._drop(state)
             case Propose(due):
                 kind: Kind = "clean" if due.kind == "clean" else "tier"
-                return await self._start(manifest, config, due.units, kind, "scheduler", due.reason)
+                return await self._start(manifest, config, due.units, kind, "scheduler", due.reason, now_ms)
+
+    async def _look(self) -> tuple[int, Manifest, CompactorState | None]:
+        """The clock, and both heads.
+
+        SUBTLE! One decision goes by one reading of the clock: what `decide` found old enough, a second reading that
+        steps back finds too young, and a clean that drops nothing would stamp horizons all the same: deleted keys come
+        back. And the clock is read before the head: a floor is one that this manifest had come to while it was the
+        head (R3). Test: tests/compactor/test_one_reading.py
+        """
+        now_ms = self._boundary_seen_ms = await Now()
+        return now_ms, await self.files.head(), await self.files.compactor_state()
+
+    async def _rest(self, wait: Wait) -> Step:
+        """There is nothing to do, or not yet: whoever waits for this owner need not wait any longer."""
+        await self._end_planning()
+        return _resting(wait)
+
+    async def _show_planning(self) -> None:
+        """A sign of life of an owner that plans a job, if its latest is older than a heartbeat's interval (P5)."""
+        state = self.files.compactor.seen.value
+        if state is None or not state.planning or not young(state.heartbeat_at_ms, await Now(), HEARTBEAT_MS):
+            await self.files.compactor.commit(jobs.ShowPlanning(self._mine))
+
+    async def _end_planning(self) -> None:
+        state = self.files.compactor.seen.value
+        if self._epoch is not None and state is not None and state.planning and state.owner == self._owner:
+            await self.files.compactor.commit(jobs.EndPlanning(self._epoch))
 
     async def _drop(self, state: CompactorState | None) -> Step:
         edit = DropSegments(self._mine, pinned_by(state))
@@ -132,7 +162,7 @@ class Coordinator:
         if manifest is None:
             return None
         action = decide(manifest, state, config, await Now())
-        return _rest(action) if isinstance(action, Wait) else None
+        return _resting(action) if isinstance(action, Wait) else None
 
     async def _claim(self, manifest: Manifest) -> None:
         """Manifest first, then `.compactor`. A crash between the two leaves an epoch nobody owns; the next claim
@@ -151,10 +181,10 @@ class Coordinator:
         assert self._epoch is not None, "only a claimed partition is written to"
         return self._epoch
 
-    async def _admit_requested(self, manifest: Manifest, request: Job, config: TopicConfig) -> Step:
+    async def _admit_requested(self, manifest: Manifest, request: Job, config: TopicConfig, now_ms: int) -> Step:
         """The compactor's last word on a manual request: run it, or end it with a status that says why."""
         try:
-            chosen = choose_requested(manifest, request.requested, await Now(), config)
+            chosen = choose_requested(manifest, request.requested, now_ms, config)
             self._are_here(chosen)
         except InvalidRequest as error:
             return await self._work(config).finish(request, "failed", str(error), JobError("invalid", str(error)))
@@ -169,10 +199,10 @@ class Coordinator:
             given_up = given_up_first(chosen, held, self.files.compactor.seen.value, config.compaction_attempts_max)
             if given_up is not None:  # the request would wait for ever for a tier that ends at once
                 return await self._work(config).finish(request, "failed", given_up, JobError("attempts", given_up))
-            return await self._start(manifest, config, held, "tier", "scheduler", reason)
-        kind = kind_of(manifest, config, chosen, await Now())
+            return await self._start(manifest, config, held, "tier", "scheduler", reason, now_ms)
+        kind = kind_of(manifest, config, chosen, now_ms)
         reason = "asked for: full" if not request.requested else "asked for: by sources"
-        return await self._start(manifest, config, chosen, kind, "manual", reason, request)
+        return await self._start(manifest, config, chosen, kind, "manual", reason, now_ms, request)
 
     async def _start(
         self,
@@ -182,15 +212,18 @@ class Coordinator:
         kind: Kind,
         origin: Origin,
         reason: str,
+        now_ms: int,
         request: Job | None = None,
     ) -> Step:
-        """Plan, admit and run a job over `chosen`, which one merge can hold."""
+        """Plan, admit and run a job over `chosen`, which one merge can hold. `now_ms`: what it was decided by."""
         try:
             ranges = await self._split(chosen, config)
         except (Corrupt, NotFound) as error:
             text = str(error)
             named = next((s.id for unit in chosen for s in unit.segments if s.id in text), "")
-            return await self._work(config).quarantine(request, text, named, JobError("corrupt", text))
+            step = await self._work(config).quarantine(request, text, named, JobError("corrupt", text))
+            await self._end_planning()
+            return step
         job = freeze(
             manifest,
             config,
@@ -200,7 +233,7 @@ class Coordinator:
             kind=kind,
             origin=origin,
             reason=reason,
-            now_ms=await Now(),
+            now_ms=now_ms,
         )
         assert job.plan is not None
         job = replace(
@@ -208,7 +241,7 @@ class Coordinator:
             estimate=estimate(
                 chosen,
                 config,
-                kind,
+                job.kind or kind,
                 self.files.compactor.seen.value,
                 cleaned_to=manifest.cleaned_to,
                 floor=job.plan.rules.floor,
@@ -236,7 +269,12 @@ class Coordinator:
             return offset_ranges(segments, target)
         if total_bytes <= target:
             return (KeyRange(),)
-        return await SplitRanges(self.files.keys, segments, target)
+        # A run of a terabyte has thousands of segments, and each is opened: longer than a lease.
+        weights: list[Weight] = []
+        for segment in segments:
+            await self._show_planning()
+            weights += await WeighSegment(self.files.keys, segment)
+        return await SplitRanges(tuple(weights), target)
 
 
 def _input_bytes(action: Action, manifest: Manifest) -> int:
@@ -253,7 +291,7 @@ def _input_bytes(action: Action, manifest: Manifest) -> int:
             return 0
 
 
-def _rest(wait: Wait) -> Step:
+def _resting(wait: Wait) -> Step:
     return Step("idle" if wait.until_ms is None else "waiting", wait.reason)
 
 

@@ -6,7 +6,7 @@ the coordinator alone writes numbered files (P11).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -15,6 +15,9 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.port import Request, Store
+
+if TYPE_CHECKING:
+    from lithify.segment.ranges import Weight
 
 __all__ = [
     "Engine",
@@ -27,6 +30,7 @@ __all__ = [
     "StopTasks",
     "TaskFailure",
     "VerifyOutputs",
+    "WeighSegment",
 ]
 
 
@@ -69,11 +73,18 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SplitRanges(Request[tuple[KeyRange, ...]]):
-    """Key ranges of about equal weight over these segments, from their row-group statistics."""
+class WeighSegment(Request["tuple[Weight, ...]"]):
+    """Where the bytes of a source lie, by its row groups. Raises Corrupt and NotFound, which name the segment."""
 
     keys: PartitionKeys
-    segments: tuple[SegmentRef, ...]
+    segment: SegmentRef
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRanges(Request[tuple[KeyRange, ...]]):
+    """Key ranges of about `target_bytes` each, by the weights of all sources."""
+
+    weights: "tuple[Weight, ...]"
     target_bytes: int
 
 

@@ -31,14 +31,17 @@ from lithify.manifest.jobs import (
 from lithify.store.errors import Fenced, InvalidRequest, NotFound, Unavailable
 
 __all__ = [
+    "RETRY_MAX_MS",
     "Admit",
     "ClaimState",
     "Discard",
     "EndAttempt",
+    "EndPlanning",
     "Finish",
     "Heartbeat",
     "Record",
     "RequestCancel",
+    "ShowPlanning",
     "StartAttempt",
     "Submit",
     "failure_of",
@@ -93,6 +96,7 @@ class ClaimState:
             epoch=self.epoch,
             owner=self.owner,
             owner_name=self.owner_name,
+            planning=True,  # something is due, or it would not claim
             heartbeat_at_ms=now_ms,
             history=tuple(map(summed_up, state.history)),  # an earlier release kept them whole
         )
@@ -188,6 +192,29 @@ class Heartbeat(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowPlanning(_Owned):
+    """A sign of life while a job is planned: reading the footers of its sources may take longer than a lease.
+
+    The mark ends when an attempt begins, a job ends, or nothing was found to do; that of a dead owner with its lease.
+    """
+
+    repeatable = True
+
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
+        return Next(replace(head, planning=True, heartbeat_at_ms=now_ms), None)
+
+
+@dataclass(frozen=True, slots=True)
+class EndPlanning(_Owned):
+    """The owner plans nothing any more: whoever waits need not wait for its lease."""
+
+    repeatable = True
+
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
+        return Next(replace(head, planning=False), None) if head.planning else Already(None)
+
+
+@dataclass(frozen=True, slots=True)
 class Admit(_Owned):
     """Freeze a job's sources and plan, before anything of it is uploaded (P8, P9, P10).
 
@@ -216,7 +243,8 @@ class Admit(_Owned):
             self.job, status="in_progress", started_at_ms=now_ms, created_at_ms=created_ms, requested=requested
         )
         jobs = (*head.jobs, job) if known is None else _with(head.jobs, job)
-        return Next(replace(head, jobs=jobs, heartbeat_at_ms=now_ms), None)
+        # Its attempt begins with the next write: till then this is planning, too.
+        return Next(replace(head, jobs=jobs, planning=True, heartbeat_at_ms=now_ms), None)
 
 
 @dataclass(frozen=True, slots=True)

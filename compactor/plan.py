@@ -112,6 +112,7 @@ def freeze(
     pinned = tuple(segment.id for unit in chosen for segment in unit.segments)
     covered = coverage_offset(manifest, frozenset(pinned))
     old_enough = _old_enough(config, chosen, now_ms)
+    clean = kind == "clean" and config.compacted and old_enough
     order: Literal["key", "offset"] = "key" if config.compacted else "offset"
     rules = MergeRules(
         order=order,
@@ -120,7 +121,7 @@ def freeze(
         floor=floor_at(manifest, now_ms),
         clock_ms=now_ms,
         coverage_offset=covered,
-        stamp_horizon_ms=_horizon_ms(config, now_ms) if kind == "clean" and config.compacted else None,
+        stamp_horizon_ms=_horizon_ms(config, now_ms) if clean else None,
         buckets=tuple(bucket.start for bucket in manifest.time_index),
     )
     plan = Plan(
@@ -133,7 +134,7 @@ def freeze(
     )
     return Job(
         id=job_id,
-        kind=kind,
+        kind="clean" if clean else "tier",  # by what it does
         status="in_progress",
         origin=origin,
         sources=tuple(unit.id for unit in chosen),

@@ -346,7 +346,7 @@ def segments_of(chosen: Sequence[Unit]) -> tuple[str, ...]:
 
 
 def incumbent_lives(state: CompactorState | None, now_ms: int) -> bool:
-    """Whether the owner of the epoch is at work: it plans its first job or has a running attempt, and wrote within the
+    """Whether the owner of the epoch is at work: it plans a job or has a running attempt, and wrote within the
     lease. An idle owner holds nobody up, however lately it wrote (docs/rfcs/0003)."""
     if state is None or not state.owner:
         return False

@@ -65,6 +65,12 @@ class MergeRules(msgspec.Struct, frozen=True, kw_only=True):
     stamp_horizon_ms: int | None = None  # a clean stamps this on unstamped tombstones below T; None stamps nothing
     buckets: tuple[int, ...] = ()  # starts of the time index's buckets at admission: what is dropped is told by these
 
+    @property
+    def cleans(self) -> bool:
+        """Whether what lies below T is merged with everything else when it is done. A merge that keeps what is
+        superseded is no clean, whatever it is called: it raises no `cleaned_to`, and stamps nothing (R4)."""
+        return self.drop_superseded and self.stamp_horizon_ms is not None
+
 
 class KeyRange(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one task of a job covers: keys; in offset-ordered topics offsets, which no source segment straddles."""
@@ -245,7 +251,7 @@ class CompactorState(Numbered, frozen=True, omit_defaults=True, kw_only=True, ta
     epoch: int = 0
     owner: str = ""  # nonce of the claim that owns this epoch; "": written by an admin before any claim
     owner_name: str = ""  # host:pid, for people
-    planning: bool = False  # the owner claimed, and has not yet begun or ended a job
+    planning: bool = False  # the owner claimed, or plans a job, and has not yet begun or ended one
     heartbeat_at_ms: int = 0  # the owner's latest sign of life while it is at work (P5)
     jobs: tuple[Job, ...] = ()  # active: submitted or in progress
     history: tuple[Job, ...] = ()  # finished, oldest first

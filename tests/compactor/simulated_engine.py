@@ -15,6 +15,7 @@ from lithify.compactor.engine import (
     StopTasks,
     TaskFailure,
     VerifyOutputs,
+    WeighSegment,
 )
 from lithify.manifest.jobs import KeyRange, MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
@@ -139,10 +140,16 @@ async def attempt(keys: PartitionKeys, task: MergeTask, written: list[str]) -> T
     return result
 
 
-async def with_engine(
-    keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], written: list[str], life: Mortal | None = None
+async def with_engine(  # noqa: C901 - one flat table
+    keys: PartitionKeys,
+    coroutine: Coroutine[Any, Any, Any],
+    written: list[str],
+    life: Mortal | None = None,
+    *,
+    weighs: bool = True,
 ) -> Any:
-    """Drive a coordinator's coroutine: the engine's requests are answered here, the store's are passed on."""
+    """Drive a coordinator's coroutine: the engine's requests are answered here, the store's are passed on, as
+    are those for the weight of a segment unless `weighs`."""
     pending: deque[MergeTask] = deque()
     life = life or Mortal()
     reply: Any = None
@@ -155,6 +162,8 @@ async def with_engine(
         reply = error = None
         try:
             match request:
+                case WeighSegment() if weighs:
+                    reply = ()
                 case SplitRanges():
                     reply = (KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None))
                 case VerifyOutputs():

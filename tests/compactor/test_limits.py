@@ -9,7 +9,16 @@ import pytest
 import lithify
 from lithify.compactor.answers import Budget
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import NextResults, Reserve, SplitRanges, StartTasks, StopAsked, StopTasks, VerifyOutputs
+from lithify.compactor.engine import (
+    NextResults,
+    Reserve,
+    SplitRanges,
+    StartTasks,
+    StopAsked,
+    StopTasks,
+    VerifyOutputs,
+    WeighSegment,
+)
 from lithify.compactor.engines.local import LocalEngine
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import KeyRange
@@ -87,6 +96,8 @@ class Hands:
         tasks = []
         while self._held.request is not None:
             match self._held.request:
+                case WeighSegment():
+                    self._held.reply(())
                 case SplitRanges():
                     self._held.reply(RANGES)
                 case StartTasks(given, _):

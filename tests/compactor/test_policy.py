@@ -31,7 +31,7 @@ from lithify.manifest.jobs import (
     MergeRules,
     Plan,
 )
-from lithify.manifest.model import FORMAT, Bucket, CompletedJob, Manifest, Quarantine, SegmentRef, SortedRun
+from lithify.manifest.model import FORMAT, Bucket, CompletedJob, Manifest, Quarantine, Retention, SegmentRef, SortedRun
 from lithify.manifest.units import units
 
 HOUR_MS = 3_600_000
@@ -271,7 +271,7 @@ def indexed(manifest: Manifest, *ages_ms: int) -> Manifest:
 
 
 KEEP_AN_HOUR = parse({"cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS)})
-EXPIRED = indexed(head(segment(10, 5), segment(11, 5)), HOUR_MS + 1, 0)
+EXPIRED = indexed(head(segment(10, 5), segment(11, 5), retention=Retention(ms=HOUR_MS)), HOUR_MS + 1, 0)
 
 
 def test_segments_below_the_floor_are_dropped_before_anything_else() -> None:

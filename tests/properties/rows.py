@@ -20,6 +20,7 @@ from lithify.compactor.engine import (
     StopTasks,
     TaskFailure,
     VerifyOutputs,
+    WeighSegment,
 )
 from lithify.compactor.jobs import Submit
 from lithify.compactor.plan import choose_requested
@@ -114,6 +115,8 @@ class RowLog:
             case NewId():
                 number = next(self._ids)
                 return f"{number:08x}{number:08x}"
+            case WeighSegment():
+                return ()
             case SplitRanges():
                 return KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None)
             case VerifyOutputs():

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lithify.store.port import Request
+from lithify.store.reply_clock import ReplyClock
 
 __all__ = ["STORES_DIFFER_MS", "WORKER", "Actor", "Answers", "Author", "Climate", "Violation", "Witness"]
 
 WORKER = " task "  # in the name of every actor that does a task of a job
-STORES_DIFFER_MS = 1_000  # the servers of one object store tell the time alike within this
+STORES_DIFFER_MS = 2_000  # the servers of one object store tell the time alike within this
 Author = tuple[str, int]
 """Whose write it was: an actor, in one of its lives."""
 
@@ -34,8 +35,11 @@ class Actor:
     late_reply: Callable[[], Any] | None = None  # made when it wakes up
     ready: Callable[[], bool] | None = None  # wakes it up before its time
     wake_ms: int = 0
-    clock_ms: int = 0
-    skew_ms: int = 0  # of its clock
+    clock: ReplyClock | None = None  # in each of its lives
+    slept_ms: int = 0  # while its monotonic clock stood still
+    dated: int = 0  # replies that told it the time
+    outlier_at: int = 0  # the one of these that was far off
+    skew_ms: int = 0  # of its clock, where it goes by its own
     ids: int = 0
     requests: int = 0
 
@@ -57,7 +61,8 @@ class Climate:
     tick_ms: int = 40  # a step takes less than this
     page_keys: int = 5
     coarse_times: bool = False  # modification times in whole seconds, as S3 tells them
-    skew_ms: int = 0  # clocks differ from the store's by as much, either way
+    skew_ms: int = 0  # clocks differ from the store's by as much, either way; up to a few seconds those of its servers
+    outlier_share: float = 0.0  # of replies whose Date is far from the truth; never two of an actor near each other
     blackouts: tuple[tuple[int, int], ...] = ()  # steps during which the store answers nobody
     engine_outages: tuple[tuple[int, int], ...] = ()  # steps during which no engine takes a task, or has one
     engine_share: float = 0.0  # of a compactor's looks at its tasks that find the engine dead

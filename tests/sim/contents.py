@@ -53,6 +53,9 @@ class Contents:
             placed = self.placed.get(offset)
             if placed is None or _plain(placed) != _plain(row):
                 return f"offset {offset} holds {_plain(row)}, not {placed and _plain(placed)} (R2)"
+        wrong = _cleaned_wrongly(rows, manifest.cleaned_to)
+        if wrong is not None:
+            return wrong
         floor = manifest.log_start_offset
         latest = {row.key: row for row in self.placed.values() if row.offset >= floor}
         live = {key: offset for offset, key in sorted((o, r.key) for o, r in rows.items() if o >= floor)}
@@ -124,6 +127,19 @@ class Contents:
         """What a reader of `manifest` must find: the latest record of each key."""
         floor, end = manifest.log_start_offset, manifest.next_offset
         return {row.key: row for row in self.placed.values() if floor <= row.offset < end}
+
+
+def _cleaned_wrongly(rows: Mapping[int, Row], cleaned_to: int) -> str | None:
+    """What lies below `cleaned_to` was merged with everything else there, and a tombstone with a horizon has nothing
+    left to hide: it may go."""
+    lowest: dict[str, int] = {}
+    for offset, row in sorted(rows.items()):
+        if row.key is None:
+            continue
+        older = lowest.setdefault(row.key, offset)
+        if older != offset and (offset < cleaned_to or row.horizon_ms is not None):
+            return f"offset {older} of key {row.key} is left below {offset}, which is clean to {cleaned_to} (R4)"
+    return None
 
 
 def _may_go(bounds: Retention, after: int, age_ms: int) -> bool:

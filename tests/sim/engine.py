@@ -8,7 +8,15 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
-from lithify.compactor.engine import NextResults, SplitRanges, StartTasks, StopTasks, TaskFailure, VerifyOutputs
+from lithify.compactor.engine import (
+    NextResults,
+    SplitRanges,
+    StartTasks,
+    StopTasks,
+    TaskFailure,
+    VerifyOutputs,
+    WeighSegment,
+)
 from lithify.manifest.jobs import KeyRange
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
@@ -35,14 +43,18 @@ class Engine:
     world: World
     oracle: Oracle
     splits: tuple[str, ...]  # where key ranges are cut
+    planning_ms: int = 0  # what it takes to read the footer of one source, at most
     poison: frozenset[str] = frozenset()  # tasks over a key range that begins so fail always
     _batches: dict[Author, _Batch] = field(default_factory=dict)
     _count: int = 0
 
     def answer(self, actor: Actor, request: Request[Any]) -> Any:
         match request:
+            case WeighSegment():
+                return self._weigh(actor, request)
             case SplitRanges():
-                return self._split(request)
+                cuts = [None, *(cut.encode() for cut in self.splits), None]
+                return tuple(KeyRange(low, high) for low, high in itertools.pairwise(cuts))
             case VerifyOutputs():
                 return frozenset(s.id for s in request.segments if not self._whole(request.keys.segment(s.id), s))
             case StartTasks(tasks, _):
@@ -59,15 +71,16 @@ class Engine:
         found = self.world.objects.get(key)
         return found is not None and checksum(found[0]) == ref.checksum
 
-    def _split(self, request: SplitRanges) -> tuple[KeyRange, ...]:
-        for ref in request.segments:
-            key = request.keys.segment(ref.id)
-            if key not in self.world.objects:
-                raise NotFound(f"{key} does not exist")
-            if not self._whole(key, ref):
-                raise Corrupt(f"{key} is damaged")
-        cuts = [None, *(cut.encode() for cut in self.splits), None]
-        return tuple(KeyRange(low, high) for low, high in itertools.pairwise(cuts))
+    def _weigh(self, actor: Actor, request: WeighSegment) -> tuple[Any, ...]:
+        """To read a footer takes its time."""
+        actor.wake_ms = self.world.now_ms + int(actor.luck.random() * self.planning_ms)
+        ref = request.segment
+        key = request.keys.key_of(ref)
+        if key not in self.world.objects:
+            raise NotFound(f"{key} does not exist")
+        if not self._whole(key, ref):
+            raise Corrupt(f"{key} is damaged")
+        return ()
 
     def _start(self, actor: Actor, tasks: tuple[MergeTask, ...]) -> None:
         self._stop(actor)

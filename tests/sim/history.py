@@ -7,28 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from msgspec.structs import replace
-
 from lithify.compactor.coordinator import Coordinator
-from lithify.gc.collect import collect, sweep
-from lithify.manifest.catalog import create_topic, keep_bounds, topic_lineage
-from lithify.manifest.edits import LiftQuarantine, Seal
+from lithify.manifest.catalog import create_topic, topic_lineage
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.port import Pause
 from tests.sim import actors, services
 from tests.sim.cast import STORES_DIFFER_MS, Actor, Climate, Violation
 from tests.sim.engine import Engine
 from tests.sim.imports import Source, importer
 from tests.sim.oracle import Oracle
+from tests.sim.rest import alone, rest
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
 from tests.sim.site import TOPIC, Site
-from tests.sim.truth import Truth
 from tests.sim.world import World
 
 __all__ = ["Found", "Mask", "play"]
 
-STEPS_OF_REST_MAX = 6_000
-PINS_EXPIRE_MS = 200_000
 # What is rare with the figures of the product is frequent with these; each is a bound or a number of attempts.
 TUNED = {
     ("lithify.manifest.commit.CREATE_ATTEMPTS_MAX",): (10, 2, 3),
@@ -193,7 +186,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
             for name, live in roster.items():
                 world.start(name, live)
             world.run(length * 3 if script else length)
-            _rest(world, site)
+            rest(world, site)
         except Violation as violation:
             found.violation = str(violation)
         found.steps = world.steps if not world.rested else world.rested
@@ -217,7 +210,8 @@ def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) ->
         tick_ms=dice.choice((5, 40, 40, 200)),
         page_keys=dice.choice((2, 5, 12)),
         coarse_times=dice.random() < 0.3,
-        skew_ms=dice.choice((0, 0, 0, 0, STORES_DIFFER_MS, 60_000, 86_400_000)),
+        skew_ms=dice.choice((0, 0, 0, STORES_DIFFER_MS, STORES_DIFFER_MS, 60_000, 86_400_000)),
+        outlier_share=dice.choice((0.0, 0.0, 0.01, 0.05)),
         blackouts=() if bright else blackouts,
         engine_outages=() if bright else engine_outages,
         engine_share=dice.choice((0.0, 0.0, 0.02, 0.1)),
@@ -258,7 +252,8 @@ def _site(dice: random.Random, world: World, focus: Focus) -> Site:
     oracle = Oracle(world, grace_ms, 2 * world.climate.skew_ms)
     splits = dice.choice((("b",), ("b", "d"), ("b", "c", "d")))
     poison = frozenset(splits[:1]) if dice.random() < 0.05 else frozenset[str]()
-    world.witness, world.engine = oracle, Engine(world, oracle, splits, poison)
+    planning_ms = dice.choice((0, 0, 4_000, 20_000))
+    world.witness, world.engine = oracle, Engine(world, oracle, splits, planning_ms, poison)
     keys: tuple[str | None, ...] = ("a", "b", "c", "d", "e")[: dice.choice((2, 3, 5))]
     if dice.random() < 0.15:
         keys = (*keys, None)
@@ -290,20 +285,7 @@ def _begin(world: World, site: Site, dice: random.Random) -> None:
             if compacted and number == appends // 2:
                 await Coordinator(PartitionFiles(handle.keys), actor.name).step(handle.config)
 
-    _alone(world, create, "creator")
-
-
-def _alone(world: World, live: Callable[[Actor], Any], name: str) -> None:
-    """Runs one actor, and the workers it starts, in a world where nothing goes wrong."""
-    climate, scheduler, trace = world.climate, world.scheduler, world.trace
-    world.climate, world.scheduler = Climate(page_keys=1_000, tick_ms=2), Uniform(random.Random(0))
-    before = len(world.actors)
-    assert before == 0, "nobody else is there"
-    world.start(name, live)
-    world.run(STEPS_OF_REST_MAX)
-    if world.actors:
-        raise Violation(f"{name} came to no end: {[actor.name for actor in world.actors]}")
-    world.climate, world.scheduler, world.trace = climate, scheduler, trace
+    alone(world, create, "creator")
 
 
 def _roster(dice: random.Random, site: Site, focus: Focus) -> dict[str, actors.Life]:
@@ -341,45 +323,3 @@ def _roster(dice: random.Random, site: Site, focus: Focus) -> dict[str, actors.L
         away = dice.sample(others, max(len(others) - dice.choice((1, 2, 3)), 0))
         found = {name: live for name, live in found.items() if name not in away}
     return found
-
-
-def _rest(world: World, site: Site) -> None:
-    """Everybody is gone and the store is well: what is left must come to rest, and be whole."""
-    world.end_all()
-    services.restore(site)
-    for truth in [*site.oracle.truths.values()]:
-        if truth.head is None:
-            continue
-        announced = any(topic.topic_id == truth.keys.topic_id for topic in site.oracle.topics)
-        if not announced:
-            continue  # its creator lost the race for the name: nobody ever comes here (RFC 0005)
-        _alone(world, lambda actor, truth=truth: _settle(world, site, truth), "settler")
-        others = site.oracle.others
-        names = [key for key in world.objects if key.startswith(truth.keys.segments) and key not in others]
-        truth.check_at_rest(lambda names=names, truth=truth: [truth.keys.segment_id(name) or "" for name in names])
-
-
-async def _settle(world: World, site: Site, truth: Truth) -> None:
-    files = PartitionFiles(truth.keys)
-    last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
-    config = replace(truth.configs[-1], compaction_paused=False)
-    world.now_ms += PINS_EXPIRE_MS + 2 * site.skew_ms
-    if last.deleted:
-        await files.manifest.commit(Seal())
-    else:
-        await files.manifest.commit(LiftQuarantine())
-        await keep_bounds(files, last)
-        coordinator = Coordinator(PartitionFiles(truth.keys), "settler")
-        step = None
-        for _ in range(200):
-            step = await coordinator.step(config, take_over=True)
-            if step.outcome == "idle":
-                break
-            if step.outcome in ("waiting", "failed"):
-                world.now_ms += 700_000
-        else:
-            truth.fail(f"compaction does not come to rest: {step}")
-    for _ in range(4):
-        await Pause(2 * site.grace_ms + 2_000)
-        await collect(files, site.grace_ms)
-        await sweep(files, site.grace_ms)

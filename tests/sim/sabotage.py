@@ -51,6 +51,13 @@ SABOTAGES = (
     ),
     Sabotage("a larger epoch is no matter", "P5", "manifest/edits.py", "if stored > mine:", "if stored > mine + 9:"),
     Sabotage(
+        "planning shows no life",
+        "P5",
+        "compactor/policy.py",
+        "at_work = state.planning or any(",
+        "at_work = any(",
+    ),
+    Sabotage(
         "a claim stops at the manifest",
         "P5",
         "compactor/coordinator.py",
@@ -269,6 +276,20 @@ SABOTAGES = (
         "gc/collect.py",
         '"""\n    boundary = await files.boundary.refresh()\n    manifest = await files.head()',
         '"""\n    manifest = await files.head()\n    boundary = await files.boundary.refresh()',
+    ),
+    Sabotage(
+        "an outlier moves the clock",
+        "P17",
+        "store/reply_clock.py",
+        "middle = median_low(self._replies)",
+        "middle = self._replies[-1]",
+    ),
+    Sabotage(
+        "an expired checkpoint is opened",
+        "P20",
+        "log/checkpoints.py",
+        "if known is not None and not expired(known, now_ms):",
+        "if known is not None:",
     ),
     Sabotage(
         "a checkpoint pins a manifest of long ago",

@@ -97,11 +97,22 @@ OF_DATA = (
         "and horizon_ms is None:",
     ),
     Sabotage(
+        "a plan is called by one reading of the clock, and drops by another",
+        "R4",
+        "compactor/plan.py",
+        """    old_enough = _old_enough(config, chosen, now_ms)
+    clean = kind == "clean" and config.compacted and old_enough
+""",
+        """    old_enough = _old_enough(config, chosen, now_ms - 2_000)
+    clean = kind == "clean" and config.compacted
+""",
+    ),
+    Sabotage(
         "a tier stamps, too",
         "R4",
         "compactor/plan.py",
-        'if kind == "clean" and config.compacted else None',
-        "if config.compacted else None",
+        "stamp_horizon_ms=_horizon_ms(config, now_ms) if clean else None,",
+        "stamp_horizon_ms=_horizon_ms(config, now_ms) if config.compacted else None,",
     ),
     Sabotage(
         "an unstamped tombstone expires",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from lithify.compactor.engine import Reserve, SplitRanges, StopAsked, VerifyOutputs
+from lithify.compactor.engine import Reserve, StopAsked, VerifyOutputs, WeighSegment
 from lithify.store.port import (
     Create,
     Folders,
@@ -26,6 +26,7 @@ from lithify.store.port import (
     Pause,
     Request,
 )
+from lithify.store.reply_clock import REPLIES_KEPT, ReplyClock
 from tests.sim.cast import WORKER, Actor, Answers, Climate, Violation, Witness
 from tests.sim.faulty import FaultyStore
 from tests.sim.schedule import Scheduler
@@ -38,6 +39,8 @@ JUMPS_MS = (1_000, 5_000, 31_000, 61_000, 600_000, 86_400_000)
 RETRIED = frozenset((Get, Head, List, Folders))  # by the store itself: their failures are rarer
 RETRIED_SHARE = 0.2
 STALLS_MS_MAX = 60_000
+OUTLIERS_APART = REPLIES_KEPT  # replies of one actor
+LAPTOP_SHARE = 0.1  # of sleeps in which the monotonic clock stands still
 STANDS_STILL = 4  # times as often after a create: what it made may be dead before it looks
 SLOWNESS = 6  # how much more often a slow actor stands still
 SLOW_SHARE = 0.2
@@ -109,7 +112,7 @@ class World:
             if actor.coroutine is not None:
                 actor.coroutine.close()
         self.actors.clear()
-        self.rested = self.steps
+        self.rested = self.rested or self.steps
         self.steps += 10_000
         self.store.arrivals()
 
@@ -127,6 +130,8 @@ class World:
             self.actors.remove(actor)
             return
         actor.requests += 1
+        if not self.climate.own_clocks:
+            self._dated(actor)
         luck = actor.luck
         self.now_ms += int(luck.random() * self.climate.tick_ms)
         event = self._event(actor, luck.random(), creates=type(request) is Create)
@@ -156,6 +161,8 @@ class World:
             steps = 5 * 60 ** luck.random()  # of the others, more or less
             actor.wake_ms = max(actor.wake_ms, self.now_ms + int(steps * self.climate.tick_ms / 2))
             actor.ready = None
+            if luck.random() < LAPTOP_SHARE:
+                actor.slept_ms += actor.wake_ms - self.now_ms
         elif event == "stall":
             self._stall(actor, request)
         elif event == "jump" and self.climate.skew_ms and luck.random() < 0.5:
@@ -197,9 +204,29 @@ class World:
                 return request
 
     def _clock(self, actor: Actor) -> int:
-        told_ms = self.now_ms + actor.skew_ms - int(actor.luck.random() * STALE_MS_MAX)
-        actor.clock_ms = told_ms if self.climate.skew_ms else max(actor.clock_ms, told_ms)
-        return actor.clock_ms
+        """A process's own clock, or what the Dates of its replies come to: each reading errs in its own way."""
+        if self.climate.own_clocks:
+            return self.now_ms + actor.skew_ms - int(actor.luck.random() * STALE_MS_MAX)
+        clock = self._dated(actor)
+        while not clock.sure:  # as the store does it: it asks once more
+            self._dated(actor)
+        told_ms = clock.now()
+        assert told_ms is not None
+        return told_ms
+
+    def _dated(self, actor: Actor) -> ReplyClock:
+        """A reply arrives, dated by one of the store's servers."""
+        if actor.clock is None:
+            actor.clock = ReplyClock(lambda: self.now_ms - actor.slept_ms, lambda: self.now_ms)
+            actor.outlier_at = -OUTLIERS_APART
+        luck, actor.dated = actor.luck, actor.dated + 1
+        off_ms = self.climate.skew_ms * (1 if luck.random() < 0.5 else -1)
+        if actor.dated - actor.outlier_at >= OUTLIERS_APART and luck.random() < self.climate.outlier_share:
+            actor.outlier_at = actor.dated
+            off_ms = luck.choice((-1, 1)) * luck.choice((30_000, 3_600_000, 10**10))
+            self.note(actor, "date far off")
+        actor.clock.saw((self.now_ms + off_ms) // 1_000 * 1_000)
+        return actor.clock
 
     def _event(self, actor: Actor, draw: float, *, creates: bool) -> str | None:
         climate, often = self.climate, STANDS_STILL if creates else 1
@@ -246,6 +273,7 @@ class World:
         actor.coroutine.close()
         actor.coroutine = actor.reply = actor.error = actor.late_reply = actor.ready = None
         actor.life += 1
+        actor.clock = None
         actor.wake_ms = self.now_ms + int(actor.luck.random() ** 2 * 40_000)
 
     def held(self, *rules: str) -> None:
@@ -274,7 +302,7 @@ class World:
         if isinstance(request, Pause):
             actor.wake_ms = self.now_ms + int(request.ms * (0.5 + actor.luck.random() / 2))
             return None
-        if fault is not None and type(request) in (VerifyOutputs, SplitRanges):
+        if fault is not None and type(request) in (VerifyOutputs, WeighSegment):
             self.store.fail(actor, fault, type(request).__name__)
         return self.engine.answer(actor, request)
 

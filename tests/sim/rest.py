@@ -1,0 +1,111 @@
+"""The end of a history: two compactors at once, then nobody but one who settles what is left; and all must be well."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from lithify.compactor.coordinator import Coordinator
+from lithify.compactor.policy import Wait, decide
+from lithify.gc.collect import collect, sweep
+from lithify.manifest.catalog import keep_bounds
+from lithify.manifest.edits import LiftQuarantine, Seal
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.port import Pause
+from tests.sim import services
+from tests.sim.cast import Actor, Climate, Violation
+from tests.sim.engine import Engine
+from tests.sim.schedule import Uniform
+from tests.sim.site import Site
+from tests.sim.truth import Truth
+from tests.sim.world import World
+
+__all__ = ["alone", "rest"]
+
+STEPS_OF_REST_MAX = 6_000
+PINS_EXPIRE_MS = 200_000
+TOGETHER_SHARE = 0.25  # of histories that end with two compactors at once
+TOGETHER_STEPS_MAX = 1_000
+PASS_MS, PLANNING_MS = 8_000, 20_000  # what they rest between passes; and the footer of one source takes, at most
+FENCED_MAX = 3
+
+
+def rest(world: World, site: Site) -> None:
+    """Everybody is gone and the store is well: what is left must come to rest, and be whole."""
+    world.end_all()
+    services.restore(site)
+    for truth in [*site.oracle.truths.values()]:
+        if truth.head is None:
+            continue
+        announced = any(topic.topic_id == truth.keys.topic_id for topic in site.oracle.topics)
+        if not announced:
+            continue  # its creator lost the race for the name: nobody ever comes here (RFC 0005)
+        _together(world, site, truth)
+        alone(world, lambda actor, truth=truth: _settle(world, site, truth), "settler")
+        others = site.oracle.others
+        names = [key for key in world.objects if key.startswith(truth.keys.segments) and key not in others]
+        truth.check_at_rest(lambda names=names, truth=truth: [truth.keys.segment_id(name) or "" for name in names])
+
+
+def _together(world: World, site: Site, truth: Truth) -> None:
+    """Two compactors, neither told to take over: while one plans, however long, the other waits for it (P5)."""
+    config, engine, dice = truth.configs[-1], world.engine, random.Random(f"{world.seed}/together")
+    assert isinstance(engine, Engine)
+    if dice.random() > TOGETHER_SHARE or config.compaction_paused or truth.head is None or truth.head.sealed:
+        return
+    calm, world.scheduler = Climate(page_keys=1_000, tick_ms=2), Uniform(dice)
+    climate, world.climate = world.climate, calm
+    resting, site.rest_ms, planning, engine.planning_ms = site.rest_ms, PASS_MS, engine.planning_ms, PLANNING_MS
+    before = world.counts["fenced"]
+    for number in range(2):
+        world.start(f"daemon {number}", services.compactor(site, 0.0))
+    for _ in range(TOGETHER_STEPS_MAX // 50):
+        world.run(50)
+        if isinstance(decide(truth.head, truth.ledger.state, config, world.now_ms), Wait):
+            break
+        if world.counts["fenced"] - before > FENCED_MAX:
+            truth.fail("two compactors fence each other again and again (P5)")
+    world.counts["compactors together"] += 1
+    world.held("P5")
+    world.end_all()
+    world.climate, site.rest_ms, engine.planning_ms = climate, resting, planning
+
+
+async def _settle(world: World, site: Site, truth: Truth) -> None:
+    files = PartitionFiles(truth.keys)
+    last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
+    config = replace(truth.configs[-1], compaction_paused=False)
+    world.now_ms += PINS_EXPIRE_MS + 2 * site.skew_ms
+    if last.deleted:
+        await files.manifest.commit(Seal())
+    else:
+        await files.manifest.commit(LiftQuarantine())
+        await keep_bounds(files, last)
+        coordinator = Coordinator(PartitionFiles(truth.keys), "settler")
+        step = None
+        for _ in range(200):
+            step = await coordinator.step(config, take_over=True)
+            if step.outcome == "idle":
+                break
+            if step.outcome in ("waiting", "failed"):
+                world.now_ms += 700_000
+        else:
+            truth.fail(f"compaction does not come to rest: {step}")
+    for _ in range(4):
+        await Pause(2 * site.grace_ms + 2_000)
+        await collect(files, site.grace_ms)
+        await sweep(files, site.grace_ms)
+
+
+def alone(world: World, live: Callable[[Actor], Any], name: str) -> None:
+    """Runs one actor, and the workers it starts, in a world where nothing goes wrong."""
+    climate, scheduler, trace = world.climate, world.scheduler, world.trace
+    world.climate, world.scheduler = Climate(page_keys=1_000, tick_ms=2), Uniform(random.Random(0))
+    before = len(world.actors)
+    assert before == 0, "nobody else is there"
+    world.start(name, live)
+    world.run(STEPS_OF_REST_MAX)
+    if world.actors:
+        raise Violation(f"{name} came to no end: {[actor.name for actor in world.actors]}")
+    world.climate, world.scheduler, world.trace = climate, scheduler, trace
