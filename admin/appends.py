@@ -10,6 +10,7 @@ from lithify.admin.interruption import told_to_end
 from lithify.admin.invocation import HowFar, Invocation, command
 from lithify.admin.output import Output
 from lithify.admin.settings import option
+from lithify.admin.terminal import warn
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
@@ -87,7 +88,7 @@ def append(
 
 def _say_that_it_grew(topic: "Topic", began_over: int) -> None:
     text = f"this import began over {counted(began_over, 'partition')} and goes on over these; there are "
-    click.echo(f"lithify: {topic.name}: {text}{topic.partitions} now", err=True)
+    warn(f"{topic.name}: {text}{topic.partitions} now")
 
 
 def _lines(source: "Source", check: Check, size: int, skip: int) -> Iterator[_Batch]:
@@ -170,7 +171,7 @@ class _Appending:
         self._output.answer(value, lambda: self._output.lines(lines))
         if expired:
             text = f"{expired} of these records are past the topic's retention already, and no reader sees them"
-            click.echo(f"lithify: {topic.name}: {text}; see retention.* and cleanup.policy", err=True)
+            warn(f"{topic.name}: {text}; see retention.* and cleanup.policy")
 
     def _expired(self, topic: "Topic") -> int:
         """How many of the records lie below the log start: old timestamps in a topic that deletes by age, mostly."""

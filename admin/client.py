@@ -138,7 +138,10 @@ class Admin:
         return found, failures
 
     def cancel(self, id: str) -> CompactionInfo:  # noqa: A002
-        """Ask for a compaction to be cancelled; its compactor ends it, so its status may be old for a moment."""
+        """Ask for a compaction to be cancelled; its compactor ends it, so its status may be old for a moment.
+
+        Raises InvalidRequest where it has completed or failed, NotFound.
+        """
         topic, partition, job_id = _split(id)
         files, _ = self._partition(topic, partition)
         self._driver.run(files.compactor.commit(RequestCancel(job_id)))

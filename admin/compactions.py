@@ -159,10 +159,12 @@ def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
 @command(compaction)
 @click.argument("compaction_id", metavar="ID")
 def cancel(invocation: Invocation, compaction_id: str) -> None:
-    """Ask for compaction ID to be cancelled; its compactor ends it at its next step."""
+    """Ask for compaction ID to be cancelled; its compactor ends it at its next step. Refused where it has
+    completed or failed."""
     info = _admin(invocation).cancel(compaction_id)
     output = invocation.output
-    output.answer(info, lambda: output.line(f"{info.id}: cancellation asked for (now {info.status})"))
+    told = "is cancelled" if info.status == "cancelled" else f"cancellation asked for (now {info.status})"
+    output.answer(info, lambda: output.line(f"{info.id}: {told}"))
 
 
 @command(compaction)

@@ -15,6 +15,7 @@ from lithify.admin.invocation import Invocation, command
 from lithify.admin.output import Output, quarantine_text, size_text
 from lithify.manifest.words import span_text
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.urls import shown
 
 if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse
@@ -58,7 +59,8 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         tick(1)
         if report.finding != "unavailable":  # else each topic would wait for the same silence
             checks += [*_temporaries(warehouse), *topic_checks(warehouse)]
-    output.answer({"warehouse": warehouse.url, "checks": checks}, lambda: _show(output, warehouse.url, checks))
+    url = shown(warehouse.url)
+    output.answer({"warehouse": url, "checks": checks}, lambda: _show(output, url, checks))
     return _code(report, checks)
 
 

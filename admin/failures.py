@@ -9,6 +9,7 @@ import msgspec
 
 from lithify.admin.interruption import Terminated
 from lithify.admin.invocation import HowFar
+from lithify.admin.terminal import plain_json, warn
 from lithify.store.apart import Failure
 from lithify.store.errors import (
     AlreadyExists,
@@ -114,9 +115,9 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
     if as_json:
         body = {"kind": kind, "message": message, "exit_code": code} | ({"token": token} if token else {})
         body |= {} if how_far is None else how_far.fields
-        click.echo(msgspec.json.encode({"error": body}), err=True)
+        click.echo(plain_json(msgspec.json.encode({"error": body})), err=True)
     else:
-        click.echo(f"lithify: {message}" + (f" (token {token})" if token else ""), err=True)
+        warn(message + (f" (token {token})" if token else ""))
     if debug and code == UNEXPECTED:
         # The places only: the error's own words may quote a record.
         click.echo("".join(traceback.format_tb(error.__traceback__)), err=True, nl=False)
@@ -126,7 +127,7 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
 def tell_failures(failures: Sequence[Failure]) -> int:
     """What a list could not hold, on standard error; answers with the exit code."""
     for failure in failures:
-        click.echo(f"lithify: {' '.join(failure.text.split())}", err=True)
+        warn(" ".join(failure.text.split()))
     return FOUND_DAMAGE if any(failure.damaged for failure in failures) else FAILED if failures else 0
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from lithify.admin.terminal import plain_json
 from lithify.log.record import Headers, Record, record_problem
 from lithify.store.errors import InvalidRequest
 
@@ -122,7 +123,7 @@ def record_line(record: Record, partition: int) -> bytes:
     if record.headers:
         line["headers"] = _shown_headers(record.headers)
     line["partition"], line["offset"] = partition, record.offset
-    return _encoder.encode(line) + b"\n"
+    return plain_json(_encoder.encode(line)) + b"\n"
 
 
 def _put(line: dict[str, Any], name: str, content: bytes | None) -> None:

@@ -2,9 +2,12 @@
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
+
+from lithify.admin.terminal import plain
 
 __all__ = ["set_up_logs"]
 
@@ -12,17 +15,17 @@ __all__ = ["set_up_logs"]
 def set_up_logs(form: str, level: str) -> None:
     """`form` is text or json; `level` a name of logging's."""
     text = form == "text"
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+    renderers: tuple[Any, ...] = (
+        (_plain_values, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0))
         if text
-        else structlog.processors.JSONRenderer()
+        else (structlog.processors.JSONRenderer(), _plain_line)
     )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=_to_stderr,
@@ -34,6 +37,14 @@ def set_up_logs(form: str, level: str) -> None:
     package.handlers = [_StandardError()]
     package.propagate = False
     package.setLevel(level.upper())
+
+
+def _plain_values(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {name: plain(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _plain_line(_: Any, __: str, line: Any) -> str:
+    return plain(line)
 
 
 class _StandardError(logging.Handler):

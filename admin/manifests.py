@@ -1,11 +1,13 @@
 """`lithify manifest show`: the truth of a partition, for people, or as it is stored."""
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from lithify.admin.invocation import Invocation, command
-from lithify.admin.output import Output, count_text, size_text, time_text
+from lithify.admin.output import Output, count_text, is_terminal, size_text, time_text
+from lithify.admin.terminal import plain_bytes
 from lithify.store.errors import NotFound
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def show(invocation: Invocation, topic: str, partition: int, number: int | None)
         raise NotFound(f"{key} does not exist (any more): numbers run up to the head, and old ones are collected")
     if invocation.as_json:
         # Undecoded: an operator may need to see what lithify cannot read.
-        click.echo(stored.body, nl=False)
+        click.echo(plain_bytes(stored.body) if is_terminal(sys.stdout) else stored.body, nl=False)
         return
     from lithify.manifest.codec import decode
     from lithify.manifest.model import Manifest

@@ -9,6 +9,8 @@ from typing import IO, Any, Protocol
 import click
 import msgspec
 
+from lithify.admin.terminal import plain, plain_json
+
 __all__ = ["Output", "Ticker", "count_text", "is_terminal", "quarantine_text", "size_text", "time_text"]
 
 _KIB = 1024
@@ -29,7 +31,7 @@ class Output:
 
     def document(self, value: Any) -> None:
         """`value` (structs, mappings, lists) as JSON; keys of records within it are base64."""
-        body = msgspec.json.encode(value)
+        body = plain_json(msgspec.json.encode(value))
         click.echo(msgspec.json.format(body, indent=2) if is_terminal(sys.stdout) else body)
 
     def answer(self, value: Any, show: Callable[[], None]) -> None:
@@ -40,7 +42,7 @@ class Output:
             show()
 
     def line(self, text: str) -> None:
-        click.echo(text)
+        click.echo(plain(text))
 
     def lines(self, texts: Iterable[str]) -> None:
         for text in texts:
@@ -89,7 +91,7 @@ def is_terminal(stream: IO[str]) -> bool:
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else plain(str(value))
 
 
 def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str) -> None:
@@ -97,7 +99,7 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str) -> N
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left")
+    table = Table(title=Text(plain(title)) if title else None, title_justify="left")
     for name in columns:
         table.add_column(name.lstrip("#"), justify="right" if name.startswith("#") else "left", overflow="fold")
     for row in cells:
@@ -108,7 +110,7 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str) -> N
 def _plain_table(columns: Sequence[str], cells: list[list[str]], title: str) -> None:
     """Aligned, unwrapped and uncoloured, for pipes, files and grep."""
     if title:
-        click.echo(title)
+        click.echo(plain(title))
     lines = [[name.lstrip("#") for name in columns], *cells]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     for line in lines:

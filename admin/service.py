@@ -12,6 +12,7 @@ from lithify.admin.logs import set_up_logs
 from lithify.admin.output import Output, count_text, size_text
 from lithify.admin.settings import option
 from lithify.manifest.words import counted
+from lithify.store.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +118,9 @@ def serve(
             part.stop()
 
     with leave_on_signals(stop):
-        log.info("started", warehouse=invocation.warehouse().url, compacts=bool(compactor), collects=bool(collector))
+        log.info(
+            "started", warehouse=shown(invocation.warehouse().url), compacts=bool(compactor), collects=bool(collector)
+        )
         run_together(parts)
     log.info("left")
 

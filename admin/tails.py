@@ -5,12 +5,12 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from lithify.admin.daemon import leave_on_signals
 from lithify.admin.invocation import Invocation
 from lithify.admin.lines import record_line
+from lithify.admin.terminal import plain_json, warn
 from lithify.log.consumer import RECORDS_MAX
 from lithify.log.follow import POLL_MS, Gap
 from lithify.log.record import Record
@@ -91,7 +91,7 @@ class _Lines:
     def _tell(self, number: int, gap: Gap) -> None:
         if self._as_json:
             body = {"partition": number} | msgspec.structs.asdict(gap)
-            sys.stdout.buffer.write(msgspec.json.encode({"gap": body}) + b"\n")
+            sys.stdout.buffer.write(plain_json(msgspec.json.encode({"gap": body})) + b"\n")
             return
         lost = f"{self._topic}/{number}: offsets {gap.start_offset} to {gap.end_offset - 1} were lost"
-        click.echo(f"lithify: warning: {lost}: {gap.reason}", err=True)
+        warn(f"warning: {lost}: {gap.reason}")

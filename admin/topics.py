@@ -11,6 +11,7 @@ from lithify.admin.failures import FAILED, FOUND_DAMAGE, Declined, tell_failures
 from lithify.admin.invocation import Invocation, command, parse_changes, parse_pairs
 from lithify.admin.output import Output, count_text, quarantine_text, size_text, time_text
 from lithify.admin.settings import option
+from lithify.admin.terminal import plain
 from lithify.manifest.config import config_table
 from lithify.store.errors import InvalidRequest
 
@@ -156,7 +157,7 @@ def _confirm(yes: bool, question: str, warning: str) -> None:
         return
     if not sys.stdin.isatty():
         raise InvalidRequest(f"{warning}; say --yes where nobody can be asked")
-    if not click.confirm(question, err=True):
+    if not click.confirm(plain(question), err=True):
         raise Declined("nothing was done: the answer was no")
 
 

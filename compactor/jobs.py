@@ -156,8 +156,11 @@ class RequestCancel:
         job = None if head is None else head.job(self.job)
         if head is None or job is None:
             return Refused(NotFound(f"no compaction {self.job} is known here; see 'lithify compaction list'"))
-        if not job.active or job.cancel_requested:
+        if job.status == "cancelled" or (job.active and job.cancel_requested):
             return Already(None)
+        if not job.active:
+            where = f"{head.topic}/{head.partition}: compaction {self.job}"
+            return Refused(InvalidRequest(f"{where} has ended, it is {job.status}. There is nothing to cancel"))
         return Next(replace(head, jobs=_with(head.jobs, replace(job, cancel_requested=True))), None)
 
 

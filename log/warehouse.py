@@ -20,6 +20,7 @@ from lithify.store.opening import open_store
 from lithify.store.port import Store
 from lithify.store.probe import hasty
 from lithify.store.probe import probe as prove
+from lithify.store.urls import shown
 
 __all__ = ["Warehouse", "WarehouseInfo", "open"]
 
@@ -52,7 +53,7 @@ class Warehouse:
         self.driver = driver
 
     def __repr__(self) -> str:
-        return f"Warehouse({self.url!r})"
+        return f"Warehouse({shown(self.url)!r})"
 
     def __enter__(self) -> "Warehouse":
         return self
@@ -132,7 +133,7 @@ class Warehouse:
         return self.driver.run(warehouse_lineage().commit(AlterWarehouse(spell_settings(settings)))).result
 
     def describe(self) -> WarehouseInfo:
-        return WarehouseInfo(url=self.url, settings=self._settings(), topics=tuple(self.topics()))
+        return WarehouseInfo(url=shown(self.url), settings=self._settings(), topics=tuple(self.topics()))
 
     def _settings(self) -> dict[str, str]:
         head = self.driver.run(warehouse_lineage().refresh()).value

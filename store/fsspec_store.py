@@ -21,6 +21,7 @@ from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
 from lithify.store.probe import probe
+from lithify.store.urls import shown
 
 __all__ = ["FsspecStore"]
 
@@ -42,7 +43,7 @@ class FsspecStore:
         self._filesystem()
 
     def __repr__(self) -> str:
-        return f"FsspecStore({self._url!r})"
+        return f"FsspecStore({shown(self._url)!r})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a store cannot be pickled: send its spec() and open it there with open_spec")
@@ -165,7 +166,7 @@ class FsspecStore:
             written = self.head(key)
             self.delete([key])
             if written is None or written.modified_ms is None:
-                raise InvalidRequest(f"{self._url}: this filesystem tells no modification times; inject a clock")
+                raise InvalidRequest(f"{shown(self._url)}: this filesystem tells no modification times; inject a clock")
             self._clock_read = (monotonic_ms(), written.modified_ms)
         read_at, store = self._clock_read
         return store + monotonic_ms() - read_at
@@ -195,11 +196,11 @@ class FsspecStore:
                 filesystem = kind(**self._options, **settings)
                 self._opened = (os.getpid(), filesystem, str(filesystem._strip_protocol(self._url)).rstrip("/"))
             except ImportError as error:
-                raise InvalidRequest(f"{self._url}: {error}") from error
+                raise InvalidRequest(f"{shown(self._url)}: {error}") from error
             except (TypeError, ValueError) as error:
                 # Not chained: such messages quote the options they dislike.
                 raise InvalidRequest(
-                    f"{self._url}: fsspec cannot open this URL with storage options "
+                    f"{shown(self._url)}: fsspec cannot open this URL with storage options "
                     f"{sorted(self._options)} ({type(error).__name__})"
                 ) from None
         return self._opened[1]
@@ -212,7 +213,7 @@ class FsspecStore:
         return f"{self._root()}/{check_key(key)}"
 
     def _where(self, key: str) -> str:
-        return f"{self._url}/{key}"
+        return f"{shown(self._url)}/{key}"
 
     @contextmanager
     def _explained(self, key: str) -> Generator[None]:

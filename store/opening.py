@@ -16,6 +16,7 @@ from lithify.store.file import FileStore
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Store, StoreSpec
+from lithify.store.urls import shown
 
 __all__ = ["open_spec", "open_store"]
 
@@ -61,7 +62,7 @@ def _open_s3(rest: str, url: str, options: Mapping[str, Any] | None) -> Store:
         # The URL is not shown: what stands before an '@' in it may be a secret.
         raise InvalidRequest("an S3 URL is s3://bucket/prefix; credentials belong into the storage options")
     if "?" in prefix or "#" in prefix:
-        raise InvalidRequest(f"{url}: an S3 URL has no '?' or '#'; settings belong into the storage options")
+        raise InvalidRequest(f"{shown(url)}: an S3 URL has no '?' or '#'; settings belong into the storage options")
     return S3Store(bucket, prefix, dict(options or {}))
 
 
@@ -78,13 +79,15 @@ def _open_fsspec(scheme: str, url: str, options: Mapping[str, Any] | None) -> St
 def _folder(rest: str, url: str) -> Path:
     path = rest.removeprefix("localhost")
     if not path.startswith("/"):
-        raise InvalidRequest(f"{url}: a file URL needs an absolute path, as in file:///folder")
+        raise InvalidRequest(f"{shown(url)}: a file URL needs an absolute path, as in file:///folder")
     return Path(path)
 
 
 def _refuse_options(url: str, options: Mapping[str, Any] | None) -> None:
     if options:
-        raise InvalidRequest(f"{url} takes no storage options, but was given {', '.join(sorted(map(str, options)))}")
+        raise InvalidRequest(
+            f"{shown(url)} takes no storage options, but was given {', '.join(sorted(map(str, options)))}"
+        )
 
 
 def open_spec(spec: StoreSpec) -> Metered:

@@ -19,6 +19,7 @@ from lithify.store.driver import machine_ms, new_id, pause
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.metered import Metered
 from lithify.store.port import Outcome, Store
+from lithify.store.urls import shown
 
 __all__ = ["Finding", "ProbeCheck", "ProbeReport", "hasty", "probe"]
 
@@ -107,10 +108,10 @@ def probe(store: Store, rounds: int = 16) -> ProbeReport:
             continue  # eight writers would be refused as one was
         checks.append(_run(name, step, store, prefix))
         if checks[-1].finding == "unavailable":
-            return ProbeReport(store.url, tuple(checks), endpoint=getattr(store, "endpoint_url", ""))
+            return ProbeReport(shown(store.url), tuple(checks), endpoint=shown(getattr(store, "endpoint_url", "")))
     versioning = _versioning(store, not any(check.finding == "unsafe" for check in checks[1:3]))
     skew_ms, skew = _skew(store)
-    return ProbeReport(store.url, (*checks, *versioning, *skew), skew_ms)
+    return ProbeReport(shown(store.url), (*checks, *versioning, *skew), skew_ms)
 
 
 class _Failed(Exception):
@@ -157,7 +158,9 @@ def _settled(store: Store, key: str, body: bytes) -> Outcome:
             return Outcome.CREATED if found is not None and found.body == body else Outcome.EXISTS
         if outcome is Outcome.CREATED:
             return outcome
-    raise Unavailable(f"{store.url}/{key}: no certain answer to {_CREATES_MAX} conditional puts; try again later")
+    raise Unavailable(
+        f"{shown(store.url)}/{key}: no certain answer to {_CREATES_MAX} conditional puts; try again later"
+    )
 
 
 def _race(store: Store, prefix: str, rounds: int) -> str:
@@ -176,7 +179,7 @@ def _race(store: Store, prefix: str, rounds: int) -> str:
                     barrier.abort()
                     return error
                 except threading.BrokenBarrierError:
-                    return Unavailable(f"{store.url}/{key}: the round was given up; probe again")
+                    return Unavailable(f"{shown(store.url)}/{key}: the round was given up; probe again")
 
             _judge(store, key, list(zip(bodies, pool.map(attempt, bodies), strict=True)), number)
     return f"{rounds} rounds of {_WRITERS} writers, one winner in each"

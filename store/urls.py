@@ -10,8 +10,8 @@ def shown(url: str) -> str:
     taken for one, and where a query may begin before that '@', only the scheme is left.
     """
     scheme, separator, rest = url.partition("://")
-    if not separator:
-        return url  # a path of this machine
+    if not separator or (scheme == "file" and rest.startswith("/")):
+        return url  # a path of this machine, which may hold any of these characters
     before, at, place = rest.rpartition("@")
     if "?" in before or "#" in before:
         return f"{scheme}://…"

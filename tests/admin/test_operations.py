@@ -61,6 +61,15 @@ def test_sources_are_named_by_their_ids(users: Lithify) -> None:
     cancelled = users.json("compaction", "cancel", submitted["id"])
     users.ok(*ONCE)
     assert users.json("compaction", "status", cancelled["id"])["status"] == "cancelled"
+    assert "is cancelled" in users.ok("compaction", "cancel", cancelled["id"])  # what was asked for is so
+
+
+def test_what_has_ended_cannot_be_cancelled(users: Lithify) -> None:
+    users.ok("append", "users", input=changes(9))
+    (submitted,) = users.json("compaction", "submit", "users", "--full")
+    users.ok(*ONCE)
+    told = users.refused("compaction", "cancel", submitted["id"], code=2, saying="has ended, it is completed")
+    assert "nothing to cancel" in told
 
 
 def test_a_request_that_must_wait_says_for_what(users: Lithify) -> None:

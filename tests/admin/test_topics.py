@@ -5,7 +5,7 @@ import pytest
 from lithify.manifest.config import config_table
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Outcome
-from tests.admin.conftest import Lithify
+from tests.admin.conftest import Lithify, lines
 
 
 def test_a_topic_from_creation_to_deletion(lithify: Lithify) -> None:
@@ -64,7 +64,7 @@ def test_a_topic_made_again_shares_nothing_with_the_deleted_one(lithify: Lithify
     assert lithify.json("checkpoint", "list", "users") == []
 
 
-def _overwrite(store: MemoryStore, key: str, body: bytes) -> Outcome:
+def _overwrite(store: MemoryStore, key: str, body: bytes, frees: bool = False) -> Outcome:
     """What a store without conditional writes does."""
     store.put(key, body)
     return Outcome.CREATED
@@ -95,3 +95,18 @@ def test_a_terminal_gets_a_table_with_borders(lithify: Lithify) -> None:
     result = lithify("topic", "describe", "users", env={"FORCE_COLOR": "1", "COLUMNS": "200"})
     assert result.exit_code == 0
     assert "┃" in result.stdout
+
+
+@pytest.mark.parametrize("words", [("delete", "users"), ("delete-records", "users", "--before", "-1")])
+def test_an_answer_of_no_does_nothing_and_says_so(
+    lithify: Lithify, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    lithify.ok("topic", "create", "users")
+    lithify.ok("append", "users", input=lines({"key": "k", "value": "v"}))
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    result = lithify("topic", *words, input="n\n")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "lithify: nothing was done: the answer was no"
+    assert lithify("topic", *words, input="").exit_code == 130  # Ctrl-C, or the end of the input, is no answer
+    assert len(lithify.records("read", "users")) == 1
+    assert lithify("topic", *words, input="y\n").exit_code == 0

@@ -137,7 +137,6 @@ def test_a_claim_ends_attempts_and_counts_those_that_did_nothing() -> None:
     [
         Submit(HEAD, found(HEAD, ASKED)),
         Submit(HEAD, found(HEAD, ENDED)),
-        RequestCancel(OVER),
         Admit(EPOCH, found(HEAD, A)),
         Admit(EPOCH, job(ENDED, **pinning("s9"))),
         StartAttempt(EPOCH, A, 2, "w:2"),
@@ -159,6 +158,8 @@ def test_done_already_it_writes_nothing(edit: Any) -> None:
     ("edit", "error"),
     [
         (RequestCancel("nobody's"), NotFound),
+        (RequestCancel(OVER), InvalidRequest),
+        (RequestCancel(ENDED), InvalidRequest),
         (StartAttempt(EPOCH, ASKED, 1, "w:1"), InvalidRequest),
         (StartAttempt(EPOCH, "nobody's", 1, "w:1"), InvalidRequest),
         (Record(EPOCH, ASKED, (done(0),)), InvalidRequest),

@@ -1,0 +1,38 @@
+"""What may be written to a terminal: text of users and of damaged files must not steer it.
+
+Escape sequences begin with C0 or C1 characters; marks of direction show a line in another order than it is read. Each
+stands as \\uXXXX, in JSON as well, where that means the same character.
+"""
+
+import re
+
+import click
+
+__all__ = ["plain", "plain_bytes", "plain_json", "warn"]
+
+# C0, DEL and C1; line and paragraph separators; marks, embeddings, overrides and isolates of direction; lone surrogates
+# (bytes of the command line that are not UTF-8), which cannot be written at all.
+_STEERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_STEERS_UTF8 = re.compile(
+    rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])"  # C0: JSON has none unescaped
+)
+
+
+def plain(text: str) -> str:
+    """The text on one line, with whatever steers a terminal escaped."""
+    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def plain_json(document: bytes) -> bytes:
+    """The same document: within JSON such characters stand in strings alone. Requires: it was encoded by msgspec."""
+    return _STEERS_UTF8.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), document)
+
+
+def plain_bytes(stored: bytes) -> str:
+    """Bytes of an object, perhaps damaged, line by line."""
+    return "\n".join(plain(line) for line in stored.decode(errors="backslashreplace").split("\n"))
+
+
+def warn(text: str) -> None:
+    """One line on standard error."""
+    click.echo(f"lithify: {plain(text)}", err=True)
