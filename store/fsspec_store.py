@@ -29,6 +29,7 @@ __all__ = ["FsspecStore"]
 _PUBLIC_OPTIONS = frozenset({"project", "account_name", "host", "port", "default_location", "requester_pays"})
 _MODIFIED_FIELDS = ("mtime", "last_modified", "LastModified", "updated", "modified", "created")
 _PROBE_ROUNDS = 16
+_SETTINGS = {"use_listings_cache": False, "skip_instance_cache": True}
 
 
 class FsspecStore:
@@ -53,14 +54,23 @@ class FsspecStore:
         return self._url
 
     def spec(self) -> StoreSpec:
-        return StoreSpec(self._url, {name: self._options[name] for name in self._options.keys() & _PUBLIC_OPTIONS})
+        """What the filesystem was made with, fsspec's own configuration included; options that may be secret are
+        named, and a worker without them refuses."""
+        options = self._given()
+        public = {name: options[name] for name in options.keys() & _PUBLIC_OPTIONS}
+        return StoreSpec(self._url, public, withheld=tuple(sorted(options.keys() - _PUBLIC_OPTIONS)))
 
-    def write_credentials(self, path: str | os.PathLike[str] | int) -> bool:
+    def write_credentials(self, path: str | os.PathLike[str]) -> bool:
         """Write the options that may be secret to a private file for workers of this machine."""
-        secrets = {name: value for name, value in self._options.items() if name not in _PUBLIC_OPTIONS}
+        secrets = {name: value for name, value in self._given().items() if name not in _PUBLIC_OPTIONS}
         if secrets:
             write_credentials(secrets, path)
         return bool(secrets)
+
+    def _given(self) -> dict[str, Any]:
+        """The options of the filesystem as it is: those given here, and what FSSPEC_* variables and files added."""
+        made: Mapping[str, Any] = self._filesystem().storage_options
+        return {name: value for name, value in made.items() if name not in _SETTINGS}
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         """Raises InvalidRequest where two writers could both win here."""
@@ -190,10 +200,9 @@ class FsspecStore:
         # caches listings.
         if self._opened is None or self._opened[0] != os.getpid():
             protocol = self._url.partition("://")[0]
-            settings = {"use_listings_cache": False, "skip_instance_cache": True}
             try:
                 kind = fsspec.get_filesystem_class(protocol)
-                filesystem = kind(**self._options, **settings)
+                filesystem = kind(**{**self._options, **_SETTINGS})
                 self._opened = (os.getpid(), filesystem, str(filesystem._strip_protocol(self._url)).rstrip("/"))
             except ImportError as error:
                 raise InvalidRequest(f"{shown(self._url)}: {error}") from error

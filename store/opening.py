@@ -93,11 +93,18 @@ def _refuse_options(url: str, options: Mapping[str, Any] | None) -> None:
 def open_spec(spec: StoreSpec) -> Metered:
     """Open a store by another process's description of it; once per process and spec, as workers run many tasks.
 
-    Secrets come from the spec's credentials file if it is on this machine, else from this process's own chain.
+    Secrets come from the spec's credentials file if it is on this machine, else from this process's own chain. Where
+    the store is comes from the spec alone. Raises InvalidRequest where not all of that was sent.
     """
     key = (os.getpid(), msgspec.json.encode(spec, order="deterministic"))
     found = _opened.get(key)
     if found is None:
         secrets = read_credentials(spec.credentials_file) if spec.credentials_file is not None else {}
+        missing = [name for name in spec.withheld if name not in secrets]
+        if missing:
+            raise InvalidRequest(
+                f"{spec.url}: the storage options {', '.join(missing)} may be secret, and reach only workers on the "
+                "machine that has them: run the workers there, or keep the warehouse in s3:// or file://"
+            )
         found = _opened.setdefault(key, open_store(spec.url, {**spec.options, **secrets}))
     return found

@@ -151,11 +151,15 @@ class Pause(Request[None]):
 
 class StoreSpec(msgspec.Struct, frozen=True):
     """How another process opens the same store. Holds no secret: a worker uses its own credential chain,
-    or, on this machine, the private file that `credentials_file` names (mode 0600, deleted with its maker)."""
+    or, on this machine, the private file that `credentials_file` names (mode 0600, deleted with its maker).
+
+    `withheld` are the names of options that only that file holds, and without which the store is not reached, or
+    another one is."""
 
     url: str
     options: dict[str, Any] = {}
     credentials_file: str | None = None
+    withheld: tuple[str, ...] = ()
 
 
 class OutputFile(Protocol):

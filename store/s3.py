@@ -65,8 +65,9 @@ class S3Store:
         return str(self.bulk_client().meta.endpoint_url)
 
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
-        """`credentials_file` as written by `write_credentials`; the spec itself never holds a secret."""
-        return StoreSpec(self.url, self._options.public(), credentials_file)
+        """`credentials_file` as written by `write_credentials`; the spec itself never holds a secret. It names the
+        endpoint and the region that this process really uses: a worker's own variables decide neither."""
+        return StoreSpec(self.url, self._options.way(self.bulk_client()), credentials_file)
 
     def write_credentials(self, path: str | os.PathLike[str] | int) -> bool:
         """Write explicit secrets to a private file for workers of this machine; False where none were given."""

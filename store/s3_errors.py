@@ -40,7 +40,7 @@ _OURS = (
     *(NoRegionError, ParamValidationError),
 )
 _IDENTITY = "check the credentials (storage options key/secret/token or profile, AWS_* variables, instance role)"
-_REGION = "the bucket is in another region: set client_kwargs={'region_name': …} or AWS_REGION"
+_REGION = "the bucket is in another region: set client_kwargs={'region_name': …} or AWS_DEFAULT_REGION"
 _ADVICE = {
     "AuthorizationHeaderMalformed": _REGION,
     "EntityTooLarge": "the object is larger than the store takes",

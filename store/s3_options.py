@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError
 
 from lithify.store.errors import InvalidRequest
 from lithify.store.s3_replies import ReplyParsers
+from lithify.store.s3_way import way_to
 
 __all__ = ["SECRET_OPTIONS", "S3Options"]
 
@@ -71,6 +72,22 @@ class S3Options:
     def secrets(self) -> dict[str, Any]:
         return {name: value for name, value in self._options.items() if name in SECRET_OPTIONS}
 
+    def way(self, client: Any) -> dict[str, Any]:
+        """For a worker: all but the secrets, and where `client` sends its requests, whatever told it that."""
+        undirected = {**self._options, "client_kwargs": _mapping(self._options, "client_kwargs")}
+        undirected.pop("endpoint_url", None)
+        undirected["client_kwargs"].pop("endpoint_url", None)
+        undirected["config_kwargs"] = {
+            **_mapping(self._options, "config_kwargs"),
+            "ignore_configured_endpoint_urls": True,
+        }
+        alone = S3Options(undirected)
+        default = alone.bulk_client(alone.session())
+        try:
+            return way_to(self.public(), client, str(default.meta.endpoint_url))
+        finally:
+            default.close()
+
     def hasty(self) -> dict[str, Any]:
         """The same options for a client that gives up within seconds."""
         given = _mapping(self._options, "config_kwargs")
@@ -83,6 +100,7 @@ class S3Options:
             core = botocore.session.get_session()
             core.register_component("data_loader", _loader())
             core.register_component("response_parser_factory", ReplyParsers())
+            core.set_config_variable("csm_enabled", False)  # reports of each request, sent to a port of some machine
             return Session(
                 botocore_session=core,
                 aws_access_key_id=self._options.get("key"),
@@ -104,7 +122,9 @@ class S3Options:
         return self._client(session, {"retries": retries, **timeouts}, {})
 
     def _client(self, session: Session, defaults: dict[str, Any], forced: dict[str, Any]) -> Any:
-        settings = {"max_pool_connections": _CONNECTIONS_MAX, **defaults, **_mapping(self._options, "config_kwargs")}
+        # "auto" (AWS_DEFAULTS_MODE) would ask the machine's metadata service for the region.
+        settings = {"max_pool_connections": _CONNECTIONS_MAX, "defaults_mode": "legacy", **defaults}
+        settings |= _mapping(self._options, "config_kwargs")
         if self._options.get("anon"):
             settings["signature_version"] = UNSIGNED
         client = _mapping(self._options, "client_kwargs")
