@@ -99,7 +99,8 @@ async def admin(model: Model, dice: random.Random, calls: int) -> None:
             request = Job(id=job_id, status="submitted", origin="manual", requested=wanted, created_at_ms=0)
             await files.compactor.commit(Submit(first_state(manifest), request))
             if dice.random() < 0.3:
-                await files.compactor.commit(RequestCancel(job_id))
+                with contextlib.suppress(InvalidRequest):  # it has ended meanwhile
+                    await files.compactor.commit(RequestCancel(job_id))
             if index % 4 == 0:
                 edit = CreateCheckpoint(await NewId(), f"pin {index}", None)
                 pin = (await files.manifest.commit(edit)).result

@@ -155,7 +155,8 @@ def admin(site: Site) -> Life:
                 state = await files.compactor_state()
                 if state is not None and state.jobs and say.random() < 0.5:
                     await Pause(int(say.random() * site.rest_ms))
-                    await files.compactor.commit(RequestCancel(say.choice(state.jobs).id))
+                    with contextlib.suppress(InvalidRequest):  # it has ended meanwhile
+                        await files.compactor.commit(RequestCancel(say.choice(state.jobs).id))
             except TRANSIENT:
                 continue
 
