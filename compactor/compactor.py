@@ -16,11 +16,12 @@ from lithify.compactor.answers import Budget, CompactionAnswers
 from lithify.compactor.attempt import Outcome, Step
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import Engine
-from lithify.compactor.info import MaintenanceReport, PartitionReport, compaction_info
+from lithify.compactor.info import MaintenanceReport, PartitionReport, compaction_info, nothing_done
 from lithify.compactor.policy import URGENCY_NONE, urgency
 from lithify.manifest.ages import young
-from lithify.manifest.catalog import keep_bounds, live_topic, partition_keys, topic_lineage, topic_names
+from lithify.manifest.catalog import keep_bounds, live_topic, partition_keys, topic_lineage
 from lithify.manifest.config import parse
+from lithify.manifest.ended import Known
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
@@ -33,7 +34,6 @@ from lithify.store.errors import (
     InvalidRequest,
     LithifyError,
     NotFound,
-    Unavailable,
 )
 from lithify.store.port import Now
 
@@ -96,6 +96,7 @@ class Compactor:
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put is reentrant; no event's set is
         self._topics: dict[str, _Topic] = {}
         self._partitions: dict[PartitionKeys, _Partition] = {}
+        self._known = Known()
         self._told = Told()
 
     def run_once(self, take_over: bool = False) -> MaintenanceReport:
@@ -143,19 +144,26 @@ class Compactor:
         """All partitions of live topics, and a report for each topic that cannot be read."""
         partitions: list[_Partition] = []
         unread: list[PartitionReport] = []
-        for name in self._driver.run(topic_names()):
+        names, _ = self._driver.run(self._known.topics())
+        kept: set[PartitionKeys] = set()
+        for name in names:
             topic = self._topics.setdefault(name, _Topic(name, self._driver))
             found = attempt(topic.read)
             if isinstance(found, Failure):
                 if not isinstance(found.error, NotFound):
+                    kept |= {keys for keys in self._partitions if keys.topic == name}
                     self._tell_failure("topic skipped", name, -1, found.text)
-                    unread.append(_nothing_done(name, -1, found))
+                    unread.append(nothing_done(name, -1, found.kind, found.text))
                 continue
             self._tell_failure("topic skipped", name, -1, None)
             partitions += [
                 self._partitions.setdefault(keys, _Partition(keys, self._worker, topic))
                 for keys in partition_keys(found)
             ]
+        # Of a topic that was deleted nothing is remembered; a long life sees many of them.
+        kept |= {partition.keys for partition in partitions}
+        self._partitions = {keys: partition for keys, partition in self._partitions.items() if keys in kept}
+        self._topics = {name: topic for name, topic in self._topics.items() if name in names}
         return partitions, unread
 
     def _look(self, partition: "_Partition") -> tuple[int, int]:
@@ -180,7 +188,7 @@ class Compactor:
             if report.error is None:
                 # In what state its coordinator was left is not known: a new one claims, and settles what was in flight.
                 self._partitions.pop(keys, None)
-            report = _nothing_done(keys.topic, keys.partition, report)
+            report = nothing_done(keys.topic, keys.partition, report.kind, report.text)
         failed = report.error is not None and partition.lost is None
         self._tell_failure("partition failed", keys.topic, keys.partition, report.detail if failed else None)
         return report
@@ -222,7 +230,7 @@ class _Topic:
     def paused(self) -> bool:
         """Whether a job that runs shall rest."""
         if not young(self._read_at_ms, self._driver.now_ms(), CONFIG_FRESH_MS):
-            with suppress(NotFound, Unavailable):  # the job's own next commit tells of both
+            with suppress(LithifyError):  # the job's own next commit, or the next pass, tells of it
                 self.read()
         return self.config.compaction_paused
 
@@ -341,26 +349,6 @@ class _Partition:
             dropped_segments=sum(len(step.dropped) for step in steps),
             dropped_bytes=sum(segment.bytes for step in steps for segment in step.dropped),
         )
-
-
-def _nothing_done(topic: str, partition: int, failure: Failure) -> PartitionReport:
-    return PartitionReport(
-        topic=topic,
-        partition=partition,
-        outcome="failed",
-        detail=failure.text,
-        error=failure.kind,
-        jobs=(),
-        log_start_offset=0,
-        records_before=0,
-        records_after=0,
-        bytes_before=0,
-        bytes_after=0,
-        logical_records_before=0,
-        logical_records_after=0,
-        logical_bytes_before=0,
-        logical_bytes_after=0,
-    )
 
 
 class _Holdings(NamedTuple):

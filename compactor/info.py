@@ -12,6 +12,7 @@ __all__ = [
     "Progress",
     "compaction_id",
     "compaction_info",
+    "nothing_done",
 ]
 
 
@@ -79,6 +80,27 @@ class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def jobs(self) -> tuple[CompactionInfo, ...]:
         return tuple(job for partition in self.partitions for job in partition.jobs)
+
+
+def nothing_done(topic: str, partition: int, kind: str, text: str) -> PartitionReport:
+    """Of a partition whose files could not be read; of a topic, where it is -1."""
+    return PartitionReport(
+        topic=topic,
+        partition=partition,
+        outcome="failed",
+        detail=text,
+        error=kind,
+        jobs=(),
+        log_start_offset=0,
+        records_before=0,
+        records_after=0,
+        bytes_before=0,
+        bytes_after=0,
+        logical_records_before=0,
+        logical_records_after=0,
+        logical_bytes_before=0,
+        logical_bytes_after=0,
+    )
 
 
 def compaction_id(topic: str, partition: int, job: str) -> str:

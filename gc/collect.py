@@ -26,7 +26,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Corrupt
 from lithify.store.port import Delete, List, Now, ObjectInfo
 
-__all__ = ["Pass", "collect", "sweep"]
+__all__ = ["Pass", "collect", "has_segments", "sweep"]
 
 DELETE_KEYS_MAX = 1_000
 AGED_LOOK_BACK_MAX = 64  # boundary files read to find one that is a grace period old
@@ -41,6 +41,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     boundary: int = 0
     waiting: int = 0  # retired segments that wait for the boundary, or for a checkpoint to go
     checkpoints_expired: int = 0
+    finished: bool = False  # sealed, and empty: no later pass has anything to do here
 
 
 class _Advance(msgspec.Struct, frozen=True):
@@ -100,6 +101,9 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         boundary=dead,
         waiting=len(manifest.retired) - len(going),
         checkpoints_expired=len(over),
+        finished=manifest.sealed
+        and not (manifest.retired or manifest.checkpoints or freed)
+        and not waits(manifest, boundary.value, files.compactor.seen.number),
     )
 
 
@@ -210,7 +214,18 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
         (deleted if goes else kept).append(Garbage(found.key, found.size, reason))
     if not dry_run:
         await _delete([*deleted, *freed])
-    return Pass(deleted=tuple(deleted), kept=tuple(kept), boundary=dead, waiting=len(manifest.retired))
+    return Pass(
+        deleted=tuple(deleted),
+        kept=tuple(kept),
+        boundary=dead,
+        waiting=len(manifest.retired),
+        finished=manifest.sealed and not (manifest.retired or manifest.checkpoints or deleted or freed or kept),
+    )
+
+
+async def has_segments(prefix: str) -> bool:
+    """Whether a segment lies under `prefix`: a topic's name, or the folder of a partition."""
+    return any("/segments/" in found.key for found in await _list(prefix.rstrip("/") + "/"))
 
 
 async def _list(prefix: str) -> list[ObjectInfo]:

@@ -1,18 +1,19 @@
 """The collector's shell: every partition of every topic, deleted topics included; one pass."""
 
 import logging
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
 import structlog
 
-from lithify.gc.collect import Pass, collect, sweep
+from lithify.gc.collect import Pass, collect, has_segments, sweep
+from lithify.gc.lives import Lives
 from lithify.gc.reachable import Garbage
-from lithify.manifest.catalog import partition_keys, topic_lineage, topic_names
-from lithify.manifest.commit import Lineage
+from lithify.manifest.catalog import partition_keys
 from lithify.manifest.edits import Seal
+from lithify.manifest.ended import Known, Marks
 from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.apart import Failure, Told, attempt
 from lithify.store.driver import Driver
@@ -75,23 +76,27 @@ class Collector:
     def __init__(self, warehouse: WarehouseLike, *, grace_ms: int = GRACE_MS) -> None:
         self._driver = warehouse.driver
         self._grace_ms = grace_ms
-        self._topics: dict[str, _Lives] = {}
+        self._topics: dict[str, Lives] = {}
         self._partitions: dict[PartitionKeys, PartitionFiles] = {}
+        self._known = Known()
         self._told = Told()
 
     def run_once(self, dry_run: bool = False, sweep: bool = False) -> GcReport:
         """One pass: forget what was replaced a grace period ago. `sweep` also lists every object and deletes what
-        nothing can name. `dry_run` deletes and commits nothing. A partition's failure stops no other."""
+        nothing can name. `dry_run` deletes and commits nothing. A partition's failure stops no other. A deleted topic
+        that is empty costs a pass nothing, and is in no report any more; a sweep looks whether orphans came."""
         partitions: list[PartitionGc] = []
-        for name in self._driver.run(topic_names()):
-            lives = self._topics.setdefault(name, _Lives(name))
-            known = attempt(lambda lives=lives: lives.refresh(self._driver))
-            self._tell_failure("topic skipped", name, -1, known)
-            if isinstance(known, Failure):
-                partitions.append(_failed(PartitionGc(topic=name, topic_id="", partition=-1), known))
-                continue
-            for topic in known:
-                partitions += [self._run(keys, topic.deleted, dry_run, sweep) for keys in partition_keys(topic)]
+        awake, resting = self._driver.run(self._known.topics(anew=sweep, says=not dry_run))
+        for name in resting if sweep else ():
+            left = attempt(lambda name=name: self._driver.run(has_segments(name)))
+            self._tell_failure("topic skipped", name, -1, left)
+            if isinstance(left, Failure):
+                partitions.append(_failed(PartitionGc(topic=name, topic_id="", partition=-1), left))
+            elif left:
+                awake[name] = Marks()
+        for name, marks in awake.items():
+            partitions += self._topic(name, marks, dry_run, sweep)
+        self._forget(awake)
         report = GcReport(dry_run=dry_run, swept=sweep, partitions=tuple(partitions))
         return self._clean(report) if sweep else report
 
@@ -107,13 +112,40 @@ class Collector:
             return msgspec.structs.replace(report, error=found.text)
         return msgspec.structs.replace(report, temporaries=found)
 
-    def _run(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> PartitionGc:
+    def _topic(self, name: str, marks: Marks, dry_run: bool, sweeping: bool) -> list[PartitionGc]:
+        # A sweep looks at partitions that are finished, too, so it begins with the first life.
+        lives = Lives(name, 0) if sweeping else self._topics.setdefault(name, Lives(name, marks.over))
+        known = attempt(lambda: self._driver.run(lives.refresh()))
+        self._tell_failure("topic skipped", name, -1, known)
+        if isinstance(known, Failure):
+            return [_failed(PartitionGc(topic=name, topic_id="", partition=-1), known)]
+        partitions: list[PartitionGc] = []
+        for topic in known:
+            todo = [keys for keys in partition_keys(topic) if not lives.is_finished(keys)]
+            partitions += [self._run(keys, topic.deleted, lives, dry_run, sweeping) for keys in todo]
+        said = attempt(lambda: self._driver.run(lives.say_what_is_over(marks))) if not dry_run else None
+        self._tell_failure("end of a topic not noted", name, -1, said)
+        return partitions
+
+    def _forget(self, awake: Iterable[str]) -> None:
+        """What is known of topics that are over, or that are gone with their folder."""
+        kept = set(awake)
+        self._topics = {name: lives for name, lives in self._topics.items() if name in kept}
+        self._partitions = {
+            keys: files
+            for keys, files in self._partitions.items()
+            if keys.topic in kept and not ((lives := self._topics.get(keys.topic)) and lives.is_finished(keys))
+        }
+
+    def _run(self, keys: PartitionKeys, deleted: bool, lives: Lives, dry_run: bool, sweeping: bool) -> PartitionGc:
         blank = PartitionGc(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
         done = attempt(lambda: self._collect(keys, deleted, dry_run, sweeping))
         self._tell_failure("partition not collected", f"{keys.topic}/{keys.topic_id}", keys.partition, done)
         if isinstance(done, Failure):
             self._partitions.pop(keys, None)  # the next pass trusts nothing that this one has read
             return _failed(blank, done)
+        if done.finished and not dry_run:
+            lives.finished(keys)
         if done.deleted and not dry_run:
             size = sum(g.bytes for g in done.deleted)
             tell = log.bind(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
@@ -132,7 +164,7 @@ class Collector:
         if deleted and not dry_run:
             self._driver.run(files.manifest.commit(Seal()))  # finishes a deletion that was interrupted (P21)
         done = self._driver.run(collect(files, self._grace_ms, dry_run=dry_run))
-        if sweeping:
+        if sweeping and not (done.finished and not self._driver.run(has_segments(keys.root))):
             done = _both(done, self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
         return done
 
@@ -160,28 +192,5 @@ def _both(first: Pass, second: Pass) -> Pass:
         boundary=second.boundary,
         waiting=second.waiting,
         checkpoints_expired=first.checkpoints_expired,
+        finished=first.finished and second.finished,
     )
-
-
-class _Lives:
-    """Every life of a topic's name: a topic deleted and created again leaves partitions under its old id (P21)."""
-
-    def __init__(self, name: str) -> None:
-        self._lineage: Lineage[TopicFile] = topic_lineage(name)
-        self._read = 0
-        self._lives: dict[str, TopicFile] = {}
-
-    def refresh(self, driver: Driver) -> list[TopicFile]:
-        """Each life at its latest version. Reads only versions it has not read before."""
-        head = driver.run(self._lineage.refresh())
-        for number in range(self._read + 1, head.number + 1):
-            version = head if number == head.number else driver.run(self._lineage.read(number))
-            if version is not None and version.value is not None:
-                self._lives[version.value.topic_id] = version.value
-        self._read = head.number
-        current = head.value.topic_id if head.value else ""
-        # A life that is over was deleted, whatever its last version says.
-        return [
-            topic if topic.topic_id == current else msgspec.structs.replace(topic, deleted=True)
-            for topic in self._lives.values()
-        ]

@@ -2,11 +2,19 @@
 
 import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["WAREHOUSE_CONFIG", "PartitionKeys", "SegmentId", "TopicKeys", "check_topic_name", "is_topic_name"]
+__all__ = [
+    "WAREHOUSE_CONFIG",
+    "EndKeys",
+    "PartitionKeys",
+    "SegmentId",
+    "TopicKeys",
+    "check_topic_name",
+    "is_topic_name",
+]
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NUMBER_DIGITS = 20
@@ -49,6 +57,33 @@ class Chain:
 
 
 WAREHOUSE_CONFIG = Chain("@warehouse/config/", "warehouse")  # '@' begins no topic's name
+
+
+@dataclass(frozen=True, slots=True)
+class EndKeys:
+    """What is said of the end of topics: in a folder of its own, which one listing reads for all of them."""
+
+    topic: str
+
+    FOLDER: ClassVar[str] = "@ended"  # '@' begins no topic's name
+
+    def over(self, number: int) -> str:
+        """Every life of the topic up to version `number` is over, and nothing of it is left to collect."""
+        return f"{self.FOLDER}/{self.topic}/{number:0{_NUMBER_DIGITS}d}.over"
+
+    def again(self, number: int) -> str:
+        """A version may come after `number`."""
+        return f"{self.FOLDER}/{self.topic}/{number:0{_NUMBER_DIGITS}d}.again"
+
+    @staticmethod
+    def parse(key: str) -> "tuple[str, int, str] | None":
+        """The topic, the number, and "over" or "again"; None where it is none of these keys."""
+        folder, _, rest = key.partition("/")
+        topic, _, name = rest.partition("/")
+        digits, _, what = name.partition(".")
+        if folder != EndKeys.FOLDER or not digits.isdecimal() or what not in ("over", "again"):
+            return None
+        return topic, int(digits), what
 
 
 @dataclass(frozen=True, slots=True)

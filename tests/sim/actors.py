@@ -24,7 +24,7 @@ from lithify.store.errors import (
     Unavailable,
 )
 from lithify.store.port import Get, Now, Pause
-from tests.sim.cast import Actor, Violation
+from tests.sim.cast import Actor, Damaged, Violation
 from tests.sim.rows import Row, by_key, encode, reference
 from tests.sim.site import Handle, Site
 
@@ -32,7 +32,7 @@ __all__ = ["TRANSIENT", "Life", "append_some", "consumer", "idempotent", "plain"
 
 Life = Callable[[Actor], Coroutine[Any, Any, None]]
 CLOCK_BEHIND_MS = 1_000  # a client's idea of the store's clock, at most
-TRANSIENT = (Unavailable, CommitUnknown, NotFound)  # not found: the topic is deleted, another will come
+TRANSIENT = (Unavailable, CommitUnknown, NotFound, Damaged)  # not found: the topic is deleted, another will come
 
 
 def records(site: Site, actor: Actor, name: str, now_ms: int) -> list[Row]:
@@ -60,11 +60,11 @@ async def append_some(site: Site, actor: Actor, files: PartitionFiles, handle: H
 
 
 async def send_once(site: Site, files: PartitionFiles, handle: Handle, rows: list[Row]) -> None:
-    """The oracle hears what the producer was told. Raises CommitUnknown, Unavailable, NotFound."""
+    """The oracle hears what the producer was told. Raises CommitUnknown, Unavailable, NotFound, Damaged."""
     tokens = [row.token for row in rows]
     try:
         offsets = await send(files, handle, rows)
-    except (Unavailable, NotFound):
+    except (Unavailable, NotFound, Damaged):
         site.oracle.denied(handle.keys, tokens)
         raise
     site.oracle.acknowledged(handle.keys, tokens, offsets)
@@ -95,7 +95,7 @@ def plain(site: Site) -> Life:
             except CommitUnknown as error:
                 _is_no_fault_of_ours(error)
                 unknown.append((error.token, [row.token for row in rows]))
-            except (Unavailable, NotFound):
+            except (Unavailable, NotFound, Damaged):
                 pass  # refused: it is not there
             if unknown and actor.say.random() < 0.5:
                 await _asks(site, files, handle, *unknown.pop(), settle=actor.say.random() < 0.3)
@@ -106,7 +106,7 @@ def plain(site: Site) -> Life:
 def _is_no_fault_of_ours(error: BaseException | None) -> None:
     """A commit that its own invariants refused, after an earlier try, is told as unknown: it is worse than that."""
     while error is not None:
-        if isinstance(error, Corrupt):
+        if isinstance(error, Corrupt) and not isinstance(error, Damaged):
             raise Violation(f"an append would break an invariant (P2): {error}")
         error = error.__cause__
 
@@ -200,6 +200,17 @@ async def read_slowly(site: Site, actor: Actor, files: PartitionFiles, manifest:
     site.world.counts["manifest read whole"] += 1
 
 
+async def _newest(site: Site, actor: Actor, files: PartitionFiles) -> Manifest:
+    """The head; never one that was the past already when the search for it began."""
+    truth = site.oracle.truth(files.keys)
+    known = 0 if truth.head is None else truth.head.id
+    manifest = await files.head()
+    if manifest.id < known:
+        raise Violation(f"{actor.name} takes manifest {manifest.id} for the head, which {known} was before (P3)")
+    site.world.held("P3")
+    return manifest
+
+
 def reader(site: Site, pins: bool) -> Life:
     """Reads the head, or what it pinned; again and again."""
 
@@ -215,7 +226,7 @@ def reader(site: Site, pins: bool) -> Life:
                 if handle.keys != files.keys:
                     files = PartitionFiles(handle.keys)
                 if not pins:
-                    await read_slowly(site, actor, files, await files.head())
+                    await read_slowly(site, actor, files, await _newest(site, actor, files))
                     continue
                 name = f"pin {actor.name} {say.randrange(2)}"
                 ttl_ms = say.choice((None, 500, 5_000, 100_000))
@@ -273,7 +284,7 @@ async def _follow(
     position = rebuilt_to = floor = 0
     while True:
         await Pause(site.rest(actor))
-        manifest = await files.head()
+        manifest = await _newest(site, actor, files)
         if manifest.sealed:
             raise NotFound("sealed")
         await read_slowly(site, actor, files, manifest)

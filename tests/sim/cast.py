@@ -5,10 +5,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from lithify.store.errors import Corrupt
 from lithify.store.port import Request
 from lithify.store.reply_clock import ReplyClock
 
-__all__ = ["STORES_DIFFER_MS", "WORKER", "Actor", "Answers", "Author", "Climate", "Violation", "Witness"]
+__all__ = ["STORES_DIFFER_MS", "WORKER", "Actor", "Answers", "Author", "Climate", "Damaged", "Violation", "Witness"]
 
 WORKER = " task "  # in the name of every actor that does a task of a job
 STORES_DIFFER_MS = 2_000  # the servers of one object store tell the time alike within this
@@ -18,6 +19,10 @@ Author = tuple[str, int]
 
 class Violation(AssertionError):
     """Something happened that the protocol excludes."""
+
+
+class Damaged(Corrupt):
+    """A numbered file was damaged by the history itself, and found to be: until it is restored nothing can be done."""
 
 
 @dataclass(slots=True)

@@ -10,9 +10,10 @@ from unittest.mock import patch
 from lithify.compactor.coordinator import Coordinator
 from lithify.manifest.catalog import create_topic, topic_lineage
 from lithify.manifest.partition import PartitionFiles
-from tests.sim import actors, services
+from tests.sim import actors, files, services
 from tests.sim.cast import STORES_DIFFER_MS, Actor, Climate, Violation
 from tests.sim.engine import Engine
+from tests.sim.foci import FOCI, MOST, SHARES, Focus
 from tests.sim.imports import Source, importer
 from tests.sim.oracle import Oracle
 from tests.sim.rest import alone, rest
@@ -34,101 +35,7 @@ TUNED = {
     ("lithify.log.append.UPLOADS_MAX",): (4, 1),
 }
 
-# Who takes part how often, each of so many; `Focus.shares` says whom a history about one thing takes.
-MOST = {
-    "stream": 3,
-    "import": 2,
-    "compactor": 3,
-    "collector": 3,
-    "pinning reader": 2,
-    "consumer": 2,
-    "admin": 2,
-    "retention": 2,
-}
-SHARES = {
-    "stream": 0.3,
-    "import": 0.2,
-    "compactor": 0.65,
-    "collector": 0.5,
-    "reader": 0.2,
-    "pinning reader": 0.25,
-    "consumer": 0.15,
-    "admin": 0.2,
-    "retention": 0.15,
-    "catalog": 0.0,
-    "operator": 0.05,
-}
 FEW_SHARE = 0.4  # of histories in which a few have the word often, and so come far
-
-
-@dataclass(frozen=True)
-class Focus:
-    """What a history is about."""
-
-    weight: int
-    shares: dict[str, float] = field(default_factory=dict)
-    always: tuple[str, ...] = ()  # who takes part however few they are
-    lengths: tuple[int, ...] = (220, 250, 300, 400, 600, 1_000, 1_600)  # steps
-    plain: tuple[int, ...] = (0, 1, 2, 3)  # producers without an id
-    stalls: tuple[float, ...] = (0.0, 0.01, 0.04, 0.1)
-    graces_ms: tuple[int, ...] = (0, 0, 300, 1_000, 5_000)
-    policies: tuple[str, ...] = ("compact", "compact", "compact", "compact,delete", "delete")
-    records: tuple[str, ...] = ("-1", "-1", "-1", "10")
-    ages_ms: tuple[str, ...] = ("-1", "-1", "-1", "1000", "5000", "60000")
-    changes_share: float = 0.1  # of histories in which the topic is altered, or deleted and made again
-    bounds_share: float = 0.3  # of histories with the product's own bounds
-
-
-FOCI = (
-    Focus(2),
-    Focus(2, {"collector": 0.9, "pinning reader": 0.7, "reader": 0.3, "compactor": 0.3}),
-    # Who stands still finds that the boundary has passed what it was about to build upon; collection comes late.
-    Focus(
-        2,
-        {"collector": 0.7, "stream": 0.4, "compactor": 0.5, "reader": 0.5, "pinning reader": 0.3},
-        always=("collector 0",),
-        lengths=(600, 1_200, 2_000),
-        plain=(1, 2, 3),
-        stalls=(0.05, 0.1, 0.2),
-        graces_ms=(0, 0, 300),
-        bounds_share=0.0,
-    ),
-    Focus(1, {"compactor": 0.9, "admin": 0.7, "collector": 0.3}),
-    Focus(
-        1,
-        {"catalog": 0.6, "retention": 0.4, "collector": 0.7, "reader": 0.0, "pinning reader": 0.0, "consumer": 0.0},
-        lengths=(300, 600, 1_200),
-        graces_ms=(0, 0, 300, 1_000),
-        changes_share=1.0,
-    ),
-    Focus(
-        1,
-        {"retention": 0.4, "compactor": 0.5, "collector": 0.2, "consumer": 0.1},
-        policies=("compact,delete", "delete"),
-        records=("-1", "-1", "4", "10"),
-    ),
-    # Applications that number their appends, for fewer places than there are of them.
-    Focus(
-        1,
-        {"stream": 0.9, "import": 0.6, "collector": 0.8, "compactor": 0.4, "reader": 0.0, "consumer": 0.0},
-        always=("collector 0",),
-        lengths=(400, 1_000, 2_000),
-        plain=(0, 1),
-        graces_ms=(0, 0, 300),
-        bounds_share=0.0,
-    ),
-    Focus(1, {"operator": 1.0, "compactor": 0.7, "collector": 0.3}),
-    # The topic is altered all the time, by two at once.
-    Focus(
-        2,
-        {"retention": 0.7, "compactor": 0.4, "collector": 0.2, "pinning reader": 0.1, "consumer": 0.1},
-        always=("retention 0",),
-        policies=("compact,delete", "compact,delete", "delete", "compact"),
-        records=("-1", "4", "10"),
-        ages_ms=("-1", "500", "1000", "5000"),
-        changes_share=1.0,
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -170,7 +77,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
     """Runs the history of `seed`, or what `mask` leaves of it. A violation is in what is returned, never raised."""
     dice = random.Random(seed)
     focus = dice.choices(FOCI, [focus.weight for focus in FOCI])[0]
-    with _tuned(dice, focus):
+    with _tuned(dice, focus), ExitStack() as stack:
         length = steps or dice.choice(focus.lengths)
         climate = _climate(dice, length, focus, bright=mask.bright)
         script = None if mask.turns is None else Script([*mask.turns])
@@ -179,6 +86,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         site = _site(dice, world, focus)
         found = Found(seed, trace=[] if tracing else None)
         try:
+            stack.enter_context(files.watched(site))
             _begin(world, site, dice)
             world.trace = found.trace
             roster = _roster(dice, site, focus)
@@ -311,6 +219,7 @@ def _roster(dice: random.Random, site: Site, focus: Focus) -> dict[str, actors.L
         "retention": lambda: services.retention(site, alters=site.topic_changes),
         "catalog": lambda: services.catalog(site),
         "operator": lambda: services.operator(site),
+        "file operator": lambda: files.file_operator(site),
     }
     for name, live in lives.items():
         most = MOST.get(name, 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.keys import EndKeys, PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.manifest.retention import retention_of
 from lithify.segment.task import MergeTask
@@ -79,6 +79,7 @@ class Oracle:
     def _topic(self, body: bytes) -> None:
         topic, known = _topic(body), {topic.topic_id for topic in self.topics}
         self.topics.append(topic)
+        self._no_life_is_hidden()
         if topic.deleted:
             return
         self._configs.setdefault(topic.topic_id, []).append(parse(topic.config))
@@ -103,8 +104,37 @@ class Oracle:
 
     def put(self, author: Author, key: str, body: bytes) -> None:
         found = self._of(key)
-        assert found is not None
+        if found is None:
+            self._end_said(key)
+            return
         found[0].segment_put(key, body)
+
+    def _ends(self) -> tuple[int, int]:
+        """Up to which version the topic is said to be over, and after which one that another may come."""
+        said = [parsed for key in self.world.objects if (parsed := EndKeys.parse(key)) is not None]
+        over, again = ([number for _, number, what in said if what == each] for each in ("over", "again"))
+        return max(over, default=0), max(again, default=0)
+
+    def _end_said(self, key: str) -> None:
+        parsed = EndKeys.parse(key)
+        assert parsed is not None, key
+        _, number, what = parsed
+        if what == "again":
+            return
+        if not self.topics[number - 1].deleted:
+            raise Violation(f"{key}: version {number} is not the end of a life (P21)")
+        for topic in self.topics[:number]:
+            head = self.truth(PartitionKeys(topic.topic, topic.topic_id, 0)).head
+            if head is None or not head.sealed or head.retired or head.checkpoints:
+                raise Violation(f"{key}: life {topic.topic_id} is not collected (P21)")
+        self.world.counts["topic over"] += 1
+        self._no_life_is_hidden()
+
+    def _no_life_is_hidden(self) -> None:
+        over, again = self._ends()
+        if over > again and over < len(self.topics):
+            raise Violation(f"the topic is said to be over at version {over}, and has {len(self.topics)} (P21)")
+        self.world.held("P21")
 
     def deleting(self, author: Author, key: str) -> None:
         if key in self.others:

@@ -16,6 +16,7 @@ from lithify.store.port import Pause
 from tests.sim import services
 from tests.sim.cast import Actor, Climate, Violation
 from tests.sim.engine import Engine
+from tests.sim.files import restore_files
 from tests.sim.schedule import Uniform
 from tests.sim.site import Site
 from tests.sim.truth import Truth
@@ -35,6 +36,7 @@ def rest(world: World, site: Site) -> None:
     """Everybody is gone and the store is well: what is left must come to rest, and be whole."""
     world.end_all()
     services.restore(site)
+    restore_files(site)
     for truth in [*site.oracle.truths.values()]:
         if truth.head is None:
             continue

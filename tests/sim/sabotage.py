@@ -2,6 +2,7 @@
 
 from tests.sim.sabotage_data import OF_DATA
 from tests.sim.sabotage_line import Sabotage
+from tests.sim.sabotage_numbered import OF_NUMBERED_FILES
 
 __all__ = ["SABOTAGES", "Sabotage"]
 
@@ -316,8 +317,9 @@ SABOTAGES = (
         "a topic is announced before its partitions are there",
         "P21",
         "manifest/catalog.py",
-        "await _create_partitions(partition_keys(topic), topic)\n    return",
-        "return",
+        "await _create_partitions(partition_keys(topic), topic)\n    if",
+        "if",
     ),
     *OF_DATA,
+    *OF_NUMBERED_FILES,
 )

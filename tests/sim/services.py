@@ -5,6 +5,7 @@ import contextlib
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.jobs import RequestCancel, Submit
 from lithify.gc.collect import collect, sweep
+from lithify.gc.lives import Lives
 from lithify.manifest.catalog import (
     RETENTION_KEYS,
     alter_topic,
@@ -15,9 +16,11 @@ from lithify.manifest.catalog import (
     topic_lineage,
 )
 from lithify.manifest.edits import LiftQuarantine, Seal
+from lithify.manifest.ended import Known, Marks
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, retention_of
 from lithify.manifest.units import units
@@ -99,40 +102,55 @@ async def _opened(site: Site, actor: Actor) -> Handle:
         await Pause(site.rest(actor))
 
 
-async def _all_lives(site: Site) -> list[tuple[PartitionKeys, bool]]:
-    """The partition under every topic id there was, and whether that topic is deleted."""
-    lineage = topic_lineage(TOPIC)
-    head = await lineage.refresh()
-    deleted: dict[str, bool] = {}
-    for number in range(1, head.number + 1):
-        version = await lineage.read(number)
-        if version is not None and version.value is not None:
-            deleted[version.value.topic_id] = version.value.deleted
-    return [(PartitionKeys(TOPIC, topic_id, 0), gone) for topic_id, gone in deleted.items()]
-
-
 def collector(site: Site, sweep_share: float) -> Life:
+    """What the collector's shell does in a pass. A topic that does not change is looked for once."""
+
     async def live(actor: Actor) -> None:
-        known: dict[PartitionKeys, PartitionFiles] = {}
-        lives: list[tuple[PartitionKeys, bool]] = []
+        files: dict[PartitionKeys, PartitionFiles] = {}
+        known, lives, topics = Known(), Lives(TOPIC, 0), list[TopicFile]()
         while True:
             await Pause(site.rest(actor))
             try:
-                if not lives or site.topic_changes:
-                    lives = await _all_lives(site)
-                for keys, deleted in lives:
-                    files = known.setdefault(keys, PartitionFiles(keys))
-                    if deleted:
-                        await files.manifest.commit(Seal())
-                    await collect(files, site.grace_ms)
-                    site.world.counts["collected"] += 1
-                    if actor.say.random() < sweep_share:
-                        await sweep(files, site.grace_ms)
-                        site.world.counts["swept"] += 1
+                awake = {TOPIC: Marks()}
+                if site.topic_changes:
+                    awake, resting = await known.topics(anew=actor.say.random() < sweep_share)
+                    if resting:
+                        site.world.counts["topic at rest"] += 1
+                        files, lives = {}, Lives(TOPIC, 0)
+                if TOPIC in awake and (not topics or site.topic_changes):
+                    topics = await lives.refresh()
+                for topic in topics if TOPIC in awake else ():
+                    await _collected(site, actor, files, lives, topic, sweep_share)
+                if TOPIC in awake and site.topic_changes:
+                    await lives.say_what_is_over(awake[TOPIC])
             except TRANSIENT:
                 continue
 
     return live
+
+
+async def _collected(
+    site: Site,
+    actor: Actor,
+    known: dict[PartitionKeys, PartitionFiles],
+    lives: Lives,
+    topic: TopicFile,
+    sweep_share: float,
+) -> None:
+    keys = PartitionKeys(TOPIC, topic.topic_id, 0)
+    sweeps = actor.say.random() < sweep_share
+    if lives.is_finished(keys) and not sweeps:
+        return
+    files = known.setdefault(keys, PartitionFiles(keys))
+    if topic.deleted:
+        await files.manifest.commit(Seal())
+    done = await collect(files, site.grace_ms)
+    site.world.counts["collected"] += 1
+    if done.finished:
+        lives.finished(keys)
+    if sweeps:
+        await sweep(files, site.grace_ms)
+        site.world.counts["swept"] += 1
 
 
 def admin(site: Site) -> Life:
@@ -200,7 +218,7 @@ def catalog(site: Site) -> Life:
             lineage = topic_lineage(TOPIC)
             with contextlib.suppress(*TRANSIENT):
                 await delete_topic(lineage, await live_topic(lineage, TOPIC))
-            await Pause(site.rest(actor))
+            await Pause(actor.say.choice((1, 1, 20)) * site.rest(actor))  # time enough to collect what was
             with contextlib.suppress(*TRANSIENT, AlreadyExists):
                 made = await create_topic(topic_lineage(TOPIC), TOPIC, 1, site.config)
                 if made.deleted:

@@ -1,6 +1,6 @@
 """What every actor of a history knows before it begins: the topic's name, how things are set, and whom to tell."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lithify.manifest.catalog import live_topic, topic_lineage
 from lithify.manifest.commit import Lineage
@@ -29,6 +29,8 @@ class Site:
     tombstone_share: float
     rest_ms: int  # what actors that go round rest between rounds
     skew_ms: int  # how far clocks are from the store's, at most
+    damaged_files: dict[str, bytes] = field(default_factory=dict)  # key -> its body as it was
+    broken: set[bytes] = field(default_factory=set)  # every body that damage ever left
 
     async def open(self) -> "Handle":
         """Raises NotFound, Unavailable."""

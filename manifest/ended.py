@@ -1,0 +1,90 @@
+"""Topics that are over: deleted, and nothing of them left to collect. They cost a pass nothing (docs/rfcs/0005).
+
+A `.topic` file stays for ever, and so would the requests for it. A collector that has emptied every life of a name up
+to version N says so: N is over. Whoever makes a topic of that name again says, before it is announced, that a version
+may come after N. Both are empty objects that stay; one listing reads those of all topics.
+"""
+
+from dataclasses import dataclass
+
+from lithify.manifest.keys import EndKeys, TopicKeys, is_topic_name
+from lithify.store.port import Folders, Head, List, Put
+
+__all__ = ["Known", "Marks", "say_again", "say_over"]
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What is said of one topic's name; 0: nothing."""
+
+    over: int = 0  # every life up to this version is over and collected
+    again: int = 0  # and after this one another may have come
+
+    @property
+    def at_rest(self) -> bool:
+        return self.over > self.again
+
+
+async def say_over(name: str, number: int) -> None:
+    """Requires: the last version of a life, which is deleted, sealed and empty like all before it; and if another
+    version follows it, `say_again(name, number)` was said."""
+    await Put(EndKeys(name).over(number), b"")
+
+
+async def say_again(name: str, number: int) -> None:
+    await Put(EndKeys(name).again(number), b"")
+
+
+async def _all_marks() -> dict[str, Marks]:
+    found: dict[str, Marks] = {}
+    token: str | None = None
+    while True:
+        page = await List(EndKeys.FOLDER + "/", token)
+        for each in page.objects:
+            parsed = EndKeys.parse(each.key)
+            if parsed is None:
+                continue
+            name, number, what = parsed
+            known = found.get(name, Marks())
+            over, again = (number, known.again) if what == "over" else (known.over, number)
+            found[name] = Marks(max(over, known.over), max(again, known.again))
+        token = page.token
+        if token is None:
+            return found
+
+
+class Known:
+    """The topics that one process has to look at, from pass to pass. One coroutine at a time."""
+
+    def __init__(self) -> None:
+        self._looked_behind: dict[str, int] = {}  # topics at rest: the version behind which nothing was found
+
+    async def topics(self, *, anew: bool = False, says: bool = True) -> tuple[dict[str, Marks], list[str]]:
+        """The topics to look at, with what is said of each, and those at rest. One LIST per 1,000 names, and where
+        topics are over another.
+
+        Behind each topic at rest it looks once itself, and again with `anew`: an older lithify makes topics without a
+        word. It is then said here, for all others, unless this process writes nothing (`says`).
+        """
+        names = await Folders("")
+        marks = await _all_marks() if EndKeys.FOLDER in names else {}
+        awake: dict[str, Marks] = {}
+        resting: list[str] = []
+        for name in (name for name in names if is_topic_name(name)):
+            known = marks.get(name, Marks())
+            if known.at_rest and not await self._woken(name, known.over, anew=anew, says=says):
+                resting.append(name)
+            else:
+                awake[name] = known
+        self._looked_behind = {name: n for name, n in self._looked_behind.items() if name in set(resting)}
+        return awake, resting
+
+    async def _woken(self, name: str, over: int, *, anew: bool, says: bool) -> bool:
+        if self._looked_behind.get(name) == over and not anew:
+            return False
+        if await Head(TopicKeys(name).config.key(over + 1)) is None:
+            self._looked_behind[name] = over
+            return False
+        if says:
+            await say_again(name, over)
+        return True

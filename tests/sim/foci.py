@@ -1,0 +1,114 @@
+"""What histories are about, and who takes part in them how often."""
+
+from dataclasses import dataclass, field
+
+__all__ = ["FOCI", "MOST", "SHARES", "Focus"]
+
+# Who takes part how often, each of so many; `Focus.shares` says whom a history about one thing takes.
+MOST = {
+    "stream": 3,
+    "import": 2,
+    "compactor": 3,
+    "collector": 3,
+    "pinning reader": 2,
+    "consumer": 2,
+    "admin": 2,
+    "retention": 2,
+}
+SHARES = {
+    "stream": 0.3,
+    "import": 0.2,
+    "compactor": 0.65,
+    "collector": 0.5,
+    "reader": 0.2,
+    "pinning reader": 0.25,
+    "consumer": 0.15,
+    "admin": 0.2,
+    "retention": 0.15,
+    "catalog": 0.0,
+    "operator": 0.05,
+    "file operator": 0.04,
+}
+
+
+@dataclass(frozen=True)
+class Focus:
+    """What a history is about."""
+
+    weight: int
+    shares: dict[str, float] = field(default_factory=dict)
+    always: tuple[str, ...] = ()  # who takes part however few they are
+    lengths: tuple[int, ...] = (220, 250, 300, 400, 600, 1_000, 1_600)  # steps
+    plain: tuple[int, ...] = (0, 1, 2, 3)  # producers without an id
+    stalls: tuple[float, ...] = (0.0, 0.01, 0.04, 0.1)
+    graces_ms: tuple[int, ...] = (0, 0, 300, 1_000, 5_000)
+    policies: tuple[str, ...] = ("compact", "compact", "compact", "compact,delete", "delete")
+    records: tuple[str, ...] = ("-1", "-1", "-1", "10")
+    ages_ms: tuple[str, ...] = ("-1", "-1", "-1", "1000", "5000", "60000")
+    changes_share: float = 0.1  # of histories in which the topic is altered, or deleted and made again
+    bounds_share: float = 0.3  # of histories with the product's own bounds
+
+
+FOCI = (
+    Focus(2),
+    Focus(2, {"collector": 0.9, "pinning reader": 0.7, "reader": 0.3, "compactor": 0.3}),
+    # Who stands still finds that the boundary has passed what it was about to build upon; collection comes late.
+    Focus(
+        2,
+        {"collector": 0.7, "stream": 0.4, "compactor": 0.5, "reader": 0.5, "pinning reader": 0.3},
+        always=("collector 0",),
+        lengths=(600, 1_200, 2_000),
+        plain=(1, 2, 3),
+        stalls=(0.05, 0.1, 0.2),
+        graces_ms=(0, 0, 300),
+        bounds_share=0.0,
+    ),
+    Focus(1, {"compactor": 0.9, "admin": 0.7, "collector": 0.3}),
+    Focus(
+        1,
+        {"catalog": 0.6, "retention": 0.4, "collector": 0.7, "reader": 0.0, "pinning reader": 0.0, "consumer": 0.0},
+        lengths=(300, 600, 1_200),
+        graces_ms=(0, 0, 300, 1_000),
+        changes_share=1.0,
+    ),
+    Focus(
+        1,
+        {"retention": 0.4, "compactor": 0.5, "collector": 0.2, "consumer": 0.1},
+        policies=("compact,delete", "delete"),
+        records=("-1", "-1", "4", "10"),
+    ),
+    # Applications that number their appends, for fewer places than there are of them.
+    Focus(
+        1,
+        {"stream": 0.9, "import": 0.6, "collector": 0.8, "compactor": 0.4, "reader": 0.0, "consumer": 0.0},
+        always=("collector 0",),
+        lengths=(400, 1_000, 2_000),
+        plain=(0, 1),
+        graces_ms=(0, 0, 300),
+        bounds_share=0.0,
+    ),
+    Focus(1, {"operator": 1.0, "compactor": 0.7, "collector": 0.3}),
+    # The topic is altered all the time, by two at once.
+    Focus(
+        2,
+        {"retention": 0.7, "compactor": 0.4, "collector": 0.2, "pinning reader": 0.1, "consumer": 0.1},
+        always=("retention 0",),
+        policies=("compact,delete", "compact,delete", "delete", "compact"),
+        records=("-1", "4", "10"),
+        ages_ms=("-1", "500", "1000", "5000"),
+        changes_share=1.0,
+    ),
+    # The topic is deleted, collected to the last byte, and made again.
+    Focus(
+        1,
+        {"catalog": 1.0, "collector": 0.8, "compactor": 0.3, "reader": 0.0, "pinning reader": 0.1, "consumer": 0.0},
+        always=("collector 0",),
+        lengths=(600, 1_200, 2_000),
+        plain=(0, 1, 2),
+        graces_ms=(0, 0, 300),
+        changes_share=1.0,
+    ),
+    Focus(
+        1, {"file operator": 1.0, "collector": 0.6, "catalog": 0.2, "reader": 0.7, "consumer": 0.3}, changes_share=0.3
+    ),
+)

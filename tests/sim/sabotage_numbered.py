@@ -1,0 +1,38 @@
+"""Sabotages of what is done about damaged numbered files, and about topics that are over."""
+
+from tests.sim.sabotage_line import Sabotage
+
+__all__ = ["OF_NUMBERED_FILES"]
+
+OF_NUMBERED_FILES = (
+    Sabotage(
+        "a damaged file is read as it is",
+        "P2",
+        "manifest/codec.py",
+        "if seal is not None and xxhash",
+        "if seal is not None and not seal and xxhash",
+    ),
+    Sabotage(
+        "a damaged head is taken for absent",
+        "P3",
+        "manifest/commit.py",
+        "            step = Version(low.number + 1, None)\n",
+        "            step = None\n",
+    ),
+    Sabotage(
+        "a topic is made again without a word",
+        "P21",
+        "manifest/catalog.py",
+        "await say_again(name, newest.number)",
+        "pass",
+    ),
+    Sabotage(
+        "a topic is over before its bytes are gone",
+        "P21",
+        "gc/collect.py",
+        "        finished=manifest.sealed\n"
+        "        and not (manifest.retired or manifest.checkpoints or freed)\n"
+        "        and not waits(manifest, boundary.value, files.compactor.seen.number),\n",
+        "        finished=manifest.sealed,\n",
+    ),
+)
