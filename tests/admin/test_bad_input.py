@@ -104,10 +104,10 @@ def test_one_bad_partition_stops_no_other(on_files: Lithify, folder: Path) -> No
         on_files.ok("append", "users", "--partition", number, input=changes(9))
     _truncate(folder)
     result = on_files("compactor", "run", "--once", "--engine", "local", "--json")
-    assert result.exit_code == 1
+    assert result.exit_code == 9
     outcomes = {part["partition"]: part["outcome"] for part in json.loads(result.stdout)["partitions"]}
     assert outcomes == {0: "worked", 1: "failed"}
-    assert on_files("gc", "run", "--once").exit_code == 1
+    assert on_files("gc", "run", "--once").exit_code == 9
     told = on_files("verify", "--engine", "local")
     assert told.exit_code == 9
     assert ".manifest is damaged" in told.stdout
@@ -120,7 +120,7 @@ def test_a_fault_of_our_own_is_one_line_without_its_words(lithify: Lithify, monk
     def fail(_: object) -> None:
         raise RuntimeError(words)
 
-    monkeypatch.setattr("lithify.log.warehouse.Warehouse.topics", fail)
+    monkeypatch.setattr("lithify.manifest.walk.topics_found", fail)
     line = lithify.refused("topic", "list", code=70, saying="unexpected RuntimeError at lithify.admin.topics:")
     assert words not in line
     told = lithify("--log-level", "debug", "topic", "list")
@@ -133,7 +133,7 @@ def test_an_interruption(lithify: Lithify, monkeypatch: pytest.MonkeyPatch) -> N
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lithify.log.warehouse.Warehouse.topics", interrupt)
+    monkeypatch.setattr("lithify.manifest.walk.topics_found", interrupt)
     result = lithify("topic", "list")
     assert result.exit_code == 130
     assert result.stderr.strip() == "lithify: interrupted"
