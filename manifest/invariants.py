@@ -144,6 +144,15 @@ def _shape(manifest: Manifest) -> Iterator[str]:
         yield "a checkpoint pins a manifest that exists"
     yield from _index_problems(manifest)
     yield from _consumers(manifest)
+    yield from _transactions(manifest)
+
+
+def _transactions(manifest: Manifest) -> Iterator[str]:
+    applications = [entry.application for entry in manifest.transactions]
+    if len(set(applications)) != len(applications):
+        yield "an application has one transaction"
+    if any(not 0 <= entry.touched_at <= manifest.id for entry in manifest.transactions):
+        yield "a transaction's commit is a manifest number"
 
 
 def _consumers(manifest: Manifest) -> Iterator[str]:

@@ -26,16 +26,16 @@ from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.invariants import check_boundary, check_compactor, check_topic, manifest_problems
 from lithify.manifest.jobs import CompactorState, summed_up
 from lithify.manifest.keys import SegmentId
-from lithify.manifest.model import FORMAT, Boundary, Checkpoint, Manifest, Retired, SortedRun, TopicFile
+from lithify.manifest.model import FORMAT, Boundary, Checkpoint, Manifest, Retired, SortedRun, TopicFile, Transaction
 from lithify.manifest.retention import KEEP_ALL, Retention
-from lithify.manifest.transactions import TransactionStamp
+from lithify.manifest.transactions import EndTransaction, ForgetTransaction, TransactionStamp
 from lithify.store.errors import Corrupt
 from tests.protocol.scene import FIRST, L0_MAX, TOPIC_ID, at, job, replacing, segment
 
 # An operation is a letter and three small numbers that say which segment, producer or checkpoint it is about.
 Operation = tuple[str, int, int, int]
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from("aaaaaptcxkkkgggdrqlzfww"), *(st.integers(0, 5) for _ in range(3))), max_size=40
+    st.tuples(st.sampled_from("aaaaapttecxkkkgggdrqlzfww"), *(st.integers(0, 5) for _ in range(3))), max_size=40
 )
 # What a segment holds: (first offset, rows) of each append in it.
 Contents = dict[str, tuple[tuple[int, int], ...]]
@@ -54,6 +54,8 @@ def edit_of(head: Manifest, operation: Operation, contents: Contents) -> Any:  #
             return Append(segment(name, y + 1), L0_MAX, ProducerStamp(known.id, known.epoch, known.next_sequence))
         case "t":
             return Append(segment(name, y + 1), L0_MAX, transaction=TransactionStamp(f"app{x}", head.id))
+        case "e":
+            return EndTransaction(f"app{x}") if y else ForgetTransaction(f"app{x}")
         case "c":
             return Claim()
         case "x":
@@ -175,6 +177,10 @@ def _l0(m: Manifest, index: int, **fields: Any) -> Manifest:
     return replace(m, l0=(*m.l0[:index], changed, *m.l0[index + 1 :]))
 
 
+def _transaction(touched_at: int) -> Transaction:
+    return Transaction(application="a", version=1, base_offset=0, rows=1, touched_at=touched_at)
+
+
 DAMAGES: dict[str, Any] = {
     "numbers are dense": lambda m, n: replace(m, id=m.id + 1 + n),
     "every file carries a nonce": lambda m, n: replace(m, nonce=""),
@@ -191,6 +197,8 @@ DAMAGES: dict[str, Any] = {
     "the time index counts the live rows, but for those below the floor": lambda m, n: replace(
         m, time_index=(replace(m.time_index[0], rows=m.time_index[0].rows + 1 + n), *m.time_index[1:])
     ),
+    "an application has one transaction": lambda m, n: replace(m, transactions=(_transaction(1),) * (2 + n)),
+    "a transaction's commit is a manifest number": lambda m, n: replace(m, transactions=(_transaction(m.id + 1 + n),)),
     "orphan_floor never falls": lambda m, n: replace(m, orphan_floor=-1 - n),
     "compactor_epoch never falls": lambda m, n: replace(m, compactor_epoch=-1 - n),
     "live offsets lie below next_offset": lambda m, n: _l0(m, -1, max_offset=m.next_offset + n),
