@@ -37,6 +37,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     """What one pass over a partition deleted (or would have), and where its boundary stands."""
 
     deleted: tuple[Garbage, ...] = ()
+    refused: tuple[Garbage, ...] = ()  # what the store would not delete, with its reason; a later pass tries again
     kept: tuple[Garbage, ...] = ()  # what stays, and why: in a dry run what waits, of a sweep what no manifest names
     boundary: int = 0
     waiting: int = 0  # retired segments that wait for the boundary, or for a checkpoint to go
@@ -84,19 +85,24 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     ]
     now_ms = await Now()
     over = frozenset(c.id for c in manifest.checkpoints if expired(c, now_ms))
+    refused: list[Garbage] = []
     if not dry_run:
         # Bytes first, then the commit that forgets them: a crash between the two leaves entries, not orphans (P16).
-        await _delete(garbage)
-        if going or over:
+        refused = await _delete(garbage)
+        # One object that stays must not keep all others in the list: it alone is not forgotten.
+        stay = {g.key for g in refused}
+        forgotten = frozenset(r.id for r in going if files.keys.key_of(r) not in stay)
+        if forgotten or over:
             await files.manifest.commit(Collect(dead, forgotten, over))
-        await _delete(freed)
+        refused += await _delete(freed)
     kept = [
         Garbage(r.id if r.store else files.keys.key_of(r), r.bytes, waits_for(r, manifest, grace_ms))
         for r in (manifest.retired if dry_run else ())
         if r.id not in forgotten
     ]
     return Pass(
-        deleted=(*garbage, *freed),
+        deleted=_gone([*garbage, *freed], refused),
+        refused=tuple(refused),
         kept=tuple(kept),
         boundary=dead,
         waiting=len(manifest.retired) - len(going),
@@ -175,9 +181,17 @@ def _numbers(keys: PartitionKeys, at: Reach, to: Reach, pins: frozenset[int]) ->
         yield Garbage(keys.compactor.key(number), 0, f"compactor file {number} is dead: boundary {to.compactor}")
 
 
-async def _delete(garbage: list[Garbage]) -> None:
+async def _delete(garbage: list[Garbage]) -> list[Garbage]:
+    """Answers with what the store would not delete, each with the reason."""
+    refused: dict[str, str] = {}
     for start in range(0, len(garbage), DELETE_KEYS_MAX):
-        await Delete(tuple(g.key for g in garbage[start : start + DELETE_KEYS_MAX]))
+        refused |= await Delete(tuple(g.key for g in garbage[start : start + DELETE_KEYS_MAX]))
+    return [Garbage(g.key, g.bytes, refused[g.key]) for g in garbage if g.key in refused]
+
+
+def _gone(garbage: list[Garbage], refused: list[Garbage]) -> tuple[Garbage, ...]:
+    stay = {g.key for g in refused}
+    return tuple(g for g in garbage if g.key not in stay)
 
 
 async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) -> Pass:
@@ -203,23 +217,25 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     pins = pinned_manifests(manifest)
     deleted = dead_numbers(files.keys, ((o.key, o.size) for o in listed), boundary.value, pins)
     kept: list[Garbage] = []
+    others: list[Garbage] = []
     for found in listed:
         segment_id = files.keys.segment_id(found.key)
         if segment_id is None and not files.keys.is_numbered(found.key):
-            kept.append(Garbage(found.key, found.size, "its name is none of lithify's"))
+            others.append(Garbage(found.key, found.size, "its name is none of lithify's"))
         if segment_id is None or segment_id in named:
             continue
         # In a sealed partition no job can commit any more, and no compactor comes back to end it.
         goes, reason = orphan(segment_id, max(manifest.orphan_floor, dead), None if manifest.sealed else state)
         (deleted if goes else kept).append(Garbage(found.key, found.size, reason))
-    if not dry_run:
-        await _delete([*deleted, *freed])
+    refused = [] if dry_run else await _delete([*deleted, *freed])
+    waits_here = bool(manifest.retired or manifest.checkpoints or deleted or freed or kept)
     return Pass(
-        deleted=tuple(deleted),
-        kept=tuple(kept),
+        deleted=_gone(deleted, refused),
+        refused=tuple(refused),
+        kept=(*kept, *others),
         boundary=dead,
         waiting=len(manifest.retired),
-        finished=manifest.sealed and not (manifest.retired or manifest.checkpoints or deleted or freed or kept),
+        finished=manifest.sealed and not waits_here,
     )
 
 

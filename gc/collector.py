@@ -15,6 +15,7 @@ from lithify.manifest.edits import Seal
 from lithify.manifest.ended import Known, Marks
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.words import counted
 from lithify.store.apart import Failure, Told, attempt
 from lithify.store.driver import Driver
 from lithify.store.metered import Metered
@@ -140,12 +141,14 @@ class Collector:
     def _run(self, keys: PartitionKeys, deleted: bool, lives: Lives, dry_run: bool, sweeping: bool) -> PartitionGc:
         blank = PartitionGc(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
         done = attempt(lambda: self._collect(keys, deleted, dry_run, sweeping))
+        stuck = None if isinstance(done, Failure) else _stuck(done)
         self._tell_failure("partition not collected", f"{keys.topic}/{keys.topic_id}", keys.partition, done)
         if isinstance(done, Failure):
             self._partitions.pop(keys, None)  # the next pass trusts nothing that this one has read
             return _failed(blank, done)
         if done.finished and not dry_run:
             lives.finished(keys)
+        self._tell_failure("objects could not be deleted", f"{keys.topic}/{keys.topic_id}", keys.partition, stuck)
         if done.deleted and not dry_run:
             size = sum(g.bytes for g in done.deleted)
             tell = log.bind(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
@@ -153,7 +156,9 @@ class Collector:
         return msgspec.structs.replace(
             blank,
             deleted=done.deleted,
-            kept=done.kept,
+            kept=(*done.refused, *done.kept),
+            error=None if stuck is None else stuck.text,
+            error_kind=None if stuck is None else stuck.kind,
             boundary=done.boundary,
             waiting=done.waiting,
             checkpoints_expired=done.checkpoints_expired,
@@ -180,6 +185,16 @@ class Collector:
             log.error(what, **where, error=text)
 
 
+def _stuck(done: Pass) -> Failure | None:
+    """What the store would not delete, as the pass reports it; all else went."""
+    if not done.refused:
+        return None
+    first, more = done.refused[0], len(done.refused) - 1
+    others = f"and {counted(more, 'other object')} " if more else ""
+    text = f"{first.key} {others}could not be deleted: {first.reason}"
+    return Failure("Unavailable", text)
+
+
 def _failed(blank: PartitionGc, failure: Failure) -> PartitionGc:
     return msgspec.structs.replace(blank, error=failure.text, error_kind=failure.kind)
 
@@ -188,6 +203,7 @@ def _both(first: Pass, second: Pass) -> Pass:
     known = {g.key for g in first.deleted}
     return Pass(
         deleted=(*first.deleted, *(g for g in second.deleted if g.key not in known)),
+        refused=(*first.refused, *second.refused),
         kept=(*first.kept, *second.kept),
         boundary=second.boundary,
         waiting=second.waiting,

@@ -17,7 +17,7 @@ from typing import NoReturn, TypeVar
 
 from lithify.store.disk import Disk, sync_folder
 from lithify.store.driver import machine_ms, monotonic_ms, new_id
-from lithify.store.errors import Corrupt, InvalidRequest, NotFound
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.exclusive import publish_exclusively
 from lithify.store.file_errors import NOT_THERE, READ_ONLY, explained
 from lithify.store.file_output import FileOutput, forget, write_all
@@ -158,15 +158,20 @@ class FileStore:
                 return []
         return [name for name in names if prefix or name != _TEMPORARY]
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> dict[str, str]:
         """Sure to survive a power cut, once answered; what is not there may have gone just before."""
-        paths = [self._path(key) for key in keys]
-        for path in paths:
-            with explained(path), suppress(FileNotFoundError, NotADirectoryError):
-                self._disk.unlink(path)
-        for folder in sorted({path.parent for path in paths}):
+        paths = {key: self._path(key) for key in keys}
+        refused: dict[str, str] = {}
+        for key, path in paths.items():
+            try:
+                with explained(path), suppress(FileNotFoundError, NotADirectoryError):
+                    self._disk.unlink(path)
+            except LithifyError as error:
+                refused[key] = str(error)
+        for folder in sorted({path.parent for path in paths.values()}):
             with explained(folder), suppress(FileNotFoundError, NotADirectoryError):
                 sync_folder(self._disk, folder)
+        return refused
 
     def now(self) -> int:
         """The filesystem's clock, read by touching a folder at most once a second.

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -159,14 +159,16 @@ class FsspecStore:
                 return []
         return sorted(entry["name"].rstrip("/").rpartition("/")[2] for entry in found if entry["type"] == "directory")
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> dict[str, str]:
+        refused: dict[str, str] = {}
         for key in keys:
             path = self._path(key)
-            with self._explained(key):
-                try:
+            try:
+                with self._explained(key), suppress(FileNotFoundError):
                     self._filesystem().rm_file(path)
-                except FileNotFoundError:
-                    continue
+            except InvalidRequest as error:
+                refused[key] = str(error)
+        return refused
 
     def now(self) -> int:
         """The store's clock: read once from an object written for it, then followed by this process's own."""

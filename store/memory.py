@@ -85,10 +85,11 @@ class MemoryStore:
             rests = [key[len(prefix) :] for key in self._objects if key.startswith(prefix)]
         return sorted({rest.partition("/")[0] for rest in rests if "/" in rest})
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> dict[str, str]:
         with self._lock:
             for key in keys:
                 self._objects.pop(check_key(key), None)
+        return {}
 
     def now(self) -> int:
         return self._clock()

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +111,9 @@ class Metered:
         self._count(lists=1)
         return self.inner.folders(prefix)
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
         self._count(deletes=-(-len(keys) // _DELETE_KEYS))
-        self.inner.delete(keys)
+        return self.inner.delete(keys)
 
     def now(self) -> int:
         return self.inner.now()

@@ -7,7 +7,7 @@ protocol reads a clock, makes randomness or waits by itself. The one conditional
 """
 
 import enum
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -126,8 +126,9 @@ class Folders(Request[tuple[str, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Delete(Request[None]):
-    """Delete these keys; a key that is not there counts as deleted."""
+class Delete(Request[Mapping[str, str]]):
+    """Delete these keys; a key that is not there counts as deleted. Answers with those that the store would not delete
+    (a lock on one object, a missing permission), each with the reason; all others are gone."""
 
     keys: tuple[str, ...]
 
@@ -198,7 +199,10 @@ class Store(Protocol):
     def head(self, key: str) -> ObjectInfo | None: ...
     def list(self, prefix: str, token: str | None = None) -> Page: ...
     def folders(self, prefix: str) -> Sequence[str]: ...
-    def delete(self, keys: Sequence[str]) -> None: ...
+    def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
+        """As the request `Delete`: answers with what could not be deleted, and why."""
+        ...
+
     def now(self) -> int: ...
     def local_path(self, key: str) -> Path | None:
         """Where the object lies as a plain local file (to be memory-mapped), or None where it does not."""

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 from lithify.store import driver
 from lithify.store.credentials import write_credentials
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
 from lithify.store.reply_clock import REPLIES_SURE, ReplyClock
@@ -24,6 +24,7 @@ T = TypeVar("T")
 _DELETE_KEYS = 1000
 _STALE_MS = 24 * 3600 * 1000
 _NO_BATCH_DELETE = frozenset({400, 404, 405, 501})
+_FORBIDDEN = 403
 _ABSENT = "NoSuchKey"  # and nothing else: NoSuchBucket is a wrong URL, any other 404 somebody else's
 _BEYOND_END = "InvalidRange"
 _HASTY_MS = 3_000
@@ -190,14 +191,17 @@ class S3Store:
                 return sorted(names - {""})
             parameters["ContinuationToken"] = reply["NextContinuationToken"]
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> dict[str, str]:
+        refused: dict[str, str] = {}
         for key in keys:
             check_key(key)
         for first in range(0, len(keys), _DELETE_KEYS):
             batch = keys[first : first + _DELETE_KEYS]
-            if len(batch) == 1 or not self._delete_batch(batch):
-                for key in batch:
-                    self._delete_one(key)
+            of_batch = self._delete_batch(batch) if len(batch) > 1 else None
+            if of_batch is None:
+                of_batch = {key: why for key in batch if (why := self._delete_one(key)) is not None}
+            refused |= of_batch
+        return refused
 
     def now(self) -> int:
         """The store's clock, from the Date of its replies; never ahead of it, and at most about a second behind."""
@@ -251,8 +255,9 @@ class S3Store:
             raise explain(error, self.url) from error
         return removed
 
-    def _delete_batch(self, batch: Sequence[str]) -> bool:
-        """Whether the store took the batch; some know only single deletions, or want another checksum."""
+    def _delete_batch(self, batch: Sequence[str]) -> dict[str, str] | None:
+        """What of the batch could not be deleted, and why. None where the store did not take it: some know only single
+        deletions, or want another checksum."""
         objects = [{"Key": self._prefix + key} for key in batch]
         parameters = {"Bucket": self._bucket, "Delete": {"Objects": objects, "Quiet": True}}
         try:
@@ -261,25 +266,25 @@ class S3Store:
             )
         except FAILURES as error:
             if status_code(error) in _NO_BATCH_DELETE and error_code(error) != "NoSuchBucket":
-                return False
+                return None
             raise explain(error, self._where(batch[0])) from error
         failed = [error for error in reply.get("Errors", ()) if error.get("Code") != _ABSENT]
-        if failed:
-            raise Unavailable(
-                f"s3://{self._bucket}/{failed[0].get('Key')} and {len(failed) - 1} more could not be deleted "
-                f"({failed[0].get('Code')}); if it persists, check the permission s3:DeleteObject"
-            )
-        return True
+        return {str(error.get("Key", ""))[len(self._prefix) :]: _why(str(error.get("Code", ""))) for error in failed}
 
-    def _delete_one(self, key: str) -> None:
+    def _delete_one(self, key: str) -> str | None:
+        """Why it could not be deleted; None where it is gone."""
         target = self._target(key)
         try:
             self._repeats.of_bulk(
                 lambda: self.bulk_client().delete_object(**target, **self._additional("DeleteObject"))
             )
         except FAILURES as error:
-            if error_code(error) != _ABSENT:
+            code = error_code(error)
+            if status_code(error) == _FORBIDDEN:
+                return _why(code)
+            if code != _ABSENT:
                 raise explain(error, self._where(key)) from error
+        return None
 
     def _range(self, target: dict[str, str], start: int, length: int) -> Range:
         return read_range(self.bulk_client(), {**target, **self._additional("GetObject")}, start, length)
@@ -311,3 +316,7 @@ class S3Store:
 
     def _where(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._prefix}{key}"
+
+
+def _why(code: str) -> str:
+    return f"the store answers {code or _FORBIDDEN}: check the permission s3:DeleteObject, and locks on the object"

@@ -47,6 +47,7 @@ class World:
     sleep_share: float = 0.0  # how often an actor is put to sleep, to wake up in a world that went on
     answers: Callable[[Request[Any]], Any] | None = None
     objects: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    locked: set[str] = field(default_factory=set)  # keys of objects that cannot be deleted
     actors: list[Actor] = field(default_factory=list)
     now_ms: int = 1_000_000
     counts: dict[str, int] = field(default_factory=dict)
@@ -158,7 +159,9 @@ class World:
                 return tuple(sorted({k.partition("/")[0] for k in rest if "/" in k}))
             case Delete(keys):
                 for key in keys:
-                    self.objects.pop(key, None)
+                    if key not in self.locked:
+                        self.objects.pop(key, None)
+                return dict.fromkeys(self.locked & set(keys), "it is locked")
             case Now():
                 return self.now_ms
             case NewId():

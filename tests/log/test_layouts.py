@@ -244,5 +244,5 @@ def test_chunks_may_share_a_dictionary() -> None:
 
 def test_a_dictionary_that_is_too_large_is_refused_in_words() -> None:
     dictionary = pa.DictionaryArray.from_arrays(pa.array([0]), views(pa.binary_view(), 4_200))
-    with pytest.raises(InvalidRequest, match="column 'value' has type dictionary.* cast it before appending"):
+    with pytest.raises(InvalidRequest, match=r"column 'value' has type dictionary.* cast it before appending"):
         normalise(pa.table({"value": dictionary}), NOW_MS)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from lithify.gc.collect import collect
+from lithify.gc.collect import collect, sweep
 from lithify.gc.reachable import collectable
 from lithify.manifest.edits import Collect, CreateCheckpoint
 from lithify.manifest.model import Checkpoint, Manifest, Retired
@@ -153,3 +153,21 @@ def test_forgetting_raises_the_floor_and_the_floor_never_falls() -> None:
         verdict = Collect(boundary, frozenset({"s"})).apply(head, 51, 0)
         assert verdict.value.orphan_floor == floor
         assert verdict.value.retired == ()
+
+
+def test_an_object_that_cannot_be_deleted_keeps_no_other_entry() -> None:
+    """A lock on one object: it alone stays in the list, is named by every pass, and goes once the lock is gone."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    replaced = ripe(world, files)
+    locked, *others = sorted(replaced)
+    world.locked.add(locked)
+    first = world.alone(collect(files, GRACE_MS))
+    assert [g.key for g in first.refused] == [locked]
+    assert locked not in {g.key for g in first.deleted}
+    assert set(others) <= {g.key for g in first.deleted}
+    assert [KEYS.segment(r.id) for r in world.alone(files.head()).retired] == [locked]
+    swept = world.alone(sweep(files, GRACE_MS))
+    assert locked not in {g.key for g in swept.deleted}
+    world.locked.clear()
+    assert [g.key for g in world.alone(collect(files, GRACE_MS)).deleted] == [locked]
+    assert world.alone(files.head()).retired == ()

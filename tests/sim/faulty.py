@@ -3,7 +3,7 @@ those who use it. What goes wrong is drawn by `World`; here it happens."""
 
 from bisect import bisect_right, insort
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lithify.store.errors import Unavailable
 from lithify.store.port import (
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 __all__ = ["FaultyStore"]
+
+
+REFUSED_IN_PART = 0.85  # of faults of a deletion, those from here on: some of the objects are locked
 
 
 class FaultyStore:
@@ -52,7 +55,7 @@ class FaultyStore:
     def answer(self, actor: Actor, request: Request[Any], fault: str | None) -> Any:
         return self._nodes[type(request)](actor, request, fault)
 
-    def fail(self, actor: Actor, fault: str, what: str, happened: str = "unavailable") -> None:
+    def fail(self, actor: Actor, fault: str, what: str, happened: str = "unavailable") -> NoReturn:
         self._world.note(actor, "dark" if fault == "dark" else f"{what.lower()}: {happened}")
         raise Unavailable(f"{what}: the store gave no answer")
 
@@ -141,11 +144,17 @@ class FaultyStore:
         self.store(key, body)
         self._world.witness.put(author, key, body)
 
-    def _delete(self, actor: Actor, request: Delete, fault: str | None) -> None:
+    def _delete(self, actor: Actor, request: Delete, fault: str | None) -> dict[str, str]:
         keys, author = request.keys, actor.author
         if fault is None:
-            return self._delete_now(author, keys)
+            self._delete_now(author, keys)
+            return {}
         draw = 1.0 if fault == "dark" else float(fault)
+        if draw >= REFUSED_IN_PART and fault != "dark":
+            refused = keys[: max(len(keys) // 2, 1)]
+            self._delete_now(author, keys[len(refused) :])
+            self._world.note(actor, "delete: refused in part")
+            return dict.fromkeys(refused, "it is locked")
         if draw < 0.3:
             self._delete_now(author, keys)
         elif draw < 0.5:

@@ -215,8 +215,16 @@ def test_deletions_that_the_store_refuses_one_by_one_are_surfaced(fronted: Front
         for key, code in (("gone", "NoSuchKey"), ("a", "InternalError"), ("b", "AccessDenied"))
     )
     front.plan(Deed(forward=False, status=200, body=f"<DeleteResult>{failures}</DeleteResult>"))
-    with pytest.raises(Unavailable, match=rf"{store.url}/a and 1 more could not be deleted \(InternalError\)"):
-        store.delete(["gone", "a", "b"])
+    refused = store.delete(["gone", "a", "b"])
+    assert refused.keys() == {"a", "b"}
+    assert "InternalError" in refused["a"]
+    assert "AccessDenied: check the permission s3:DeleteObject, and locks" in refused["b"]
+
+
+def test_a_single_deletion_that_is_refused_is_told_like_one_of_many(fronted: FronterMaker) -> None:
+    store, front = fronted()
+    front.plan(Deed(forward=False, status=403, body="<Error><Code>AccessDenied</Code></Error>"))
+    assert "AccessDenied" in store.delete(["a"])["a"]
 
 
 def test_a_store_without_batch_deletion_is_asked_for_each_key(fronted: FronterMaker) -> None:
