@@ -16,7 +16,7 @@ from lithify.admin.cli import cli
 from lithify.admin.client import Admin
 from lithify.admin.verify import Verifier, local_checks
 from lithify.compactor.answers import Budget, CompactionAnswers
-from lithify.compactor.engine import SplitRanges, StartTasks, VerifyOutputs
+from lithify.compactor.engine import StartTasks, VerifyOutputs, WeighSegment
 from lithify.compactor.engines.local import LocalEngine
 from lithify.gc.reachable import collectable
 from lithify.log.warehouse import Warehouse
@@ -152,7 +152,7 @@ def test_neither_coordinator_nor_worker_opens_it(warehouse: Warehouse) -> None:
     for ask in (
         lambda: execute(task, warehouse.store),
         lambda: answers(StartTasks((task,), "t")),
-        lambda: answers(SplitRanges(keys, (ref,), 1)),
+        lambda: answers(WeighSegment(keys, ref)),
         lambda: answers(VerifyOutputs(keys, (ref,), whole=True)),
     ):
         with pytest.raises(InvalidRequest, match=REFUSED):
