@@ -116,6 +116,22 @@ def test_readers_everywhere_go_by_the_bounds_at_once() -> None:
     assert list(elsewhere.partition(0).read()) == []
 
 
+def test_each_step_goes_by_the_configuration_of_its_own_time() -> None:
+    """One partition's job may take hours; what was altered meanwhile holds for the others of that pass."""
+    warehouse, clock = opened()
+    for name in ("a", "b"):
+        appended(warehouse.create_topic(name, config=CLEANED), clock, 0, 0, 0)
+
+    def altered() -> None:
+        for name in ("a", "b"):
+            warehouse.topic(name).alter({"min.compaction.lag.ms": 86_400_000})
+
+    compactor = Compactor(warehouse, Meanwhile(altered), concurrency=1)
+    report = compactor.run_once()
+    compactor.close()
+    assert sorted(len(each.jobs) for each in report.partitions) == [0, 1]
+
+
 def altering(world: World, changes: dict[str, str | None]) -> Coroutine[Any, Any, Any]:
     lineage = topic_lineage("t")
     topic = world.alone(lineage.refresh()).value

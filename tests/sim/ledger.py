@@ -27,6 +27,7 @@ class Ledger:
         self.state: CompactorState | None = None
         self.committed: set[str] = set()  # jobs that a manifest has
         self.quarantined = False  # the partition was, once
+        self._author: Author = "", 0  # of the latest file
         self._started: dict[tuple[str, int], Author] = {}  # attempts
         self._in_vain: dict[frozenset[str], int] = {}  # failed attempts on a set of sources since its latest progress
         self._lost: dict[frozenset[str], int] = {}  # those that ended with the engine
@@ -38,6 +39,7 @@ class Ledger:
         dead = 0 if self._truth.boundary is None else self._truth.boundary.compactor
         if number <= dead:
             return
+        self._author = author
         previous, state = self.state, _state(body)
         if number != (0 if previous is None else previous.id) + 1:
             self._truth.fail(f".compactor {number} comes after {previous and previous.id} (P3, P4)")
@@ -121,6 +123,7 @@ class Ledger:
             self._truth.fail(f"job {job.id}: a segment left out reaches below its coverage offset (P9)")
         if not self._truth.head.sealed:
             self._truth.frozen_floor(job)
+            self._truth.frozen_rules(self._author, job)
         self._held("P8", "P9")
         if job.origin == "manual":
             self._allowed[frozenset(job.segments)] = self._allowed.get(frozenset(job.segments), 0) + 1

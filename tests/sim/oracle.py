@@ -28,6 +28,7 @@ class Oracle:
     truths: dict[str, Truth] = field(default_factory=dict)  # by the partition's root
     topics: list[TopicFile] = field(default_factory=list)  # of the one topic, by number
     others: set[str] = field(default_factory=set)  # keys of files that are none of lithify's
+    begun: dict[Author, tuple[int, int]] = field(default_factory=dict)  # steps: when, after how many files
     _configs: dict[str, list[TopicConfig]] = field(default_factory=dict)  # by topic id
 
     def left_by_others(self, keys: PartitionKeys) -> None:
@@ -41,7 +42,9 @@ class Oracle:
         found = self.truths.get(keys.root)
         if found is None:
             configs = self._configs.setdefault(keys.topic_id, [])
-            found = self.truths[keys.root] = Truth(keys, self.world, self.grace_ms, self.error_ms, configs, self.topics)
+            found = self.truths[keys.root] = Truth(
+                keys, self.world, self.grace_ms, self.error_ms, configs, self.topics, self.begun
+            )
         return found
 
     def _of(self, key: str) -> tuple[Truth, str] | None:
@@ -90,6 +93,10 @@ class Oracle:
             if topic.topic_id not in known and head.retention != retention_of(parse(topic.config)):
                 raise Violation(f"topic file {topic.id} and manifest {head.id} have other bounds (R3)")
             self.world.held("P21")
+
+    def begins(self, author: Author) -> None:
+        """A compactor begins a step: it goes by a configuration that is the newest from now on."""
+        self.begun[author] = self.world.now_ms, len(self.topics)
 
     def altered(self, topic: TopicFile) -> None:
         """Who altered retention was told that it holds."""

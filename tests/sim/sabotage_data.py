@@ -108,6 +108,20 @@ OF_DATA = (
 """,
     ),
     Sabotage(
+        "a horizon comes early",
+        "R4",
+        "compactor/plan.py",
+        "return min(now_ms + config.delete_retention_ms,",
+        "return min(now_ms + config.delete_retention_ms // 2,",
+    ),
+    Sabotage(
+        "the young are merged away",
+        "R4",
+        "manifest/debt.py",
+        "return now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else LONG_MAX",
+        "return now_ms - config.min_compaction_lag_ms // 4 if config.min_compaction_lag_ms else LONG_MAX",
+    ),
+    Sabotage(
         "a tier stamps, too",
         "R4",
         "compactor/plan.py",

@@ -68,6 +68,7 @@ def compactor(site: Site, take_over_share: float) -> Life:
         handle, coordinator, resting = await _opened(site, actor), None, False
         while True:
             try:
+                site.oracle.begins(actor.author)
                 config = await handle.fresh()
                 if coordinator is None:
                     handle = await site.open()

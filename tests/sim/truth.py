@@ -37,6 +37,7 @@ class Truth:
         error_ms: int,
         configs: list[TopicConfig],
         topics: list[TopicFile],
+        begun: dict[Author, tuple[int, int]],
     ) -> None:
         self.keys = keys
         self.world = world
@@ -50,6 +51,7 @@ class Truth:
         self._grace_ms = grace_ms
         self.configs = configs  # of the topic, one after the other
         self._topics = topics  # by number, those of other topic ids, too
+        self._begun = begun  # steps of compactors
         self._reigns: list[Reign] = []  # of the bounds that were in force, the latest of them included
         self._allowed = 0  # the highest floor that any manifest had come to while it was the head
         self._lineage: dict[int, Manifest] = {}
@@ -277,6 +279,26 @@ class Truth:
             if floor_at(manifest, manifest.committed_at_ms) < shown:
                 self.fail(f"readers saw the log start at {shown}, and with manifest {manifest.id} earlier (R3)")
             self.world.held("R3")
+
+    def frozen_rules(self, author: Author, job: Job) -> None:
+        """A plan goes by a configuration that was in force since its step began, and by a clock of that time."""
+        assert job.plan is not None
+        assert self.head is not None
+        began_ms, known = self._begun.get(author, (0, 0))
+        rules, now_ms = job.plan.rules, self.world.now_ms + self._error_ms
+        files = [t for t in self._topics[max(known - 1, 0) :] if t.topic_id == self.keys.topic_id]
+        configs = [parse(topic.config) for topic in files]
+        if not known or not configs:
+            return
+        pinned = [ref.max_timestamp_ms for ref in self.head.segments() if ref.id in job.segments]
+        lags_ms = [c.min_compaction_lag_ms for c in configs if c.compacted]
+        if rules.drop_superseded and not any(not lag or max(pinned, default=0) <= now_ms - lag for lag in lags_ms):
+            self.fail(f"job {job.id} drops what is younger than any min.compaction.lag.ms since it was begun (P9)")
+        if rules.stamp_horizon_ms is not None:
+            least_ms = min(c.delete_retention_ms for c in configs) + began_ms - self._error_ms - CLOCK_ERROR_MS
+            if rules.stamp_horizon_ms < least_ms:
+                self.fail(f"job {job.id} stamps {rules.stamp_horizon_ms}, before delete.retention.ms is over (R4)")
+        self.world.held("P9")
 
     def frozen_floor(self, job: Job) -> None:
         """What a job may drop is what readers had lost sight of when it was admitted."""
