@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from msgspec.structs import replace
-
 from lithify.compactor import jobs
+from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import (
     NextResults,
     StartTasks,
@@ -178,14 +177,26 @@ class JobWork:
         return (await self.files.compactor.commit(edit)).version.value
 
     async def _failed(self, job: Job, failure: TaskFailure) -> Step:
-        error = JobError(failure.category, failure.reason)
         if failure.category in ("corrupt", "missing"):
-            reason = failure.reason
-            if failure.category == "missing":  # the store knows but the object's name
-                where = self.files.keys.segment(failure.segment) if failure.segment else reason
-                reason = f"segment {where} is missing: restore the object from a copy"
-            return await self.quarantine(job, reason, failure.segment, replace(error, reason=reason))
-        return await self._retry_later(job, error)
+            return await self._read_damaged(job, failure)
+        return await self._retry_later(job, JobError(failure.category, failure.reason))
+
+    async def _read_damaged(self, job: Job, failure: TaskFailure) -> Step:
+        """A worker read a source damaged, or found none. Whether it is so, the store is asked again (R6)."""
+        head = self.files.manifest.seen.value
+        pinned = {failure.segment} if failure.segment else set(job.segments)
+        suspects = tuple(s for s in (() if head is None else head.segments()) if s.id in pinned)
+        try:
+            damaged = await first_damaged(self.files.keys, suspects, self._show_life)
+        except Unavailable as error:
+            return await self._retry_later(job, JobError("unavailable", str(error)))
+        if damaged is None:
+            text = f"{failure.reason}; but it was read again and is whole, so the reply was damaged on its way"
+            return await self._retry_later(job, JobError("unavailable", text))
+        reason = failure.reason
+        if failure.category == "missing":  # the store knows but the object's name
+            reason = f"segment {self.files.keys.key_of(damaged)} is missing: restore the object from a copy"
+        return await self.quarantine(job, reason, damaged.id, JobError(failure.category, reason))
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:
         """End the attempt as a failure; the policy tries the job again after a pause, or gives it up (P14)."""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from lithify.compactor import jobs
 from lithify.compactor.attempt import HEARTBEAT_MS, JobWork, Step
+from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import Reserve, SplitRanges, WeighSegment
 from lithify.compactor.estimate import estimate, target_bytes
 from lithify.compactor.plan import choose_requested, freeze, kind_of, offset_ranges
@@ -36,7 +37,7 @@ from lithify.manifest.edits import Claim
 from lithify.manifest.floor import DropSegments
 from lithify.manifest.jobs import CompactorState, Job, JobError, KeyRange, Kind, Origin
 from lithify.manifest.keys import SegmentId
-from lithify.manifest.model import FORMAT, Manifest
+from lithify.manifest.model import FORMAT, Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.units import Unit, units
 from lithify.manifest.words import counted
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
     from lithify.segment.ranges import Weight
 
 __all__ = ["Coordinator", "first_state"]
+
+
+class _Damaged(Exception):
+    def __init__(self, segment: SegmentRef, reason: str) -> None:
+        super().__init__(reason)
+        self.segment = segment
 
 
 class Coordinator:
@@ -218,10 +225,9 @@ class Coordinator:
         """Plan, admit and run a job over `chosen`, which one merge can hold. `now_ms`: what it was decided by."""
         try:
             ranges = await self._split(chosen, config)
-        except (Corrupt, NotFound) as error:
-            text = str(error)
-            named = next((s.id for unit in chosen for s in unit.segments if s.id in text), "")
-            step = await self._work(config).quarantine(request, text, named, JobError("corrupt", text))
+        except _Damaged as found:
+            error = JobError("corrupt", str(found))
+            step = await self._work(config).quarantine(request, error.reason, found.segment.id, error)
             await self._end_planning()
             return step
         job = freeze(
@@ -273,8 +279,21 @@ class Coordinator:
         weights: list[Weight] = []
         for segment in segments:
             await self._show_planning()
-            weights += await WeighSegment(self.files.keys, segment)
+            weights += await self._weigh(segment)
         return await SplitRanges(tuple(weights), target)
+
+    async def _weigh(self, segment: SegmentRef) -> "tuple[Weight, ...]":
+        """Raises _Damaged where the segment is not whole (R6). One that is, and yet is read damaged again, has no
+        weight: the ranges are less even for it, and attempts that meet the same are counted (P14)."""
+        try:
+            return await WeighSegment(self.files.keys, segment)
+        except (Corrupt, NotFound) as error:
+            if await first_damaged(self.files.keys, (segment,), self._show_planning) is not None:
+                raise _Damaged(segment, str(error)) from error
+        try:
+            return await WeighSegment(self.files.keys, segment)
+        except (Corrupt, NotFound):
+            return ()
 
 
 def _input_bytes(action: Action, manifest: Manifest) -> int:

@@ -84,6 +84,7 @@ def test_a_plan_that_fails_ends_the_mark() -> None:
     world = with_rows()
     held = planning(world, Coordinator(PartitionFiles(KEYS), "mine:1"))
     assert isinstance(held.request, WeighSegment)
+    del world.objects[KEYS.segment(held.request.segment.id)]
     held.fail(Corrupt(f"{held.request.segment.id} is damaged"))
     assert held.end().outcome == "failed"
     assert not state(world).planning

@@ -1,9 +1,13 @@
 """R6: a corrupt segment is surfaced and stops the partition's compaction; it is never skipped or truncated."""
 
+from typing import Any
+
 import pytest
 
 from lithify.compactor.attempt import JobWork
 from lithify.compactor.coordinator import Coordinator
+from lithify.compactor.damage import first_damaged
+from lithify.compactor.engine import NextResults, TaskFailure, VerifyOutputs, WeighSegment
 from lithify.compactor.policy import Wait, decide
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.commit import Already, Next, Refused
@@ -11,7 +15,8 @@ from lithify.manifest.edits import LiftQuarantine, Seal, SetQuarantine
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import JobError
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import Fenced, Unavailable
+from lithify.store.errors import Corrupt, Fenced, NotFound, Unavailable
+from lithify.store.port import Pause
 from tests.compactor.simulated_engine import with_engine
 from tests.interleave import World
 from tests.protocol.scene import (
@@ -20,6 +25,7 @@ from tests.protocol.scene import (
     GRACE_MS,
     KEYS,
     ROWS,
+    Held,
     append,
     append_rows,
     appends,
@@ -27,6 +33,7 @@ from tests.protocol.scene import (
     claim,
     compact,
     new_partition,
+    segment,
 )
 
 
@@ -110,6 +117,87 @@ def test_collection_leaves_what_a_person_must_look_at() -> None:
         world.now_ms += GRACE_MS
     assert len(live) == 5
     assert live <= world.objects.keys()
+
+
+def one_bad_reply(error: Exception, *, planning: bool) -> tuple[World, Coordinator]:
+    """A partition whose segments are all whole, compacted once while one source is read damaged."""
+    world = new_partition()
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    me, bad = Coordinator(PartitionFiles(KEYS), "me:1"), [error]
+    source = world.alone(PartitionFiles(KEYS).head()).l0[2].id
+
+    async def step() -> Any:
+        coroutine, reply, failure = me.step(CONFIG), None, None
+        while True:
+            try:
+                request = coroutine.send(reply) if failure is None else coroutine.throw(failure)
+            except StopIteration as stop:
+                return stop.value
+            reply = failure = None
+            hit = planning and isinstance(request, WeighSegment) and request.segment.id == source
+            if hit and bad:
+                failure = bad.pop()
+                continue
+            reply = await request
+            if not planning and isinstance(request, NextResults) and bad and reply:
+                category = "missing" if isinstance(bad.pop(), NotFound) else "corrupt"
+                reply = (TaskFailure(reply[0].range_index, category, f"{error}", source),)
+
+    world.alone(with_engine(KEYS, step(), []))
+    return world, me
+
+
+@pytest.mark.parametrize("planning", [True, False])
+@pytest.mark.parametrize("kind", [Corrupt, NotFound])
+def test_a_reply_damaged_on_its_way_quarantines_nothing(kind: type[Exception], planning: bool) -> None:
+    """The object is whole: it is read again before anybody is called, and the work goes on, by the next attempt at the
+    latest."""
+    world, me = one_bad_reply(kind(KEYS.segment("x")), planning=planning)
+    head = world.alone(PartitionFiles(KEYS).head())
+    assert head.quarantine is None
+    if not planning:
+        state = world.alone(PartitionFiles(KEYS).compactor_state())
+        assert state is not None
+        (failure,) = state.failures
+        assert failure.count == 1
+        assert failure.error.category == "unavailable"
+        assert "read again and is whole" in failure.error.reason
+        world.now_ms = failure.retry_at_ms
+        world.alone(with_engine(KEYS, me.step(CONFIG), []))
+    assert world.alone(PartitionFiles(KEYS).head()).runs
+
+
+def test_only_the_last_of_a_few_looks_condemns() -> None:
+    """A look that finds it whole ends the matter; between looks time passes, and each shows life first."""
+    ref, lives = segment("s"), []
+    for answers in ((), (True,), (True, True), (True, True, True)):
+
+        async def show_life() -> None:
+            lives.append(1)
+
+        held, pauses = Held(new_partition(), first_damaged(KEYS, (ref,), show_life)), 0
+        for damaged in (*answers, False):
+            while isinstance(held.request, Pause):
+                pauses += 1
+                held.reply(None)
+            if held.request is None:
+                break
+            assert isinstance(held.request, VerifyOutputs)
+            assert held.request.whole
+            held.reply(frozenset(("s",)) if damaged else frozenset[str]())
+        assert held.result == (ref if len(answers) == 3 else None)
+        assert pauses == min(len(answers), 2)
+    assert len(lives) == 1 + 2 + 3 + 3
+
+
+def test_a_look_that_is_not_answered_condemns_nothing() -> None:
+    held = Held(new_partition(), first_damaged(KEYS, (segment("s"),), _nothing))
+    with pytest.raises(Unavailable):
+        held.fail(Unavailable("no answer"))
+
+
+async def _nothing() -> None:
+    pass
 
 
 def test_what_is_missing_since_the_topic_was_deleted_is_no_damage() -> None:

@@ -20,7 +20,7 @@ from lithify.store.port import (
     Put,
     Request,
 )
-from tests.sim.cast import Actor, Author
+from tests.sim.cast import WORKER, Actor, Author
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -109,9 +109,12 @@ class FaultyStore:
         self._store_if_absent(author, key, body)
 
     def _get(self, actor: Actor, request: Get, fault: str | None) -> Object | None:
+        found = self.objects.get(request.key)
+        if fault is not None and found is not None and WORKER in actor.name and fault != "dark" and float(fault) < 0.5:
+            self._world.note(actor, "get: damaged on its way")
+            return Object(found[0][:-1], self._told(found[1]))
         if fault is not None:
             self.fail(actor, fault, "Get")
-        found = self.objects.get(request.key)
         return None if found is None else Object(found[0], self._told(found[1]))
 
     def _head(self, actor: Actor, request: Head, fault: str | None) -> ObjectInfo | None:

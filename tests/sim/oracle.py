@@ -161,7 +161,9 @@ class Oracle:
 
     def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
         for task in tasks:
-            self.truth(PartitionKeys(task.topic, task.topic_id, task.partition)).ledger.starts(author, (task,))
+            truth = self.truth(PartitionKeys(task.topic, task.topic_id, task.partition))
+            truth.reads_sources(author)
+            truth.ledger.starts(author, (task,))
 
     def engine_gone(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
         for task in tasks:

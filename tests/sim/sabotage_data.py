@@ -149,4 +149,11 @@ OF_DATA = (
         'if failure.category in ("corrupt", "missing"):',
         'if failure.category == "missing":',
     ),
+    Sabotage(
+        "one damaged reply is a damaged object",
+        "R6",
+        "compactor/damage.py",
+        "if not await VerifyOutputs(keys, (suspect,), whole=True):",
+        "if not suspect:",
+    ),
 )

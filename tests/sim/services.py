@@ -267,4 +267,4 @@ def restore(site: Site) -> None:
         for segment_id, body in truth.damaged.items():
             key = truth.keys.segment(segment_id)
             site.world.objects[key] = (body, site.world.objects[key][1])
-        truth.damaged.clear()
+        truth.restored()

@@ -47,6 +47,8 @@ class Truth:
         self.boundary: Boundary | None = None
         self.damaged: dict[str, bytes] = {}  # segment id -> its body as it was
         self.was_damaged: set[str] = set()
+        self._whole_since: dict[str, int] = {}  # segment id -> the step at which it was restored
+        self._reads_since: dict[Author, int] = {}  # the step at which its attempt, or its planning, began to read
         self.refused: set[str] = set()  # tokens of records that were said not to be appended
         self._grace_ms = grace_ms
         self.configs = configs  # of the topic, one after the other
@@ -79,6 +81,14 @@ class Truth:
 
     def _pins(self) -> set[int]:
         return set() if self.head is None else {c.manifest for c in self.head.checkpoints}
+
+    def reads_sources(self, author: Author) -> None:
+        """An attempt of this coordinator, or its planning, begins to read; what it tells of damage is of later."""
+        self._reads_since[author] = self.world.steps
+
+    def restored(self) -> None:
+        self._whole_since.update(dict.fromkeys(self.damaged, self.world.steps))
+        self.damaged.clear()
 
     def present(self, segment_id: str) -> bool:
         return self.keys.segment(segment_id) in self.world.objects
@@ -240,8 +250,12 @@ class Truth:
         assert manifest.quarantine is not None
         if self._claimed.get(manifest.compactor_epoch) != author:
             self.fail(f"{author} quarantines at epoch {manifest.compactor_epoch}, which is not its own (P5, R6)")
-        if manifest.quarantine.segment not in self.was_damaged:
-            self.fail(f"quarantined for {manifest.quarantine}, which nobody damaged (P16)")
+        segment_id = manifest.quarantine.segment
+        if segment_id not in self.was_damaged:
+            self.fail(f"quarantined for {manifest.quarantine}, which nobody damaged (P16, R6)")
+        whole_since, reads_since = self._whole_since.get(segment_id, 0), self._reads_since.get(author, 0)
+        if segment_id not in self.damaged and self.present(segment_id) and whole_since < reads_since:
+            self.fail(f"quarantined for {segment_id}, which was whole ever since {author} began to read (R6)")
         self.world.held("P5", "P16", "R6")
 
     def _forgotten(self, previous: Manifest, manifest: Manifest) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lithify.compactor.engine import Reserve, StopAsked, VerifyOutputs, WeighSegment
+from lithify.store.errors import Corrupt
 from lithify.store.port import (
     Create,
     Folders,
@@ -302,6 +303,10 @@ class World:
         if isinstance(request, Pause):
             actor.wake_ms = self.now_ms + int(request.ms * (0.5 + actor.luck.random() / 2))
             return None
+        if isinstance(request, WeighSegment) and fault not in (None, "dark") and float(fault or 0) < 0.5:
+            self.note(actor, "weighsegment: damaged on its way")
+            self.engine.answer(actor, request)
+            raise Corrupt(f"{request.keys.key_of(request.segment)} is read damaged")
         if fault is not None and type(request) in (VerifyOutputs, WeighSegment):
             self.store.fail(actor, fault, type(request).__name__)
         return self.engine.answer(actor, request)
