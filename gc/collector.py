@@ -13,7 +13,7 @@ from lithify.gc.reachable import Garbage
 from lithify.manifest.catalog import partition_keys
 from lithify.manifest.edits import Seal
 from lithify.manifest.ended import Known, Marks
-from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.keys import PartitionKeys, is_segment_key
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.words import counted
 from lithify.store.apart import Failure, Told, attempt
@@ -106,7 +106,11 @@ class Collector:
         clock."""
         store = self._driver.store
         found = attempt(
-            lambda: store.remove_stale_temporaries(dry_run=report.dry_run) if isinstance(store, Metered) else 0
+            lambda: (
+                store.remove_stale_temporaries(is_segment_key, dry_run=report.dry_run)
+                if isinstance(store, Metered)
+                else 0
+            )
         )
         if isinstance(found, Failure):
             log.error("stale temporaries stay", error=found.text)

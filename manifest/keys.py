@@ -13,6 +13,7 @@ __all__ = [
     "SegmentId",
     "TopicKeys",
     "check_topic_name",
+    "is_segment_key",
     "is_topic_name",
 ]
 
@@ -21,11 +22,18 @@ _NUMBER_DIGITS = 20
 _NUMBER = re.compile(rf"[0-9]{{{_NUMBER_DIGITS}}}")
 _AGE = re.compile(r"[0-9]{12,19}(?=-)")  # the manifest number that the ids of segments and jobs begin with
 _SEGMENT_ID = re.compile(r"[0-9]{12,19}-([0-9a-f]{16}|[0-9a-f]{8}-[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{8})")
+_SEGMENT_KEY = re.compile(r"([^/]+)/[0-9a-f]{16}/([0-9]{5}|[1-9][0-9]{5,9})/segments/([^/]+)\.parquet")
 _RESERVED = ".lithify-"  # folders at the root that are lithify's own: the probe's, the clock's
 
 
 def is_topic_name(name: str) -> bool:
     return name not in (".", "..") and not name.startswith(_RESERVED) and _TOPIC_NAME.fullmatch(name) is not None
+
+
+def is_segment_key(key: str) -> bool:
+    """Whether a segment of some topic could have this key: others may write under the warehouse's root, too."""
+    found = _SEGMENT_KEY.fullmatch(key)
+    return found is not None and is_topic_name(found.group(1)) and SegmentId.is_one(found.group(3))
 
 
 def check_topic_name(name: str) -> str:

@@ -124,9 +124,12 @@ class Metered:
     def close(self) -> None:
         self.inner.close()
 
-    def remove_stale_temporaries(self, *, dry_run: bool = False) -> int:
+    def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
         """Clear what killed processes left half written, where the store has such, by the store's clock; say how many
-        that was, or would be."""
+        that was, or would be. In S3 others may write beside us: there only what would become a key that is `ours`."""
+        abort = getattr(self.inner, "abort_stale_uploads", None)
+        if abort is not None:
+            return abort(ours, dry_run=dry_run)
         remove = getattr(self.inner, "remove_stale_temporaries", None)
         return remove(dry_run=dry_run) if remove is not None else 0
 

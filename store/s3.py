@@ -17,6 +17,7 @@ from lithify.store.s3_options import S3Options
 from lithify.store.s3_output import S3Output
 from lithify.store.s3_reads import Range, modified_ms, read_range
 from lithify.store.s3_repeats import Repeats
+from lithify.store.s3_uploads import abort_stale_uploads
 
 __all__ = ["S3Store"]
 
@@ -238,22 +239,17 @@ class S3Store:
             return None
         return str(reply.get("Status", "Off"))
 
-    def remove_stale_temporaries(self, older_than_ms: int = _STALE_MS, *, dry_run: bool = False) -> int:
-        """Abort uploads that killed processes left unfinished (they are billed), and say how many those
-        were, or would be."""
-        client = self.bulk_client()
-        removed = 0
+    def abort_stale_uploads(
+        self, ours: Callable[[str], bool], older_than_ms: int = _STALE_MS, *, dry_run: bool = False
+    ) -> int:
+        """Abort uploads that killed processes left unfinished (they are billed), of keys that are `ours`; say how many
+        those were, or would be."""
         try:
-            pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=self._prefix)
-            for found in (upload for page in pages for upload in page.get("Uploads", ())):
-                if int(found["Initiated"].timestamp() * 1000) < self.now() - older_than_ms:
-                    removed += 1
-                    if dry_run:
-                        continue
-                    client.abort_multipart_upload(Bucket=self._bucket, Key=found["Key"], UploadId=found["UploadId"])
+            before_ms = self.now() - older_than_ms
+            place = self._bucket, self._prefix
+            return abort_stale_uploads(self.bulk_client(), place, ours, before_ms, self._repeats, dry_run)
         except FAILURES as error:
             raise explain(error, self.url) from error
-        return removed
 
     def _delete_batch(self, batch: Sequence[str]) -> dict[str, str] | None:
         """What of the batch could not be deleted, and why. None where the store did not take it: some know only single

@@ -123,7 +123,7 @@ def test_nobody_listens(lithify_s3: S3Server) -> None:
         lambda: store.delete(["k"]),
         lambda: store.delete(["k", "l"]),
         store.now,
-        store.remove_stale_temporaries,
+        lambda: store.abort_stale_uploads(bool),
     ]
     for ask in asks:
         with pytest.raises(Unavailable, match=r"s3://bucket.*try again"):

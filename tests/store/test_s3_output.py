@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
+from click.testing import CliRunner
 
+import lithify
+from lithify.admin.cli import cli
+from lithify.manifest.keys import is_segment_key
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.metered import Metered
 from lithify.store.port import OutputFile
 from lithify.store.s3 import S3Store
 from lithify.store.s3_output import PART_BYTES
@@ -136,21 +141,61 @@ def test_a_completion_whose_reply_was_lost_is_a_completion(
     assert unfinished() == 0
 
 
-def test_uploads_of_killed_processes_are_cleared_when_stale(lithify_s3: S3Server) -> None:
-    fresh, stale = (datetime.fromtimestamp(at, UTC).isoformat() for at in (4e9, 1e9))
-    uploads = "".join(
-        f"<Upload><Key>p/{name}</Key><UploadId>{name}</UploadId><Initiated>{at}</Initiated></Upload>"
-        for name, at in (("fresh", fresh), ("stale", stale))
+OURS = "users/0123456789abcdef/00000/segments/000000000001-0123456789abcdef.parquet"
+
+
+def listing(*uploads: tuple[str, float]) -> Deed:
+    """What S3 lists: a key, and when its upload began (seconds since 1970)."""
+    texts = [
+        f"<Upload><Key>{key}</Key><UploadId>{number}</UploadId>"
+        f"<Initiated>{datetime.fromtimestamp(at, UTC).isoformat()}</Initiated></Upload>"
+        for number, (key, at) in enumerate(uploads)
+    ]
+    return Deed(
+        forward=False, status=200, body=f"<ListMultipartUploadsResult>{''.join(texts)}</ListMultipartUploadsResult>"
     )
-    listing = Deed(
-        forward=False, status=200, body=f"<ListMultipartUploadsResult>{uploads}</ListMultipartUploadsResult>"
-    )
+
+
+FRESH, STALE = 4e9, 1e9
+
+
+@pytest.mark.parametrize(
+    "answer", [Deed(forward=False, status=204), Deed(forward=False, status=404, code="NoSuchUpload")]
+)
+def test_only_stale_uploads_of_our_own_keys_are_cleared(answer: Deed, lithify_s3: S3Server) -> None:
+    """Those of another application under the same prefix stay, however old; so do those of another warehouse below."""
+    others = ("backup.tar", "users/export.parquet", f"other/{OURS}", f"{OURS}.part", ".lithify-probe/x", "")
+    listed = listing((f"p/{OURS}", FRESH), (f"p/{OURS}", STALE), *((f"p/{key}", STALE) for key in others))
 
     def rule(seen: Seen) -> Deed:
-        listed, aborted = "?uploads" in seen.path, seen.method == "DELETE"
-        return listing if listed else Deed(forward=False, status=204) if aborted else Deed()
+        return listed if "?uploads" in seen.path else answer if seen.method == "DELETE" else Deed()
 
     with Front(lithify_s3.endpoint_url, rule=rule) as front:
-        store = S3Store("bucket", "p", front.options(lithify_s3.options))
-        assert store.remove_stale_temporaries() == 1
-        assert [seen.path for seen in front.seen if seen.method == "DELETE"] == ["/bucket/p/stale?uploadId=stale"]
+        store = Metered(S3Store("bucket", "p", front.options(lithify_s3.options)))
+        assert store.remove_stale_temporaries(is_segment_key, dry_run=True) == 1
+        assert "DELETE" not in {seen.method for seen in front.seen}
+        assert store.remove_stale_temporaries(is_segment_key) == 1
+        assert [seen.path for seen in front.seen if seen.method == "DELETE"] == [f"/bucket/p/{OURS}?uploadId=1"]
+
+
+@pytest.mark.parametrize("clear", ["doctor", "sweep"])
+def test_neither_doctor_nor_a_sweep_ends_what_another_application_uploads(clear: str, lithify_s3: S3Server) -> None:
+    bucket = lithify_s3.create_bucket()
+
+    def rule(seen: Seen) -> Deed:
+        return listing(("w/backup.tar", STALE), (f"w/{OURS}", STALE)) if "?uploads" in seen.path else Deed()
+
+    with Front(lithify_s3.endpoint_url, rule=rule) as front:
+        options = front.options(lithify_s3.options)
+        with lithify.open(lithify_s3.url(f"{bucket}/w"), storage_options=options) as warehouse:
+            warehouse.create_topic("users", probe=False)
+            if clear == "sweep":
+                lithify.Collector(warehouse).run_once(sweep=True)
+            else:
+                flags = [f"--storage-option={name}={value}" for name, value in options["client_kwargs"].items()]
+                flags = [flag.replace("option=", "option=client_kwargs.") for flag in flags]
+                flags += ["--storage-option=key=test", "--storage-option=secret=test", "--warehouse", warehouse.url]
+                assert CliRunner().invoke(cli, [*flags, "doctor", "--rounds", "1"]).exit_code == 0
+        aborted = [seen.path for seen in front.seen if seen.method == "DELETE" and "uploadId" in seen.path]
+    assert aborted == [f"/{bucket}/w/{OURS}?uploadId=1"]
+    lithify_s3.delete_bucket(bucket)

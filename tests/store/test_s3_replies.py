@@ -104,7 +104,7 @@ def asks_of(store: S3Store) -> dict[str, Callable[[], Any]]:
         "put": lambda: store.put("k", b"body"),
         "batch": lambda: store.delete(["k", "l"]),
         "output": lambda: store.output("k").close(),
-        "stale": store.remove_stale_temporaries,
+        "stale": lambda: store.abort_stale_uploads(bool),
     }
 
 
@@ -114,7 +114,7 @@ def check_foreign(status: int, body: str, headers: dict[str, str] | None = None)
         asked.clear()
         with pytest.raises(Unavailable, match=r"s3://bucket/p.*again"):
             ask()
-        assert 1 <= len(asked) <= 8
+        assert 1 <= len(asked) <= 3 * 4  # to be sure of the time takes three replies
     if body or status not in (200, 204):
         with pytest.raises(Unavailable, match=r"s3://bucket/p.*again"):
             store.delete(["k"])
