@@ -54,6 +54,8 @@ def _together(world: World, site: Site, truth: Truth) -> None:
     """Two compactors, neither told to take over: while one plans, however long, the other waits for it (P5)."""
     config, engine, dice = truth.configs[-1], world.engine, random.Random(f"{world.seed}/together")
     assert isinstance(engine, Engine)
+    if engine.poison:
+        return  # between two attempts of a job that fails always, whoever comes may take it
     if dice.random() > TOGETHER_SHARE or config.compaction_paused or truth.head is None or truth.head.sealed:
         return
     calm, world.scheduler = Climate(page_keys=1_000, tick_ms=2), Uniform(dice)
