@@ -133,10 +133,10 @@ def test_a_source_that_breaks_off(users: Lithify, tmp_path: Path, name: str) -> 
 def test_a_full_disk(users: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:
     create, count = FileStore.create, iter(range(1_000))
 
-    def full(store: FileStore, key: str, body: bytes) -> Any:
+    def full(store: FileStore, key: str, body: bytes, frees: bool = False) -> Any:
         if next(count) >= 3:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return create(store, key, body)
+        return create(store, key, body, frees)
 
     monkeypatch.setattr(FileStore, "create", full)
     told = users("append", "users", "--batch-size", "20", "--json", input=lines(*ROWS))
@@ -150,8 +150,8 @@ def test_a_full_disk(users: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interruption_in_the_middle_of_an_append(users: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:
     create, count = FileStore.create, iter(range(1_000))
 
-    def interrupted(store: FileStore, key: str, body: bytes) -> Any:
-        answer = create(store, key, body)
+    def interrupted(store: FileStore, key: str, body: bytes, frees: bool = False) -> Any:
+        answer = create(store, key, body, frees)
         if next(count) == 2:
             raise KeyboardInterrupt
         return answer
