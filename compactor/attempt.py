@@ -122,7 +122,7 @@ class JobWork:
         return frozenset(intact)
 
     async def _bad(self, outputs: Sequence[SegmentRef]) -> frozenset[str]:
-        """Those that are missing or of another size; a long look shows signs of life."""
+        """Those that are missing, of another size, or do not open; a long look shows signs of life."""
         bad: frozenset[str] = frozenset()
         for first in range(0, len(outputs), OUTPUTS_A_LOOK):
             bad |= await VerifyOutputs(self.files.keys, tuple(outputs[first : first + OUTPUTS_A_LOOK]), whole=False)

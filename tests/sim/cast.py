@@ -3,18 +3,37 @@
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lithify.store.errors import Corrupt
 from lithify.store.port import Request
 from lithify.store.reply_clock import ReplyClock
 
-__all__ = ["STORES_DIFFER_MS", "WORKER", "Actor", "Answers", "Author", "Climate", "Damaged", "Violation", "Witness"]
+__all__ = [
+    "STORES_DIFFER_MS",
+    "WORKER",
+    "Actor",
+    "Answers",
+    "Author",
+    "Climate",
+    "Damaged",
+    "Harm",
+    "Violation",
+    "Witness",
+]
 
 WORKER = " task "  # in the name of every actor that does a task of a job
 STORES_DIFFER_MS = 2_000  # the servers of one object store tell the time alike within this
 Author = tuple[str, int]
 """Whose write it was: an actor, in one of its lives."""
+
+
+class Harm(NamedTuple):
+    """What came over a segment."""
+
+    body: bytes  # as it was
+    step: int
+    shows: bool  # to who looks at its size and footer: it is gone, or too short
 
 
 class Violation(AssertionError):

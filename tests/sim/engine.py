@@ -23,7 +23,7 @@ from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Request
 from tests.sim.cast import WORKER, Actor, Author
 from tests.sim.oracle import Oracle
-from tests.sim.rows import checksum, merge
+from tests.sim.rows import checksum, key_bytes, key_text, merge
 from tests.sim.world import World
 
 __all__ = ["Engine"]
@@ -53,10 +53,10 @@ class Engine:
             case WeighSegment():
                 return self._weigh(actor, request)
             case SplitRanges():
-                cuts = [None, *(cut.encode() for cut in self.splits), None]
+                cuts = [None, *map(key_bytes, self.splits), None]
                 return tuple(KeyRange(low, high) for low, high in itertools.pairwise(cuts))
             case VerifyOutputs():
-                return frozenset(s.id for s in request.segments if not self._whole(request.keys.segment(s.id), s))
+                return self._verify(actor, request)
             case StartTasks(tasks, _):
                 return self._start(actor, tasks)
             case NextResults(timeout_ms):
@@ -66,6 +66,17 @@ class Engine:
                 return None
             case _:
                 raise TypeError(f"no answer for {type(request).__name__}")
+
+    def _verify(self, actor: Actor, request: VerifyOutputs) -> frozenset[str]:
+        truth, bad = self.oracle.truth(request.keys), set[str]()
+        for ref in request.segments:
+            key, harm = request.keys.segment(ref.id), truth.damaged.get(ref.id)
+            there = key in self.world.objects and (harm is None or not harm.shows)
+            if there and (self._whole(key, ref) or not request.whole):
+                truth.ledger.looked[actor.author, ref.id] = self.world.steps
+            else:
+                bad.add(ref.id)
+        return frozenset(bad)
 
     def _whole(self, key: str, ref: Any) -> bool:
         found = self.world.objects.get(key)
@@ -95,7 +106,7 @@ class Engine:
 
     def _worker(self, task: MergeTask, batch: _Batch) -> Any:
         async def work(actor: Actor) -> None:
-            if task.low is not None and task.low.decode() in self.poison:
+            if task.low is not None and key_text(task.low) in self.poison:
                 batch.results.append(TaskFailure(task.range_index, "engine", "the worker ran out of something"))
                 return
             if batch.stopped and actor.say.random() < 0.5:

@@ -76,6 +76,11 @@ class FaultyStore:
             insort(self._keys, key)
         self.objects[key] = (body, self._world.now_ms)
 
+    def lose(self, key: str) -> None:
+        """It is gone, and nobody asked for that."""
+        del self.objects[key]
+        del self._keys[bisect_right(self._keys, key) - 1]
+
     def _store_if_absent(self, author: Author, key: str, body: bytes) -> Outcome:
         if key in self.objects:
             return Outcome.EXISTS

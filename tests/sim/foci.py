@@ -28,6 +28,7 @@ SHARES = {
     "catalog": 0.0,
     "operator": 0.05,
     "file operator": 0.04,
+    "rot": 0.1,
 }
 
 
@@ -88,6 +89,8 @@ FOCI = (
         bounds_share=0.0,
     ),
     Focus(1, {"operator": 1.0, "compactor": 0.7, "collector": 0.3}),
+    # Jobs of several ranges that are interrupted, and what they have recorded goes bad meanwhile.
+    Focus(1, {"rot": 1.0, "compactor": 0.7, "admin": 0.5}, always=("rot",), stalls=(0.04, 0.1)),
     # The topic is altered all the time, by two at once.
     Focus(
         2,

@@ -12,9 +12,11 @@ from lithify.manifest.catalog import create_topic, topic_lineage
 from lithify.manifest.partition import PartitionFiles
 from tests.sim import actors, files, services
 from tests.sim.cast import STORES_DIFFER_MS, Actor, Climate, Violation
+from tests.sim.damage import rot
 from tests.sim.engine import Engine
 from tests.sim.foci import FOCI, MOST, SHARES, Focus
 from tests.sim.imports import Source, importer
+from tests.sim.letters import five_keys
 from tests.sim.oracle import Oracle
 from tests.sim.rest import alone, rest
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
@@ -158,11 +160,12 @@ def _site(dice: random.Random, world: World, focus: Focus) -> Site:
     }
     grace_ms = dice.choice(focus.graces_ms)
     oracle = Oracle(world, grace_ms, 2 * world.climate.skew_ms)
-    splits = dice.choice((("b",), ("b", "d"), ("b", "c", "d")))
+    letters = five_keys(dice)
+    splits = tuple(letters[at] for at in dice.choice(((1,), (1, 3), (1, 2, 3))))
     poison = frozenset(splits[:1]) if dice.random() < 0.05 else frozenset[str]()
     planning_ms = dice.choice((0, 0, 4_000, 20_000))
     world.witness, world.engine = oracle, Engine(world, oracle, splits, planning_ms, poison)
-    keys: tuple[str | None, ...] = ("a", "b", "c", "d", "e")[: dice.choice((2, 3, 5))]
+    keys: tuple[str | None, ...] = letters[: dice.choice((2, 3, 5))]
     if dice.random() < 0.15:
         keys = (*keys, None)
     return Site(
@@ -220,6 +223,7 @@ def _roster(dice: random.Random, site: Site, focus: Focus) -> dict[str, actors.L
         "catalog": lambda: services.catalog(site),
         "operator": lambda: services.operator(site),
         "file operator": lambda: files.file_operator(site),
+        "rot": lambda: rot(site),
     }
     for name, live in lives.items():
         most = MOST.get(name, 1)

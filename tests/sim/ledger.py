@@ -1,5 +1,6 @@
 """What is true of a partition's `.compactor` files, and the rules that jobs keep (P5, P8-P15, R6)."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from lithify.compactor.policy import ENGINE_LOST_MAX
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import CompactorState, Job
+from lithify.manifest.model import SegmentRef
 from lithify.segment.task import MergeTask
 from tests.sim.cast import Author
 from tests.sim.frames import unwarranted_of_compactor
@@ -33,7 +35,28 @@ class Ledger:
         self._lost: dict[frozenset[str], int] = {}  # those that ended with the engine
         self._engine_gone: set[Author] = set()  # whose attempt under way met that
         self._allowed: dict[frozenset[str], int] = {}  # beyond the cap: what was asked for by hand
+        self.looked: dict[tuple[Author, str], int] = {}  # who found which output to be as recorded, at which step
+        self.began: dict[str, int] = {}  # the step at which the latest attempt of a job did
+        self.recorded_at: dict[str, int] = {}  # and at which its outputs last changed
         self._compactor_author: dict[str, Author] = {}  # claim's nonce -> who
+
+    def recorded(self) -> list[str]:
+        """Outputs of jobs under way."""
+        jobs = () if self.state is None else self.state.jobs
+        return [ref.id for job in jobs for ref in job.outputs() if job.id not in self.committed]
+
+    def commits(self, author: Author, job_id: str, made: Iterable[SegmentRef]) -> None:
+        """What is damaged now was not when it was last looked at."""
+        for ref in made:
+            harm = self._truth.damaged.get(ref.id)
+            if harm is None:
+                continue
+            if harm.step < self.began[job_id]:
+                self._truth.fail(
+                    f"output {ref.id} was damaged when the attempt began, and job {job_id} commits it (P12)"
+                )
+            if harm.shows and self.looked.get((author, ref.id), 0) <= self.recorded_at[job_id]:
+                self._truth.fail(f"job {job_id} commits output {ref.id}, damaged, without a look at it (P13)")
 
     def created(self, author: Author, number: int, body: bytes) -> None:
         dead = 0 if self._truth.boundary is None else self._truth.boundary.compactor
@@ -85,6 +108,7 @@ class Ledger:
         if job.plan is not None and (known is None or known.plan is None):
             self._admitted(job)
         if job.active:
+            self._mark(known, job)
             self._discarded(known, job)
             self._attempts(author, known, job, claims=claims)
         elif known is None or known.active:
@@ -105,6 +129,12 @@ class Ledger:
             self._held("P13", *(("P15",) if job.status == "cancelled" else ()))
             if job.error is not None and job.error.category == "corrupt" and not self.quarantined:
                 self._truth.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
+
+    def _mark(self, known: Job | None, job: Job) -> None:
+        if known is None or known.done != job.done:
+            self.recorded_at[job.id] = self._truth.world.steps
+        if known is None or [a.number for a in known.attempts] != [a.number for a in job.attempts]:
+            self.began[job.id] = self._truth.world.steps
 
     def _admitted(self, job: Job) -> None:
         assert job.plan is not None

@@ -15,6 +15,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.store.port import Pause
 from tests.sim import services
 from tests.sim.cast import Actor, Climate, Violation
+from tests.sim.damage import restore
 from tests.sim.engine import Engine
 from tests.sim.files import restore_files
 from tests.sim.schedule import Uniform
@@ -35,7 +36,7 @@ FENCED_MAX = 3
 def rest(world: World, site: Site) -> None:
     """Everybody is gone and the store is well: what is left must come to rest, and be whole."""
     world.end_all()
-    services.restore(site)
+    restore(site)
     restore_files(site)
     for truth in [*site.oracle.truths.values()]:
         if truth.head is None:

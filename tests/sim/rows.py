@@ -9,12 +9,13 @@ import xxhash
 from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import SegmentRef
+from lithify.segment.extent import key_bounds
 from lithify.segment.rules import Fate, fate, stamped
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Get, NewId, Put
 
-__all__ = ["ROW_BYTES", "Row", "checksum", "decode", "encode", "merge", "read", "reference"]
+__all__ = ["ROW_BYTES", "Row", "checksum", "decode", "encode", "key_bytes", "key_text", "merge", "read", "reference"]
 
 ROW_BYTES = 400
 NO_CHECKSUM = "0" * 16
@@ -33,6 +34,15 @@ encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(list[Row]).decode
 
 
+def key_bytes(key: str) -> bytes:
+    """A key of any bytes is a text of as many letters, in the same order."""
+    return key.encode("latin-1")
+
+
+def key_text(key: bytes) -> str:
+    return key.decode("latin-1")
+
+
 def checksum(body: bytes) -> str:
     return xxhash.xxh3_64_hexdigest(body)
 
@@ -46,7 +56,8 @@ def by_offset(row: Row) -> int:
 
 
 def reference(rows: Sequence[Row], body: bytes, order: str, segment_id: str = "") -> SegmentRef:
-    keys = [row.key for row in rows if row.key is not None]
+    keys = [key_bytes(row.key) for row in rows if row.key is not None]
+    low, high = key_bounds(min(keys), max(keys)) if keys else (None, None)
     times, offsets = [row.timestamp_ms for row in rows], [row.offset for row in rows]
     horizons = [row.horizon_ms for row in rows if row.horizon_ms is not None]
     return SegmentRef(
@@ -54,8 +65,8 @@ def reference(rows: Sequence[Row], body: bytes, order: str, segment_id: str = ""
         bytes=ROW_BYTES * len(rows),
         raw_bytes=ROW_BYTES * len(rows),
         rows=len(rows),
-        min_key=min(keys).encode() if keys else None,
-        max_key=max(keys).encode() if keys else None,
+        min_key=low,
+        max_key=high,
         min_offset=min(offsets),
         max_offset=max(offsets),
         min_timestamp_ms=min(times),
@@ -85,7 +96,7 @@ async def merge(task: MergeTask) -> TaskResult:
     """One task, as a worker does it: a request per source, one per output."""
     keys = PartitionKeys(task.topic, task.topic_id, task.partition)
     rows = [row for source in task.sources for ref in source for row in await read(keys, ref)]
-    low, high = (None if bound is None else bound.decode() for bound in (task.low, task.high))
+    low, high = (None if bound is None else key_text(bound) for bound in (task.low, task.high))
     rows = sorted((row for row in rows if _within(row.key, low, high)), key=by_key)
     kept, lost, dropped_to = _judged(task, rows)
     if task.rules.order == "offset":
@@ -112,7 +123,7 @@ def _judged(task: MergeTask, rows: list[Row]) -> tuple[list[Row], list[int], int
     lost, dropped_to = [0] * len(rules.buckets), 0
     for row in rows:
         superseded = row.key is not None and row.offset < newest[row.key]
-        key = None if row.key is None else row.key.encode()
+        key = None if row.key is None else key_bytes(row.key)
         verdict = fate(
             rules,
             offset=row.offset,

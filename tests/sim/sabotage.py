@@ -186,6 +186,20 @@ SABOTAGES = (
         "keep = frozenset[int]()",
     ),
     Sabotage(
+        "a resume trusts what is recorded",
+        "P12",
+        "compactor/attempt.py",
+        "if not await VerifyOutputs(self.files.keys, done.outputs, whole=True):",
+        "if done.outputs or not done.outputs:",
+    ),
+    Sabotage(
+        "a commit trusts what is recorded",
+        "P13",
+        "compactor/attempt.py",
+        "for first in range(0, len(outputs), OUTPUTS_A_LOOK):",
+        "for first in range(0):",
+    ),
+    Sabotage(
         "what was committed can be cancelled",
         "P13",
         "compactor/policy.py",

@@ -143,6 +143,20 @@ OF_DATA = (
         "output_bytes=2**40,",
     ),
     Sabotage(
+        "a bound is cut and not rounded up",
+        "R5",
+        "segment/extent.py",
+        "return smallest[:KEY_BOUND_BYTES], rounded or None",
+        "return smallest[:KEY_BOUND_BYTES], largest[:KEY_BOUND_BYTES]",
+    ),
+    Sabotage(
+        "a rounded bound is taken for a key",
+        "R5",
+        "manifest/invariants.py",
+        "return _cut_of(upper) <= lower",
+        "return upper is None or upper < lower",
+    ),
+    Sabotage(
         "a damaged source is tried again",
         "R6",
         "compactor/attempt.py",

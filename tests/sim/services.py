@@ -28,6 +28,7 @@ from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, OffsetOu
 from lithify.store.port import NewId, Now, Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import Actor, Violation
+from tests.sim.damage import harm_a_segment, restore
 from tests.sim.site import TOPIC, Handle, Site
 
 __all__ = ["admin", "catalog", "collector", "compactor", "operator", "retention"]
@@ -235,11 +236,7 @@ def operator(site: Site) -> Life:
         say = actor.say
         while True:
             await Pause(4 * site.rest(actor))
-            for truth in site.oracle.truths.values():
-                in_use = [] if truth.head is None or say.random() < 0.2 else [s.id for s in truth.head.segments()]
-                there = [s for s in in_use or truth.contents.stored if truth.keys.segment(s) in site.world.objects]
-                if there and len(truth.damaged) < 2:
-                    damage(site, truth.keys, say.choice(there), say.random())
+            harm_a_segment(site, actor)
             for _ in range(int(say.random() * 12)):
                 if any(truth.quarantined for truth in site.oracle.truths.values()):
                     break
@@ -249,22 +246,3 @@ def operator(site: Site) -> Life:
                 await PartitionFiles((await site.open()).keys).manifest.commit(LiftQuarantine())
 
     return live
-
-
-def damage(site: Site, keys: PartitionKeys, segment_id: str, draw: float) -> None:
-    truth, key = site.oracle.truth(keys), keys.segment(segment_id)
-    body, at_ms = site.world.objects[key]
-    truth.damaged.setdefault(segment_id, body)
-    truth.was_damaged.add(segment_id)
-    half = len(body) // 2
-    broken = body[:half] if draw < 0.5 else body[:half] + bytes([body[half] ^ 1]) + body[half + 1 :]
-    site.world.objects[key] = (broken, at_ms)
-    site.world.counts["damaged"] += 1
-
-
-def restore(site: Site) -> None:
-    for truth in site.oracle.truths.values():
-        for segment_id, body in truth.damaged.items():
-            key = truth.keys.segment(segment_id)
-            site.world.objects[key] = (body, site.world.objects[key][1])
-        truth.restored()

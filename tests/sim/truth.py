@@ -13,7 +13,7 @@ from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Boundary, Manifest, SegmentRef, TopicFile
 from lithify.manifest.retention import KEEP_ALL, floor_at, retention_of
 from tests.sim.applications import Applications
-from tests.sim.cast import Author, Violation
+from tests.sim.cast import Author, Harm, Violation
 from tests.sim.contents import Contents, Reign
 from tests.sim.frames import Step, kind_of_commit, unwarranted
 from tests.sim.ledger import Ledger
@@ -43,7 +43,7 @@ class Truth:
         self.head: Manifest | None = None
         self.ledger = Ledger(self)
         self.boundary: Boundary | None = None
-        self.damaged: dict[str, bytes] = {}  # segment id -> its body as it was
+        self.damaged: dict[str, Harm] = {}
         self.was_damaged: set[str] = set()
         self._whole_since: dict[str, int] = {}  # segment id -> the step at which it was restored
         self._reads_since: dict[Author, int] = {}  # the step at which its attempt, or its planning, began to read
@@ -84,14 +84,13 @@ class Truth:
         """An attempt of this coordinator, or its planning, begins to read; what it tells of damage is of later."""
         self._reads_since[author] = self.world.steps
 
-    def restored(self) -> None:
-        self._whole_since.update(dict.fromkeys(self.damaged, self.world.steps))
-        self.damaged.clear()
+    def restored(self, segment_id: str) -> None:
+        self._whole_since[segment_id] = self.world.steps
+        del self.damaged[segment_id]
 
     def present(self, segment_id: str) -> bool:
-        return self.keys.segment(segment_id) in self.world.objects
-
-    # --- segments
+        """Whether it is there, or was lost by no fault of the protocol."""
+        return self.keys.segment(segment_id) in self.world.objects or segment_id in self.damaged
 
     def segment_put(self, key: str, body: bytes) -> None:
         segment_id = self.keys.segment_id(key)
@@ -117,8 +116,6 @@ class Truth:
         if state is not None and not sealed and any(SegmentId.of_job(segment_id, job.id) for job in state.jobs):
             self.fail(f"segment {segment_id} of an active job is deleted (P10, P18)")
         self.world.held("P18", *(("P10",) if state is not None and state.jobs else ()))
-
-    # --- manifests
 
     def manifest_created(self, author: Author, number: int, body: bytes) -> None:
         if number <= self.dead:
@@ -233,6 +230,7 @@ class Truth:
         recorded = {ref.id for ref in job.outputs()}
         if recorded != {ref.id for ref in made} or len(job.done) != len(job.plan.ranges):
             self.fail(f"job {job.id} commits outputs that are not recorded (P11)")
+        self.ledger.commits(author, job.id, made)
         others = [ref for ref in manifest.segments() if ref.id not in recorded]
         wrong = self.contents.merged_wrongly(taken, made, manifest, job.kind, self.world.now_ms + self._error_ms)
         wrong = wrong or self.contents.cut_wrongly(made, max(config.output_bytes for config in self.configs))
@@ -338,8 +336,6 @@ class Truth:
         for ref in pinned.segments():
             if not self.present(ref.id):
                 self.fail(f"pinned manifest {number} names {ref.id}, which is gone (P20)")
-
-    # --- boundaries
 
     def boundary_created(self, number: int, body: bytes) -> None:
         previous, boundary = self.boundary, msgspec.json.decode(body, type=Boundary)

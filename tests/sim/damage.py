@@ -1,0 +1,69 @@
+"""Damage that comes over segments, live ones and outputs that are recorded and not yet committed; and its repair."""
+
+from lithify.store.port import Pause
+from tests.sim.actors import Life
+from tests.sim.cast import Actor, Harm
+from tests.sim.site import Site
+from tests.sim.truth import Truth
+
+__all__ = ["harm_a_segment", "restore", "rot"]
+
+AT_ONCE_MAX = 2
+
+
+def harm_a_segment(site: Site, actor: Actor) -> None:
+    """In each partition perhaps one that is in use, or any."""
+    for truth in site.oracle.truths.values():
+        in_use = [] if truth.head is None or actor.say.random() < 0.2 else [s.id for s in truth.head.segments()]
+        there = [s for s in in_use or truth.contents.stored if truth.keys.segment(s) in site.world.objects]
+        if there and sum(truth.keys.segment(s) in site.world.objects for s in truth.damaged) < AT_ONCE_MAX:
+            _harm(site, truth, actor.say.choice(there), actor.say.random(), removes=False)
+
+
+def rot(site: Site) -> Life:
+    """Outputs that are recorded and not yet committed are damaged, or lost."""
+
+    async def live(actor: Actor) -> None:
+        while True:
+            await Pause(site.rest(actor) // 6)
+            for truth in site.oracle.truths.values():
+                there = [s for s in truth.ledger.recorded() if s not in truth.damaged]
+                if there and actor.say.random() < 0.5:
+                    _harm(site, truth, actor.say.choice(there), actor.say.random(), removes=True)
+                    await Pause(4 * site.rest(actor))
+                    break
+
+    return live
+
+
+def _harm(site: Site, truth: Truth, segment_id: str, draw: float, *, removes: bool) -> None:
+    key = truth.keys.segment(segment_id)
+    body, at_ms = site.world.objects[key]
+    was = truth.damaged.get(segment_id)
+    shows = draw < 0.5 or (was is not None and was.shows)
+    truth.damaged[segment_id] = Harm(body if was is None else was.body, site.world.steps, shows)
+    truth.was_damaged.add(segment_id)
+    half = len(body) // 2
+    if removes and draw < 0.25:
+        site.world.store.lose(key)
+    else:
+        broken = body[:half] if draw < 0.5 else body[:half] + bytes([body[half] ^ 1]) + body[half + 1 :]
+        site.world.objects[key] = (broken, at_ms)
+    site.world.counts["damaged: recorded" if removes else "damaged"] += 1
+
+
+def restore(site: Site) -> None:
+    """What is live is restored from a copy, and brought back where it is lost; of an output that no manifest has, there
+    is none."""
+    for truth in site.oracle.truths.values():
+        recorded = truth.ledger.recorded()
+        live = set[str]() if truth.head is None else truth.named_at_rest()
+        for segment_id, harm in [*truth.damaged.items()]:
+            key = truth.keys.segment(segment_id)
+            if key in site.world.objects and segment_id not in recorded:
+                site.world.objects[key] = (harm.body, site.world.objects[key][1])
+            elif segment_id in live:
+                site.world.store.store(key, harm.body)
+            else:
+                continue
+            truth.restored(segment_id)
