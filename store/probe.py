@@ -227,7 +227,7 @@ def _list_after_write(store: Store, prefix: str) -> str:
 
 def _delete(store: Store, prefix: str) -> str:
     store.put(prefix + "object", b"deleted")
-    store.delete([prefix + "object"])
+    _remove(store, [prefix + "object"])
     if store.get(prefix + "object") is not None or prefix + "object" in _keys(store, prefix):
         raise _Failed("a deleted object is still there")
     return "a deleted object is gone at once"
@@ -235,8 +235,13 @@ def _delete(store: Store, prefix: str) -> str:
 
 def _clean_up(store: Store, prefix: str) -> str:
     keys = _keys(store, prefix)
-    store.delete(keys)
+    _remove(store, keys)
     return f"{len(keys)} objects of the probe removed"
+
+
+def _remove(store: Store, keys: list[str]) -> None:
+    for key, why in store.delete(keys).items():
+        raise InvalidRequest(f"{store.url}/{key} could not be deleted: {why}")
 
 
 def _keys(store: Store, prefix: str) -> list[str]:

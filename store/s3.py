@@ -278,7 +278,7 @@ class S3Store:
             )
         except FAILURES as error:
             code = error_code(error)
-            if status_code(error) == _FORBIDDEN:
+            if code and status_code(error) == _FORBIDDEN:  # S3's own: a proxy's says nothing of the object
                 return _why(code)
             if code != _ABSENT:
                 raise explain(error, self._where(key)) from error

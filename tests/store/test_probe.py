@@ -199,9 +199,7 @@ def test_a_missing_permission_is_named_and_is_not_called_unsafe(
     with Front(lithify_s3.endpoint_url, rule=rule) as front:
         report = probe(S3Store(bucket, "p", front.options(lithify_s3.options)), rounds=1)
     assert report.finding == "refused"
-    with pytest.raises(
-        InvalidRequest, match=rf"s3://{bucket}/p.*403 AccessDenied: grant this identity {permission}"
-    ) as e:
+    with pytest.raises(InvalidRequest, match=rf"s3://{bucket}/p.*AccessDenied.*{permission}") as e:
         report.require()
     assert UNSAFE not in str(e.value)
 
