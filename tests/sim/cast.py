@@ -88,6 +88,7 @@ class Climate:
     skew_ms: int = 0  # clocks differ from the store's by as much, either way; up to a few seconds those of its servers
     outlier_share: float = 0.0  # of replies whose Date is far from the truth; never two of an actor near each other
     blackouts: tuple[tuple[int, int], ...] = ()  # steps during which the store answers nobody
+    full_spells: tuple[tuple[int, int], ...] = ()  # steps with no room but for what leads to deletions (RFC 0012)
     engine_outages: tuple[tuple[int, int], ...] = ()  # steps during which no engine takes a task, or has one
     engine_share: float = 0.0  # of a compactor's looks at its tasks that find the engine dead
 

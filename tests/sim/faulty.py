@@ -20,7 +20,7 @@ from lithify.store.port import (
     Put,
     Request,
 )
-from tests.sim.cast import WORKER, Actor, Author
+from tests.sim.cast import WORKER, Actor, Author, Violation
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -93,6 +93,8 @@ class FaultyStore:
         if fault == "dark":
             self._world.note(actor, "dark")
             return Outcome.UNKNOWN
+        if not request.frees:
+            self._ask_for_room(actor, "create")
         if fault is None:
             outcome = self._store_if_absent(author, key, body)
             self._world.counts[f"create: {'happened' if outcome is Outcome.CREATED else 'not happened'}, reported"] += 1
@@ -109,6 +111,18 @@ class FaultyStore:
             self._world.note(actor, f"create: lands later{conflict}")
             self._arrives_later(actor, f"create {key[-40:]}", lambda: self._lands(author, key, body))
         return Outcome.UNKNOWN
+
+    def _ask_for_room(self, actor: Actor, what: str) -> None:
+        """Certainly not stored, where the store is full. Collection must never have to ask: all it writes leads to
+        deletions."""
+        if not self._world.full():
+            return
+        if actor.name.startswith("collector"):
+            raise Violation(f"{actor.name} wants room of a full store")
+        self._world.counts["fault full"] += 1
+        if self._world.trace is not None:
+            self._world.trace.append(f"{self._world.steps:5}  {actor.name:16} !! {what}: the store is full")
+        raise Unavailable(f"{what}: the store is full")
 
     def _lands(self, author: Author, key: str, body: bytes) -> None:
         self._store_if_absent(author, key, body)
@@ -139,6 +153,8 @@ class FaultyStore:
     def _put(self, actor: Actor, request: Put, fault: str | None) -> None:
         key, body, author = request.key, request.body, actor.author
         draw = 1.0 if fault in (None, "dark") else float(fault or 0)
+        if fault != "dark":
+            self._ask_for_room(actor, "put")
         if fault is None or draw < 0.3:
             self._put_now(author, key, body)
         if fault is not None:

@@ -110,6 +110,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
 def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) -> Climate:
     blackouts = _spells(dice, length, (0, 0, 0, 1, 2), 60)
     engine_outages = _spells(dice, length, (0, 0, 0, 1, 2), 200)
+    full_spells = _spells(dice, length, (0, 0, 0, 0, 1, 2), 200)
     return Climate(
         fault_share=dice.choice((0.0, 0.03, 0.1, 0.2, 0.3)),
         crash_share=dice.choice((0.0, 0.002, 0.005, 0.015)),
@@ -123,6 +124,7 @@ def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) ->
         skew_ms=dice.choice((0, 0, 0, STORES_DIFFER_MS, STORES_DIFFER_MS, 60_000, 86_400_000)),
         outlier_share=dice.choice((0.0, 0.0, 0.01, 0.05)),
         blackouts=() if bright else blackouts,
+        full_spells=() if bright else full_spells,
         engine_outages=() if bright else engine_outages,
         engine_share=dice.choice((0.0, 0.0, 0.02, 0.1)),
     )

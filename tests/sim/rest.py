@@ -18,6 +18,7 @@ from tests.sim.cast import Actor, Climate, Violation
 from tests.sim.damage import restore
 from tests.sim.engine import Engine
 from tests.sim.files import restore_files
+from tests.sim.fullness import free_a_full_store
 from tests.sim.schedule import Uniform
 from tests.sim.site import Site
 from tests.sim.truth import Truth
@@ -45,6 +46,7 @@ def rest(world: World, site: Site) -> None:
         if not announced:
             continue  # its creator lost the race for the name: nobody ever comes here (RFC 0005)
         _together(world, site, truth)
+        alone(world, lambda actor, truth=truth: free_a_full_store(site, truth), "freeing", full=True)
         alone(world, lambda actor, truth=truth: _settle(world, site, truth), "settler")
         others = site.oracle.others
         names = [key for key in world.objects if key.startswith(truth.keys.segments) and key not in others]
@@ -103,10 +105,12 @@ async def _settle(world: World, site: Site, truth: Truth) -> None:
         await sweep(files, site.grace_ms)
 
 
-def alone(world: World, live: Callable[[Actor], Any], name: str) -> None:
-    """Runs one actor, and the workers it starts, in a world where nothing goes wrong."""
+def alone(world: World, live: Callable[[Actor], Any], name: str, *, full: bool = False) -> None:
+    """Runs one actor, and the workers it starts, in a world where nothing goes wrong, but that it may be `full`."""
     climate, scheduler, trace = world.climate, world.scheduler, world.trace
-    world.climate, world.scheduler = Climate(page_keys=1_000, tick_ms=2), Uniform(random.Random(0))
+    spells = ((0, 2**63),) if full else ()
+    world.climate = Climate(page_keys=1_000, tick_ms=2, full_spells=spells)
+    world.scheduler = Uniform(random.Random(0))
     before = len(world.actors)
     assert before == 0, "nobody else is there"
     world.start(name, live)

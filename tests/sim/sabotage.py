@@ -334,6 +334,20 @@ SABOTAGES = (
         "await _create_partitions(partition_keys(topic), topic)\n    if",
         "if",
     ),
+    Sabotage(
+        "a full store has no room for a boundary",
+        "P17",
+        "gc/collect.py",
+        "    repeatable = True\n    frees = True",
+        "    repeatable = True\n    frees = False",
+    ),
+    Sabotage(
+        "a full store has no room for what collection forgets",
+        "P16",
+        "manifest/edits.py",
+        "    repeatable = True  # it only takes away and raises\n    frees = True",
+        "    repeatable = True  # it only takes away and raises\n    frees = False",
+    ),
     *OF_DATA,
     *OF_NUMBERED_FILES,
 )

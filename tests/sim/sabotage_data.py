@@ -157,6 +157,13 @@ OF_DATA = (
         "return upper is None or upper < lower",
     ),
     Sabotage(
+        "a full store has no room for a drop",
+        "R3",
+        "manifest/floor.py",
+        "    repeatable = True  # a segment retires once\n    frees = True",
+        "    repeatable = True  # a segment retires once\n    frees = False",
+    ),
+    Sabotage(
         "a damaged source is tried again",
         "R6",
         "compactor/attempt.py",

@@ -247,6 +247,9 @@ class World:
         dark = self.climate.blackouts
         return bool(dark) and any(first <= self.steps < end for first, end in dark)
 
+    def full(self) -> bool:
+        return any(first <= self.steps < end for first, end in self.climate.full_spells)
+
     def _stall(self, actor: Actor, request: Request[Any]) -> None:
         """The actor goes on soon after what it has learned is no longer so, or after a while. One that has created
         something, one that has found something and one that has not: it is the others who make it so."""
