@@ -269,8 +269,7 @@ class Truth:
         now_ms = self.world.now_ms + self._error_ms
         self._allowed = max(self._allowed, floor_at(previous, now_ms))
         reign = Reign(previous.retention or KEEP_ALL, now_ms, previous.next_offset)
-        same = bool(self._reigns) and self._reigns[-1].retention == reign.retention
-        self._reigns[len(self._reigns) - same :] = [reign]
+        self._reigns = [*(r for r in self._reigns if r.retention != reign.retention), reign]
         if manifest.log_start_offset > max(previous.log_start_offset, manifest.deleted_to):
             self._count("floor by retention")
             if manifest.log_start_offset > self._allowed:
@@ -282,7 +281,7 @@ class Truth:
                 self.fail(wrong)
         if manifest.config_at != previous.config_at:
             topic = self._topics[manifest.config_at - 1]
-            if topic.topic_id != manifest.topic_id or retention_of(parse(topic.config)) != manifest.retention:
+            if (topic.topic_id, retention_of(parse(topic.config))) != (manifest.topic_id, manifest.retention):
                 self.fail(f"manifest {manifest.id} goes by other bounds than version {topic.id} says (R3)")
         if not manifest.sealed:
             shown = floor_at(previous, manifest.committed_at_ms)
@@ -296,8 +295,7 @@ class Truth:
         assert self.head is not None
         began_ms, known = self._begun.get(author, (0, 0))
         rules, now_ms = job.plan.rules, self.world.now_ms + self._error_ms
-        files = [t for t in self._topics[max(known - 1, 0) :] if t.topic_id == self.keys.topic_id]
-        configs = [parse(topic.config) for topic in files]
+        configs = [parse(t.config) for t in self._topics[max(known - 1, 0) :] if t.topic_id == self.keys.topic_id]
         if not known or not configs:
             return
         pinned = [ref.max_timestamp_ms for ref in self.head.segments() if ref.id in job.segments]
@@ -305,8 +303,8 @@ class Truth:
         if rules.drop_superseded and not any(not lag or max(pinned, default=0) <= now_ms - lag for lag in lags_ms):
             self.fail(f"job {job.id} drops what is younger than any min.compaction.lag.ms since it was begun (P9)")
         if rules.stamp_horizon_ms is not None:
-            least_ms = min(c.delete_retention_ms for c in configs) + began_ms - self._error_ms - CLOCK_ERROR_MS
-            if rules.stamp_horizon_ms < least_ms:
+            least_ms = min(c.delete_retention_ms for c in configs) - self._error_ms - CLOCK_ERROR_MS
+            if rules.stamp_horizon_ms < began_ms + least_ms:
                 self.fail(f"job {job.id} stamps {rules.stamp_horizon_ms}, before delete.retention.ms is over (R4)")
         self.world.held("P9")
 
