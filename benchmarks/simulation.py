@@ -8,6 +8,7 @@ meanwhile: what interleaves is for the protocol's tests.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,7 @@ class Simulation:
             forget=tuple(done.id for done in self.manifest.completed_jobs),
             floor=job.plan.rules.floor,
             lost=tuple((start, rows) for start, rows in zip(job.plan.rules.buckets, tally.lost, strict=False) if rows),
+            sizes=tuple(zip_longest(job.plan.rules.buckets, tally.kept_bytes, tally.lost_bytes, fillvalue=0)),
             dropped_to=tally.dropped_to,
         )
         self._commit(commit)
@@ -241,7 +243,7 @@ class Simulation:
         known = {"offset": rows.offset, "tombstone": rows.tombstone, "horizon_ms": rows.horizon_ms}
         fate = fates(rules, keyless=np.zeros(len(rows), np.bool_), superseded=superseded, **known)
         tally = Tally(rules.buckets)
-        tally.count(fate, rows.offset)
+        tally.count(fate, rows.offset, np.full(len(rows), 2 * self.row_bytes, np.int64))
         stamp = stamps(rules, **known)
         stamped = np.where(stamp, rules.stamp_horizon_ms or 0, rows.horizon_ms)
         kept = Rows(rows.key, rows.offset, rows.timestamp_ms, rows.tombstone, stamped).take(fate == Fate.KEPT)

@@ -168,6 +168,8 @@ class JobWork:
                 outputs=r.outputs,
                 counts=r.counts,
                 lost=r.lost,
+                kept_bytes=r.kept_bytes,
+                lost_bytes=r.lost_bytes,
                 dropped_to=r.dropped_to,
                 peak_memory_bytes=r.peak_memory_bytes,
             )
@@ -229,6 +231,7 @@ class JobWork:
             forget=tuple(d.id for d in completed if d.id not in active),
             floor=current.plan.rules.floor,
             lost=current.lost(),
+            sizes=current.sizes(),
             dropped_to=max((done.dropped_to for done in current.done), default=0),
         )
         try:

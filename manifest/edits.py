@@ -14,6 +14,7 @@ from lithify.manifest.model import (
     CHECKPOINTS_MAX,
     COMPLETED_JOBS_MAX,
     RETIRED_MAX,
+    Bucket,
     Checkpoint,
     CompletedJob,
     Manifest,
@@ -23,7 +24,7 @@ from lithify.manifest.model import (
     SortedRun,
 )
 from lithify.manifest.retention import floor_at
-from lithify.manifest.time_index import Lost
+from lithify.manifest.time_index import Lost, Sizes
 from lithify.store.errors import (
     AlreadyExists,
     EpochRegression,
@@ -130,6 +131,7 @@ class CommitCompaction:
     forget: tuple[str, ...]  # completed jobs that `.compactor` shows terminal
     floor: int = 0  # records below it were dropped, so it is stored
     lost: tuple[Lost, ...] = ()  # what the merge dropped, by the buckets of the time index
+    sizes: tuple[Sizes, ...] | None = None  # what it kept and dropped, by them; None: not all of it was counted
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
 
     repeatable = True  # by the job id
@@ -170,9 +172,17 @@ class CommitCompaction:
             last_compacted_at_ms=now_ms,
             last_cleaned_at_ms=now_ms if self.clean else head.last_cleaned_at_ms,
         )
-        index = time_index.shrink(head.time_index, self.lost)
+        index = time_index.shrink(self._weighed(head), self.lost)
         index = time_index.trim(index, floor, head.next_offset, value.rows)
-        return Next(replace(value, time_index=time_index.shares(index, value.segments(), head.next_offset)), None)
+        return Next(replace(value, time_index=time_index.within(index, value.segments())), None)
+
+    def _weighed(self, head: Manifest) -> tuple[Bucket, ...]:
+        """The time index with the bytes that the merge left of it (RFC 0007)."""
+        if self.sizes is not None:
+            made_bytes = sum(segment.bytes for segment in self.run.segments)
+            return time_index.weigh(head.time_index, self.sizes, made_bytes)
+        pinned = frozenset(self.segments)
+        return time_index.uncounted(head.time_index, [s for s in head.segments() if s.id in pinned])
 
     def _refusal(self, head: Manifest) -> LithifyError | None:
         where = f"{head.topic}/{head.partition}: job {self.job}"

@@ -3,8 +3,9 @@
 An edit that would break one of these is a fault of this program: the commit is refused and nothing is written.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from lithify.manifest.jobs import ACTIVE_JOBS_MAX, FAILURES_MAX, HISTORY_MAX, CompactorState
 from lithify.manifest.keys import is_topic_name
@@ -96,6 +97,7 @@ def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterato
         if following.next_offset != previous.next_offset:
             yield "nothing is appended to a sealed partition"
     yield from _moves(previous, following)
+    yield from _index_moves(previous, following)
 
 
 def _manifest_counts(manifest: Manifest) -> Iterator[str]:
@@ -174,6 +176,37 @@ def _index_problems(manifest: Manifest) -> Iterator[str]:
     indexed = sum(bucket.rows for bucket in index)
     if indexed > manifest.rows or (manifest.log_start_offset == 0 and indexed != manifest.rows):
         yield "the time index counts the live rows, but for those below the floor"
+    yield from _bytes_of_the_index(manifest)
+
+
+def _bytes_of_the_index(manifest: Manifest) -> Iterator[str]:
+    """What the index counts above a border is in the store: else retention.bytes would forget records early (D2)."""
+    starts = [bucket.start for bucket in manifest.time_index]
+    counted = [bucket.bytes for bucket in manifest.time_index]
+    for segment in manifest.segments():
+        at = bisect_right(starts, segment.max_offset) - 1
+        if at >= 0:
+            counted[at] -= segment.bytes
+    beyond = list(accumulate(reversed(counted)))[::-1]
+    # Of a bucket that the floor cuts, a part is gone. Earlier releases rounded each bucket's bytes to the nearest.
+    exact = bisect_left(starts, manifest.log_start_offset)
+    if any(more > TIME_INDEX_MAX for more in beyond[exact:]):
+        yield "the time index counts no more bytes from any bucket on than live segments hold there"
+
+
+def _index_moves(previous: Manifest, following: Manifest) -> Iterator[str]:
+    """No stretch of the log comes to hold more but by an append: a merge alone raises no floor (R3)."""
+    starts = [bucket.start for bucket in following.time_index]
+    rows, sizes = [0] * len(starts), [0] * len(starts)
+    appended = [s for s in following.l0 if s.min_offset >= previous.next_offset]
+    held = [(bucket.start, bucket.rows, bucket.bytes) for bucket in previous.time_index]
+    for offset, count, size in (*held, *((s.min_offset, s.rows, s.bytes) for s in appended)):
+        at = bisect_right(starts, offset) - 1
+        if at >= 0:
+            rows[at], sizes[at] = rows[at] + count, sizes[at] + size
+    before = zip(following.time_index, rows, sizes, strict=True)
+    if any(bucket.rows > count or bucket.bytes > size for bucket, count, size in before):
+        yield "a stretch of the log holds no more than before, but for what is appended"
 
 
 def _run_is_sorted(run: SortedRun) -> bool:

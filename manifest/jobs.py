@@ -4,6 +4,7 @@ It lies beside the manifest's model because both the compactor and garbage colle
 """
 
 import itertools
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -136,6 +137,8 @@ class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     outputs: tuple[SegmentRef, ...]
     counts: MergeCounts
     lost: tuple[int, ...] = ()  # rows dropped from each of the rules' buckets; () for none
+    kept_bytes: tuple[int, ...] = ()  # raw bytes of the records kept of each; () where an earlier release did not count
+    lost_bytes: tuple[int, ...] = ()  # and of those dropped
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
     peak_memory_bytes: int = 0  # of the worker's process
 
@@ -200,8 +203,23 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def lost(self) -> tuple[tuple[int, int], ...]:
         """(offset, rows): what the recorded ranges dropped, by the buckets of the time index at admission."""
         starts = self.plan.rules.buckets if self.plan else ()
-        sums = [sum(rows) for rows in itertools.zip_longest(*(done.lost for done in self.done), fillvalue=0)]
-        return tuple((start, rows) for start, rows in zip(starts, sums, strict=False) if rows)
+        rows = _sums([done.lost for done in self.done], len(starts))
+        return tuple((start, count) for start, count in zip(starts, rows, strict=True) if count)
+
+    def sizes(self) -> tuple[tuple[int, int, int], ...] | None:
+        """(offset, kept, lost): raw bytes of what the recorded ranges kept and dropped, by the same buckets. None: an
+        earlier release did some of them, and did not count."""
+        if any(done.counts.rows_in and not done.kept_bytes for done in self.done):
+            return None
+        starts = self.plan.rules.buckets if self.plan else ()
+        kept = _sums([done.kept_bytes for done in self.done], len(starts))
+        lost = _sums([done.lost_bytes for done in self.done], len(starts))
+        return tuple(sizes for sizes in zip(starts, kept, lost, strict=True) if any(sizes[1:]))
+
+
+def _sums(counts: Sequence[tuple[int, ...]], length: int) -> list[int]:
+    """By place; what a tuple does not reach to is 0."""
+    return [sum(places) for places in itertools.zip_longest((0,) * length, *counts, fillvalue=0)][:length]
 
 
 def summed_up(job: Job) -> Job:

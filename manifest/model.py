@@ -177,13 +177,14 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Bucket(msgspec.Struct, frozen=True, array_like=True):
     """A stretch of the log as the time index knows it: [start, the next bucket's start), or to the log's end.
 
-    In JSON an array of the four numbers. Retention forgets whole buckets, oldest first (R3, docs/rfcs/0007).
+    In JSON an array of the five numbers. Retention forgets whole buckets, oldest first (R3, docs/rfcs/0007).
     """
 
     start: int  # offset
     max_timestamp_ms: int  # of all records ever appended to it: a merge does not move a floor
     rows: int  # that live segments hold of it
-    bytes: int  # its share of the live segments' bytes
+    bytes: int  # that its live records take in the store: as appended, or fewer since a merge
+    raw_bytes: int = 0  # of its live records, counted as in SegmentRef; too few where an earlier release appended them
 
 
 class ConsumerPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -13,15 +13,18 @@ from msgspec.structs import replace
 
 from lithify.manifest.model import TIME_INDEX_MAX, Bucket, SegmentRef
 
-__all__ = ["Lost", "grow", "shares", "shrink", "trim"]
+__all__ = ["Lost", "Sizes", "grow", "shrink", "trim", "uncounted", "weigh", "within"]
 
 Lost = tuple[int, int]
 """(offset, rows): so many records are gone of the bucket in which `offset` lies."""
 
+Sizes = tuple[int, int, int]
+"""(offset, kept, lost): of the bucket in which `offset` lies, a merge kept and dropped records of so many raw bytes."""
+
 
 def grow(index: tuple[Bucket, ...], segment: SegmentRef) -> tuple[Bucket, ...]:
     """`index` after the append of `segment`."""
-    mine = Bucket(segment.min_offset, segment.max_timestamp_ms, segment.rows, segment.bytes)
+    mine = Bucket(segment.min_offset, segment.max_timestamp_ms, segment.rows, segment.bytes, segment.raw_bytes)
     grown = (*index, mine)
     while len(grown) > TIME_INDEX_MAX:
         grown = _join_cheapest(grown)
@@ -54,7 +57,8 @@ def _join_cheapest(index: tuple[Bucket, ...]) -> tuple[Bucket, ...]:
 
 def _joined(first: Bucket, second: Bucket) -> Bucket:
     latest_ms = max(first.max_timestamp_ms, second.max_timestamp_ms)
-    return Bucket(first.start, latest_ms, first.rows + second.rows, first.bytes + second.bytes)
+    rows, size, raw_bytes = first.rows + second.rows, first.bytes + second.bytes, first.raw_bytes + second.raw_bytes
+    return Bucket(first.start, latest_ms, rows, size, raw_bytes)
 
 
 def shrink(index: tuple[Bucket, ...], lost: Sequence[Lost]) -> tuple[Bucket, ...]:
@@ -70,6 +74,66 @@ def shrink(index: tuple[Bucket, ...], lost: Sequence[Lost]) -> tuple[Bucket, ...
     return tuple(replace(b, rows=max(b.rows - g, 0)) for b, g in zip(index, gone, strict=True) if b.rows > g)
 
 
+def weigh(index: tuple[Bucket, ...], sizes: Sequence[Sizes], made_bytes: int) -> tuple[Bucket, ...]:
+    """`index` with the bytes of its buckets lessened by a merge into objects of `made_bytes` together. Never more: so
+    no floor rises because of a merge.
+
+    Within a bucket, bytes lie as the sizes of its records do. What is dropped takes its part along. What is kept takes
+    as much as before, but no more than its own size (of many small objects most is frame), and all of it together no
+    more than the objects made: where these are smaller, every part shrinks alike.
+    """
+    starts = [bucket.start for bucket in index]
+    kept, gone, others = [0] * len(index), [0] * len(index), 0
+    for offset, stays, goes in sizes:
+        at = bisect_right(starts, offset) - 1
+        if at >= 0 and index[at].bytes:
+            kept[at], gone[at] = kept[at] + stays, gone[at] + goes
+        else:
+            others += stays  # below the floor by now, or of a bucket that counts nothing
+    inside = sum(kept)
+    # More was read than the bucket knows of where an earlier release appended it.
+    raw = [max(b.raw_bytes, stays + goes, 1) for b, stays, goes in zip(index, kept, gone, strict=True)]
+    parts = [min(stays, b.bytes * stays // r) for b, stays, r in zip(index, kept, raw, strict=True)]
+    whole = max(sum(parts), 1)
+    room = min(made_bytes * inside // max(inside + others, 1), whole)
+    return tuple(
+        replace(b, bytes=b.bytes + b.bytes * (stays + goes) // -r + part * room // whole, raw_bytes=r - goes)
+        if stays + goes
+        else b
+        for b, stays, goes, r, part in zip(index, kept, gone, raw, parts, strict=True)
+    )
+
+
+def uncounted(index: tuple[Bucket, ...], sources: Sequence[SegmentRef]) -> tuple[Bucket, ...]:
+    """`index` after a merge of `sources` that was not counted by size, as an earlier release did it. Nobody knows what
+    is left of the buckets they reach into: so these count nothing from now on, which makes retention.bytes late once,
+    and never early."""
+    starts = [bucket.start for bucket in index]
+    reached: set[int] = set()
+    for segment in sources:
+        first, last = (bisect_right(starts, offset) - 1 for offset in (segment.min_offset, segment.max_offset))
+        reached.update(range(max(first, 0), last + 1))
+    return tuple(replace(b, bytes=0, raw_bytes=0) if at in reached else b for at, b in enumerate(index))
+
+
+def within(index: tuple[Bucket, ...], segments: Sequence[SegmentRef]) -> tuple[Bucket, ...]:
+    """`index` with no more bytes from any bucket on than the live `segments` that reach there hold. Of joined buckets
+    that were stored at different densities, a merge may drop what took more than it seemed."""
+    starts = [bucket.start for bucket in index]
+    room = [0] * len(index)
+    for segment in segments:
+        at = bisect_right(starts, segment.max_offset) - 1
+        if at >= 0:
+            room[at] += segment.bytes
+    found: list[Bucket] = []
+    free = 0
+    for bucket, more in zip(reversed(index), reversed(room), strict=True):
+        size = min(bucket.bytes, free + more)
+        free += more - size
+        found.append(replace(bucket, bytes=size))
+    return tuple(reversed(found))
+
+
 def trim(index: tuple[Bucket, ...], floor: int, end: int, live_rows: int) -> tuple[Bucket, ...]:
     """`index` without the buckets that lie wholly below `floor`, in a log that ends before offset `end`.
 
@@ -82,34 +146,3 @@ def trim(index: tuple[Bucket, ...], floor: int, end: int, live_rows: int) -> tup
     first, rest = index[keep : keep + 1], index[keep + 1 :]
     room = live_rows - sum(bucket.rows for bucket in rest)
     return tuple(replace(b, rows=min(b.rows, room)) for b in first if room > 0) + rest
-
-
-def shares(index: tuple[Bucket, ...], segments: Sequence[SegmentRef], end: int) -> tuple[Bucket, ...]:
-    """`index` with the bytes of live `segments` given to its buckets; the log ends before offset `end`.
-
-    A segment's bytes go where its offsets lie: to one bucket, or to several by their rows. What lies below the first
-    bucket is nobody's.
-    """
-    if not index:
-        return index
-    starts = [bucket.start for bucket in index]
-    ends = [*starts[1:], max(end, starts[-1] + 1)]
-    density = [b.rows / (stop - b.start) for b, stop in zip(index, ends, strict=True)]
-    held = [0.0] * len(index)
-    for segment in segments:
-        first = max(bisect_right(starts, segment.min_offset) - 1, 0)
-        last = bisect_right(starts, segment.max_offset) - 1
-        if last < 0:
-            continue
-        if first == last and segment.min_offset >= starts[first]:
-            held[first] += segment.bytes
-            continue
-        parts = [
-            (at, (min(ends[at], segment.max_offset + 1) - max(starts[at], segment.min_offset)) * density[at])
-            for at in range(first, last + 1)
-        ]
-        below = max(starts[0] - segment.min_offset, 0)
-        rows = sum(part for _, part in parts) + below
-        for at, part in parts:
-            held[at] += segment.bytes * part / rows if rows else 0
-    return tuple(replace(b, bytes=round(h)) for b, h in zip(index, held, strict=True))

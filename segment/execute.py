@@ -79,6 +79,8 @@ def execute(
         outputs=written,
         counts=counts,
         lost=tally.lost,
+        kept_bytes=tally.kept_bytes,
+        lost_bytes=tally.lost_bytes,
         dropped_to=tally.dropped_to,
         peak_memory_bytes=_peak_memory_bytes(),
     )

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from lithify.manifest.jobs import MergeRules
 from lithify.segment.arrays import Flags, Longs, from_flags, longs, nulls
+from lithify.segment.extent import row_bytes
 from lithify.segment.order import Block, blocks
 from lithify.segment.rules import NO_HORIZON, Fate, Fates, fates, stamps
 from lithify.segment.schema import RUN
@@ -26,7 +27,7 @@ class Tally:
         self.by_fate = [0] * len(Fate)
         self.dropped_to = 0
         self._starts = np.array(buckets, np.int64)
-        self._lost = np.zeros(len(buckets) + 1, np.int64)  # the first: below the index
+        self._lost, self._kept_bytes, self._lost_bytes = np.zeros((3, len(buckets) + 1), np.int64)  # first: below all
 
     @property
     def lost(self) -> tuple[int, ...]:
@@ -34,17 +35,37 @@ class Tally:
         rows = self._lost[1:].tolist()
         return tuple(rows) if any(rows) else ()
 
-    def count(self, rows: Fates, offset: Longs) -> None:
+    @property
+    def kept_bytes(self) -> tuple[int, ...]:
+        """Raw bytes of the records kept of each bucket, up to the last that has any. Never (), which says that nobody
+        counted, but where there is no bucket."""
+        return _up_to_the_last(self._kept_bytes[1:]) or (0,) * len(self._starts[:1])
+
+    @property
+    def lost_bytes(self) -> tuple[int, ...]:
+        """And of those dropped."""
+        return _up_to_the_last(self._lost_bytes[1:])
+
+    def count(self, rows: Fates, offset: Longs, size: Longs) -> None:
+        """`size`: raw bytes of each row."""
         self.rows_in += len(rows)
         for fate, count in enumerate(np.bincount(rows, minlength=len(Fate))):
             self.by_fate[fate] += int(count)
-        dropped = offset[rows != Fate.KEPT]
-        if len(dropped) and len(self._starts):
-            places = self._starts.searchsorted(dropped, side="right")
-            self._lost += np.bincount(places, minlength=len(self._lost))
+        if len(self._starts):
+            self._place(rows != Fate.KEPT, self._starts.searchsorted(offset, side="right"), size)
         expired = offset[rows == Fate.EXPIRED]
         if len(expired):
             self.dropped_to = max(self.dropped_to, int(expired.max()) + 1)
+
+    def _place(self, dropped: Flags, places: Longs, size: Longs) -> None:
+        most = len(self._lost)
+        self._lost += np.bincount(places[dropped], minlength=most)
+        for sums, rows in ((self._kept_bytes, ~dropped), (self._lost_bytes, dropped)):
+            sums += np.bincount(places[rows], size[rows], most).astype(np.int64)
+
+
+def _up_to_the_last(counts: Longs) -> tuple[int, ...]:
+    return tuple(np.trim_zeros(counts, "b").tolist())
 
 
 def merge(sources: Sequence[Iterator[pa.RecordBatch]], rules: MergeRules, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -71,7 +92,7 @@ def _survivors(block: Block, rules: MergeRules, tally: Tally) -> Iterator[pa.Rec
     fate = fates(
         rules, offset=offset, keyless=keyless, tombstone=tombstone, horizon_ms=horizon_ms, superseded=superseded
     )
-    tally.count(fate, offset)
+    tally.count(fate, offset, _in_order(row_bytes(rows), order))
     kept = np.flatnonzero(fate == Fate.KEPT)
     if len(kept) == 0:
         return

@@ -37,5 +37,7 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[SegmentRef, ...]  # added_at 0: the commit sets it
     counts: MergeCounts
     lost: tuple[int, ...] = ()  # rows dropped from each of the rules' buckets; () for none
+    kept_bytes: tuple[int, ...] = ()  # raw bytes of the records kept of each (SegmentRef.raw_bytes)
+    lost_bytes: tuple[int, ...] = ()  # and of those dropped
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
     peak_memory_bytes: int = 0

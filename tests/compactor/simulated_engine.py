@@ -27,6 +27,7 @@ from lithify.store.port import Get, Head, NewId, Put
 from tests.sim.rows import checksum
 
 Row = tuple[str, int, str | None, int | None]  # key, offset, value, horizon_ms
+ROW_BYTES = 50  # in memory
 
 
 def encode(rows: list[Row]) -> bytes:
@@ -39,7 +40,7 @@ def reference(segment_id: str, rows: list[Row], *, base: bool = False) -> Segmen
     return SegmentRef(
         id=segment_id,
         bytes=1_000 * len(rows),  # so that jobs are cut into ranges
-        raw_bytes=len(rows) * 50,
+        raw_bytes=len(rows) * ROW_BYTES,
         rows=len(rows),
         min_key=min(keys),
         max_key=max(keys),
@@ -81,7 +82,7 @@ async def merge(keys: PartitionKeys, task: MergeTask) -> TaskResult:
     for key, offset, _, _ in rows:
         latest[key] = max(latest.get(key, -1), offset)
     kept: list[Row] = []
-    lost = [0] * len(task.rules.buckets)
+    lost, stays = [0] * len(task.rules.buckets), [0] * len(task.rules.buckets)
     dropped_to = 0
     for key, offset, value, horizon in sorted(rows):
         verdict = fate(
@@ -95,8 +96,9 @@ async def merge(keys: PartitionKeys, task: MergeTask) -> TaskResult:
         if verdict is Fate.KEPT:
             horizon = stamped(task.rules, offset=offset, tombstone=value is None, horizon_ms=horizon)
             kept.append((key, offset, value, horizon))
-        elif offset >= task.rules.buckets[0]:
-            lost[bisect_right(task.rules.buckets, offset) - 1] += 1
+        if offset >= task.rules.buckets[0]:
+            counted = stays if verdict is Fate.KEPT else lost
+            counted[bisect_right(task.rules.buckets, offset) - 1] += 1
         if verdict is Fate.EXPIRED:
             dropped_to = max(dropped_to, offset + 1)
     outputs: tuple[SegmentRef, ...] = ()
@@ -106,7 +108,13 @@ async def merge(keys: PartitionKeys, task: MergeTask) -> TaskResult:
         outputs = (reference(segment_id, kept),)
     counts = MergeCounts(rows_in=len(rows), rows_out=len(kept))
     return TaskResult(
-        range_index=task.range_index, outputs=outputs, counts=counts, lost=tuple(lost), dropped_to=dropped_to
+        range_index=task.range_index,
+        outputs=outputs,
+        counts=counts,
+        lost=tuple(lost),
+        kept_bytes=tuple(rows * ROW_BYTES for rows in stays),
+        lost_bytes=tuple(rows * ROW_BYTES for rows in lost),
+        dropped_to=dropped_to,
     )
 
 

@@ -216,3 +216,14 @@ def test_a_job_that_ends_says_what_it_did() -> None:
     assert (failed.reason, failed.error, failed.ranges_done) == (found(HEAD, A).reason, ERROR, 1)
     assert (failed.plan, failed.segments, failed.done, failed.output_segments) == (None, (), (), 1)
     assert failed.attempts[1].error == ERROR
+
+
+def test_a_job_is_counted_by_size_only_where_all_of_its_ranges_were() -> None:
+    """A range without a count was done by an earlier release, or by a worker of one (RFC 0007)."""
+    plan = job().plan
+    assert plan is not None
+    plan = replace(plan, rules=replace(plan.rules, buckets=(0, 10, 20)))
+    counted = (done(0, kept_bytes=(5, 0, 7), lost_bytes=(1,)), done(1, kept_bytes=(0,), lost_bytes=(2, 0, 4)))
+    nothing = replace(done(2), counts=MergeCounts())
+    assert job(plan=plan, done=(*counted, nothing)).sizes() == ((0, 5, 3), (20, 7, 4))
+    assert job(plan=plan, done=(*counted, done(2))).sizes() is None

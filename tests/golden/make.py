@@ -147,6 +147,16 @@ MANIFEST_TRANSACTIONS = Manifest(
 MANIFEST_BOUNDS = Manifest(
     **HEAD, **PARTITION, id=16, next_offset=103, retention=Retention(ms=604_800_000, bytes=5, records=7), config_at=3
 )
+# The time index as it is kept since its buckets know how large their records are.
+MANIFEST_SIZES = Manifest(
+    **HEAD,
+    **PARTITION,
+    id=17,
+    next_offset=103,
+    l0=(msgspec.structs.replace(L0, tombstones=0, min_horizon_ms=None, max_horizon_ms=None),),
+    runs=(SortedRun(id=JOB, segments=(OUTPUT,)),),
+    time_index=(Bucket(0, 1_760_000_000_000, 80, 870, 4_000), Bucket(100, 1_760_000_000_001, 3, 1_234, 5_678)),
+)
 COUNTS = MergeCounts(
     rows_in=100,
     rows_out=80,
@@ -256,6 +266,29 @@ COMPACTOR_ENDED = CompactorState(
     ),
     failures=(FailureCount(sources="0123456789abcdef", count=0, lost=1, error=ERROR, retry_at_ms=1_760_000_002_000),),
 )
+# A job whose one range was counted by size.
+COMPACTOR_SIZES = CompactorState(
+    **HEAD,
+    **PARTITION,
+    id=15,
+    epoch=4,
+    jobs=(
+        msgspec.structs.replace(
+            RUNNING,
+            done=(
+                RangeDone(
+                    index=0,
+                    attempt=2,
+                    outputs=(OUTPUT,),
+                    counts=COUNTS,
+                    lost=(15, 5),
+                    kept_bytes=(3_900, 100),
+                    lost_bytes=(700, 300),
+                ),
+            ),
+        ),
+    ),
+)
 BOUNDARY = Boundary(**HEAD, **PARTITION, id=2, manifest=10, compactor=11, manifest_head=12, compactor_head=13)
 TOPIC = TopicFile(
     **HEAD,
@@ -272,10 +305,12 @@ WAREHOUSE = WarehouseFile(
 )
 FILES: dict[str, Numbered] = {
     "manifest": MANIFEST,
+    "manifest-sizes": MANIFEST_SIZES,
     "manifest-transactions": MANIFEST_TRANSACTIONS,
     "manifest-bounds": MANIFEST_BOUNDS,
     "compactor": COMPACTOR,
     "compactor-ended": COMPACTOR_ENDED,
+    "compactor-sizes": COMPACTOR_SIZES,
     "boundary": BOUNDARY,
     "topic": TOPIC,
     "warehouse": WAREHOUSE,

@@ -17,24 +17,30 @@ from lithify.store.errors import Corrupt, InvalidRequest
 FOLDER = Path(__file__).parent
 KINDS: dict[str, type[Numbered]] = {
     "manifest": Manifest,
+    "manifest-sizes": Manifest,
     "manifest-transactions": Manifest,
     "manifest-bounds": Manifest,
     "compactor": CompactorState,
     "compactor-ended": CompactorState,
+    "compactor-sizes": CompactorState,
     "boundary": Boundary,
     "topic": TopicFile,
     "warehouse": WarehouseFile,
 }
 NUMBERS = {
     "manifest": 12,
+    "manifest-sizes": 17,
     "manifest-transactions": 15,
     "manifest-bounds": 16,
     "compactor": 13,
     "compactor-ended": 14,
+    "compactor-sizes": 15,
     "boundary": 2,
     "topic": 3,
     "warehouse": 4,
 }
+# Arrays say all they hold: what a bucket did not say of its records when a file was written is 0.
+ADDED = {"manifest": ((b",80,900]", b",80,900,0]"), (b",3,1234]", b",3,1234,0]"))}
 FILES = sorted(FOLDER.glob("v*/*.json"))
 
 
@@ -50,9 +56,13 @@ def test_every_kind_of_every_format_has_its_file() -> None:
 def test_it_is_written_back_byte_for_byte(name: str) -> None:
     """With the checksum of these bytes behind them: the files are from before there were any."""
     body = read(name)
+    again = body
+    for old, new in ADDED.get(name, ()):
+        assert again.count(old) == 1
+        again = again.replace(old, new)
     written = encode(decode(KINDS[name], body, name, NUMBERS[name]))
-    checksum = xxhash.xxh3_64_hexdigest(body[:-2])
-    assert written == body[:-2] + f',"file_xxh3":"{checksum}"}}\n'.encode()
+    checksum = xxhash.xxh3_64_hexdigest(again[:-2])
+    assert written == again[:-2] + f',"file_xxh3":"{checksum}"}}\n'.encode()
     assert encode(decode(KINDS[name], written, name, NUMBERS[name])) == written
     assert json.loads(written)["file_xxh3"] == checksum
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from lithify.log.warehouse import Warehouse
@@ -66,6 +67,7 @@ def compact(
         clean=True,
         forget=tuple(done.id for done in head.completed_jobs),
         lost=tuple(zip(buckets, result.lost, strict=False)),
+        sizes=tuple(zip_longest(buckets, result.kept_bytes, result.lost_bytes, fillvalue=0)),
     )
     committed = warehouse.driver.run(files.manifest.commit(edit)).version.value
     assert committed is not None

@@ -233,15 +233,17 @@ class RowLog:
         rows = [row for row in rows if _within(row.key, task.low, task.high)]
         newest = {row.key: row.offset for row in rows}
         kept: list[Row] = []
-        lost, dropped_to = [0] * len(rules.buckets), 0
+        lost, stays, dropped_to = [0] * len(rules.buckets), [0] * len(rules.buckets), 0
         for row in rows:
             at, dead, until_ms = row.offset, row.value is None, row.horizon_ms
             superseded = row.key is not None and at < newest[row.key]
+            bucket = bisect_right(rules.buckets, at) - 1
             verdict = fate(rules, key=row.key, offset=at, tombstone=dead, superseded=superseded, horizon_ms=until_ms)
             if verdict is Fate.KEPT:
                 kept.append(row._replace(horizon_ms=stamped(rules, offset=at, tombstone=dead, horizon_ms=until_ms)))
+                if bucket >= 0:
+                    stays[bucket] += ROW_BYTES
                 continue
-            bucket = bisect_right(rules.buckets, row.offset) - 1
             if bucket >= 0:
                 lost[bucket] += 1
             if verdict is Fate.EXPIRED:
@@ -250,7 +252,13 @@ class RowLog:
         counts = MergeCounts(rows_in=len(rows), rows_out=len(kept))
         told = tuple(lost) if any(lost) else ()
         return TaskResult(
-            range_index=task.range_index, outputs=outputs, counts=counts, lost=told, dropped_to=dropped_to
+            range_index=task.range_index,
+            outputs=outputs,
+            counts=counts,
+            lost=told,
+            kept_bytes=tuple(stays),
+            lost_bytes=tuple(rows * ROW_BYTES for rows in lost),
+            dropped_to=dropped_to,
         )
 
     def _write(self, task: MergeTask, kept: list[Row]) -> tuple[SegmentRef, ...]:

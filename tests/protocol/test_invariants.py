@@ -26,7 +26,17 @@ from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.invariants import check_boundary, check_compactor, check_topic, manifest_problems
 from lithify.manifest.jobs import CompactorState, summed_up
 from lithify.manifest.keys import SegmentId
-from lithify.manifest.model import FORMAT, Boundary, Checkpoint, Manifest, Retired, SortedRun, TopicFile, Transaction
+from lithify.manifest.model import (
+    FORMAT,
+    TIME_INDEX_MAX,
+    Boundary,
+    Checkpoint,
+    Manifest,
+    Retired,
+    SortedRun,
+    TopicFile,
+    Transaction,
+)
 from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import EndTransaction, ForgetTransaction, TransactionStamp
 from lithify.store.errors import Corrupt
@@ -181,6 +191,10 @@ def _transaction(touched_at: int) -> Transaction:
     return Transaction(application="a", version=1, base_offset=0, rows=1, touched_at=touched_at)
 
 
+def _last_bucket(m: Manifest, **fields: Any) -> Manifest:
+    return replace(m, time_index=(*m.time_index[:-1], replace(m.time_index[-1], **fields)))
+
+
 DAMAGES: dict[str, Any] = {
     "numbers are dense": lambda m, n: replace(m, id=m.id + 1 + n),
     "every file carries a nonce": lambda m, n: replace(m, nonce=""),
@@ -199,6 +213,12 @@ DAMAGES: dict[str, Any] = {
     ),
     "an application has one transaction": lambda m, n: replace(m, transactions=(_transaction(1),) * (2 + n)),
     "a transaction's commit is a manifest number": lambda m, n: replace(m, transactions=(_transaction(m.id + 1 + n),)),
+    "a stretch of the log holds no more than before": lambda m, n: _last_bucket(
+        m, bytes=m.time_index[-1].bytes + 1 + n
+    ),
+    "the time index counts no more bytes": lambda m, n: _last_bucket(
+        m, bytes=m.time_index[-1].bytes + TIME_INDEX_MAX + 1
+    ),
     "orphan_floor never falls": lambda m, n: replace(m, orphan_floor=-1 - n),
     "compactor_epoch never falls": lambda m, n: replace(m, compactor_epoch=-1 - n),
     "live offsets lie below next_offset": lambda m, n: _l0(m, -1, max_offset=m.next_offset + n),

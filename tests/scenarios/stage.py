@@ -1,5 +1,6 @@
 """Where a scenario is played: a warehouse, an injected clock, a real engine; all through the public face."""
 
+import random
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -74,6 +75,7 @@ class Stage:
         ways: dict[str, Callable[[Any], object]] = {
             "append": lambda texts: self._append(partition, texts),
             "fill": lambda wanted: self._fill(partition, wanted["keys"]),
+            "bulk": lambda wanted: self._bulk(partition, wanted["records"], wanted["bytes"]),
             "advance": self._advance,
             "compact": lambda _: self._compact(),
             "clean": lambda _: self._submit(partition, "full"),
@@ -113,6 +115,13 @@ class Stage:
         stamp = self._topic.partition(partition).describe().next_offset
         records = [lithify.Record(b"key-%06d" % at, b"value %d" % (stamp + at), self._now_ms) for at in range(keys)]
         self._topic.partition(partition).append(records)
+
+    def _bulk(self, partition: int, records: int, size: int) -> None:
+        """So many records in one append, each with a value of so many bytes that no codec makes fewer."""
+        stamp = self._topic.partition(partition).describe().next_offset
+        values = random.Random(stamp)
+        found = [lithify.Record(b"key-%06d" % (stamp + at), values.randbytes(size)) for at in range(records)]
+        self._topic.partition(partition).append(found)
 
     def _advance(self, text: str) -> None:
         self._now_ms += duration_ms(text)

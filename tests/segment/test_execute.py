@@ -108,6 +108,45 @@ def test_ranges_together_give_every_key_once(records: list[Record], appends: int
         assert get(store, located, key, len(records)) is None
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    appends=st.lists(
+        st.lists(
+            st.tuples(
+                st.one_of(st.none(), st.sampled_from([b"a", b"b", b"p" * 41, b"q\0"])),
+                st.one_of(st.none(), st.binary(max_size=3), st.just(b"v" * 5_000)),
+            ),
+            min_size=1,
+            max_size=6,
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    cuts=st.sets(st.sampled_from([b"a", b"p" * 41])),
+    order=st.sampled_from(["key", "offset"]),
+)
+def test_kept_and_dropped_records_are_counted_by_size(
+    appends: list[list[Record]], cuts: set[bytes], order: Any
+) -> None:
+    """By the buckets of the time index, which begin where the appends do: what was read of each is all it had (R3)."""
+    store = MemoryStore()
+    refs: list[SegmentRef] = []
+    for records in appends:
+        refs.append(append(store, records, refs[-1].max_offset + 1 if refs else 0, order))
+    starts = tuple(ref.min_offset for ref in refs)
+    rules = msgspec.structs.replace(CLEAN, buckets=starts)
+    bounds = [None, *sorted(cuts), None]
+    kept, lost = [0] * len(starts), [0] * len(starts)
+    for index in range(len(bounds) - 1):
+        work = task([[ref] for ref in refs], low=bounds[index], high=bounds[index + 1], range_index=index, rules=rules)
+        result = execute(work, store)
+        assert result.kept_bytes, "a range that was counted says so, though it kept nothing"
+        assert sum(result.kept_bytes) == sum(ref.raw_bytes for ref in result.outputs)
+        for sums, counted in ((kept, result.kept_bytes), (lost, result.lost_bytes)):
+            sums[: len(counted)] = [sum(pair) for pair in zip(sums, counted, strict=False)]
+    assert [sum(pair) for pair in zip(kept, lost, strict=True)] == [ref.raw_bytes for ref in refs]
+
+
 def test_outputs_are_cut_at_the_target_and_between_keys_only() -> None:
     store = MemoryStore()
     records: list[Record] = [(b"%04d" % (i // 7), sha512(b"%d" % i).digest()) for i in range(30_000)]

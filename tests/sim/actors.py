@@ -38,10 +38,12 @@ TRANSIENT = (Unavailable, CommitUnknown, NotFound, Damaged)  # not found: the to
 def records(site: Site, actor: Actor, name: str, now_ms: int) -> list[Row]:
     """One append's records, in their order; their tokens begin with `name`."""
     say, rows = actor.say, list[Row]()
+    size = say.choice(site.sizes)
     for delta in range(say.randrange(1, 4)):
         key = site.keys[int(say.random() * len(site.keys))]
         dead = key is not None and say.random() < site.tombstone_share
-        rows.append(Row(delta, key, f"{name}.{delta}", dead, now_ms - int(say.random() ** 4 * 5_000)))
+        stamp_ms = now_ms - int(say.random() ** 4 * 5_000)
+        rows.append(Row(delta, key, f"{name}.{delta}", dead, stamp_ms, size=size))
     return rows
 
 

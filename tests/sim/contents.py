@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lithify.manifest.model import Manifest, Retention, SegmentRef
-from tests.sim.rows import ROW_BYTES, Row
+from tests.sim.rows import Row, size_of
 
 __all__ = ["Contents", "Reign"]
 
@@ -27,7 +27,8 @@ class Contents:
 
     def rows(self, ref: SegmentRef) -> list[Row]:
         base = ref.base_offset or 0
-        return [Row(r.offset + base, r.key, r.token, r.dead, r.timestamp_ms, r.horizon_ms) for r in self.stored[ref.id]]
+        stored = self.stored[ref.id]
+        return [Row(r.offset + base, r.key, r.token, r.dead, r.timestamp_ms, r.horizon_ms, r.size) for r in stored]
 
     def place(self, ref: SegmentRef, anew_to: int = 0) -> str | None:
         """A new L0 segment's rows take their offsets; what is wrong with that, if anything is. Below `anew_to` they
@@ -100,27 +101,65 @@ class Contents:
             return f"the merge made up offset {min(after.keys() - before.keys())} (R2)"
         return None
 
-    def floor_is_early(self, previous: Manifest, manifest: Manifest, reigns: Sequence[Reign]) -> str | None:
-        """Why no bounds, while they were in force, let the floor rise from `previous` to `manifest`, over records that
-        were still there (R3)."""
-        floor = manifest.log_start_offset
+    def floor_is_early(self, previous: Manifest, manifest: Manifest, reigns: Sequence[Reign], floor: int) -> str | None:
+        """Why no bounds, while they were in force, let the floor rise from that of `previous` to `floor`, over records
+        that were still there (R3)."""
         first = max(previous.log_start_offset, manifest.deleted_to)
-        there = {row.offset for m in (previous, manifest) for ref in m.segments() for row in self.rows(ref)}
+        there = {row.offset: row for m in (previous, manifest) for ref in m.segments() for row in self.rows(ref)}
         for offset in sorted(o for o in there if first <= o < floor):
             timestamp_ms, now = self.placed[offset].timestamp_ms, reigns[-1]
-            if _may_go(now.retention, sum(o > offset for o in there), now.until_ms - timestamp_ms):
+            if _may_go(now.retention, [r for o, r in there.items() if o > offset], now.until_ms - timestamp_ms):
                 continue
-            if not any(_may_go(r.retention, r.end_offset - offset - 1, r.until_ms - timestamp_ms) for r in reigns[:-1]):
+            if not any(self._could_go(reign, offset) for reign in reigns[:-1]):
                 return f"offset {offset}, of {timestamp_ms}, lies below the floor {floor} (R3)"
+        return None
+
+    def _could_go(self, reign: Reign, offset: int) -> bool:
+        """Under bounds of former times, as many records as were ever appended after it."""
+        after = [self.placed[o] for o in range(offset + 1, reign.end_offset) if o in self.placed]
+        return _may_go(reign.retention, after, reign.until_ms - self.placed[offset].timestamp_ms)
+
+    def floor_is_wrong(
+        self, previous: Manifest, manifest: Manifest, reigns: Sequence[Reign], floor: int, *, counted: bool
+    ) -> str | None:
+        """What is wrong with `floor`, where readers of `manifest` see the log start, or with the index that it is
+        reckoned from. `counted` False: workers of an earlier release took part, so it may be late."""
+        wrong = self.counted_wrongly(manifest, exact=counted)
+        if wrong is None and manifest.retention == previous.retention:
+            wrong = self.floor_is_early(previous, manifest, reigns, floor)
+        return self.floor_is_late(manifest, floor) if wrong is None and counted else wrong
+
+    def floor_is_late(self, manifest: Manifest, floor: int) -> str | None:
+        """Why the first bucket that is not wholly below `floor` should be (R3, D2)."""
+        starts = [bucket.start for bucket in manifest.time_index]
+        end = next((end for end in (*starts[1:], manifest.next_offset) if end > floor), None)
+        if manifest.retention is None or not starts or end is None:
+            return None
+        after = [row for ref in manifest.segments() for row in self.rows(ref) if row.offset >= end]
+        if _bound_remains(manifest.retention, after):
+            return f"the log starts at {floor}, though {size_of(after)} bytes remain from {end} on (R3, D2)"
+        return None
+
+    def counted_wrongly(self, manifest: Manifest, exact: bool) -> str | None:
+        """How the time index differs from the records that are stored. `exact` False: it may count fewer bytes."""
+        index = manifest.time_index
+        rows = [row for ref in manifest.segments() for row in self.rows(ref)]
+        for bucket, end in zip(index, [*(later.start for later in index[1:]), manifest.next_offset], strict=False):
+            if bucket.start < manifest.log_start_offset:
+                continue  # the floor cuts it
+            inside = [row for row in rows if bucket.start <= row.offset < end]
+            size = size_of(inside)
+            if bucket.rows != len(inside) or bucket.bytes > size or (exact and bucket.bytes != size):
+                return f"bucket {bucket} holds {len(inside)} records of {size} bytes (R3, D2)"
         return None
 
     def cut_wrongly(self, segments: Sequence[SegmentRef], output_bytes: int) -> str | None:
         """R5, of one run that a compaction made."""
         for ref in segments:
             rows = self.stored[ref.id]
-            before = [r for r in rows if r.key != rows[-1].key or ref.order == "offset"]
-            if len(before) * ROW_BYTES > output_bytes + ROW_BYTES:
-                return f"segment {ref.id} of {len(rows) * ROW_BYTES} bytes was to be cut at {output_bytes} (R5)"
+            before = rows[:-1] if ref.order == "offset" else [r for r in rows if r.key != rows[-1].key]
+            if size_of(before) >= output_bytes:
+                return f"segment {ref.id} of {size_of(rows)} bytes was to be cut at {output_bytes} (R5)"
         return None
 
     def scan(self, manifest: Manifest) -> Mapping[str | None, Row]:
@@ -142,10 +181,13 @@ def _cleaned_wrongly(rows: Mapping[int, Row], cleaned_to: int) -> str | None:
     return None
 
 
-def _may_go(bounds: Retention, after: int, age_ms: int) -> bool:
+def _may_go(bounds: Retention, after: Sequence[Row], age_ms: int) -> bool:
     """Whether retention may forget a record of that age with so many after it (at least: a bucket goes as a whole)."""
-    by_rows = 0 <= bounds.records <= after or 0 <= bounds.bytes <= after * ROW_BYTES
-    return by_rows or 0 <= bounds.ms < age_ms
+    return _bound_remains(bounds, after) or 0 <= bounds.ms < age_ms
+
+
+def _bound_remains(bounds: Retention, rows: Sequence[Row]) -> bool:
+    return 0 <= bounds.records <= len(rows) or 0 <= bounds.bytes <= size_of(rows)
 
 
 def _plain(row: Row) -> tuple[object, ...]:

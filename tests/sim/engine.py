@@ -8,6 +8,8 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from lithify.compactor.engine import (
     NextResults,
     SplitRanges,
@@ -45,6 +47,7 @@ class Engine:
     splits: tuple[str, ...]  # where key ranges are cut
     planning_ms: int = 0  # what it takes to read the footer of one source, at most
     poison: frozenset[str] = frozenset()  # tasks over a key range that begins so fail always
+    older_share: float = 0.0  # of tasks that a worker of an earlier release does: it counts no bytes
     _batches: dict[Author, _Batch] = field(default_factory=dict)
     _count: int = 0
 
@@ -119,6 +122,8 @@ class Engine:
                 result = TaskFailure(task.range_index, "corrupt", "a source is damaged", str(error))
             except Unavailable as error:
                 result = TaskFailure(task.range_index, "unavailable", str(error))
+            if isinstance(result, TaskResult) and actor.say.random() < self.older_share:
+                result = msgspec.structs.replace(result, kept_bytes=(), lost_bytes=())
             batch.results.append(result)
 
         return work

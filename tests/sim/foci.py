@@ -45,6 +45,7 @@ class Focus:
     graces_ms: tuple[int, ...] = (0, 0, 300, 1_000, 5_000)
     policies: tuple[str, ...] = ("compact", "compact", "compact", "compact,delete", "delete")
     records: tuple[str, ...] = ("-1", "-1", "-1", "10")
+    sizes: tuple[str, ...] = ("-1", "-1", "-1", "4000")  # retention.bytes
     ages_ms: tuple[str, ...] = ("-1", "-1", "-1", "1000", "5000", "60000")
     changes_share: float = 0.1  # of histories in which the topic is altered, or deleted and made again
     bounds_share: float = 0.3  # of histories with the product's own bounds
@@ -77,6 +78,7 @@ FOCI = (
         {"retention": 0.4, "compactor": 0.5, "collector": 0.2, "consumer": 0.1},
         policies=("compact,delete", "delete"),
         records=("-1", "-1", "4", "10"),
+        sizes=("-1", "1000", "4000", "12000"),
     ),
     # Applications that number their appends, for fewer places than there are of them.
     Focus(

@@ -19,6 +19,7 @@ from tests.sim.imports import Source, importer
 from tests.sim.letters import five_keys
 from tests.sim.oracle import Oracle
 from tests.sim.rest import alone, rest
+from tests.sim.rows import ROW_BYTES
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
 from tests.sim.site import TOPIC, Site
 from tests.sim.world import World
@@ -150,6 +151,7 @@ def _site(dice: random.Random, world: World, focus: Focus) -> Site:
         "cleanup.policy": dice.choice(focus.policies),
         "retention.ms": dice.choice(focus.ages_ms),
         "retention.records": dice.choice(focus.records),
+        "retention.bytes": dice.choice(focus.sizes),
         "min.cleanable.dirty.ratio": dice.choice(("0", "0", "0.3", "0.7")),
         "min.compaction.lag.ms": dice.choice(("0", "0", "0", "1500")),
         "delete.retention.ms": dice.choice(("0", "200", "1000", "5000")),
@@ -166,7 +168,8 @@ def _site(dice: random.Random, world: World, focus: Focus) -> Site:
     splits = tuple(letters[at] for at in dice.choice(((1,), (1, 3), (1, 2, 3))))
     poison = frozenset(splits[:1]) if dice.random() < 0.05 else frozenset[str]()
     planning_ms = dice.choice((0, 0, 4_000, 20_000))
-    world.witness, world.engine = oracle, Engine(world, oracle, splits, planning_ms, poison)
+    older_share = dice.choice((0.0,) * 7 + (0.2,))
+    world.witness, world.engine = oracle, Engine(world, oracle, splits, planning_ms, poison, older_share)
     keys: tuple[str | None, ...] = letters[: dice.choice((2, 3, 5))]
     if dice.random() < 0.15:
         keys = (*keys, None)
@@ -178,6 +181,7 @@ def _site(dice: random.Random, world: World, focus: Focus) -> Site:
         topic_changes=dice.random() < focus.changes_share,
         appends=dice.choice((4, 8, 16)),
         keys=keys,
+        sizes=dice.choice(((ROW_BYTES,), (ROW_BYTES,), (40, 2_000), (20, ROW_BYTES, 6_000))),
         tombstone_share=dice.choice((0.1, 0.3, 0.5)),
         rest_ms=dice.choice((50, 200, 600)),
         skew_ms=world.climate.skew_ms,

@@ -1,7 +1,7 @@
 """Segments whose records are rows of JSON, and a merge over them by the kernel's own rules (lithify.segment.rules)."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import xxhash
@@ -15,7 +15,19 @@ from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Get, NewId, Put
 
-__all__ = ["ROW_BYTES", "Row", "checksum", "decode", "encode", "key_bytes", "key_text", "merge", "read", "reference"]
+__all__ = [
+    "ROW_BYTES",
+    "Row",
+    "checksum",
+    "decode",
+    "encode",
+    "key_bytes",
+    "key_text",
+    "merge",
+    "read",
+    "reference",
+    "size_of",
+]
 
 ROW_BYTES = 400
 NO_CHECKSUM = "0" * 16
@@ -28,6 +40,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     dead: bool  # a tombstone
     timestamp_ms: int
     horizon_ms: int | None = None
+    size: int = ROW_BYTES  # what it takes of a segment, in the store as in memory
 
 
 encode = msgspec.json.Encoder().encode
@@ -47,6 +60,10 @@ def checksum(body: bytes) -> str:
     return xxhash.xxh3_64_hexdigest(body)
 
 
+def size_of(rows: Iterable[Row]) -> int:
+    return sum(row.size for row in rows)
+
+
 def by_key(row: Row) -> tuple[bool, str, int]:
     return row.key is not None, row.key or "", row.offset
 
@@ -62,8 +79,8 @@ def reference(rows: Sequence[Row], body: bytes, order: str, segment_id: str = ""
     horizons = [row.horizon_ms for row in rows if row.horizon_ms is not None]
     return SegmentRef(
         id=segment_id,
-        bytes=ROW_BYTES * len(rows),
-        raw_bytes=ROW_BYTES * len(rows),
+        bytes=size_of(rows),
+        raw_bytes=size_of(rows),
         rows=len(rows),
         min_key=low,
         max_key=high,
@@ -98,7 +115,8 @@ async def merge(task: MergeTask) -> TaskResult:
     rows = [row for source in task.sources for ref in source for row in await read(keys, ref)]
     low, high = (None if bound is None else key_text(bound) for bound in (task.low, task.high))
     rows = sorted((row for row in rows if _within(row.key, low, high)), key=by_key)
-    kept, lost, dropped_to = _judged(task, rows)
+    kept, dropped, dropped_to = _judged(task, rows)
+    lost = _by_bucket(task, dropped)
     if task.rules.order == "offset":
         kept.sort(key=by_offset)
     outputs: list[SegmentRef] = []
@@ -111,16 +129,28 @@ async def merge(task: MergeTask) -> TaskResult:
         range_index=task.range_index,
         outputs=tuple(outputs),
         counts=MergeCounts(rows_in=len(rows), rows_out=len(kept)),
-        lost=tuple(lost) if any(lost) else (),
+        lost=tuple(map(len, lost)) if any(lost) else (),
+        kept_bytes=tuple(map(size_of, _by_bucket(task, kept))),
+        lost_bytes=tuple(map(size_of, lost)),
         dropped_to=dropped_to,
     )
 
 
-def _judged(task: MergeTask, rows: list[Row]) -> tuple[list[Row], list[int], int]:
+def _by_bucket(task: MergeTask, rows: Iterable[Row]) -> list[list[Row]]:
+    found: list[list[Row]] = [[] for _ in task.rules.buckets]
+    for row in rows:
+        bucket = bisect_right(task.rules.buckets, row.offset) - 1
+        if bucket >= 0:
+            found[bucket].append(row)
+    return found
+
+
+def _judged(task: MergeTask, rows: list[Row]) -> tuple[list[Row], list[Row], int]:
     rules = task.rules
     newest = {row.key: row.offset for row in rows}
     kept: list[Row] = []
-    lost, dropped_to = [0] * len(rules.buckets), 0
+    dropped: list[Row] = []
+    dropped_to = 0
     for row in rows:
         superseded = row.key is not None and row.offset < newest[row.key]
         key = None if row.key is None else key_bytes(row.key)
@@ -136,19 +166,17 @@ def _judged(task: MergeTask, rows: list[Row]) -> tuple[list[Row], list[int], int
             horizon_ms = stamped(rules, offset=row.offset, tombstone=row.dead, horizon_ms=row.horizon_ms)
             kept.append(row if horizon_ms == row.horizon_ms else msgspec.structs.replace(row, horizon_ms=horizon_ms))
             continue
-        bucket = bisect_right(rules.buckets, row.offset) - 1
-        if bucket >= 0:
-            lost[bucket] += 1
+        dropped.append(row)
         if verdict is Fate.EXPIRED:
             dropped_to = max(dropped_to, row.offset + 1)
-    return kept, lost, dropped_to
+    return kept, dropped, dropped_to
 
 
 def _cuts(kept: list[Row], output_bytes: int, order: str) -> list[list[Row]]:
     """Cut at the target size, and in key order between keys alone (R5)."""
     cuts: list[list[Row]] = []
     for row in kept:
-        full = cuts and len(cuts[-1]) * ROW_BYTES >= output_bytes
+        full = cuts and size_of(cuts[-1]) >= output_bytes
         if not cuts or (full and (order == "offset" or cuts[-1][-1].key != row.key)):
             cuts.append([])
         cuts[-1].append(row)

@@ -34,6 +34,28 @@ OF_DATA = (
         "floor = max(self.floor, head.log_start_offset)",
     ),
     Sabotage(
+        "bytes are shared by rows",
+        "R3",
+        "manifest/edits.py",
+        "return time_index.weigh(head.time_index, self.sizes, made_bytes)",
+        "rows = sum(b.rows for b in head.time_index)\n            "
+        "return tuple(replace(b, bytes=min(b.bytes, made_bytes * b.rows // rows)) for b in head.time_index)",
+    ),
+    Sabotage(
+        "what a merge drops still has bytes",
+        "R3",
+        "manifest/time_index.py",
+        "bytes=b.bytes + b.bytes * (stays + goes) // -r + part",
+        "bytes=b.bytes + b.bytes * stays // -r + part",
+    ),
+    Sabotage(
+        "a merge that nobody counted changes no bytes",
+        "R3",
+        "manifest/time_index.py",
+        "if at in reached else b for at, b in enumerate(index))",
+        "if at in () else b for at, b in enumerate(index))",
+    ),
+    Sabotage(
         "joined buckets take the floor back",
         "R3",
         "manifest/appends.py",

@@ -26,6 +26,7 @@ class Site:
     topic_changes: bool  # it is altered, or deleted and made again
     appends: int  # of each producer
     keys: tuple[str | None, ...]
+    sizes: tuple[int, ...]  # of records, one for each append
     tombstone_share: float
     rest_ms: int  # what actors that go round rest between rounds
     skew_ms: int  # how far clocks are from the store's, at most

@@ -60,10 +60,15 @@ class Truth:
         self._claimed: dict[int, Author] = {}  # who committed which epoch
         self.applications = Applications(world.counts)
         self._compacted = False
+        self._counted = True  # no commit so far holds what a worker of an earlier release did
         self._error_ms = error_ms  # of an age by two clocks
 
     def fail(self, what: str) -> NoReturn:
         raise Violation(f"{self.keys.root}: {what}")
+
+    def _refuse(self, wrong: str | None, what: str = "") -> None:
+        if wrong is not None:
+            self.fail(what + wrong)
 
     @property
     def quarantined(self) -> bool:
@@ -152,9 +157,7 @@ class Truth:
         l0 = [ref for ref in added if ref.base_offset is not None]
         if added:
             self.world.held("P7" if l0 else "P10")
-        wrong = self.applications.judge(previous, manifest, self.configs)
-        if wrong is not None:
-            self.fail(f"manifest {number}: {wrong}")
+        self._refuse(self.applications.judge(previous, manifest, self.configs), f"manifest {number}: ")
         for ref in l0:
             self._appended(ref, self.applications.anew_to(previous, manifest))
         if taken and not manifest.sealed:
@@ -185,9 +188,7 @@ class Truth:
 
     def _appended(self, ref: SegmentRef, anew_to: int) -> None:
         self._count("append")
-        wrong = self.contents.place(ref, anew_to)
-        if wrong is not None:
-            self.fail(wrong)
+        self._refuse(self.contents.place(ref, anew_to))
         denied = [row.token for row in self.contents.stored[ref.id] if row.token in self.refused]
         if denied:
             self.fail(f"record {denied[0]} was said not to be appended, and is (P1, P4, P7)")
@@ -195,9 +196,7 @@ class Truth:
 
     def _same_contents(self, manifest: Manifest) -> None:
         self._compacted = self._compacted or any(config.compacted for config in self.configs)
-        wrong = self.contents.differences(manifest, self._compacted)
-        if wrong is not None:
-            self.fail(f"manifest {manifest.id}: {wrong}")
+        self._refuse(self.contents.differences(manifest, self._compacted), f"manifest {manifest.id}: ")
         self.world.held("R1", "R2", "R4")
 
     def _compaction(
@@ -224,6 +223,9 @@ class Truth:
         if fresh[0] in self.ledger.committed:
             self.fail(f"job {job.id} commits twice (P13)")
         self.ledger.committed.add(job.id)
+        if any(done.counts.rows_in and not done.kept_bytes for done in job.done):
+            self._counted = False
+            self.world.counts["bytes were not counted"] += 1
         self._count(f"{job.kind}")
         if {ref.id for ref in taken} != set(job.segments):
             self.fail(f"job {job.id} takes other segments than it pinned (P8)")
@@ -234,8 +236,7 @@ class Truth:
         others = [ref for ref in manifest.segments() if ref.id not in recorded]
         wrong = self.contents.merged_wrongly(taken, made, manifest, job.kind, self.world.now_ms + self._error_ms)
         wrong = wrong or self.contents.cut_wrongly(made, max(config.output_bytes for config in self.configs))
-        if wrong is not None:
-            self.fail(f"job {job.id}: {wrong}")
+        self._refuse(wrong, f"job {job.id}: ")
         if manifest.cleaned_to > previous.cleaned_to and any(ref.min_offset < manifest.cleaned_to for ref in others):
             self.fail(f"cleaned_to is {manifest.cleaned_to}, and a segment left out begins below (P9, R4)")
         self.world.held("P5", "P8", "P11", "P13", "R4", "R5", *(("P9",) if job.kind == "clean" else ()))
@@ -276,17 +277,17 @@ class Truth:
                 self.fail(
                     f"floor {manifest.log_start_offset} lies above {self._allowed}, as far as bounds allowed (R3)"
                 )
-            wrong = self.contents.floor_is_early(previous, manifest, self._reigns)
-            if wrong is not None:
-                self.fail(wrong)
+            self._refuse(self.contents.floor_is_early(previous, manifest, self._reigns, manifest.log_start_offset))
         if manifest.config_at != previous.config_at:
             topic = self._topics[manifest.config_at - 1]
             if (topic.topic_id, retention_of(parse(topic.config))) != (manifest.topic_id, manifest.retention):
                 self.fail(f"manifest {manifest.id} goes by other bounds than version {topic.id} says (R3)")
         if not manifest.sealed:
             shown = floor_at(previous, manifest.committed_at_ms)
-            if floor_at(manifest, manifest.committed_at_ms) < shown:
+            floor = floor_at(manifest, manifest.committed_at_ms)
+            if floor < shown:
                 self.fail(f"readers saw the log start at {shown}, and with manifest {manifest.id} earlier (R3)")
+            self._refuse(self.contents.floor_is_wrong(previous, manifest, self._reigns, floor, counted=self._counted))
             self.world.held("R3")
 
     def frozen_rules(self, author: Author, job: Job) -> None:
