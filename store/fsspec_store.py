@@ -1,7 +1,9 @@
-"""Any filesystem that fsspec knows: bulk bytes everywhere, commits where creation is proven to be atomic.
+"""Any filesystem that fsspec knows: bulk bytes everywhere, commits where the server itself creates if absent.
 
 fsspec's `mode="create"` means put-if-absent on some filesystems (gcsfs, adlfs) and "look, then write" on others (local,
-memory, s3fs above one part), and nothing tells which. So the first `create` of a process probes the place itself.
+memory, sftp, s3fs above one part), and nothing tells which. No number of tries proves that nobody comes between look
+and write: so those that have a conditional put are named here, and all others refuse to create. The first `create` of a
+process probes the place itself, too.
 """
 
 import os
@@ -29,6 +31,8 @@ __all__ = ["FsspecStore"]
 _PUBLIC_OPTIONS = frozenset({"project", "account_name", "host", "port", "default_location", "requester_pays"})
 _MODIFIED_FIELDS = ("mtime", "last_modified", "LastModified", "updated", "modified", "created")
 _PROBE_ROUNDS = 16
+_CONDITIONAL = frozenset({"gs", "gcs", "abfs", "abfss", "az"})  # If-None-Match, ifGenerationMatch=0
+_CLOCK_KEPT_MS = 60_000  # the machine's own clock stands still while it sleeps
 _SETTINGS = {"use_listings_cache": False, "skip_instance_cache": True}
 
 
@@ -75,6 +79,12 @@ class FsspecStore:
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         """Raises InvalidRequest where two writers could both win here."""
         path = self._path(key)
+        scheme = self._url.partition("://")[0]
+        if not self._proven and scheme not in _CONDITIONAL:
+            raise InvalidRequest(
+                f"{self._where(key)}: two writers could both create this, as {scheme}:// looks first and writes then: "
+                "keep the log in s3:// or file://"
+            )
         if not self._proven:
             probe(FsspecStore(self._url, self._options, proven=True), _PROBE_ROUNDS).require()
             self._proven = True
@@ -171,8 +181,8 @@ class FsspecStore:
         return refused
 
     def now(self) -> int:
-        """The store's clock: read once from an object written for it, then followed by this process's own."""
-        if self._clock_read is None:
+        """The store's clock: read each minute from an object written for it, and followed by this process's own."""
+        if self._clock_read is None or not 0 <= monotonic_ms() - self._clock_read[0] < _CLOCK_KEPT_MS:
             key = f".lithify-clock/{new_id()}"
             self.put(key, b"")
             written = self.head(key)

@@ -41,7 +41,7 @@ def open_store(url: str, options: Mapping[str, Any] | None = None, clock: Clock 
 
 def _open(scheme: str, rest: str, url: str, options: Mapping[str, Any] | None, clock: Clock | None) -> Store:
     match scheme:
-        case "file":
+        case "file" | "local":
             _refuse_options(url, options)
             return FileStore(_folder(rest, url))
         case "memory":

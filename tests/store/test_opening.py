@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lithify.store import fsspec_store
 from lithify.store.credentials import read_credentials, write_credentials
 from lithify.store.errors import InvalidRequest, LithifyError
 from lithify.store.file import FileStore
@@ -37,7 +38,7 @@ SECRETS = {"key": "AKIA-visible-nowhere", "secret": "hush-secret", "token": "hus
         ("file://localhost/a", FileStore, "file:///a"),
         ("/a/b", FileStore, "file:///a/b"),
         ("memory://opening", MemoryStore, "memory://opening"),
-        ("local:///tmp", FsspecStore, "local:///tmp"),
+        ("local:///tmp", FileStore, "file:///tmp"),
     ],
 )
 def test_urls(url: str, kind: type, opened: str) -> None:
@@ -211,3 +212,17 @@ def test_what_fsspec_options_hold_counts_as_secret(tmp_path: Path) -> None:
     assert store.spec().options == {}
     assert store.write_credentials(tmp_path / "credentials")
     assert read_credentials(tmp_path / "credentials") == {"auto_mkdir": True}
+
+
+def test_the_clock_of_a_filesystem_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine's own clock stands still while it sleeps."""
+    monotonic, told = [1_000], [5_000]
+    monkeypatch.setattr(fsspec_store, "monotonic_ms", lambda: monotonic[0])
+    monkeypatch.setattr(fsspec_store, "_modified_ms", lambda info: told[0])
+    store = FsspecStore(f"file://{tmp_path}")
+    assert store.now() == 5_000
+    told[0] += 3_600_000
+    monotonic[0] += 59_999
+    assert store.now() == 64_999
+    monotonic[0] += 1
+    assert store.now() == 3_605_000

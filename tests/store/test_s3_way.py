@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import fsspec.config
 import msgspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import known_implementations
 
 from lithify.store.errors import InvalidRequest
 from lithify.store.fsspec_store import FsspecStore
@@ -176,10 +179,16 @@ def test_a_redirect_to_elsewhere_is_not_followed(
     assert done["wanted"] == [front.endpoint_url.removeprefix("http://")]
 
 
+class _Elsewhere(LocalFileSystem):
+    protocol = "elsewhere"
+
+
 def test_a_filesystem_whose_options_were_not_sent_is_not_opened(tmp_path: Path, clean: pytest.MonkeyPatch) -> None:
     """Without its endpoint, gcsfs would go to Google's."""
-    clean.setitem(fsspec.config.conf, "local", {"auto_mkdir": True})
-    store = FsspecStore(f"local://{tmp_path}", {"project": "mine", "endpoint_url": "http://here"}, proven=True)
+    fsspec.register_implementation("elsewhere", _Elsewhere, clobber=True)
+    clean.setitem(known_implementations, "elsewhere", {"class": "registered above"})
+    clean.setitem(fsspec.config.conf, "elsewhere", {"auto_mkdir": True})
+    store = FsspecStore(f"elsewhere://{tmp_path}", {"project": "mine", "endpoint_url": "http://here"}, proven=True)
     spec = store.spec()
     assert spec.options == {"project": "mine"}
     assert spec.withheld == ("auto_mkdir", "endpoint_url")
