@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lithify.compactor import jobs
+from lithify.compactor.altered import forbidden
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import (
     NextResults,
@@ -19,10 +20,11 @@ from lithify.compactor.engine import (
 )
 from lithify.compactor.plan import tasks
 from lithify.manifest.ages import young
-from lithify.manifest.config import TopicConfig
+from lithify.manifest.commit import Lineage
+from lithify.manifest.config import LONG_MAX, TopicConfig, parse
 from lithify.manifest.edits import CommitCompaction, SetQuarantine
 from lithify.manifest.jobs import ENGINE_DOWN, ENGINE_LOST, CompactorState, Job, JobError, RangeDone, Status
-from lithify.manifest.model import Manifest, SegmentRef, SortedRun
+from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.words import counted
 from lithify.segment.task import TaskResult
@@ -55,7 +57,8 @@ class JobWork:
     files: PartitionFiles
     epoch: int
     worker: str  # host:pid, for people
-    config: TopicConfig
+    config: TopicConfig  # as it was read at the beginning of the step
+    topic: Lineage[TopicFile]  # to look whether it was altered meanwhile
 
     async def run(self, manifest: Manifest, job: Job) -> Step:
         """One attempt at an admitted job: what is recorded and intact is kept, the rest is done (P12)."""
@@ -65,6 +68,9 @@ class JobWork:
         if gone:
             text = f"{len(gone)} of its sources are no longer live ({gone[0]})"
             return await self.finish(job, "failed", text, JobError("invalid", text))
+        altered = forbidden(job.plan.rules, _sources(manifest, job), self.config, await Now())
+        if altered is not None:
+            return await self._end_altered(job, altered)
         number = max((a.number for a in job.attempts), default=0) + 1
         await self.files.compactor.commit(jobs.StartAttempt(self.epoch, job.id, number, self.worker))
         keep = await self._intact(job)
@@ -79,7 +85,12 @@ class JobWork:
                 ended = await self._pace(job, started_ms, _wave_bytes(job, wave) * 1000 // rate)
             if ended is not None:
                 return ended
-        return await self._complete(job)
+        return await self._complete(manifest, job)
+
+    async def _end_altered(self, job: Job, why: str) -> Step:
+        """No failure of the job: what is due is planned anew, by the rules of today (P9, P14)."""
+        text = f"the topic was altered: {why}; what is due will be planned anew"
+        return await self.finish(job, "cancelled", text, JobError("altered", text))
 
     async def _run_tasks(self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]) -> Step | None:
         """The tasks of these ranges, to their end; a Step where the attempt ended with them."""
@@ -206,8 +217,13 @@ class JobWork:
         state = committed.version.value
         return Step("failed", f"job {job.id}: {error.reason}; it will be tried again", state and state.job(job.id))
 
-    async def _complete(self, job: Job) -> Step:
-        """Verify, commit the manifest, then mark the job completed: in this order (P13)."""
+    async def _complete(self, merged: Manifest, job: Job) -> Step:
+        """Verify, commit the manifest, then mark the job completed: in this order (P13). `merged`: what the tasks read.
+
+        SUBTLE! The topic may be altered at any moment, also between a look at its configuration and the commit. So the
+        commit names the version that was looked at, and is refused by a manifest that goes by a later one.
+        Test: tests/protocol/test_p09_frozen_plan.py
+        """
         state = self.files.compactor.seen.value
         current = state.job(job.id) if state else None
         assert state is not None
@@ -218,6 +234,13 @@ class JobWork:
         if bad:
             text = f"{len(bad)} recorded outputs are missing or damaged ({min(bad)})"
             return await self._retry_later(job, JobError("missing", text))
+        in_force = await self._config_in_force()
+        if in_force is None:
+            return await self.finish(job, "cancelled", "the topic was deleted")
+        config, config_at = in_force
+        altered = forbidden(current.plan.rules, _sources(merged, current), config, await Now())
+        if altered is not None:
+            return await self._end_altered(job, altered)
         active = {j.id for j in state.jobs}
         manifest = self.files.manifest.seen.value
         completed = () if manifest is None else manifest.completed_jobs
@@ -233,6 +256,7 @@ class JobWork:
             lost=current.lost(),
             sizes=current.sizes(),
             dropped_to=max((done.dropped_to for done in current.done), default=0),
+            config_at=config_at,
         )
         try:
             await self.files.manifest.commit(commit)
@@ -241,6 +265,13 @@ class JobWork:
         except Unavailable as error:
             return await self._retry_later(job, JobError("unavailable", str(error)))
         return await self.finish(job, "completed", current.reason)
+
+    async def _config_in_force(self) -> tuple[TopicConfig, int] | None:
+        """The configuration, and its version. None: the topic was deleted, and another has its name."""
+        topic = (await self.topic.refresh()).value
+        if topic is None:
+            return self.config, LONG_MAX
+        return (parse(topic.config), topic.id) if topic.topic_id == self.files.keys.topic_id else None
 
     async def quarantine(self, job: Job | None, reason: str, segment: str, error: JobError) -> Step:
         """A source is corrupt or missing: surfaced, never skipped (R6). The job ends; its sources stay as they are
@@ -259,6 +290,11 @@ class JobWork:
         state = committed.version.value
         outcome = "failed" if status == "failed" else "worked"
         return Step(outcome, f"job {job.id} {status}: {reason}", state.job(job.id) if state else None)
+
+
+def _sources(manifest: Manifest, job: Job) -> list[SegmentRef]:
+    pinned = set(job.segments)
+    return [segment for segment in manifest.segments() if segment.id in pinned]
 
 
 def _wave_bytes(job: Job, indexes: Sequence[int]) -> int:

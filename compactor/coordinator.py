@@ -31,6 +31,7 @@ from lithify.compactor.policy import (
     tiered_first,
 )
 from lithify.manifest.ages import young
+from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.commit import FRESH_MS
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import Claim
@@ -62,6 +63,7 @@ class Coordinator:
     def __init__(self, files: PartitionFiles, worker: str) -> None:
         self.files = files
         self._worker = worker  # host:pid, for people
+        self._topic = topic_lineage(files.keys.topic)
         self._epoch: int | None = None
         self._owner = ""
         self._boundary_seen_ms = 0
@@ -181,7 +183,7 @@ class Coordinator:
         self._epoch, self._owner = epoch, owner
 
     def _work(self, config: TopicConfig) -> JobWork:
-        return JobWork(self.files, self._mine, self._worker, config)
+        return JobWork(self.files, self._mine, self._worker, config, self._topic)
 
     @property
     def _mine(self) -> int:

@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 RETENTION_KEYS = frozenset(("cleanup.policy", "retention.ms", "retention.bytes", "retention.records"))
+# Each says what stays: where one was altered no job commits by what was in force before (P9).
+KEEPING_KEYS = RETENTION_KEYS | {"min.compaction.lag.ms", "delete.retention.ms"}
 
 
 def topic_lineage(name: str) -> Lineage[TopicFile]:
@@ -146,7 +148,9 @@ async def alter_topic(
     """Change configuration values (None: back to the default) or grow the partition count.
 
     Other bounds of retention are committed to every partition after that, each in a manifest, where the floor goes by
-    them (R3). Interrupted between the two it is finished by the next alter, or by a compactor's pass.
+    them (R3); with them the version, where jobs admitted before are looked at anew (P9). The latter, too, where only
+    what compaction keeps was altered. Interrupted between the two it is finished by the next alter, or by a
+    compactor's pass.
     """
     if partitions is not None:
         if partitions > PARTITIONS_MAX:
@@ -156,7 +160,7 @@ async def alter_topic(
     before, altered = (await lineage.commit(_Alter(topic.topic_id, changes, partitions))).result
     edit = SetBounds(retention_of(parse(altered.config)), altered.id, retention_of(parse(before.config)))
     # Of those that are new, too: they were made by the configuration that this client knew.
-    for keys in partition_keys(altered)[0 if RETENTION_KEYS & changes.keys() else before.partitions :]:
+    for keys in partition_keys(altered)[0 if KEEPING_KEYS & changes.keys() else before.partitions :]:
         await PartitionFiles(keys).manifest.commit(edit)
     return altered
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from lithify.manifest import time_index
 from lithify.manifest.appends import topic_gone
 from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.config import LONG_MAX
 from lithify.manifest.consumers import missed
 from lithify.manifest.model import (
     CHECKPOINTS_MAX,
@@ -133,6 +134,7 @@ class CommitCompaction:
     lost: tuple[Lost, ...] = ()  # what the merge dropped, by the buckets of the time index
     sizes: tuple[Sizes, ...] | None = None  # what it kept and dropped, by them; None: not all of it was counted
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
+    config_at: int = LONG_MAX  # the version of the configuration that lets the job drop what it dropped
 
     repeatable = True  # by the job id
     frees = True
@@ -190,6 +192,8 @@ class CommitCompaction:
             return topic_gone(head)
         if head.quarantine is not None:
             return Unavailable(f"{where}: compaction is quarantined: {head.quarantine.reason}")
+        if head.config_at > self.config_at:
+            return Unavailable(f"{where}: the topic was altered meanwhile; whether it may commit is looked at anew")
         pinned = frozenset(self.segments)
         missing = pinned - {s.id for s in head.segments()}
         if missing:

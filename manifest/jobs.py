@@ -144,7 +144,7 @@ class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class JobError(msgspec.Struct, frozen=True):
-    category: str  # corrupt, missing, unavailable, memory, invalid, attempts, engine, ENGINE_DOWN or ENGINE_LOST
+    category: str  # corrupt, missing, unavailable, memory, invalid, altered, attempts, engine, ENGINE_DOWN, ENGINE_LOST
     reason: str
 
 

@@ -202,3 +202,25 @@ def test_a_partition_that_an_earlier_version_made_goes_by_the_configuration_unti
     assert part._bounded(head).retention == Retention(ms=1_000)
     verdict = SetBounds(KEEP_ALL, 4, Retention(ms=1_000)).apply(head, head.id + 1, clock.now_ms + 5_000)
     assert getattr(verdict, "value").log_start_offset == 1  # noqa: B009 - one of three verdicts
+
+
+KEEPING = (
+    {"cleanup.policy": "delete", "retention.ms": "-1"},
+    {"min.compaction.lag.ms": str(30 * 86_400_000)},
+)
+
+
+@pytest.mark.parametrize("altered", KEEPING)
+def test_a_job_under_way_drops_nothing_that_the_topic_is_altered_to_keep(altered: dict[str, str]) -> None:
+    """Altered after its tasks began, so only the look before the commit can tell. No failure is counted."""
+    warehouse, clock = opened()
+    topic = warehouse.create_topic("t", config={"cleanup.policy": "compact"}, probe=False)
+    topic.partition(0).append([Record(b"k", b"%d" % n, clock.now_ms) for n in range(2)])
+    topic.partition(0).append([Record(b"k", b"%d" % n, clock.now_ms) for n in range(2, 4)])
+    compactor = Compactor(warehouse, engine=Meanwhile(lambda: topic.alter(altered)))
+    (job,) = compactor.run_once().partitions[0].jobs
+    assert (job.status, job.error and job.error.category) == ("cancelled", "altered")
+    assert len(list(topic.partition(0).read())) == 4
+    state = warehouse.driver.run(PartitionFiles(partition_keys(topic._topic)[0]).compactor_state())
+    assert state is not None
+    assert state.failures == ()

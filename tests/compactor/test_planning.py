@@ -5,6 +5,7 @@ from lithify.compactor.attempt import HEARTBEAT_MS, OUTPUTS_A_LOOK, JobWork
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import VerifyOutputs, WeighSegment
 from lithify.compactor.policy import LEASE_MS
+from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.config import parse
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import CompactorState
@@ -99,7 +100,7 @@ def test_a_long_look_at_many_outputs_shows_life_too() -> None:
     files = PartitionFiles(KEYS)
     before = state(world).id
     world.alone(files.compactor_state())
-    work = JobWork(files, 1, "mine:1", parse({}))
+    work = JobWork(files, 1, "mine:1", parse({}), topic_lineage("t"))
     outputs = tuple(segment(f"000000000001-{number:08x}-1-0-00000000") for number in range(3 * OUTPUTS_A_LOOK))
     held = Held(world, work._bad(outputs))
     while held.request is not None:

@@ -1,17 +1,19 @@
 """P9: admission freezes ranges, floor, clock and coverage offset; a resume recomputes none of it."""
 
+import pytest
 from msgspec.structs import replace
 
+from lithify.compactor.altered import forbidden
 from lithify.compactor.jobs import Admit, ClaimState, StartAttempt
 from lithify.compactor.plan import freeze, tasks
-from lithify.manifest.commit import Next
+from lithify.manifest.commit import Next, Refused
 from lithify.manifest.config import parse
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import CompactorState, Job, KeyRange
 from lithify.manifest.model import Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.units import units
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import InvalidRequest, Unavailable
 from tests.protocol.scene import (
     CONFIG,
     FIRST,
@@ -104,3 +106,61 @@ def test_the_commit_refuses_a_coverage_that_a_live_segment_contradicts() -> None
 
 def test_the_scene_s_job_is_planned() -> None:
     assert len(job().plan.ranges) == 3
+
+
+@pytest.mark.parametrize(
+    ("altered", "forbids"),
+    [
+        ({}, None),
+        ({"cleanup.policy": "delete"}, "cleanup.policy"),
+        ({"cleanup.policy": ""}, "cleanup.policy"),
+        ({"cleanup.policy": "compact,delete"}, None),
+        ({"min.compaction.lag.ms": "10000"}, "min.compaction.lag.ms"),
+        ({"min.compaction.lag.ms": "900"}, None),
+        ({"delete.retention.ms": "5001"}, "delete.retention.ms"),
+        ({"delete.retention.ms": "4999"}, None),
+        ({"delete.retention.ms": str(2**63 - 1)}, "delete.retention.ms"),
+        ({"max.compaction.lag.ms": "1", "compaction.output.bytes": "4096"}, None),
+    ],
+)
+def test_no_rule_drops_what_the_topic_was_altered_to_keep(altered: dict[str, str], forbids: str | None) -> None:
+    before = {"cleanup.policy": "compact", "delete.retention.ms": "5000"}
+    head = replace(manifest(), runs=(), l0=tuple(replace(s, tombstones=1) for s in manifest().l0))
+    job = freeze(
+        *(head, parse(before), units(head), RANGES),
+        job_id="000000000005-0000abcd",
+        kind="clean",
+        origin="scheduler",
+        reason="",
+        now_ms=1_000,
+    )
+    assert job.plan is not None
+    for now_ms in (1_000, 0, 2_000):
+        told = forbidden(job.plan.rules, head.segments(), parse(before | altered), now_ms)
+        assert (told is None) == (forbids is None)
+        assert forbids is None or forbids in str(told)
+
+
+def test_what_drops_nothing_is_forbidden_nothing() -> None:
+    """A merge of a topic that deletes, and one of records younger than the lag, goes on whatever is altered."""
+    for config in (parse({}), parse({"cleanup.policy": "compact", "min.compaction.lag.ms": "5000"})):
+        head = manifest()
+        job = freeze(
+            *(head, config, units(head), RANGES),
+            job_id="000000000005-0000abcd",
+            kind="tier",
+            origin="scheduler",
+            reason="",
+            now_ms=1_000,
+        )
+        assert job.plan is not None
+        for altered in ({}, {"cleanup.policy": "compact", "min.compaction.lag.ms": "99999999"}):
+            assert forbidden(job.plan.rules, head.segments(), parse(altered), 1_000) is None
+
+
+def test_a_commit_is_refused_by_a_manifest_that_goes_by_a_later_configuration() -> None:
+    head = replace(manifest(), config_at=3, compactor_epoch=1)
+    for judged, refused in ((2, True), (3, False), (4, False)):
+        verdict = replacing(head, head.l0, 1, config_at=judged).apply(head, 6, 0)
+        assert isinstance(verdict, Refused) == refused
+        assert not refused or isinstance(verdict.error, Unavailable)

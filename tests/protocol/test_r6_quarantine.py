@@ -10,6 +10,7 @@ from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import NextResults, TaskFailure, VerifyOutputs, WeighSegment
 from lithify.compactor.policy import Wait, decide
 from lithify.gc.collect import collect, sweep
+from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import LiftQuarantine, Seal, SetQuarantine
 from lithify.manifest.floor import RaiseFloor
@@ -207,7 +208,7 @@ def test_what_is_missing_since_the_topic_was_deleted_is_no_damage() -> None:
     gone = world.alone(files.head()).l0[0].id
     epoch = world.alone(claim(files))
     world.alone(files.manifest.commit(Seal()))
-    late = JobWork(PartitionFiles(KEYS), epoch, "me:1", CONFIG)
+    late = JobWork(PartitionFiles(KEYS), epoch, "me:1", CONFIG, topic_lineage("t"))
     step = world.alone(late.quarantine(None, "a source is missing", gone, JobError("missing", "")))
     assert "deleted" in step.detail
     assert world.alone(files.head()).quarantine is None

@@ -89,7 +89,7 @@ class Engine:
         """To read a footer takes its time."""
         actor.wake_ms = self.world.now_ms + int(actor.luck.random() * self.planning_ms)
         ref = request.segment
-        self.oracle.truth(request.keys).reads_sources(actor.author)
+        self.oracle.truth(request.keys).readings.begin(actor.author, self.world.steps)
         key = request.keys.key_of(ref)
         if key not in self.world.objects:
             raise NotFound(f"{key} does not exist")

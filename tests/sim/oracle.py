@@ -162,7 +162,7 @@ class Oracle:
     def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
         for task in tasks:
             truth = self.truth(PartitionKeys(task.topic, task.topic_id, task.partition))
-            truth.reads_sources(author)
+            truth.readings.begin(author, self.world.steps)
             truth.ledger.starts(author, (task,))
 
     def engine_gone(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:

@@ -101,7 +101,7 @@ OF_DATA = (
         "an alter stops at the configuration",
         "R3",
         "manifest/catalog.py",
-        "[0 if RETENTION_KEYS & changes.keys() else before.partitions :]",
+        "[0 if KEEPING_KEYS & changes.keys() else before.partitions :]",
         "[before.partitions :]",
     ),
     Sabotage(
@@ -198,5 +198,19 @@ OF_DATA = (
         "compactor/damage.py",
         "if not await VerifyOutputs(keys, (suspect,), whole=True):",
         "if not suspect:",
+    ),
+    Sabotage(
+        "a job goes on by rules that are no longer in force",
+        "P9",
+        "compactor/altered.py",
+        "    drops = rules.drop_superseded or rules.drop_keyless\n",
+        "    drops = config is None\n",
+    ),
+    Sabotage(
+        "a commit does not ask which configuration the manifest goes by",
+        "P9",
+        "manifest/edits.py",
+        "if head.config_at > self.config_at:",
+        "if head.config_at < 0:",
     ),
 )

@@ -45,6 +45,12 @@ WIDER = (
     {"retention.ms": "-1", "retention.records": "30"},
     {"retention.bytes": None, "retention.ms": "30000"},
 )
+KEEPING = (  # keeps what a job under way may be about to drop
+    {"cleanup.policy": "delete"},
+    {"cleanup.policy": "compact", "min.compaction.lag.ms": "30000"},
+    {"delete.retention.ms": "20000"},
+)
+DROPPING = {"cleanup.policy": "compact", "min.compaction.lag.ms": "0", "delete.retention.ms": "200"}
 ALTERATIONS = (
     *NARROWER,
     *WIDER,
@@ -199,6 +205,9 @@ def retention(site: Site, alters: bool) -> Life:
                     before = head.log_start_offset + say.randrange(4)
                     await files.manifest.commit(RaiseFloor(before))
                     continue
+                if alters and say.random() < 0.4:
+                    await _alter_under_a_job(site, actor, handle)
+                    continue
                 kept = retention_of(handle.config)
                 likely = NARROWER if kept == KEEP_ALL else WIDER  # there and back: what one undoes, others began under
                 change: dict[str, str | None] = {**say.choice(likely if say.random() < 0.5 else ALTERATIONS)}
@@ -209,6 +218,18 @@ def retention(site: Site, alters: bool) -> Life:
                 continue
 
     return live
+
+
+async def _alter_under_a_job(site: Site, actor: Actor, handle: Handle) -> None:
+    """Alters what compaction keeps once a job is under way, and back later."""
+    ledger = site.oracle.truth(handle.keys).ledger
+    for _ in range(10):
+        if ledger.state is not None and any(job.plan is not None for job in ledger.state.jobs):
+            break
+        await Pause(site.rest(actor) // 4)
+    for change in (actor.say.choice(KEEPING), DROPPING):
+        await alter_topic(topic_lineage(TOPIC), (await site.open()).topic, {**change}, None)
+        await Pause(site.rest(actor))
 
 
 def catalog(site: Site) -> Life:

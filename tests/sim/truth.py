@@ -16,6 +16,7 @@ from tests.sim.applications import Applications
 from tests.sim.cast import Author, Harm, Violation
 from tests.sim.contents import Contents, Reign
 from tests.sim.frames import Step, kind_of_commit, unwarranted
+from tests.sim.judged import Readings, kept_by_all
 from tests.sim.ledger import Ledger
 from tests.sim.rows import decode
 from tests.sim.world import World
@@ -45,8 +46,7 @@ class Truth:
         self.boundary: Boundary | None = None
         self.damaged: dict[str, Harm] = {}
         self.was_damaged: set[str] = set()
-        self._whole_since: dict[str, int] = {}  # segment id -> the step at which it was restored
-        self._reads_since: dict[Author, int] = {}  # the step at which its attempt, or its planning, began to read
+        self.readings = Readings()
         self.refused: set[str] = set()  # tokens of records that were said not to be appended
         self._grace_ms = grace_ms
         self.configs = configs  # of the topic, one after the other
@@ -85,12 +85,8 @@ class Truth:
     def _pins(self) -> set[int]:
         return set() if self.head is None else {c.manifest for c in self.head.checkpoints}
 
-    def reads_sources(self, author: Author) -> None:
-        """An attempt of this coordinator, or its planning, begins to read; what it tells of damage is of later."""
-        self._reads_since[author] = self.world.steps
-
     def restored(self, segment_id: str) -> None:
-        self._whole_since[segment_id] = self.world.steps
+        self.readings.restored((segment_id,), self.world.steps)
         del self.damaged[segment_id]
 
     def present(self, segment_id: str) -> bool:
@@ -234,8 +230,11 @@ class Truth:
             self.fail(f"job {job.id} commits outputs that are not recorded (P11)")
         self.ledger.commits(author, job.id, made)
         others = [ref for ref in manifest.segments() if ref.id not in recorded]
-        wrong = self.contents.merged_wrongly(taken, made, manifest, job.kind, self.world.now_ms + self._error_ms)
+        now_ms = self.world.now_ms + self._error_ms
+        wrong = self.contents.merged_wrongly(taken, made, manifest, job.kind, now_ms)
         wrong = wrong or self.contents.cut_wrongly(made, max(config.output_bytes for config in self.configs))
+        since = self._topics[max(previous.config_at, 1) - 1 :]
+        wrong = wrong or kept_by_all(self.contents, job.plan.rules, taken, made, manifest, since, now_ms)
         self._refuse(wrong, f"job {job.id}: ")
         if manifest.cleaned_to > previous.cleaned_to and any(ref.min_offset < manifest.cleaned_to for ref in others):
             self.fail(f"cleaned_to is {manifest.cleaned_to}, and a segment left out begins below (P9, R4)")
@@ -250,8 +249,8 @@ class Truth:
         segment_id = manifest.quarantine.segment
         if segment_id not in self.was_damaged:
             self.fail(f"quarantined for {manifest.quarantine}, which nobody damaged (P16, R6)")
-        whole_since, reads_since = self._whole_since.get(segment_id, 0), self._reads_since.get(author, 0)
-        if segment_id not in self.damaged and self.present(segment_id) and whole_since < reads_since:
+        whole = segment_id not in self.damaged and self.present(segment_id)
+        if whole and self.readings.all_of_whole(author, segment_id):
             self.fail(f"quarantined for {segment_id}, which was whole ever since {author} began to read (R6)")
         self.world.held("P5", "P16", "R6")
 

@@ -1,0 +1,30 @@
+"""May a job still drop what its plan says? The topic may have been altered since its admission (P9). Pure."""
+
+from collections.abc import Iterable
+
+from lithify.manifest.config import LONG_MAX, TopicConfig
+from lithify.manifest.debt import latest_cleanable_ms
+from lithify.manifest.jobs import MergeRules
+from lithify.manifest.model import SegmentRef
+
+__all__ = ["forbidden"]
+
+
+def forbidden(rules: MergeRules, sources: Iterable[SegmentRef], config: TopicConfig, now_ms: int) -> str | None:
+    """Why `config`, the one in force, keeps what a merge of `sources` by the frozen `rules` would drop, now or once its
+    horizons have passed. None: it keeps no more than the rules do.
+
+    The floor is none of this: it is one that readers had seen, whatever bounds hold today (R3). A tombstone that a
+    clean stamped expires by its stamp, whatever delete.retention.ms says today (R4).
+    """
+    drops = rules.drop_superseded or rules.drop_keyless
+    if (drops or rules.stamp_horizon_ms is not None) and not config.compacted:
+        return "cleanup.policy keeps every record now"
+    now_ms = max(now_ms, rules.clock_ms)  # a clock that stepped back makes nothing younger than it was
+    held = tuple(sources)
+    if drops and any(ref.max_timestamp_ms > latest_cleanable_ms(config, now_ms) for ref in held):
+        return "some of its records are younger than min.compaction.lag.ms is now"
+    latest_ms = min(rules.clock_ms + config.delete_retention_ms, LONG_MAX - 1)
+    if rules.stamp_horizon_ms is not None and rules.stamp_horizon_ms < latest_ms and any(r.tombstones for r in held):
+        return "delete.retention.ms keeps its tombstones longer now"
+    return None
