@@ -234,7 +234,8 @@ class History:
             self._judge_compaction(done[0], previous, following, gone, new)
             return
         assert following.cleaned_to == previous.cleaned_to
-        assert self.held.isdisjoint(ref.id for ref in gone), "what a job holds goes with the job"
+        held = self.held - self._let_go()
+        assert held.isdisjoint(ref.id for ref in gone), "what a job holds goes with the job"
         for ref in gone:
             assert all(row.offset < following.log_start_offset for row in self.log.rows(ref)), "dropped above the floor"
         for ref in new:
@@ -267,6 +268,13 @@ class History:
             if row.horizon_ms is not None:
                 older = [other.offset for other in live if other.key == row.key and other.offset < row.offset]
                 assert not older, f"tombstone {row.offset} has a horizon, and older values at {older}"
+
+    def _let_go(self) -> frozenset[str]:
+        """What jobs held that an alteration ended: whatever comes after them in the same step may retire it."""
+        state = self.log.state()
+        ended = () if state is None else state.history
+        jobs = [job.id for job in ended if job.error is not None and job.error.category == "altered"]
+        return frozenset(segment for job in jobs for segment in self.pinned.get(job, ()))
 
     def _judge_reference(self, ref: SegmentRef) -> None:
         rows = self.log.rows(ref)

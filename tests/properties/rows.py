@@ -27,7 +27,7 @@ from lithify.compactor.plan import choose_requested
 from lithify.gc.collect import collect, sweep
 from lithify.log import checkpoints
 from lithify.log.append import append
-from lithify.manifest.catalog import RETENTION_KEYS
+from lithify.manifest.catalog import KEEPING_KEYS
 from lithify.manifest.config import TopicConfig, parse, validate
 from lithify.manifest.edits import CreatePartition
 from lithify.manifest.floor import RaiseFloor, SetBounds
@@ -100,6 +100,7 @@ class RowLog:
         self._known: dict[str, list[Row]] = {}
         self._stored = validate(config)
         self.config: TopicConfig = parse(self._stored)
+        self._version = 1  # of the configuration
         self.reopen()
         self._run(self._files.manifest.commit(CreatePartition(replace(FIRST, retention=retention_of(self.config)))))
 
@@ -146,9 +147,10 @@ class RowLog:
     def alter(self, changes: Mapping[str, str]) -> None:
         stored = validate({**self._stored, **changes})
         self._stored, self.config = stored, parse(stored)
-        if RETENTION_KEYS & changes.keys():
-            bounds, number = retention_of(self.config), self.head().config_at + 1
-            self._run(self._files.manifest.commit(SetBounds(bounds, number, bounds)))
+        self._version += 1
+        if KEEPING_KEYS & changes.keys():
+            bounds = retention_of(self.config)
+            self._run(self._files.manifest.commit(SetBounds(bounds, self._version, bounds)))
 
     def delete_records(self, before: int) -> int:
         return self._run(self._files.manifest.commit(RaiseFloor(before))).result

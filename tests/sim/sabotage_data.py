@@ -204,7 +204,7 @@ OF_DATA = (
         "P9",
         "compactor/altered.py",
         "    drops = rules.drop_superseded or rules.drop_keyless\n",
-        "    drops = config is None\n",
+        "    return None\n    drops = rules.drop_superseded or rules.drop_keyless\n",
     ),
     Sabotage(
         "a commit does not ask which configuration the manifest goes by",
