@@ -320,8 +320,8 @@ class DeathBringer:
     def __getattr__(self, name):
         return getattr(self.inner, name)
 
-    def create(self, key, body):
-        answer = self.inner.create(key, body)
+    def create(self, key, body, frees=False):
+        answer = self.inner.create(key, body, frees)
         if self.die is not None and key.endswith(".compactor") and body.count(b'"peak_memory_bytes"') > 3:
             die, self.die = self.die, None
             die()

@@ -48,7 +48,7 @@ def _constants() -> Iterator[bytes]:
     for module in sorted([*PRODUCT.glob("*/*.py"), *PRODUCT.glob("*/*/*.py")]):
         for node in ast.walk(ast.parse(module.read_bytes())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
-                word = node.value if isinstance(node.value, bytes) else node.value.encode()
+                word = node.value if isinstance(node.value, bytes) else node.value.encode(errors="surrogatepass")
                 if not any(letter in word for letter in string.whitespace.encode()):
                     yield word
 

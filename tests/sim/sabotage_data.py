@@ -206,11 +206,4 @@ OF_DATA = (
         "    drops = rules.drop_superseded or rules.drop_keyless\n",
         "    return None\n    drops = rules.drop_superseded or rules.drop_keyless\n",
     ),
-    Sabotage(
-        "a commit does not ask which configuration the manifest goes by",
-        "P9",
-        "manifest/edits.py",
-        "if head.config_at > self.config_at:",
-        "if head.config_at < 0:",
-    ),
 )

@@ -64,8 +64,8 @@ class Client:
 
     def delete(self, key: str) -> None:
         self.lasts.pop(key, None)
-        self.store.delete([key])
-        self.lasts[key] = None
+        if not self.store.delete([key]):
+            self.lasts[key] = None
 
 
 def history(client: Client) -> Iterator[Callable[[], None]]:
