@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -100,6 +101,8 @@ class Climate:
 
 class Witness(Protocol):
     """Who sees every change of the store, at the moment it happens."""
+
+    def as_of_now(self, author: Author) -> Callable[[], AbstractContextManager[None]]: ...
 
     def created(self, author: Author, key: str, body: bytes) -> None: ...
     def put(self, author: Author, key: str, body: bytes) -> None: ...

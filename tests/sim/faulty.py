@@ -109,7 +109,7 @@ class FaultyStore:
             self._world.note(actor, f"create: not happened, not reported{conflict}")
         else:
             self._world.note(actor, f"create: lands later{conflict}")
-            self._arrives_later(actor, f"create {key[-40:]}", lambda: self._lands(author, key, body))
+            self._arrives_later(actor, f"create {key[-40:]}", self._landing(author, key, body))
         return Outcome.UNKNOWN
 
     def _ask_for_room(self, actor: Actor, what: str) -> None:
@@ -124,8 +124,15 @@ class FaultyStore:
             self._world.trace.append(f"{self._world.steps:5}  {actor.name:16} !! {what}: the store is full")
         raise Unavailable(f"{what}: the store is full")
 
-    def _lands(self, author: Author, key: str, body: bytes) -> None:
-        self._store_if_absent(author, key, body)
+    def _landing(self, author: Author, key: str, body: bytes) -> Callable[[], None]:
+        """It is judged by the step that asked for it: its author may have begun another one when it lands."""
+        asked = self._world.witness.as_of_now(author)
+
+        def land() -> None:
+            with asked():
+                self._store_if_absent(author, key, body)
+
+        return land
 
     def _get(self, actor: Actor, request: Get, fault: str | None) -> Object | None:
         found = self.objects.get(request.key)

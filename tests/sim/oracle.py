@@ -1,7 +1,8 @@
 """Who sees every change of the simulated store: it finds the partition that a change belongs to, and asks what is true
 there. It also keeps what actors were told, to hold it against what happened."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
@@ -30,6 +31,21 @@ class Oracle:
     others: set[str] = field(default_factory=set)  # keys of files that are none of lithify's
     begun: dict[Author, tuple[int, int]] = field(default_factory=dict)  # steps: when, after how many files
     _configs: dict[str, list[TopicConfig]] = field(default_factory=dict)  # by topic id
+
+    def as_of_now(self, author: Author) -> Callable[[], AbstractContextManager[None]]:
+        """Later on: everything as if `author` were still in the step that it is in now."""
+        step = self.begun.get(author)
+
+        @contextmanager
+        def again() -> Iterator[None]:
+            since = self.begun.get(author)
+            if step is not None:
+                self.begun[author] = step
+            yield
+            if since is not None:
+                self.begun[author] = since
+
+        return again
 
     def left_by_others(self, keys: PartitionKeys) -> None:
         """Files of other applications, and a person's copies, lie between the partition's own."""

@@ -56,7 +56,7 @@ def test_a_failure_is_made_small_and_kept(tmp_path: Path) -> None:
 
 def test_every_fault_rule_and_kind_of_commit_comes_about() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(180):
+    for seed in range(260):
         counts.update(play(seed).counts)
     rules = {f"rule {rule}" for rule in RULES}
     cells = itertools.product(("happened", "not happened"), ("reported", "not reported"))
