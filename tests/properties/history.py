@@ -303,8 +303,12 @@ class History:
     def _judge_view(self, head: Manifest) -> None:
         view, config, now_ms = self.log.view(), self.log.config, self.clock.now_ms
         floor = view.log_start_offset
-        rows = [(row, ref.bytes / ref.rows) for ref in head.segments() for row in self.log.rows(ref)]
-        live = [row for row, _ in rows]
+        rows = [
+            (row, ref.bytes / ref.rows, min(ref.bytes, ref.raw_bytes) / ref.rows)
+            for ref in head.segments()
+            for row in self.log.rows(ref)
+        ]
+        live = [row for row, _, _ in rows]
         assert view.next_offset == len(self.records)
         assert floor >= self.floor, f"the log start offset fell from {self.floor} to {floor}"
         self.floor = floor
@@ -320,13 +324,13 @@ class History:
         self._judge_keys(view)
 
     def _judge_floor(
-        self, head: Manifest, rows: list[tuple[Row, float]], floor: int, config: TopicConfig, now_ms: int
+        self, head: Manifest, rows: list[tuple[Row, float, float]], floor: int, config: TopicConfig, now_ms: int
     ) -> None:
         segments = [(ref.min_offset, ref.max_offset, ref.bytes) for ref in head.segments()]
         exact = floors(head, rows, segments, self.appends, config, now_ms)
-        early = [row.offset for row, _ in rows if exact.possible <= row.offset < floor]
+        early = [row.offset for row, _, _ in rows if exact.possible <= row.offset < floor]
         assert not early, f"the log starts at {floor}, which forgets {early}: {exact}"
-        late = {row.offset for row, _ in rows if floor <= row.offset < exact.certain}
+        late = {row.offset for row, _, _ in rows if floor <= row.offset < exact.certain}
         starts = [bucket.start for bucket in head.time_index]
         buckets = {sum(start <= offset for start in starts) for offset in late}
         assert len(buckets) <= 1, f"the log starts at {floor}, {exact}: more than one bucket late"

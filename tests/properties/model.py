@@ -78,10 +78,11 @@ class Floors:
 
 
 def floors(
-    head: Manifest, live: Sequence[tuple[Row, float]], straddling: Sequence[tuple[int, int, int]],
+    head: Manifest, live: Sequence[tuple[Row, float, float]], straddling: Sequence[tuple[int, int, int]],
     appends: Sequence[AppendedAt], config: TopicConfig, now_ms: int,
 ) -> Floors:  # fmt: skip
-    """The exact floor, append by append (D1-D5, D9). `live`: stored rows, each with its part of its segment's bytes;
+    """The exact floor, append by append (D1-D5, D9). `live`: stored rows, each with its part of its segment's bytes,
+    and with what of that may count once it was merged: no more than the bytes in memory (RFC 0007);
     `straddling`: (min offset, max offset, bytes) of segments, whose bytes may be counted on either side of a border.
     """
     stored = head.log_start_offset
@@ -91,17 +92,18 @@ def floors(
     by_time = by_size = possible = stored
     timing = sizing = going = True
     for at in appends:
-        rows_left = sum(row.offset >= at.end for row, _ in live)
-        bytes_left = sum(size for row, size in live if row.offset >= at.end)
+        rows_left = sum(row.offset >= at.end for row, _, _ in live)
+        bytes_left = sum(most for row, most, _ in live if row.offset >= at.end)
+        least_left = sum(least for row, _, least in live if row.offset >= at.end)
         slack = sum(size for low, high, size in straddling if low < at.end <= high) + len(appends)
         latest_ms = at.max_timestamp_ms
         old = 0 <= config.retention_ms < now_ms - latest_ms
         # Of a bucket that was cut by hand nobody knows on which side of the cut its latest record lay.
         surely = old and all(now_ms - bucket.max_timestamp_ms > config.retention_ms for bucket in cut)
         many = 0 <= config.retention_records <= rows_left
-        large = 0 <= config.retention_bytes <= bytes_left - slack
+        large = 0 <= config.retention_bytes <= least_left - slack
         perhaps = 0 <= config.retention_bytes <= bytes_left + slack
-        empty = not any(at.start <= row.offset < at.end for row, _ in live)
+        empty = not any(at.start <= row.offset < at.end for row, _, _ in live)
         timing = timing and (surely or at.end <= stored)
         sizing = sizing and (many or large or at.end <= stored)
         going = going and (old or many or perhaps or empty or at.end <= stored)

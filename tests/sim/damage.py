@@ -27,7 +27,8 @@ def rot(site: Site) -> Life:
         while True:
             await Pause(site.rest(actor) // 6)
             for truth in site.oracle.truths.values():
-                there = [s for s in truth.ledger.recorded() if s not in truth.damaged]
+                recorded = [s for s in truth.ledger.recorded() if s not in truth.damaged]
+                there = [s for s in recorded if truth.keys.segment(s) in site.world.objects]
                 if there and actor.say.random() < 0.5:
                     _harm(site, truth, actor.say.choice(there), actor.say.random(), removes=True)
                     await Pause(4 * site.rest(actor))

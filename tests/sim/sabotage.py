@@ -279,13 +279,6 @@ SABOTAGES = (
         "    manifest, named = await _head_and_pinned(files)\n    state = await files.compactor_state()\n",
     ),
     Sabotage(
-        "a pinned manifest that is absent is damage",
-        "P18",
-        "gc/collect.py",
-        "                absent.add(number)\n",
-        "                raise Corrupt(str(number))\n",
-    ),
-    Sabotage(
         "the head is read before the boundary",
         "P19",
         "gc/collect.py",
