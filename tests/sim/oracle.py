@@ -1,7 +1,7 @@
 """Who sees every change of the simulated store: it finds the partition that a change belongs to, and asks what is true
 there. It also keeps what actors were told, to hold it against what happened."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
@@ -37,7 +37,7 @@ class Oracle:
         step = self.begun.get(author)
 
         @contextmanager
-        def again() -> Iterator[None]:
+        def again() -> Generator[None]:
             since = self.begun.get(author)
             if step is not None:
                 self.begun[author] = step
