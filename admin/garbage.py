@@ -37,12 +37,10 @@ def run(
     gc_sweep_interval_ms: int,
 ) -> int:
     """Delete what was replaced a grace period ago and no checkpoint pins."""
-    from lithify.gc.collector import Collector
+    from lithify.admin.service import make_collector, serve
 
-    collector = Collector(invocation.warehouse(), grace_ms=gc_grace_ms)
+    collector = make_collector(invocation.warehouse(), gc_grace_ms, stays=not (once or dry_run or sweep))
     if not (once or dry_run or sweep):
-        from lithify.admin.service import serve
-
         serve(invocation, collector=(collector, gc_interval_ms, gc_sweep_interval_ms))
         return 0
     with invocation.output.progress("collecting"):

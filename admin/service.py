@@ -11,7 +11,7 @@ from lithify.admin.invocation import Invocation, command
 from lithify.admin.logs import set_up_logs
 from lithify.admin.output import Output, count_text, size_text
 from lithify.admin.settings import option
-from lithify.manifest.words import counted
+from lithify.manifest.words import counted, span_text
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from lithify.compactor.engine import Engine
     from lithify.compactor.info import MaintenanceReport, PartitionReport
     from lithify.gc.collector import Collector
+    from lithify.log.warehouse import Warehouse
 
-__all__ = ["compactor", "make_engine", "serve"]
+__all__ = ["compactor", "make_collector", "make_engine", "serve"]
 
 _COLUMNS = (
     *("topic", "#partition", "outcome"),
@@ -57,7 +58,6 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
     """Compact what is due, in every partition of the warehouse. SIGTERM or Ctrl-C: it records what has finished and
     leaves; a second one ends it at once."""
     from lithify.compactor.compactor import Compactor
-    from lithify.gc.collector import Collector
 
     warehouse = invocation.warehouse()
     if not once and settings["probe"]:
@@ -79,7 +79,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
             return _run_once(invocation, compactor, take_over)
         collecting = None
         if settings["gc"]:
-            collector = Collector(warehouse, grace_ms=settings["gc_grace_ms"])
+            collector = make_collector(warehouse, settings["gc_grace_ms"], stays=True)
             collecting = (collector, settings["gc_interval_ms"], settings["gc_sweep_interval_ms"])
         serve(invocation, (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over), collecting)
         return 0
@@ -99,6 +99,22 @@ def make_engine(name: str, master: str | None) -> "Engine":
     from lithify.compactor.engines.spark import SparkEngine
 
     return SparkEngine(master)
+
+
+def make_collector(warehouse: "Warehouse", grace_ms: int, *, stays: bool) -> "Collector":
+    """Raises InvalidRequest where the grace period is shorter than writers need. 0 says plainly that nobody else is
+    there; to a service that `stays` this is unlikely."""
+    from lithify.gc.collector import GRACE_MS_MIN, Collector
+    from lithify.store.errors import InvalidRequest
+
+    if 0 < grace_ms < GRACE_MS_MIN:
+        raise InvalidRequest(
+            f"gc.grace.ms is {grace_ms}, and must be at least {GRACE_MS_MIN} ({span_text(GRACE_MS_MIN)}): writers "
+            "build on what they read up to a minute ago. Only where nothing else uses the warehouse meanwhile, give 0"
+        )
+    if grace_ms == 0 and stays:
+        log.warning("there is no grace period: whoever uses the warehouse beside this may end in CommitUnknown")
+    return Collector(warehouse, grace_ms=grace_ms)
 
 
 def serve(

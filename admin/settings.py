@@ -185,7 +185,8 @@ SETTINGS: tuple[Setting, ...] = (
         kind="ms",
         default=3_600_000,
         commands=_COLLECTING,
-        meaning="how long what was replaced stays readable, at least",
+        meaning="how long what was replaced stays readable, at least; from 300000 up, or 0 where nothing else uses the "
+        "warehouse meanwhile",
     ),
     Setting(
         name="gc.sweep.interval.ms",

@@ -18,11 +18,15 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.words import counted
 from lithify.store.apart import Failure, Told, attempt
 from lithify.store.driver import Driver
+from lithify.store.errors import InvalidRequest
 from lithify.store.metered import Metered
 
-__all__ = ["GRACE_MS", "Collector", "GcReport", "PartitionGc"]
+__all__ = ["GRACE_MS", "GRACE_MS_MIN", "Collector", "GcReport", "PartitionGc"]
 
 GRACE_MS = 3_600_000  # how long a superseded manifest stays readable, at least (P17)
+# A writer builds on a head that it saw up to FRESH_MS ago, and may take minutes to learn what became of its commit: all
+# that time the next number must not die. Test: tests/protocol/test_p17_grace.py
+GRACE_MS_MIN = 300_000
 
 log = structlog.wrap_logger(logging.getLogger("lithify.gc"))
 
@@ -71,10 +75,21 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
 class Collector:
     """Collects garbage. `grace_ms`: how long a manifest stays readable after it was superseded, at least.
 
-    Any number of collectors may run, in any number of processes (P19).
+    Any number of collectors may run, in any number of processes (P19). A grace period below GRACE_MS_MIN, as in tests,
+    is for a warehouse that nobody else uses meanwhile: no data are lost, but readers meet SnapshotExpired, and
+    writers CommitUnknown, of appends that nobody can tell any more what became of.
     """
 
     def __init__(self, warehouse: WarehouseLike, *, grace_ms: int = GRACE_MS) -> None:
+        if grace_ms < 0:
+            raise InvalidRequest(f"a grace period of {grace_ms} ms is not possible: give milliseconds from 0 up")
+        if 0 < grace_ms < GRACE_MS_MIN:
+            log.warning(
+                "the grace period is short: writers that run meanwhile may end in CommitUnknown, and readers in "
+                "SnapshotExpired",
+                grace_ms=grace_ms,
+                grace_ms_min=GRACE_MS_MIN,
+            )
         self._driver = warehouse.driver
         self._grace_ms = grace_ms
         self._topics: dict[str, Lives] = {}

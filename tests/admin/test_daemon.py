@@ -10,6 +10,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from lithify.admin.daemon import Collecting, Compacting, leave_on_signals, run_together
+from lithify.admin.service import make_collector
 from lithify.compactor.compactor import Compactor
 from lithify.compactor.info import MaintenanceReport, PartitionReport
 from lithify.gc.collector import Collector, GcReport
@@ -17,7 +18,7 @@ from lithify.log import warehouse as warehouses
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import new_id
-from lithify.store.errors import EpochRegression, Fenced, Unavailable
+from lithify.store.errors import EpochRegression, Fenced, InvalidRequest, Unavailable
 
 
 @pytest.fixture
@@ -190,3 +191,16 @@ def test_outside_of_it_signals_are_as_before() -> None:
     woken = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(woken)
     assert woken == -1
+
+
+def test_a_short_grace_period_is_told_to_who_reads_the_log(warehouse: Warehouse) -> None:
+    with capture_logs() as log:
+        Collector(warehouse)
+        Collector(warehouse, grace_ms=0)  # said plainly: nobody else is there
+        make_collector(warehouse, 0, stays=False)
+        assert not log
+        Collector(warehouse, grace_ms=10_000)
+        make_collector(warehouse, 0, stays=True)
+    assert [(line["log_level"], "CommitUnknown" in line["event"]) for line in log] == [("warning", True)] * 2
+    with pytest.raises(InvalidRequest, match="-1 ms"):
+        Collector(warehouse, grace_ms=-1)

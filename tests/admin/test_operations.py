@@ -182,3 +182,11 @@ def test_a_sweep_removes_what_killed_processes_left_half_written(on_files: Lithi
     assert (folder / ".lithify-tmp" / "reserve").is_dir()
     assert on_files.json("gc", "run", "--sweep")["temporaries"] == 0
     assert len(on_files.records("read", "users")) == 3
+
+
+def test_a_grace_period_that_is_too_short_for_writers_is_refused(users: Lithify) -> None:
+    for words in (("gc", "run", "--dry-run"), ("gc", "run"), ("compactor", "run", "--engine", "local", "--no-probe")):
+        saying = "gc.grace.ms is 299999, and must be at least 300000"
+        users.refused(*words, "--gc-grace-ms", "299999", code=2, saying=saying)
+    users.ok("gc", "run", "--once", "--gc-grace-ms", "300000")
+    users.ok("gc", "run", "--once", "--gc-grace-ms", "0")

@@ -3,10 +3,14 @@
 import pytest
 
 from lithify.gc.collect import collect
+from lithify.gc.collector import GRACE_MS_MIN
+from lithify.log.append import append
+from lithify.manifest.commit import FRESH_MS
 from lithify.manifest.edits import CreateCheckpoint
 from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import CommitUnknown
 from tests.interleave import World
-from tests.protocol.scene import GRACE_MS, KEYS, appends, claim, compact, new_partition
+from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, appends, claim, compact, new_partition, segment
 
 
 def compacted() -> tuple[World, PartitionFiles, int]:
@@ -77,3 +81,27 @@ def test_a_pinned_manifest_stays_readable_below_the_boundary() -> None:
         world.now_ms += GRACE_MS
     assert boundary(world, files) > pin.number
     assert world.alone(PartitionFiles(KEYS).manifest.read(pin.number)).value == pin.value
+
+
+@pytest.mark.parametrize(("grace_ms", "known"), [(10_000, False), (GRACE_MS_MIN, True)])
+def test_a_slow_writer_learns_what_became_of_its_appends_if_the_grace_is_long_enough(
+    grace_ms: int, known: bool
+) -> None:
+    """It appends once in a while, upon the head that its last append left, while others append and collect. So the
+    shortest grace period that the command line takes is longer than such a head is trusted."""
+    assert GRACE_MS_MIN > 2 * FRESH_MS
+    unknown = 0
+    for rest_ms in (FRESH_MS // 2, FRESH_MS - 1, FRESH_MS, 2 * FRESH_MS, GRACE_MS_MIN, 3 * GRACE_MS_MIN):
+        world, slow, others = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+        epoch = world.alone(claim(others))
+        for _ in range(3):
+            try:
+                world.alone(append(slow, b"x", segment(""), l0_segments_max=L0_MAX))
+            except CommitUnknown:
+                unknown += 1
+            for _ in range(3):
+                world.alone(appends(others, 2))
+                world.alone(compact(others, epoch))
+                world.now_ms += rest_ms // 3
+                world.alone(collect(others, grace_ms))
+    assert (unknown == 0) == known
