@@ -12,12 +12,21 @@ AT_ONCE_MAX = 2
 
 
 def harm_a_segment(site: Site, actor: Actor) -> None:
-    """In each partition perhaps one that is in use, or any."""
+    """In each partition perhaps one: of those that a job is about to read, or that the next one will, or any."""
     for truth in site.oracle.truths.values():
-        in_use = [] if truth.head is None or actor.say.random() < 0.2 else [s.id for s in truth.head.segments()]
-        there = [s for s in in_use or truth.contents.stored if truth.keys.segment(s) in site.world.objects]
+        there = [s for s in _about_to_be_read(truth, actor.say.random()) if truth.keys.segment(s) in site.world.objects]
         if there and sum(truth.keys.segment(s) in site.world.objects for s in truth.damaged) < AT_ONCE_MAX:
             _harm(site, truth, actor.say.choice(there), actor.say.random(), removes=False)
+
+
+def _about_to_be_read(truth: Truth, draw: float) -> list[str]:
+    jobs = () if truth.ledger.state is None else truth.ledger.state.jobs
+    pinned = [segment_id for job in jobs if job.status == "in_progress" for segment_id in job.segments]
+    if pinned and draw < 0.6:
+        return pinned
+    if truth.head is None or draw < 0.1:
+        return [*truth.contents.stored]
+    return [ref.id for ref in (truth.head.l0 if draw < 0.8 else truth.head.segments())]
 
 
 def rot(site: Site) -> Life:

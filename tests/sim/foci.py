@@ -90,7 +90,8 @@ FOCI = (
         graces_ms=(0, 0, 300),
         bounds_share=0.0,
     ),
-    Focus(1, {"operator": 1.0, "compactor": 0.7, "collector": 0.3}),
+    # Sources are damaged, restored, and damaged again.
+    Focus(1, {"operator": 1.0, "compactor": 0.3, "admin": 0.6, "collector": 0.3}, always=("operator",), plain=(1, 2)),
     # Jobs of several ranges that are interrupted, and what they have recorded goes bad meanwhile.
     Focus(1, {"rot": 1.0, "compactor": 0.7, "admin": 0.5}, always=("rot",), stalls=(0.04, 0.1)),
     # The topic is altered all the time, by two at once.

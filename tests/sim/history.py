@@ -36,6 +36,7 @@ TUNED = {
     ("lithify.manifest.appends.PRODUCERS_MAX",): (1_024, 1),
     ("lithify.manifest.transactions.TRANSACTIONS_MAX",): (1_024, 2, 1),
     ("lithify.log.append.UPLOADS_MAX",): (4, 1),
+    ("lithify.compactor.damage.PAUSE_MS",): (1_000, 10, 100),
 }
 
 FEW_SHARE = 0.4  # of histories in which a few have the word often, and so come far

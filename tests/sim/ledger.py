@@ -113,6 +113,8 @@ class Ledger:
             self._attempts(author, known, job, claims=claims)
         elif known is None or known.active:
             self._truth.world.counts[f"job {job.status}"] += 1
+            if job.error is not None:
+                self._truth.world.counts[f"job ended: {job.error.category}"] += 1
             if known is not None and known.plan is not None:
                 self._given_up(known, job)
             if job.plan is not None or job.done or job.segments:

@@ -256,9 +256,9 @@ def operator(site: Site) -> Life:
     async def live(actor: Actor) -> None:
         say = actor.say
         while True:
-            await Pause(4 * site.rest(actor))
+            await Pause(2 * site.rest(actor))
             harm_a_segment(site, actor)
-            for _ in range(int(say.random() * 12)):
+            for _ in range(int(say.random() * 40)):
                 if any(truth.quarantined for truth in site.oracle.truths.values()):
                     break
                 await Pause(site.rest(actor))
