@@ -49,7 +49,7 @@ class ReplyClock:
     def saw(self, date_ms: int) -> None:
         """A reply of this date has arrived."""
         monotonic, machine = self._monotonic(), self._machine()
-        if self._replies and abs(machine - monotonic - self._machine_ahead_ms) > AGREE_MS:
+        if self._replies and abs(machine - monotonic - self._machine_ahead_ms) > STEP_MS:
             self._replies.clear()  # it slept, or its clock was set
         self._machine_ahead_ms = machine - monotonic
         self._replies.append(date_ms - monotonic)

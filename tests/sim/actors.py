@@ -236,7 +236,8 @@ def reader(site: Site, pins: bool) -> Life:
                 manifest, found = await checkpoints.pin(files, name, ttl_ms)
                 if found.expires_at_ms is not None and found.expires_at_ms <= asked_ms:
                     raise Violation(f"{actor.name} is given {found}, which had expired (P20)")
-                await read_slowly(site, actor, files, manifest)
+                if say.random() < 0.7:
+                    await read_slowly(site, actor, files, manifest)
                 if say.random() < 0.4:
                     await checkpoints.refresh(files, name, say.choice((None, 5_000)))
                 if say.random() < 0.5:

@@ -53,7 +53,17 @@ class Focus:
 
 FOCI = (
     Focus(2),
-    Focus(2, {"collector": 0.9, "pinning reader": 0.7, "reader": 0.3, "compactor": 0.3}),
+    # What is pinned is let go, and collected by another, while a collector goes by what it has read.
+    Focus(
+        2,
+        {"collector": 1.0, "pinning reader": 1.0, "reader": 0.1, "compactor": 0.3, "consumer": 0.0},
+        always=("collector 0", "collector 1", "pinning reader 0"),
+        lengths=(300, 600, 1_200, 2_000),
+        plain=(1, 2),
+        stalls=(0.05, 0.1, 0.2, 0.3),
+        graces_ms=(0, 0, 300, 1_000),
+        bounds_share=0.1,
+    ),
     # Who stands still finds that the boundary has passed what it was about to build upon; collection comes late.
     Focus(
         2,
