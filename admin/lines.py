@@ -9,6 +9,8 @@ and not read: the log assigns them.
 
 import base64
 import binascii
+import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +50,8 @@ def parse_line(line: bytes, number: int) -> Record:
     """Line `number` of a file. Raises InvalidRequest naming it, never what it holds."""
     try:
         given = _decoder.decode(line)
+        if line.count(b":") != _names(given):
+            _check_names(line.decode())
         key = _bytes(given.key, given.key_base64, "key")
         value = _bytes(given.value, given.value_base64, "value")
         if value is _UNSET:
@@ -76,6 +80,31 @@ def _reason(error: msgspec.DecodeError) -> str:
     if isinstance(error, msgspec.ValidationError):
         return f"is not a record: {text}"  # types and field names
     return "is not a JSON object"
+
+
+def _names(given: _Line) -> int:
+    """How many names the line holds at least. A colon follows each: where there are no more colons, none is twice."""
+    pairs = zip(msgspec.structs.astuple(given), msgspec.structs.astuple(_Line()), strict=True)
+    count = sum(value is not default for value, default in pairs)
+    if isinstance(given.headers, dict):
+        count += len(given.headers)
+        count += sum(len(value) for value in given.headers.values() if isinstance(value, dict))
+    return count
+
+
+def _check_names(line: str) -> None:
+    """The decoder keeps the last value of a name: of "value": "v", "value": null it would make a tombstone."""
+    twice: list[str | None] = []  # of each object one name that it has twice; the whole line comes last
+
+    def look(members: list[tuple[str, Any]]) -> None:
+        names = Counter(name for name, _ in members)
+        twice.append(next((name for name, count in names.items() if count > 1), None))
+
+    json.loads(line, object_pairs_hook=look, strict=False)
+    if twice[-1] is not None:
+        raise _Bad(f"has the name {twice[-1]} twice: leave one out")
+    if any(name is not None for name in twice):
+        raise _Bad("has headers with one name twice: give a list of [name, value]")
 
 
 def _bytes(text: Any, encoded: Any, name: str) -> Any:
