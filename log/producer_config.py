@@ -1,9 +1,12 @@
 """What a producer can be told, by Kafka's names where Kafka has one."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 
+from lithify.log.intake import APPEND_BYTES_MAX
+from lithify.manifest.config import LONG_MAX
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["ProducerConfig", "parse_producer_config"]
@@ -33,7 +36,13 @@ _INSTEAD = {
     "partitioner.class": "nothing to set: keys go where Kafka's default partitioner puts them",
     "request.timeout.ms": "set delivery.timeout.ms",
 }
-_SMALLEST = {"batch_records": 1, "batch_size": 1, "buffer_memory": 1}  # the others: 0
+_LARGEST_RECORD_BYTES = 64 << 20  # of any topic: the last record of a batch goes beyond batch.size by as much
+_BOUNDS = {
+    "batch_records": (1, LONG_MAX),
+    "batch_size": (1, APPEND_BYTES_MAX - _LARGEST_RECORD_BYTES),
+    "buffer_memory": (1, LONG_MAX),
+}  # the others: from 0
+_WHOLE = re.compile("-?[0-9]{1,19}")
 
 
 def parse_producer_config(config: Mapping[str, str | int]) -> ProducerConfig:
@@ -46,10 +55,15 @@ def parse_producer_config(config: Mapping[str, str | int]) -> ProducerConfig:
         if field not in ProducerConfig.__struct_fields__:
             known = ", ".join(known.replace("_", ".") for known in ProducerConfig.__struct_fields__)
             raise InvalidRequest(f"no producer configuration is named {str(name)[:80]!r}; there are {known}")
-        try:
-            fields[field] = int(given)
-        except (TypeError, ValueError):
-            raise InvalidRequest(f"{name}: give a whole number") from None
-        if fields[field] < _SMALLEST.get(field, 0):
-            raise InvalidRequest(f"{name}: give a whole number of at least {_SMALLEST.get(field, 0)}")
+        if field in fields:
+            raise InvalidRequest(f"{field.replace('_', '.')} is given twice: leave one out")
+        fields[field] = _number(name, given, *_BOUNDS.get(field, (0, LONG_MAX)))
     return ProducerConfig(**fields)
+
+
+def _number(name: str, given: object, low: int, high: int) -> int:
+    """A text is one as for topics; a float is refused even where it is whole, as 0.9 would else become 0."""
+    value = int(given) if isinstance(given, str) and _WHOLE.fullmatch(given) else given
+    if type(value) is not int or not low <= value <= high:
+        raise InvalidRequest(f"{name}: give a whole number between {low} and {high}")
+    return value
