@@ -1,7 +1,9 @@
 """The store's clock, followed through the Date of its replies; no request is made for it."""
 
+import threading
 from collections import deque
 from collections.abc import Callable
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from statistics import median_low
 
@@ -24,12 +26,14 @@ class ReplyClock:
     whose clock is wrong or from a cache, moves nothing; what most of nine say is followed, forward at once, back by
     standing still where it is a few seconds. The first reply of a process is believed if this machine's clock agrees
     with it; else two more are asked for (`sure`). While a machine sleeps its monotonic clock may stand still: a jump of
-    its own clock against that begins anew. Test: tests/store/test_reply_clock.py
+    its own clock against that begins anew. All threads of a process tell one clock of their replies; another process
+    needs its own, since the lock may be held while it is forked. Test: tests/store/test_reply_clock.py
     """
 
     def __init__(self, monotonic: Callable[[], int] = monotonic_ms, machine: Callable[[], int] = machine_ms) -> None:
         self._monotonic = monotonic
         self._machine = machine
+        self._lock = threading.Lock()
         self._replies: deque[int] = deque(maxlen=REPLIES_KEPT)  # store - monotonic, as each reply said
         self._ahead_ms: int | None = None  # what they come to
         self._machine_ahead_ms = 0  # this machine's clock - monotonic, at the latest reply
@@ -37,40 +41,46 @@ class ReplyClock:
 
     def observe(self, date: str | None, age: str | None = None) -> None:
         """`date` and `age` are a reply's headers (RFC 9110, 9111). One without a date or with nonsense tells nothing;
-        one with an age comes from a cache, and tells of another time."""
+        one with an age comes from a cache, and tells of another time. Whatever they are, nothing is raised: the reply
+        that they come with may be the word that a commit has happened."""
         if not date or (age or "0").strip() != "0":
             return
         try:
-            date_ms = int(parsedate_to_datetime(date).timestamp() * 1000)
-        except ValueError:
+            told = parsedate_to_datetime(date)
+            # All dates of HTTP are UTC: of a zone left out (or -0000) Python would make this machine's own.
+            date_ms = int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
+        except (ValueError, OverflowError):
             return
         self.saw(date_ms)
 
     def saw(self, date_ms: int) -> None:
         """A reply of this date has arrived."""
-        monotonic, machine = self._monotonic(), self._machine()
-        if self._replies and abs(machine - monotonic - self._machine_ahead_ms) > STEP_MS:
-            self._replies.clear()  # it slept, or its clock was set
-        self._machine_ahead_ms = machine - monotonic
-        self._replies.append(date_ms - monotonic)
-        middle = median_low(self._replies)
-        ahead_ms = max(reply for reply in self._replies if reply <= middle + STEP_MS)
-        known = self._ahead_ms
-        if known is None or not known - STEP_MS <= ahead_ms <= known:
-            self._ahead_ms = ahead_ms
+        with self._lock:
+            monotonic, machine = self._monotonic(), self._machine()
+            if self._replies and abs(machine - monotonic - self._machine_ahead_ms) > STEP_MS:
+                self._replies.clear()  # it slept, or its clock was set
+            self._machine_ahead_ms = machine - monotonic
+            self._replies.append(date_ms - monotonic)
+            middle = median_low(self._replies)
+            ahead_ms = max(reply for reply in self._replies if reply <= middle + STEP_MS)
+            known = self._ahead_ms
+            if known is None or not known - STEP_MS <= ahead_ms <= known:
+                self._ahead_ms = ahead_ms
 
     @property
     def sure(self) -> bool:
         """Whether `now` can be built upon: enough replies were seen, or the machine's own clock bears out the few."""
-        if len(self._replies) >= REPLIES_SURE:
-            return True
-        return bool(self._replies) and all(abs(r - self._machine_ahead_ms) <= AGREE_MS for r in self._replies)
+        with self._lock:
+            if len(self._replies) >= REPLIES_SURE:
+                return True
+            return bool(self._replies) and all(abs(r - self._machine_ahead_ms) <= AGREE_MS for r in self._replies)
 
     def now(self) -> int | None:
         """Milliseconds since 1970; None before the first reply."""
-        if self._ahead_ms is None:
-            return None
-        told_ms = self._monotonic() + self._ahead_ms
-        if not 0 < self._told_ms - told_ms <= STAND_STILL_MS:
-            self._told_ms = told_ms
-        return self._told_ms
+        with self._lock:
+            if self._ahead_ms is None:
+                return None
+            told_ms = self._monotonic() + self._ahead_ms
+            if not 0 < self._told_ms - told_ms <= STAND_STILL_MS:
+                self._told_ms = told_ms
+            return self._told_ms

@@ -46,8 +46,7 @@ class S3Store:
         self._prefix = check_prefix(prefix.strip("/") + "/") if prefix.strip("/") else ""
         self._options = S3Options(options)
         self._repeats = Repeats(pause)
-        self._clock = ReplyClock()
-        self._clients = S3Clients(self._options, self._observe)
+        self._clients = S3Clients(self._options)
         self._pause = pause
         self._hasty: S3Store | None = None
 
@@ -294,12 +293,13 @@ class S3Store:
         except FAILURES as error:
             raise explain(error, self._where(key)) from error
 
-    def _observe(self, http_response: Any, **_: Any) -> None:
-        self._clock.observe(http_response.headers.get("date"), http_response.headers.get("age"))
+    @property
+    def _clock(self) -> ReplyClock:
+        return self._of_this_process().clock
 
     def _of_this_process(self) -> S3Clients:
         if self._clients.pid != os.getpid():  # forked: the parent's sockets are the parent's
-            self._clients = S3Clients(self._options, self._observe)
+            self._clients = S3Clients(self._options)
         return self._clients
 
     def _additional(self, operation: str) -> dict[str, Any]:

@@ -5,21 +5,20 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from lithify.store.reply_clock import ReplyClock
 from lithify.store.s3_options import S3Options
 
 __all__ = ["S3Clients"]
 
 
 class S3Clients:
-    """Two clients, each made at its first use. Neither sockets nor this lock may cross a fork: compare `pid`.
+    """Two clients, each made at its first use, and the clock that their replies tell. Neither sockets nor locks may
+    cross a fork: compare `pid`."""
 
-    `observe` is called with each reply (botocore's event `after-call.s3`).
-    """
-
-    def __init__(self, options: S3Options, observe: Callable[..., None]) -> None:
+    def __init__(self, options: S3Options) -> None:
         self.pid = os.getpid()
+        self.clock = ReplyClock()
         self._options = options
-        self._observe = observe
         self._lock = threading.Lock()
         self._session: Any = None
         self._conditional: Any = None
@@ -47,5 +46,8 @@ class S3Clients:
     def _watched(self, make: Callable[[Any], Any]) -> Any:
         self._session = self._session or self._options.session()
         client = make(self._session)
-        client.meta.events.register("after-call.s3", self._observe)
+        client.meta.events.register("after-call.s3", self._observe)  # each reply
         return client
+
+    def _observe(self, http_response: Any, **_: Any) -> None:
+        self.clock.observe(http_response.headers.get("date"), http_response.headers.get("age"))

@@ -1,6 +1,7 @@
 """S3: what each answer, and each silence, to a request means; through real HTTP that fails to order."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -297,6 +298,21 @@ def test_a_forked_child_uses_the_parents_store(s3_store: S3Store) -> None:
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0, 0]
     assert bodies == [b"parent"] * 20
     assert len(s3_store.list("child/").objects) == 15
+
+
+def test_a_child_forked_while_a_thread_reads_the_clock_does_not_wait_for_it(s3_store: S3Store) -> None:
+    """That thread is not in the child, and would never let go of the clock."""
+    s3_store.put("parent", b"parent")
+    with s3_store._clients.clock._lock:
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)
+            code = 99
+            try:
+                code = int(s3_store.create("child", b"child") is not Outcome.CREATED or s3_store.now() <= 0)
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_now_costs_no_request_after_any_reply(fronted: FronterMaker) -> None:
