@@ -3,7 +3,6 @@
 import importlib.metadata
 import platform
 import shutil
-import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
@@ -97,7 +96,13 @@ def _java() -> Iterator[Check]:
 
 
 def _space() -> Iterator[Check]:
-    folder = tempfile.gettempdir()
+    from lithify.segment.spill import spill_folder
+
+    try:
+        folder = spill_folder()
+    except Unavailable as error:
+        yield Check("temporary folder", "failure", str(error))
+        return
     free = shutil.disk_usage(folder).free
     detail = f"{size_text(free)} free in {folder}"
     if free >= _FREE_BYTES_MIN:

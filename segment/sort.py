@@ -1,19 +1,28 @@
-"""Sorting any number of rows in bounded memory: sort what fits, spill it to a local folder, merge the spilled runs."""
+"""Sorting any number of rows in bounded memory: sort what fits, spill it to a local folder, merge the spilled runs.
 
-import tempfile
+At most RUNS_MAX runs are merged at once. More of them are merged into longer ones first, which are spilled again: with
+64 MiB of memory, what is above 2 GiB is written twice, and what is above 64 GiB three times.
+"""
+
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lithify.segment.extent import Order, row_bytes
 from lithify.segment.order import blocks, take
+from lithify.segment.schema import RUN
 from lithify.segment.sorting import sorted_indices
+from lithify.segment.spill import Run, SpillFile, spill_folder
+from lithify.store.disk import Disk
 
-__all__ = ["SORT_BYTES", "external_sort"]
+__all__ = ["RUNS_MAX", "SORT_BYTES", "external_sort"]
 
 SORT_BYTES = 64 << 20
+RUNS_MAX = 32
 _PIECE_BYTES = 1 << 20  # at most, of one spilled batch: the merge holds one of each run
 
 
@@ -23,47 +32,82 @@ def external_sort(
     *,
     memory_bytes: int = SORT_BYTES,
     spill_dir: Path | None = None,
+    disk: Disk | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `batches` (any order, schema RUN) in `order`.
 
-    Memory: about three times `memory_bytes`, plus 3 MiB for each run spilled. Nothing is spilled where all rows fit.
-    Runs go to a new folder in `spill_dir` (None: the system's temporary folder), removed at the end, early or not.
+    Memory: about three times `memory_bytes`, plus 3 MiB for each of the RUNS_MAX runs that are merged at once. Nothing
+    is spilled where all rows fit. Runs go to nameless files in `spill_dir` (None: the system's temporary folder).
+    Raises Unavailable where that cannot hold them.
     """
     held: list[pa.RecordBatch] = []
     held_bytes = 0
-    with tempfile.TemporaryDirectory(prefix="lithify-sort-", dir=spill_dir) as folder:
-        runs: list[Path] = []
+    with closing(_Runs(order, memory_bytes, spill_dir, disk or Disk())) as runs:
         for batch in batches:
             for piece in _pieces(batch, memory_bytes):
                 held.append(piece)
                 held_bytes += int(row_bytes(piece).sum())
                 if held_bytes >= memory_bytes:
-                    runs.append(_spill(_sorted(held, order), Path(folder) / str(len(runs)), memory_bytes))
+                    runs.add(_pieces(_sorted(held, order), memory_bytes))
                     held, held_bytes = [], 0
         last = _pieces(_sorted(held, order), memory_bytes) if held else iter(())
         held = []
-        for block in blocks([*(_spilled(run) for run in runs), last], order):
+        for block in blocks([*runs.readers(), last], order):
             yield block.ordered()
+
+
+class _Runs:
+    """What was spilled. Level 0 holds runs as they came, each higher one merged runs of the level below it."""
+
+    def __init__(self, order: Order, memory_bytes: int, folder: Path | None, disk: Disk) -> None:
+        self._order: Order = order
+        self._memory_bytes = memory_bytes
+        self._folder = folder
+        self._disk = disk
+        self._levels: list[_Level | None] = []
+
+    def add(self, batches: Iterable[pa.RecordBatch], level: int = 0) -> None:
+        if level == len(self._levels):
+            self._levels.append(None)
+        found = self._levels[level]
+        if found is not None and len(found.runs) == RUNS_MAX:
+            self._merge(level)
+            found = None
+        if found is None:
+            found = self._levels[level] = _Level(SpillFile(self._disk, self._folder or spill_folder(), RUN), [])
+        found.runs.append(found.file.write(batches))
+
+    def readers(self) -> list[Iterator[pa.RecordBatch]]:
+        """At most RUNS_MAX."""
+        while sum(len(level.runs) for level in self._levels if level) > RUNS_MAX:
+            self._merge(next(number for number, level in enumerate(self._levels) if level))
+        return [reader for level in self._levels if level for reader in level.readers()]
+
+    def _merge(self, number: int) -> None:
+        level = self._levels[number]
+        assert level is not None
+        merged = (block.ordered() for block in blocks(level.readers(), self._order))
+        self.add((piece for rows in merged for piece in _pieces(rows, self._memory_bytes)), number + 1)
+        self._levels[number] = None
+        level.file.close()
+
+    def close(self) -> None:
+        for level in self._levels:
+            if level is not None:
+                level.file.close()
+
+
+class _Level(NamedTuple):
+    file: SpillFile
+    runs: list[Run]
+
+    def readers(self) -> list[Iterator[pa.RecordBatch]]:
+        return [self.file.read(run) for run in self.runs]
 
 
 def _sorted(held: list[pa.RecordBatch], order: Order) -> pa.RecordBatch:
     rows = pa.concat_batches(held)
     return take(rows, sorted_indices(rows, order))
-
-
-def _spill(batch: pa.RecordBatch, path: Path, memory_bytes: int) -> Path:
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-        for piece in _pieces(batch, memory_bytes):
-            writer.write_batch(piece)
-    return path
-
-
-def _spilled(path: Path) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(str(path), "rb") as file:
-        reader = pa.ipc.open_file(file)
-        for index in range(reader.num_record_batches):
-            yield reader.get_batch(index)
-    path.unlink()
 
 
 def _pieces(batch: pa.RecordBatch, memory_bytes: int) -> Iterator[pa.RecordBatch]:

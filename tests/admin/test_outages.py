@@ -1,12 +1,16 @@
 """An outage and a missing permission, as the commands tell them: soon, by their names, and never as an unsafe store."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from lithify.segment.sort import external_sort
+from lithify.segment.spill import spill_folder
 from lithify.testing.front import Deed, Front, Seen
 from lithify.testing.server import S3Server
-from tests.admin.conftest import Lithify
+from tests.admin.conftest import Lithify, changes
+from tests.store.disks import ScriptedDisk
 
 COMMANDS = [
     ("doctor", "--rounds", "1"),
@@ -60,3 +64,14 @@ def test_a_folder_that_is_a_file_is_told_as_one(command: tuple[str, ...], tmp_pa
     assert result.exit_code == 2, result.output
     assert f"{tmp_path}/file" in result.output
     assert UNSAFE not in result.output
+
+
+def test_a_full_temporary_folder_is_told_as_one(on_files: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_files.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
+    on_files.ok("append", "users", input=changes(50))
+    disk = ScriptedDisk()
+    disk.fail_calls("write", errno.ENOSPC)
+    monkeypatch.setattr("lithify.segment.sort.Disk", lambda: disk)
+    monkeypatch.setitem(external_sort.__kwdefaults__, "memory_bytes", 100)
+    told = on_files.refused("scan", "users", code=7, saying="No space left on device")
+    assert str(spill_folder()) in told
