@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from statistics import median_low
+from typing import NamedTuple
 
 from lithify.store.driver import machine_ms, monotonic_ms
 
@@ -13,9 +14,14 @@ __all__ = ["REPLIES_KEPT", "REPLIES_SURE", "ReplyClock"]
 
 REPLIES_KEPT = 9
 REPLIES_SURE = 3  # as many agree, or outvote one that does not
-STEP_MS = 1_000  # Date has whole seconds, rounded down
+STEP_MS = 1_000  # Date has whole seconds, rounded down; a machine that stood still for less goes unnoticed
 AGREE_MS = 5_000  # the nodes of one store tell the time alike within this, and so does a machine that is set right
 STAND_STILL_MS = 10_000  # a step back by less is waited out
+
+
+class _Reply(NamedTuple):
+    ahead_ms: int  # store - monotonic, as it said
+    machine_ahead_ms: int  # this machine's clock - monotonic, when it arrived
 
 
 class ReplyClock:
@@ -25,18 +31,22 @@ class ReplyClock:
     nine replies the median counts, and near it the largest of these lower bounds. What one reply says alone, by a node
     whose clock is wrong or from a cache, moves nothing; what most of nine say is followed, forward at once, back by
     standing still where it is a few seconds. The first reply of a process is believed if this machine's clock agrees
-    with it; else two more are asked for (`sure`). While a machine sleeps its monotonic clock may stand still: a jump of
-    its own clock against that begins anew. All threads of a process tell one clock of their replies; another process
-    needs its own, since the lock may be held while it is forked. Test: tests/store/test_reply_clock.py
+    with it; else two more are asked for (`sure`).
+
+    While a machine sleeps its monotonic clock may stand still. Where its own has gone on by more than a second
+    meanwhile, the replies from before are forgotten, and the clock is not `sure` until the next one. So what is built
+    upon is two seconds old at most: one of the Date, and one of sleep that goes unnoticed.
+
+    All threads of a process tell one clock of their replies; another process needs its own, since the lock may be held
+    while it is forked. Test: tests/store/test_reply_clock.py
     """
 
     def __init__(self, monotonic: Callable[[], int] = monotonic_ms, machine: Callable[[], int] = machine_ms) -> None:
         self._monotonic = monotonic
         self._machine = machine
         self._lock = threading.Lock()
-        self._replies: deque[int] = deque(maxlen=REPLIES_KEPT)  # store - monotonic, as each reply said
-        self._ahead_ms: int | None = None  # what they come to
-        self._machine_ahead_ms = 0  # this machine's clock - monotonic, at the latest reply
+        self._replies: deque[_Reply] = deque(maxlen=REPLIES_KEPT)
+        self._ahead_ms: int | None = None  # store - monotonic, as they come to
         self._told_ms = 0
 
     def observe(self, date: str | None, age: str | None = None) -> None:
@@ -56,24 +66,25 @@ class ReplyClock:
     def saw(self, date_ms: int) -> None:
         """A reply of this date has arrived."""
         with self._lock:
-            monotonic, machine = self._monotonic(), self._machine()
-            if self._replies and abs(machine - monotonic - self._machine_ahead_ms) > STEP_MS:
-                self._replies.clear()  # it slept, or its clock was set
-            self._machine_ahead_ms = machine - monotonic
-            self._replies.append(date_ms - monotonic)
-            middle = median_low(self._replies)
-            ahead_ms = max(reply for reply in self._replies if reply <= middle + STEP_MS)
-            known = self._ahead_ms
-            if known is None or not known - STEP_MS <= ahead_ms <= known:
-                self._ahead_ms = ahead_ms
+            monotonic = self._monotonic()
+            self._replies.append(_Reply(date_ms - monotonic, self._machine() - monotonic))
+            self._follow()
+
+    @property
+    def current(self) -> bool:
+        """Whether a reply has come since the machine last stood still."""
+        with self._lock:
+            self._follow()
+            return bool(self._replies)
 
     @property
     def sure(self) -> bool:
         """Whether `now` can be built upon: enough replies were seen, or the machine's own clock bears out the few."""
         with self._lock:
-            if len(self._replies) >= REPLIES_SURE:
-                return True
-            return bool(self._replies) and all(abs(r - self._machine_ahead_ms) <= AGREE_MS for r in self._replies)
+            self._follow()
+            few = len(self._replies) < REPLIES_SURE
+            agrees = all(abs(reply.ahead_ms - reply.machine_ahead_ms) <= AGREE_MS for reply in self._replies)
+            return bool(self._replies) and (agrees or not few)
 
     def now(self) -> int | None:
         """Milliseconds since 1970; None before the first reply."""
@@ -84,3 +95,17 @@ class ReplyClock:
             if not 0 < self._told_ms - told_ms <= STAND_STILL_MS:
                 self._told_ms = told_ms
             return self._told_ms
+
+    def _follow(self) -> None:
+        """Forget the replies from before a sleep, and go by the others. Requires: the lock is held."""
+        machine_ahead_ms = self._machine() - self._monotonic()
+        while self._replies and abs(machine_ahead_ms - self._replies[0].machine_ahead_ms) > STEP_MS:
+            self._replies.popleft()
+        if not self._replies:
+            return  # the last that was known stands
+        told = [reply.ahead_ms for reply in self._replies]
+        middle = median_low(told)
+        ahead_ms = max(reply for reply in told if reply <= middle + STEP_MS)
+        known = self._ahead_ms
+        if known is None or not known - STEP_MS <= ahead_ms <= known:
+            self._ahead_ms = ahead_ms

@@ -204,7 +204,7 @@ class S3Store:
         return refused
 
     def now(self) -> int:
-        """The store's clock, from the Date of its replies; never ahead of it, and at most about a second behind."""
+        """The store's clock, from the Date of its replies; never ahead of it, and at most two seconds behind."""
         failure: LithifyError | None = None
         for _ in range(REPLIES_SURE):  # the first reply may be dated wrongly: one is believed that others bear out
             if self._clock.sure:
@@ -213,11 +213,11 @@ class S3Store:
                 self.get(_NEVER_THERE)
             except LithifyError as error:  # a refusal is dated too
                 failure = error
-                if self._clock.now() is None:
+                if not self._clock.current:
                     break  # and silence is not: it was waited for long enough
-        known = self._clock.now()
-        if known is None and failure is not None:
+        if failure is not None and not self._clock.current:
             raise failure
+        known = self._clock.now()
         if known is None:
             raise InvalidRequest(f"{self.url}: the store's replies carry no Date, so it has no clock; inject one")
         return known

@@ -289,8 +289,15 @@ SABOTAGES = (
         "an outlier moves the clock",
         "P17",
         "store/reply_clock.py",
-        "middle = median_low(self._replies)",
-        "middle = self._replies[-1]",
+        "middle = median_low(told)",
+        "middle = told[-1]",
+    ),
+    Sabotage(
+        "replies from before a sleep are believed",
+        "P17",
+        "store/reply_clock.py",
+        "> STEP_MS:\n            self._replies.popleft()",
+        "> 10**18:\n            self._replies.popleft()",
     ),
     Sabotage(
         "an expired checkpoint is opened",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lithify.store.reply_clock import AGREE_MS, REPLIES_KEPT, ReplyClock
+from lithify.store.reply_clock import AGREE_MS, REPLIES_KEPT, REPLIES_SURE, ReplyClock
 
 DAY_MS = 86_400_000
 STORE_MS = 1_700_000_000_000  # the store's clock when the process began
@@ -148,6 +148,51 @@ def test_after_the_machine_slept_it_begins_anew() -> None:
     assert process.error_ms < -AGREE_MS, "behind until a reply comes: too late is safe"
     assert -1000 < process.reply() <= 0
     assert process.clock.sure
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("reply"), st.integers(0, 3_000)),
+            st.tuples(st.just("pause"), st.sampled_from((300, 900, 999, 1_001, 1_800, 4_900)) | st.integers(1, DAY_MS)),
+            st.tuples(st.just("read"), st.integers(0, 60_000)),
+        ),
+        max_size=40,
+    ),
+    st.sampled_from((0, 0, -60_000, 3_600_000)),
+)
+@example([("reply", 500)] * REPLIES_KEPT + [("pause", 1_800), ("read", 0)], 0)
+@example([("reply", 500), ("pause", 900)] * REPLIES_KEPT + [("read", 0)], 0)
+def test_what_is_built_upon_is_two_seconds_old_at_most(steps: list[tuple[str, int]], machine_off_ms: int) -> None:
+    """However often the machine stood still: a reply is asked for where it did so for more than a second. Of a shorter
+    pause nothing tells, and a Date has whole seconds: one each."""
+    process = Process(machine_off_ms=machine_off_ms)
+    process.reply()
+    for what, ms in steps:
+        if what == "pause":
+            process.slept_ms += ms
+        elif what == "reply":
+            process.reply(after_ms=ms)
+        else:
+            process.monotonic_ms += ms
+            asked = 0
+            while not process.clock.sure:
+                process.reply(after_ms=10)
+                asked += 1
+            assert asked <= REPLIES_SURE
+            assert -2_000 < process.error_ms <= 0
+
+
+def test_a_pause_of_a_second_is_noticed_and_one_reply_answers_it() -> None:
+    process = Process()
+    for _ in range(REPLIES_KEPT):
+        process.reply()
+    process.slept_ms = 1_800
+    assert not process.clock.sure
+    assert not process.clock.current
+    assert -1000 < process.reply() <= 0
+    assert process.clock.sure
+    assert process.clock.current
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from moto.s3.models import s3_backends
 
+from lithify.store.driver import machine_ms
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import Outcome
 from lithify.store.s3 import S3Store
@@ -325,6 +326,24 @@ def test_now_costs_no_request_after_any_reply(fronted: FronterMaker) -> None:
         again.read("nothing", 0, 1)
     front.seen.clear()
     again.now()
+    assert front.seen == []
+
+
+def test_after_the_machine_slept_now_asks_and_where_nothing_answers_it_raises(fronted: FronterMaker) -> None:
+    """Its monotonic clock stood still: what the clock last told is hours old, and nothing may be stamped with it."""
+    store, front = fronted()
+    before = store.now()
+    hours = 8 * 3_600_000
+    store._clients.clock._machine = lambda: machine_ms() + hours
+    front.plan(*[Deed(forward=False, reply="none")] * 8)
+    with pytest.raises(Unavailable, match="try again"):
+        store.now()
+    front._planned.clear()
+    front.seen.clear()
+    assert store.now() >= before
+    assert [seen.method for seen in front.seen] == ["GET"] * 3, "this machine's clock does not bear one reply out"
+    front.seen.clear()
+    store.now()
     assert front.seen == []
 
 
