@@ -5,7 +5,6 @@ the coordinator alone writes numbered files (P11).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -72,24 +71,21 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WeighSegment(Request["tuple[Weight, ...]"]):
+class WeighSegment(Request["tuple[Weight, ...]"], msgspec.Struct, frozen=True):
     """Where the bytes of a source lie, by its row groups. Raises Corrupt and NotFound, which name the segment."""
 
     keys: PartitionKeys
     segment: SegmentRef
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRanges(Request[tuple[KeyRange, ...]]):
+class SplitRanges(Request[tuple[KeyRange, ...]], msgspec.Struct, frozen=True):
     """Key ranges of about `target_bytes` each, by the weights of all sources."""
 
     weights: "tuple[Weight, ...]"
     target_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyOutputs(Request[frozenset[str]]):
+class VerifyOutputs(Request[frozenset[str]], msgspec.Struct, frozen=True):
     """The ids of those segments that are missing or are not what was recorded: by size and footer, or `whole`, by every
     byte's checksum, too."""
 
@@ -98,30 +94,25 @@ class VerifyOutputs(Request[frozenset[str]]):
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StartTasks(Request[None]):
+class StartTasks(Request[None], msgspec.Struct, frozen=True):
     tasks: tuple[MergeTask, ...]
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class NextResults(Request[tuple[TaskResult | TaskFailure, ...]]):
+class NextResults(Request[tuple[TaskResult | TaskFailure, ...]], msgspec.Struct, frozen=True):
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopTasks(Request[None]):
+class StopTasks(Request[None], msgspec.Struct, frozen=True):
     """End the running tasks; results of those that finished can still be asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reserve(Request[bool]):
+class Reserve(Request[bool], msgspec.Struct, frozen=True):
     """Whether a job that reads so many bytes may begin beside those that this process runs (P8). One that alone passes
     the limit runs alone. What was reserved is given back at the end of the step."""
 
     input_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopAsked(Request[bool]):
+class StopAsked(Request[bool], msgspec.Struct, frozen=True):
     """Whether this process was told to finish recording and leave, or the topic's compaction to pause."""

@@ -29,23 +29,20 @@ S = TypeVar("S", bound=Numbered)
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Next(Generic[S, R]):
+class Next(msgspec.Struct, Generic[S, R], frozen=True):
     """The edit holds: commit `value` (its id, nonce and time are set by the commit) and answer `result`."""
 
     value: S
     result: R
 
 
-@dataclass(frozen=True, slots=True)
-class Already(Generic[R]):
+class Already(msgspec.Struct, Generic[R], frozen=True):
     """The edit recognises itself in the head: it was committed before, with this result."""
 
     result: R
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """The edit does not hold on this head; `error` says why and is raised once the head is known to be current."""
 
     error: LithifyError
@@ -65,8 +62,7 @@ class Edit(Protocol[S, R]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Version(Generic[S]):
+class Version(msgspec.Struct, Generic[S], frozen=True):
     """A number of a chain and what it holds; number 0 with None is the empty chain."""
 
     number: int
@@ -74,8 +70,7 @@ class Version(Generic[S]):
     modified_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Committed(Generic[S, R]):
+class Committed(msgspec.Struct, Generic[S, R], frozen=True):
     version: Version[S]
     result: R
     repeated: bool  # True: it had been committed before; this call changed nothing

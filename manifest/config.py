@@ -169,6 +169,10 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
 }
 
 
+_FIELDS = {name: name.replace(".", "_") for name in _TABLE}
+_DEFAULTS = {_FIELDS[name]: check(default) for name, (default, check, _) in _TABLE.items()}
+
+
 def validate(config: Mapping[str, Setting]) -> dict[str, str]:
     """The configuration as stored: known names, valid values, as strings. Raises InvalidRequest with the remedy."""
     stored = {_known(name): spell(name, value) for name, value in config.items()}
@@ -209,9 +213,8 @@ def _known(name: str) -> str:
 def parse(config: Mapping[str, str]) -> TopicConfig:
     """A stored configuration with its defaults filled in. Raises InvalidRequest for a value that only a later lithify
     can have stored: this one checks what it stores."""
-    value = {name: _parsed(name, config.get(name, default)) for name, (default, _, _) in _TABLE.items()}
-    policy = value.pop("cleanup.policy")
-    fields = {name.replace(".", "_"): parsed for name, parsed in value.items()}
+    fields = _DEFAULTS | {field: _parsed(name, config[name]) for name, field in _FIELDS.items() if name in config}
+    policy = fields.pop("cleanup_policy")
     return TopicConfig(compacted="compact" in policy, deleting="delete" in policy, **fields)
 
 

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import msgspec
+
 from lithify.store.errors import InvalidRequest
 
 __all__ = [
@@ -46,8 +48,7 @@ def check_topic_name(name: str) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True):
     """The keys of one numbered-file chain: `<prefix>%020d.<suffix>`."""
 
     prefix: str  # ends in '/'
@@ -94,8 +95,7 @@ class EndKeys:
         return topic, int(digits), what
 
 
-@dataclass(frozen=True, slots=True)
-class TopicKeys:
+class TopicKeys(msgspec.Struct, frozen=True):
     topic: str
 
     @property
@@ -112,8 +112,7 @@ class Reference(Protocol):
     def store(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionKeys:
+class PartitionKeys(msgspec.Struct, frozen=True):
     topic: str
     topic_id: str  # new at each creation of the topic: a deleted and a new topic share nothing (P21)
     partition: int

@@ -7,8 +7,9 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from lithify.store.port import (
     Create,

@@ -8,7 +8,6 @@ protocol reads a clock, makes randomness or waits by itself. The one conditional
 
 import enum
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -46,23 +45,20 @@ class Outcome(enum.Enum):
     UNKNOWN = "unknown"  # neither is known, and a late arrival may still store the body
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(msgspec.Struct, frozen=True):
     """A whole object. `modified_ms` is by the store's clock; None where an injected clock makes it meaningless."""
 
     body: bytes
     modified_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(msgspec.Struct, frozen=True):
     key: str
     size: int  # bytes
     modified_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """One page of a listing, in no promised order. `token` continues it; None ends it."""
 
     objects: tuple[ObjectInfo, ...]
@@ -81,8 +77,7 @@ class Request(Generic[T]):
         return (yield self)
 
 
-@dataclass(frozen=True, slots=True)
-class Create(Request[Outcome]):
+class Create(Request[Outcome], msgspec.Struct, frozen=True):
     """ONE attempt to store `body` under `key` if nothing is there. Never raises for a lost reply: that is UNKNOWN."""
 
     key: str
@@ -90,61 +85,52 @@ class Create(Request[Outcome]):
     frees: bool = False  # it leads to deletions: a full disk may give it the reserve (docs/rfcs/0012)
 
 
-@dataclass(frozen=True, slots=True)
-class Get(Request[Object | None]):
+class Get(Request[Object | None], msgspec.Struct, frozen=True):
     """The whole object, or None where the key holds nothing."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Put(Request[None]):
+class Put(Request[None], msgspec.Struct, frozen=True):
     """Store `body` under a key that nobody else ever writes; repeating it is harmless."""
 
     key: str
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Head(Request[ObjectInfo | None]):
+class Head(Request[ObjectInfo | None], msgspec.Struct, frozen=True):
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class List(Request[Page]):
+class List(Request[Page], msgspec.Struct, frozen=True):
     """One page of the keys that begin with `prefix` (which ends in '/')."""
 
     prefix: str
     token: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Folders(Request[tuple[str, ...]]):
+class Folders(Request[tuple[str, ...]], msgspec.Struct, frozen=True):
     """The names of the folders directly under `prefix` (empty, or ending in '/'), sorted."""
 
     prefix: str
 
 
-@dataclass(frozen=True, slots=True)
-class Delete(Request[Mapping[str, str]]):
+class Delete(Request[Mapping[str, str]], msgspec.Struct, frozen=True):
     """Delete these keys; a key that is not there counts as deleted. Answers with those that the store would not delete
     (a lock on one object, a missing permission), each with the reason; all others are gone."""
 
     keys: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Now(Request[int]):
+class Now(Request[int], msgspec.Struct, frozen=True):
     """Milliseconds since 1970 by the store's own clock (or an injected one). Costs no request once any was answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewId(Request[str]):
+class NewId(Request[str], msgspec.Struct, frozen=True):
     """16 lower-case hexadecimal digits nobody else has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause(Request[None]):
+class Pause(Request[None], msgspec.Struct, frozen=True):
     """Let this much time pass; the driver spreads it at random between half and the whole."""
 
     ms: int

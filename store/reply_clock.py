@@ -1,11 +1,11 @@
 """The store's clock, followed through the Date of its replies; no request is made for it."""
 
 import threading
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from statistics import median_low
 from typing import NamedTuple
 
 from lithify.store.driver import machine_ms, monotonic_ms
@@ -82,9 +82,10 @@ class ReplyClock:
         """Whether `now` can be built upon: enough replies were seen, or the machine's own clock bears out the few."""
         with self._lock:
             self._follow()
-            few = len(self._replies) < REPLIES_SURE
-            agrees = all(abs(reply.ahead_ms - reply.machine_ahead_ms) <= AGREE_MS for reply in self._replies)
-            return bool(self._replies) and (agrees or not few)
+            if len(self._replies) >= REPLIES_SURE:
+                return True
+            few = self._replies
+            return bool(few) and all(abs(reply.ahead_ms - reply.machine_ahead_ms) <= AGREE_MS for reply in few)
 
     def now(self) -> int | None:
         """Milliseconds since 1970; None before the first reply."""
@@ -103,9 +104,9 @@ class ReplyClock:
             self._replies.popleft()
         if not self._replies:
             return  # the last that was known stands
-        told = [reply.ahead_ms for reply in self._replies]
-        middle = median_low(told)
-        ahead_ms = max(reply for reply in told if reply <= middle + STEP_MS)
+        told = sorted(reply.ahead_ms for reply in self._replies)
+        middle = told[(len(told) - 1) // 2]  # the lower one of two
+        ahead_ms = told[bisect_right(told, middle + STEP_MS) - 1]
         known = self._ahead_ms
         if known is None or not known - STEP_MS <= ahead_ms <= known:
             self._ahead_ms = ahead_ms

@@ -289,8 +289,8 @@ SABOTAGES = (
         "an outlier moves the clock",
         "P17",
         "store/reply_clock.py",
-        "middle = median_low(told)",
-        "middle = told[-1]",
+        "middle = told[(len(told) - 1) // 2]",
+        "middle = self._replies[-1].ahead_ms",
     ),
     Sabotage(
         "replies from before a sleep are believed",
