@@ -45,7 +45,7 @@ class Damaged(Corrupt):
     """A numbered file was damaged by the history itself, and found to be: until it is restored nothing can be done."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Actor:
     name: str
     live: Callable[["Actor"], Coroutine[Any, Any, None]]  # called anew after a crash: its memory begins empty

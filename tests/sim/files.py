@@ -22,9 +22,16 @@ CHAINS = ("manifest", "manifest", "compactor", "boundary", "topic")
 
 @contextmanager
 def watched(site: Site) -> Generator[None]:
-    """Within, an actor that meets a damaged file is told `Damaged`: any other Corrupt ends the history."""
+    """Within, an actor that meets a damaged file is told `Damaged`: any other Corrupt ends the history. The same bytes
+    under the same key are decoded once: values are frozen, and a thousand steps read few files."""
+    values: dict[tuple[str, bytes], Any] = {}
 
     def decoded(kind: Any, body: bytes, key: str, number: int) -> Any:
+        if (key, body) not in values:
+            values[key, body] = once(kind, body, key, number)
+        return values[key, body]
+
+    def once(kind: Any, body: bytes, key: str, number: int) -> Any:
         known = body in site.broken
         try:
             value = decode(kind, body, key, number)

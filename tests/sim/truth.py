@@ -23,6 +23,9 @@ from tests.sim.world import World
 
 __all__ = ["Truth"]
 
+_manifest = msgspec.json.Decoder(Manifest).decode
+_boundary = msgspec.json.Decoder(Boundary).decode
+
 CLOCK_ERROR_MS = 2_000  # of ages: times are whole seconds, and a clock may stand still for a second unnoticed
 UNCOUNTED = ("floor", "position", "producer", "transaction")  # kinds of commit that no check of their own counts
 
@@ -122,7 +125,7 @@ class Truth:
         if number <= self.dead:
             self.world.counts["commit on a dead number"] += 1
             return
-        previous, manifest = self.head, msgspec.json.decode(body, type=Manifest)
+        previous, manifest = self.head, _manifest(body)
         if number != (0 if previous is None else previous.id) + 1:
             self.fail(f"manifest {number} comes after {previous and previous.id} (P3, P4)")
         problems = list(manifest_problems(previous, manifest))
@@ -336,7 +339,7 @@ class Truth:
                 self.fail(f"pinned manifest {number} names {ref.id}, which is gone (P20)")
 
     def boundary_created(self, number: int, body: bytes) -> None:
-        previous, boundary = self.boundary, msgspec.json.decode(body, type=Boundary)
+        previous, boundary = self.boundary, _boundary(body)
         if number != (0 if previous is None else previous.id) + 1:
             self.fail(f"boundary {number} comes after {previous and previous.id} (P4)")
         head = 0 if self.head is None else self.head.id

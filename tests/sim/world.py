@@ -119,7 +119,7 @@ class World:
 
     def step(self, actor: Actor) -> None:
         self.steps += 1
-        if self._stalled:
+        if actor in self._stalled.values():
             self._stalled = {what: other for what, other in self._stalled.items() if other is not actor}
         self.store.arrivals()
         if self.turns and self.turns[-1][0] == actor.name:
