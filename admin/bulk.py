@@ -19,7 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from lithify.admin.lines import record_lines
 from lithify.segment.schema import RECORDS
 from lithify.store.driver import new_id
-from lithify.store.errors import InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.s3_errors import explain
 from lithify.store.urls import shown
 
@@ -58,7 +58,7 @@ def _explained(name: str) -> Generator[None]:
     except FileNotFoundError as error:
         raise NotFound(f"{name} does not exist; check the URL") from error
     except PermissionError as error:
-        raise InvalidRequest(f"{name}: permission denied; check the credentials") from error
+        raise AccessDenied(f"{name}: permission denied; check the credentials") from error
     except (BotoCoreError, ClientError) as error:
         raise explain(error, name) from error
     except IsADirectoryError as error:

@@ -32,8 +32,8 @@ _DEBT_OLD_MS = 3_600_000
 
 
 class Check(msgspec.Struct, frozen=True):
-    """`verdict` failure makes the command answer 9 (a store that does not answer: 7, that refuses: 2); a warning does
-    not."""
+    """`verdict` failure makes the command answer 9 (a store that does not answer, or refuses who asks: 7; where no log
+    can be: 2); a warning does not."""
 
     name: str
     verdict: Literal["ok", "warning", "failure"]
@@ -66,7 +66,8 @@ def doctor(invocation: Invocation, rounds: int) -> int:
 def _code(report: "ProbeReport", checks: list[Check]) -> int:
     if not any(check.verdict == "failure" for check in checks):
         return 0
-    codes = {"unavailable": Unavailable.exit_code, "refused": InvalidRequest.exit_code}
+    unavailable = Unavailable.exit_code
+    codes = {"unavailable": unavailable, "refused": unavailable, "unfit": InvalidRequest.exit_code}
     return codes.get(report.finding or "", FOUND_DAMAGE)
 
 

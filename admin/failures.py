@@ -12,6 +12,7 @@ from lithify.admin.invocation import HowFar
 from lithify.admin.terminal import plain_json, warn
 from lithify.store.apart import Failure
 from lithify.store.errors import (
+    AccessDenied,
     AlreadyExists,
     CommitUnknown,
     Corrupt,
@@ -53,6 +54,7 @@ _KINDS: tuple[tuple[type[LithifyError], str], ...] = (
     (Fenced, "stop: another compactor, producer or consumer took over"),
     (CommitUnknown, "look before retrying: it may have happened"),
     (Unavailable, "retry later: the store cannot be reached, or compaction is behind"),
+    (AccessDenied, "grant access, or renew the credentials, and retry: the store refused who asked; nothing was done"),
     (SnapshotExpired, "open a new snapshot, or pin the next one"),
     (Corrupt, "a person must look: an object is missing or damaged, or `verify` or `doctor` found something"),
     (OffsetOutOfRange, "choose an offset inside the log"),

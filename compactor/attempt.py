@@ -20,15 +20,25 @@ from lithify.compactor.engine import (
 )
 from lithify.compactor.plan import tasks
 from lithify.manifest.ages import young
-from lithify.manifest.commit import Lineage
+from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
 from lithify.manifest.edits import CommitCompaction, SetQuarantine
-from lithify.manifest.jobs import ENGINE_DOWN, ENGINE_LOST, CompactorState, Job, JobError, RangeDone, Status
+from lithify.manifest.jobs import (
+    ENGINE_DOWN,
+    ENGINE_LOST,
+    NOT_THE_JOB,
+    STORE_DENIED,
+    CompactorState,
+    Job,
+    JobError,
+    RangeDone,
+    Status,
+)
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.words import counted
 from lithify.segment.task import TaskResult
-from lithify.store.errors import InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.port import Now, Pause
 
 __all__ = ["JobWork", "Outcome", "Step"]
@@ -73,6 +83,14 @@ class JobWork:
             return await self._end_altered(job, altered)
         number = max((a.number for a in job.attempts), default=0) + 1
         await self.files.compactor.commit(jobs.StartAttempt(self.epoch, job.id, number, self.worker))
+        try:
+            return await self._attempt(manifest, job, number)
+        except Unavailable as error:
+            # Where nobody says how it ended, the next one takes it for the end of its compactor, and counts it (P14).
+            return await self._retry_later(job, _not_now(error))
+
+    async def _attempt(self, manifest: Manifest, job: Job, number: int) -> Step:
+        assert job.plan is not None
         keep = await self._intact(job)
         if len(keep) < len(job.done):
             await self.files.compactor.commit(jobs.Discard(self.epoch, job.id, keep))
@@ -163,7 +181,7 @@ class JobWork:
             if failures:
                 await StopTasks()
                 # What is the job's own tells more than that the engine died of it, or beside it.
-                own = (f for f in failures if f.category not in (ENGINE_DOWN, ENGINE_LOST))
+                own = (f for f in failures if f.category not in (ENGINE_LOST, *NOT_THE_JOB))
                 return await self._failed(job, next(own, failures[0]))
             if current is not None and current.cancel_requested:
                 await StopTasks()
@@ -199,10 +217,7 @@ class JobWork:
         head = self.files.manifest.seen.value
         pinned = {failure.segment} if failure.segment else set(job.segments)
         suspects = tuple(s for s in (() if head is None else head.segments()) if s.id in pinned)
-        try:
-            damaged = await first_damaged(self.files.keys, suspects, self._show_life)
-        except Unavailable as error:
-            return await self._retry_later(job, JobError("unavailable", str(error)))
+        damaged = await first_damaged(self.files.keys, suspects, self._show_life)
         if damaged is None:
             text = f"{failure.reason}; but it was read again and is whole, so the reply was damaged on its way"
             return await self._retry_later(job, JobError("unavailable", text))
@@ -258,13 +273,14 @@ class JobWork:
             dropped_to=max((done.dropped_to for done in current.done), default=0),
             config_at=config_at,
         )
-        try:
-            await self.files.manifest.commit(commit)
-        except (InvalidRequest, NotFound) as error:
-            return await self.finish(job, "failed", str(error), JobError("invalid", str(error)))
-        except Unavailable as error:
-            return await self._retry_later(job, JobError("unavailable", str(error)))
-        return await self.finish(job, "completed", current.reason)
+        committed = await self.files.manifest.offer(commit)
+        if not isinstance(committed, Refused):
+            return await self.finish(job, "completed", current.reason)
+        # Only what the edit itself refuses for good gives up what was recorded: not what the store refuses.
+        refusal = committed.error
+        if isinstance(refusal, InvalidRequest | NotFound):
+            return await self.finish(job, "failed", str(refusal), JobError("invalid", str(refusal)))
+        raise refusal
 
     async def _config_in_force(self) -> tuple[TopicConfig, int] | None:
         """The configuration, and its version. None: the topic was deleted, and another has its name."""
@@ -295,6 +311,10 @@ class JobWork:
 def _sources(manifest: Manifest, job: Job) -> list[SegmentRef]:
     pinned = set(job.segments)
     return [segment for segment in manifest.segments() if segment.id in pinned]
+
+
+def _not_now(error: Unavailable) -> JobError:
+    return JobError(STORE_DENIED if isinstance(error, AccessDenied) else "unavailable", str(error))
 
 
 def _wave_bytes(job: Job, indexes: Sequence[int]) -> int:

@@ -32,7 +32,7 @@ from lithify.compactor.policy import (
 )
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import topic_lineage
-from lithify.manifest.commit import FRESH_MS
+from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import Claim
 from lithify.manifest.floor import DropSegments
@@ -255,10 +255,11 @@ class Coordinator:
                 floor=job.plan.rules.floor,
             ),
         )
-        try:
-            admitted = await self.files.compactor.commit(jobs.Admit(self._mine, job))
-        except InvalidRequest as error:  # cancelled meanwhile: the next step settles it
-            return Step("worked", str(error), job)
+        admitted = await self.files.compactor.offer(jobs.Admit(self._mine, job))
+        if isinstance(admitted, Refused):
+            if isinstance(admitted.error, InvalidRequest):  # cancelled meanwhile: the next step settles it
+                return Step("worked", str(admitted.error), job)
+            raise admitted.error
         state = admitted.version.value
         job = (state.job(job.id) if state else None) or job
         return await self._work(config).run(manifest, job)

@@ -37,7 +37,7 @@ class TaskFailure(msgspec.Struct, frozen=True):
     """A task that ended without a result. `category` tells what to do (as in JobError); `reason` has no contents."""
 
     range_index: int
-    category: str  # corrupt, missing, unavailable, memory, invalid, engine, ENGINE_DOWN or ENGINE_LOST
+    category: str  # corrupt, missing, unavailable, memory, invalid, engine, ENGINE_DOWN, ENGINE_LOST or STORE_DENIED
     reason: str
     segment: str = ""  # the id of the source that was corrupt or missing, where one was
 

@@ -14,10 +14,10 @@ from lithify.manifest.edits import fenced
 from lithify.manifest.jobs import (
     ACTIVE_JOBS_MAX,
     ATTEMPTS_KEPT,
-    ENGINE_DOWN,
     ENGINE_LOST,
     FAILURES_MAX,
     HISTORY_MAX,
+    NOT_THE_JOB,
     Attempt,
     CompactorState,
     FailureCount,
@@ -340,26 +340,27 @@ class EndAttempt(_Owned):
 def _counted(
     head: CompactorState, job: Job, error: JobError, now_ms: int, *, wait: bool = True
 ) -> tuple[FailureCount, ...]:
-    """The failure counts after an attempt that ended with `error`. One that ended with the engine is no failure of the
-    job, and only makes it wait: a healthy job is not given up because the engine was away for a night."""
+    """The failure counts after an attempt that ended with `error`. One that ended with the engine, or because the store
+    refused who asked, is no failure of the job, and only makes it wait: a healthy job is not given up because the
+    engine was away for a night, or a credential had expired."""
     name = source_set(job.segments)
     before = failure_of(head, job.segments)
     count, lost = (0, 0) if before is None else (before.count, before.lost)
     if error.category == ENGINE_LOST:
         lost += 1
-    elif error.category != ENGINE_DOWN:
+    elif error.category not in NOT_THE_JOB:
         count += 1
-    in_vain = count + lost + _down_in_a_row(job) + (error.category == ENGINE_DOWN)
+    in_vain = count + lost + _kept_from_work(job) + (error.category in NOT_THE_JOB)
     pause_ms = min(RETRY_FIRST_MS * 2 ** min(in_vain - 1, 20), RETRY_MAX_MS) if wait else 0
     fresh = FailureCount(sources=name, count=count, lost=lost, error=error, retry_at_ms=now_ms + pause_ms)
     others = tuple(f for f in head.failures if f.sources != name)
     return (*others, fresh)[-FAILURES_MAX:]  # at the bound the oldest count is forgotten, and starts anew
 
 
-def _down_in_a_row(job: Job) -> int:
-    """How many of the latest attempts that ended found no engine."""
+def _kept_from_work(job: Job) -> int:
+    """How many of the latest attempts that ended found no engine, or were refused by the store."""
     ended = (a for a in reversed(job.attempts) if a.ended_at_ms is not None)
-    return sum(1 for _ in itertools.takewhile(lambda a: a.error is not None and a.error.category == ENGINE_DOWN, ended))
+    return sum(1 for _ in itertools.takewhile(lambda a: a.error is not None and a.error.category in NOT_THE_JOB, ended))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse, WarehouseInfo, open  # noqa: A004 - the face's own name
     from lithify.manifest.model import Checkpoint
     from lithify.store.errors import (
+        AccessDenied,
         AlreadyExists,
         CommitUnknown,
         Corrupt,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AccessDenied",
     "Admin",
     "AlreadyExists",
     "Checkpoint",

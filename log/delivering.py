@@ -8,7 +8,7 @@ from lithify.log.record import Record
 from lithify.manifest.appends import ProducerStamp
 from lithify.manifest.config import TopicConfig
 from lithify.store.driver import Clock, Driver
-from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
 from lithify.store.port import Pause
 
 __all__ = ["deliver"]
@@ -31,7 +31,8 @@ def deliver(
 
     What is unavailable is tried again, and what is unknown is cleared up: with a stamp by sending it again, which the
     partition recognises; without one by settling the lost commit first. Raises CommitUnknown where the time is over
-    and it may have happened, Unavailable where it did not, and refusals at once.
+    and it may have happened, Unavailable where it did not, and refusals at once: the edit's, and the store's of who
+    asks.
     """
     table = prepare(records, config, driver.now_ms(), f"{partition.topic}/{partition.number}", admitted=True)
     deadline_ms = clock() + timeout_ms
@@ -50,8 +51,8 @@ def deliver(
             unknown = unknown or error
             if clock() >= deadline_ms:
                 raise unknown from None
-        except Unavailable:
-            if clock() >= deadline_ms:
+        except Unavailable as error:
+            if clock() >= deadline_ms or isinstance(error, AccessDenied):
                 if unknown is not None:
                     raise unknown from None
                 raise

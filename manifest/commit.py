@@ -15,7 +15,7 @@ from lithify.manifest.ages import young
 from lithify.manifest.codec import check_home, decode, encode
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
-from lithify.store.errors import CommitUnknown, Corrupt, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, LithifyError, Unavailable
 from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause
 
 __all__ = ["FRESH_MS", "Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
@@ -187,9 +187,23 @@ class Lineage(Generic[S]):
         Warm and uncontended it costs one PUT and one GET. Raises the edit's own refusal, CommitUnknown where it may
         have happened, Unavailable where it certainly did not.
         """
+        outcome = await self.offer(edit)
+        if isinstance(outcome, Refused):
+            raise outcome.error
+        return outcome
+
+    async def offer(self, edit: Edit[S, R]) -> Committed[S, R] | Refused:
+        """As `commit`, but the edit's own refusal is an answer.
+
+        SUBTLE! For whoever gives work up because of it. What is raised says nothing of the edit: the store may have
+        refused who asks, or hold a file of a newer release. Test: tests/compactor/test_refused_access.py
+        """
         attempt = _Attempt()
         try:
-            return await self._commit(edit, attempt)
+            outcome = await self._commit(edit, attempt)
+            if isinstance(outcome, Refused) and attempt.open_number:
+                raise outcome.error
+            return outcome
         except LithifyError as error:
             if attempt.open_number == 0:
                 raise
@@ -199,7 +213,7 @@ class Lineage(Generic[S]):
                 f"{attempt.open_number}:{attempt.nonce}",
             ) from error
 
-    async def _commit(self, edit: Edit[S, R], attempt: "_Attempt") -> Committed[S, R]:
+    async def _commit(self, edit: Edit[S, R], attempt: "_Attempt") -> Committed[S, R] | Refused:
         head, verified = await self.recent(), False
         for losses in range(COMMIT_ATTEMPTS_MAX):
             number = head.number + 1
@@ -213,8 +227,8 @@ class Lineage(Generic[S]):
                     continue
                 # SUBTLE! A refusal speaks of this head only. Where an earlier outcome is unknown it may have been a
                 # success that the head no longer shows: its segment compacted, collected, its id below the floor.
-                # `commit` then says CommitUnknown.
-                raise verdict.error
+                # `offer` then says CommitUnknown.
+                return verdict
             value = msgspec.structs.replace(verdict.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
@@ -254,6 +268,8 @@ class Lineage(Generic[S]):
                 continue  # the same bytes again: if they arrived the first time we meet them as EXISTS
             try:
                 found = await Get(key)
+            except AccessDenied:
+                raise  # the next try would be refused as well
             except Unavailable:
                 continue
             if found is None and number <= await self._dead():

@@ -21,6 +21,8 @@ __all__ = [
     "ENGINE_LOST",
     "FAILURES_MAX",
     "HISTORY_MAX",
+    "NOT_THE_JOB",
+    "STORE_DENIED",
     "Attempt",
     "CompactorState",
     "Estimate",
@@ -48,6 +50,8 @@ ENDED_SOURCES_KEPT = 16  # of a job in the history: the first ones, and how many
 # Ends of an attempt that say nothing about its job (P14):
 ENGINE_DOWN = "engine_down"  # the engine took no task: nothing began
 ENGINE_LOST = "engine_lost"  # the engine itself died, or was stopped, while tasks ran
+STORE_DENIED = "store_denied"  # the store refused who asked
+NOT_THE_JOB = frozenset({ENGINE_DOWN, STORE_DENIED})  # however many follow each other, the job is not given up
 
 Kind = Literal["tier", "clean"]
 Status = Literal["submitted", "in_progress", "completed", "failed", "cancelled"]
@@ -144,7 +148,7 @@ class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class JobError(msgspec.Struct, frozen=True):
-    category: str  # corrupt, missing, unavailable, memory, invalid, altered, attempts, engine, ENGINE_DOWN, ENGINE_LOST
+    category: str  # corrupt, missing, unavailable, memory, invalid, altered, attempts, engine, or as above
     reason: str
 
 

@@ -8,6 +8,7 @@
     │   └── EpochRegression stop, and look: the store went back in time
     ├── CommitUnknown       look before retrying: it may have happened
     ├── Unavailable         retry later
+    │   └── AccessDenied    let whoever asks in: the store refused the credentials, or a permission is missing
     ├── SnapshotExpired     open a new snapshot, or pin the next one
     ├── Corrupt             a person must look
     └── OffsetOutOfRange    choose an offset inside the log
@@ -18,6 +19,7 @@ Every message names the topic, partition or object and what to do next; none hol
 from typing import ClassVar
 
 __all__ = [
+    "AccessDenied",
     "AlreadyExists",
     "CommitUnknown",
     "Corrupt",
@@ -73,6 +75,14 @@ class CommitUnknown(LithifyError):
 
 class Unavailable(LithifyError):
     exit_code = 7
+
+
+class AccessDenied(Unavailable):
+    """The store refused who asks: expired or wrong credentials, a missing permission, a folder of another user.
+
+    What was asked for certainly did not happen. To ask again at once is in vain; once access is granted, the same
+    request succeeds. So whoever goes on for ever waits, as for any `Unavailable`, and everybody else is told at once.
+    """
 
 
 class SnapshotExpired(LithifyError):

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Unavailable
 
 __all__ = ["FULL", "NOT_THERE", "READ_ONLY", "explained"]
 
@@ -24,7 +24,7 @@ def explained(path: Path) -> Generator[None]:
         reason = error.strerror or type(error).__name__
         match error.errno:
             case errno.EACCES | errno.EPERM | errno.EROFS:
-                raise InvalidRequest(f"{path}: {reason}; give this user read and write access to it") from error
+                raise AccessDenied(f"{path}: {reason}; give this user read and write access to it") from error
             case errno.ENAMETOOLONG | errno.EISDIR | errno.ENOTDIR | errno.EEXIST | errno.ENOTEMPTY | errno.EXDEV:
                 raise InvalidRequest(
                     f"{path}: {reason}; the warehouse must be plain files in one filesystem, each part of a key "

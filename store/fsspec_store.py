@@ -19,7 +19,7 @@ import fsspec
 
 from lithify.store.credentials import write_credentials
 from lithify.store.driver import monotonic_ms, new_id
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
 from lithify.store.probe import probe
@@ -94,10 +94,12 @@ class FsspecStore:
             filesystem.pipe_file(path, body, mode="create")
         except FileExistsError:
             return Outcome.EXISTS
-        except (PermissionError, NotImplementedError, TypeError) as error:
+        except PermissionError as error:
+            raise self._denied(key) from error
+        except (NotImplementedError, TypeError) as error:
             raise InvalidRequest(
-                f"{self._where(key)}: this filesystem refuses to create objects ({type(error).__name__}); check "
-                "permissions, or keep the log in s3:// or file://"
+                f"{self._where(key)}: this filesystem refuses to create objects ({type(error).__name__}): keep the log "
+                "in s3:// or file://"
             ) from error
         except Exception:  # noqa: BLE001 - every filesystem has its own errors, and none says whether it wrote
             return Outcome.UNKNOWN
@@ -176,7 +178,7 @@ class FsspecStore:
             try:
                 with self._explained(key), suppress(FileNotFoundError):
                     self._filesystem().rm_file(path)
-            except InvalidRequest as error:
+            except AccessDenied as error:
                 refused[key] = str(error)
         return refused
 
@@ -236,6 +238,9 @@ class FsspecStore:
     def _where(self, key: str) -> str:
         return f"{shown(self._url)}/{key}"
 
+    def _denied(self, key: str) -> AccessDenied:
+        return AccessDenied(f"{self._where(key)}: permission denied; check the credentials and what they may do there")
+
     @contextmanager
     def _explained(self, key: str) -> Generator[None]:
         try:
@@ -243,7 +248,7 @@ class FsspecStore:
         except LithifyError:
             raise
         except PermissionError as error:
-            raise InvalidRequest(f"{self._where(key)}: permission denied; check the credentials") from error
+            raise self._denied(key) from error
         except Exception as error:
             # Every filesystem has errors of its own; Unavailable is what all of them have in common.
             raise Unavailable(f"{self._where(key)}: {type(error).__name__}; nothing is lost, try again") from error

@@ -68,7 +68,8 @@ class Page(msgspec.Struct, frozen=True):
 class Request(Generic[T]):
     """Something protocol code asks of the world; `await request` answers with its reply, of type T.
 
-    A reply that cannot be had raises `Unavailable` at the await, never anything less specific.
+    A reply that cannot be had raises `Unavailable` at the await, never anything less specific; where the store refuses
+    who asks that is `AccessDenied`, and nothing happened.
     """
 
     __slots__ = ()
@@ -163,8 +164,9 @@ class OutputFile(Protocol):
 class Store(Protocol):
     """Blocking access to one root. Keys are relative to it, '/'-separated, never empty, never containing '..'.
 
-    Reads and unconditional writes retry by themselves and raise `Unavailable` when they give up; missing buckets and
-    refused credentials are `InvalidRequest`; both name the object. `create` never retries.
+    Reads and unconditional writes retry by themselves and raise `Unavailable` when they give up. Refused credentials
+    and missing permissions are `AccessDenied`, at once; a missing bucket is `InvalidRequest`. All name the object.
+    `create` never retries.
     Thread-safe. Not shared across fork or pickle: reopen from `spec()`.
     """
 

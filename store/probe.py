@@ -1,8 +1,9 @@
 """Does this very bucket and prefix keep the promises that commits rest on? `lithify doctor` prints the answer.
 
-Three answers that are no yes are kept apart, since the caller does something else for each: *unsafe* (it was seen to
-break a promise), *refused* (this identity or user may not do what a log needs), *unavailable* (it did not answer, so
-nothing is known of it). The probe is impatient, so that an outage is told within seconds.
+Four answers that are no yes are kept apart, since the caller does something else for each: *unsafe* (it was seen to
+break a promise), *unfit* (no log can be there: no such bucket, no conditional put, a file where a folder should be),
+*refused* (this identity or user may not do what a log needs), *unavailable* (it did not answer, so nothing is known of
+it). The probe is impatient, so that an outage is told within seconds.
 
 Creating twice in a row proves little: stores exist that refuse the second create and let two simultaneous ones both
 win. So rounds of simultaneous creates decide, and the object's body tells who really won.
@@ -11,12 +12,12 @@ win. So rounds of simultaneous creates decide, and the object's body tells who r
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from lithify.store.driver import machine_ms, new_id, pause
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.metered import Metered
 from lithify.store.port import Outcome, Store
 from lithify.store.urls import shown
@@ -30,7 +31,7 @@ _SKEW_WARNING_MS = 5 * 60 * 1000  # S3 refuses requests that are 15 minutes off
 _REMEDY = "do not keep a log here: commits of two writers could both win"
 
 
-Finding = Literal["unsafe", "refused", "unavailable"]
+Finding = Literal["unsafe", "unfit", "refused", "unavailable"]  # the gravest first
 
 
 class ProbeCheck(msgspec.Struct, frozen=True):
@@ -60,18 +61,21 @@ class ProbeReport(msgspec.Struct, frozen=True):
     def finding(self) -> Finding | None:
         """The gravest one; None where all is well."""
         found = {check.finding for check in self.checks}
-        return next((each for each in ("unsafe", "refused", "unavailable") if each in found), None)
+        return next((each for each in get_args(Finding) if each in found), None)
 
     def require(self) -> None:
-        """Raises InvalidRequest where the store is unsafe or refuses, Unavailable where it did not answer."""
+        """Raises InvalidRequest where the store is unsafe or unfit, AccessDenied where it refuses who asks, Unavailable
+        where it did not answer."""
         because = "; ".join(f"{check.name} ({check.detail})" for check in self.checks if check.finding == self.finding)
+        at = f" at {self.endpoint}" if self.endpoint else ""
         match self.finding:
             case "unsafe":
                 raise InvalidRequest(f"{self.url} is not safe for a log: {because}; {_REMEDY}")
+            case "unfit":
+                raise InvalidRequest(f"{self.url}{at} cannot be used for a log as it is: {because}")
             case "refused":
-                raise InvalidRequest(f"{self.url} cannot be used for a log as it is: {because}")
+                raise AccessDenied(f"{self.url}{at} refuses this process what a log needs: {because}")
             case "unavailable":
-                at = f" at {self.endpoint}" if self.endpoint else ""
                 raise Unavailable(f"{self.url}{at} did not answer, so nothing is known of it yet: {because}")
             case None:
                 return
@@ -104,14 +108,18 @@ def probe(store: Store, rounds: int = 16) -> ProbeReport:
     ]
     checks: list[ProbeCheck] = []
     for name, step in steps:
-        if name == "simultaneous creates" and checks[-1].finding == "refused":
+        if name == "simultaneous creates" and checks[-1].finding in ("refused", "unfit"):
             continue  # eight writers would be refused as one was
         checks.append(_run(name, step, store, prefix))
         if checks[-1].finding == "unavailable":
-            return ProbeReport(shown(store.url), tuple(checks), endpoint=shown(getattr(store, "endpoint_url", "")))
+            return ProbeReport(shown(store.url), tuple(checks), endpoint=_endpoint(store))
     versioning = _versioning(store, not any(check.finding == "unsafe" for check in checks[1:3]))
     skew_ms, skew = _skew(store)
-    return ProbeReport(shown(store.url), (*checks, *versioning, *skew), skew_ms)
+    return ProbeReport(shown(store.url), (*checks, *versioning, *skew), skew_ms, _endpoint(store))
+
+
+def _endpoint(store: Store) -> str:
+    return shown(getattr(store, "endpoint_url", ""))
 
 
 class _Failed(Exception):
@@ -123,10 +131,12 @@ def _run(name: str, step: Callable[[Store, str], str], store: Store, prefix: str
         return ProbeCheck(name, True, step(store, prefix))
     except (_Failed, Corrupt, NotFound) as error:
         return ProbeCheck(name, False, str(error), finding="unsafe")
+    except AccessDenied as error:
+        return ProbeCheck(name, False, str(error), finding="refused")
     except Unavailable as error:
         return ProbeCheck(name, False, str(error), finding="unavailable")
     except LithifyError as error:
-        return ProbeCheck(name, False, str(error), finding="refused")
+        return ProbeCheck(name, False, str(error), finding="unfit")
 
 
 def _answer(store: Store, prefix: str) -> str:
@@ -241,7 +251,7 @@ def _clean_up(store: Store, prefix: str) -> str:
 
 def _remove(store: Store, keys: list[str]) -> None:
     for key, why in store.delete(keys).items():
-        raise InvalidRequest(f"{store.url}/{key} could not be deleted: {why}")
+        raise AccessDenied(f"{shown(store.url)}/{key} could not be deleted: {why}")
 
 
 def _keys(store: Store, prefix: str) -> list[str]:

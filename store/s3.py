@@ -12,7 +12,7 @@ from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
 from lithify.store.reply_clock import REPLIES_SURE, ReplyClock
 from lithify.store.s3_clients import S3Clients
-from lithify.store.s3_errors import FAILURES, error_code, explain, outcome_of_failure, status_code
+from lithify.store.s3_errors import FAILURES, error_code, explain, outcome_of_failure, refuses_who_asks, status_code
 from lithify.store.s3_options import S3Options
 from lithify.store.s3_output import S3Output
 from lithify.store.s3_reads import Range, modified_ms, read_range
@@ -26,6 +26,7 @@ _DELETE_KEYS = 1000
 _STALE_MS = 24 * 3600 * 1000
 _NO_BATCH_DELETE = frozenset({400, 404, 405, 501})
 _FORBIDDEN = 403
+_OF_THE_OBJECT = frozenset({"AccessDenied", "InvalidObjectState", "OperationAborted"})  # it may be locked
 _ABSENT = "NoSuchKey"  # and nothing else: NoSuchBucket is a wrong URL, any other 404 somebody else's
 _BEYOND_END = "InvalidRange"
 _HASTY_MS = 3_000
@@ -93,7 +94,7 @@ class S3Store:
         return self._hasty
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
-        """Raises InvalidRequest only where this attempt certainly stored nothing."""
+        """Raises (AccessDenied, InvalidRequest) only where this attempt certainly stored nothing."""
         target = self._target(key)
         client = self.conditional_client()
         try:
@@ -262,7 +263,8 @@ class S3Store:
                 lambda: self.bulk_client().delete_objects(**parameters, **self._additional("DeleteObjects"))
             )
         except FAILURES as error:
-            if status_code(error) in _NO_BATCH_DELETE and error_code(error) != "NoSuchBucket":
+            of_the_batch = error_code(error) != "NoSuchBucket" and not refuses_who_asks(error)
+            if status_code(error) in _NO_BATCH_DELETE and of_the_batch:
                 return None
             raise explain(error, self._where(batch[0])) from error
         failed = [error for error in reply.get("Errors", ()) if error.get("Code") != _ABSENT]
@@ -277,7 +279,7 @@ class S3Store:
             )
         except FAILURES as error:
             code = error_code(error)
-            if code and status_code(error) == _FORBIDDEN:  # S3's own: a proxy's says nothing of the object
+            if code in _OF_THE_OBJECT and status_code(error) == _FORBIDDEN:  # the rest is about who asks
                 return _why(code)
             if code != _ABSENT:
                 raise explain(error, self._where(key)) from error

@@ -1,4 +1,5 @@
-"""What a failure of S3, or of the way there, means: the caller's doing, a passing trouble, or an unknown outcome.
+"""What a failure of S3, or of the way there, means: the caller's doing, a refusal of who asks, a passing trouble, or an
+unknown outcome.
 
 `FAILURES` is all that a request can raise, from the call itself or while its body is read: botocore wraps what goes
 wrong before the headers, and of what comes after them only some. A body that ends early over TLS raises what urllib3,
@@ -24,35 +25,48 @@ from botocore.exceptions import (
     SSOError,
 )
 
-from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 from lithify.store.port import Outcome
 from lithify.store.s3_replies import NotFromS3
 
-__all__ = ["FAILURES", "IN_BODY", "error_code", "explain", "outcome_of_failure", "status_code"]
+__all__ = ["FAILURES", "IN_BODY", "error_code", "explain", "outcome_of_failure", "refuses_who_asks", "status_code"]
 
 _OF_THE_WAY = (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError)
 FAILURES = (ClientError, BotoCoreError, NotFromS3, *_OF_THE_WAY)
 # Those that botocore has not tried again by itself: bodies that broke off, and answers of others.
 _BROKEN_OFF = (ResponseStreamingError, IncompleteReadError, ReadTimeoutError, FlexibleChecksumError)
 IN_BODY = (*_BROKEN_OFF, NotFromS3, *_OF_THE_WAY)
-_OURS = (
-    *(NoCredentialsError, PartialCredentialsError, ProfileNotFound, SSOError, LoginError),
-    *(NoRegionError, ParamValidationError),
-)
+# Told by botocore before anything is sent.
+_NO_ACCESS = (NoCredentialsError, PartialCredentialsError, SSOError, LoginError)
+_OURS = (ProfileNotFound, NoRegionError, ParamValidationError)
 _IDENTITY = "check the credentials (storage options key/secret/token or profile, AWS_* variables, instance role)"
+_EXPIRED = "the session token has expired: renew it"
+_CLOCK = "set this machine's clock"
 _REGION = "the bucket is in another region: set client_kwargs={'region_name': …} or AWS_DEFAULT_REGION"
 _ADVICE = {
     "AuthorizationHeaderMalformed": _REGION,
     "EntityTooLarge": "the object is larger than the store takes",
-    "ExpiredToken": "the session token has expired: renew it",
+    "ExpiredToken": _EXPIRED,
+    "ExpiredTokenException": _EXPIRED,
     "InvalidAccessKeyId": _IDENTITY,
     "InvalidBucketName": "check the warehouse's URL",
+    "InvalidObjectState": "the object is in an archive: restore it",
     "InvalidToken": _IDENTITY,
     "NoSuchBucket": "create the bucket, or check the warehouse's URL and the endpoint",
     "PermanentRedirect": _REGION,
-    "RequestTimeTooSkewed": "set this machine's clock",
+    "QuotaExceeded": "the quota of the bucket or of its owner is used up: raise it, or free space",
+    "RequestExpired": _CLOCK,
+    "RequestTimeTooSkewed": _CLOCK,
     "SignatureDoesNotMatch": _IDENTITY,
 }
+# Refusals of who asks that have another status than 401 and 403.
+_ACCESS_CODES = frozenset(
+    {
+        *("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired", "InvalidIdentityToken"),
+        *("MissingSecurityHeader", "RequestExpired"),
+    }
+)
+_ACCESS_STATUS = frozenset({401, 403})
 _PERMISSIONS = {
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
     "DeleteObject": "s3:DeleteObject",
@@ -83,6 +97,8 @@ def error_code(error: BaseException) -> str:
 
 def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
     """The error to raise for a failed request on the object or prefix `where`."""
+    if isinstance(error, _NO_ACCESS):
+        return AccessDenied(f"{where}: {error}; {_IDENTITY}")
     if isinstance(error, _OURS):
         return InvalidRequest(f"{where}: {error}; {_IDENTITY}")
     if isinstance(error, NotFromS3):
@@ -96,14 +112,26 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
     answer = f"{where}: the store answers {status}" + (f" {code}" if code != str(status) else "")
     if _may_pass(code, status):
         return Unavailable(f"{answer}; nothing is lost, try again later")
-    if code == "AccessDenied":
-        permission = _PERMISSIONS.get(error.operation_name, "s3:PutObject")
-        return InvalidRequest(f"{answer}: grant this identity {permission} on the bucket and prefix")
+    if refuses_who_asks(error):
+        return AccessDenied(f"{answer}: {_ADVICE.get(code) or _grant(error.operation_name)}")
     return InvalidRequest(f"{answer}: {_ADVICE.get(code, 'it refuses the request')}")
 
 
-def outcome_of_failure(error: BaseException, where: str) -> Outcome | InvalidRequest:
-    """What one conditional PUT is known to have done; InvalidRequest where the store has certainly done nothing.
+def refuses_who_asks(error: BaseException) -> bool:
+    """Whether S3 itself refused the request for who sent it. Of a proxy's refusal nothing is known."""
+    if not isinstance(error, ClientError):
+        return False
+    code, status = error_code(error), status_code(error)
+    return code in _ACCESS_CODES or (status in _ACCESS_STATUS and code not in _RETRY_CODES)
+
+
+def _grant(operation: str) -> str:
+    permission = _PERMISSIONS.get(operation, "s3:PutObject")
+    return f"grant this identity {permission} on the bucket and prefix"
+
+
+def outcome_of_failure(error: BaseException, where: str) -> Outcome | InvalidRequest | AccessDenied:
+    """What one conditional PUT is known to have done; an error where the store has certainly done nothing.
 
     SUBTLE! 409 ConditionalRequestConflict proves nothing: a conflicting operation raced, and either may win. A reply of
     5xx, or none, or one that is not S3's own, may follow a write that happened.
@@ -119,7 +147,7 @@ def outcome_of_failure(error: BaseException, where: str) -> Outcome | InvalidReq
             "conditional put, which every commit needs; use another store, and prove it with `lithify doctor`"
         )
     failure = explain(error, where)
-    return failure if isinstance(failure, InvalidRequest) else Outcome.UNKNOWN
+    return failure if isinstance(failure, InvalidRequest | AccessDenied) else Outcome.UNKNOWN
 
 
 def _may_pass(code: str, status: int) -> bool:

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from lithify.store import driver
 from lithify.store.driver import monotonic_ms
-from lithify.store.errors import Unavailable
+from lithify.store.errors import AccessDenied, Unavailable
 from lithify.store.s3_errors import FAILURES, IN_BODY, explain
 
 __all__ = ["Repeats"]
@@ -33,8 +33,8 @@ class Repeats:
         return self._repeated(attempt, lambda error: isinstance(error, IN_BODY))
 
     def of_single(self, attempt: Callable[[], T]) -> T:
-        """For the client that sends each request once: all that may pass."""
-        return self._repeated(attempt, lambda error: isinstance(explain(error, ""), Unavailable))
+        """For the client that sends each request once: all that may pass while one waits."""
+        return self._repeated(attempt, _may_pass)
 
     def _repeated(self, attempt: Callable[[], T], passing: Callable[[BaseException], bool]) -> T:
         deadline_ms = monotonic_ms() + self._budget_ms
@@ -46,3 +46,8 @@ class Repeats:
                     raise
             self._pause(pause_ms)
         return attempt()
+
+
+def _may_pass(error: BaseException) -> bool:
+    failure = explain(error, "")
+    return isinstance(failure, Unavailable) and not isinstance(failure, AccessDenied)

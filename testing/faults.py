@@ -10,7 +10,7 @@ from typing import Any
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 
-from lithify.store.errors import Unavailable
+from lithify.store.errors import AccessDenied, Unavailable
 from lithify.store.metered import Metered
 from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 from lithify.store.s3 import S3Store
@@ -25,6 +25,7 @@ class Fault(enum.Enum):
     LOST_REPLY = "it happens, and nobody is told"
     LOST_REQUEST = "it does not happen, and nobody is told"
     REFUSED = "it does not happen, and the caller is told (Unavailable)"
+    DENIED = "it does not happen, and the caller is told that access is denied (AccessDenied)"
     LATE = "nobody is told, and it happens at `deliver`, perhaps long after the caller looked"
 
 
@@ -57,6 +58,8 @@ class FaultyStore:
                 return Outcome.UNKNOWN
             case Fault.REFUSED:
                 raise Unavailable(f"{self.inner.url}/{key}: refused by the plan of this test; try again")
+            case Fault.DENIED:
+                raise AccessDenied(f"{self.inner.url}/{key}: access is denied by the plan of this test")
 
     def deliver(self) -> list[Outcome]:
         """Let every late create arrive now, in the order they were sent."""

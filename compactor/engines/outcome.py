@@ -7,10 +7,11 @@ from collections.abc import Callable
 import structlog
 
 from lithify.compactor.engine import TaskFailure
+from lithify.manifest.jobs import STORE_DENIED
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
-from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
+from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, NotFound, Unavailable
 
 __all__ = ["failure_of", "outcome_of"]
 
@@ -32,6 +33,8 @@ def failure_of(task: MergeTask, error: Exception) -> TaskFailure:
     match error:
         case Corrupt() | NotFound():
             return _damaged(task, error)
+        case AccessDenied():
+            return TaskFailure(task.range_index, STORE_DENIED, str(error))
         case Unavailable():
             return TaskFailure(task.range_index, "unavailable", str(error))
         case InvalidRequest():

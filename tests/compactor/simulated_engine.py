@@ -17,6 +17,7 @@ from lithify.compactor.engine import (
     VerifyOutputs,
     WeighSegment,
 )
+from lithify.compactor.engines.outcome import failure_of
 from lithify.manifest.jobs import KeyRange, MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import SegmentRef
@@ -143,7 +144,7 @@ async def attempt(keys: PartitionKeys, task: MergeTask, written: list[str]) -> T
     except NotFound as error:
         return TaskFailure(task.range_index, "missing", "a source is missing", str(error))
     except Unavailable as error:
-        return TaskFailure(task.range_index, "unavailable", str(error))
+        return failure_of(task, error)
     written += [ref.id for ref in result.outputs]
     return result
 

@@ -17,7 +17,7 @@ import lithify
 from lithify.store import opening as stores
 from lithify.store.disk import Disk
 from lithify.store.driver import machine_ms
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import AccessDenied
 from lithify.store.file import FileStore
 from tests.admin.conftest import Lithify
 
@@ -117,10 +117,10 @@ def test_writing_says_what_is_missing(folder: Path) -> None:
             lambda: warehouse.create_topic("others"),
         ]
         for write in writes:
-            with pytest.raises(InvalidRequest, match="give this user read and write access"):
+            with pytest.raises(AccessDenied, match="give this user read and write access"):
                 write()
         errors = {each.error_kind for each in lithify.Collector(warehouse, grace_ms=0).run_once().partitions}
-        assert errors <= {None, "InvalidRequest"}
+        assert errors <= {None, "AccessDenied"}
         look(folder)
 
 

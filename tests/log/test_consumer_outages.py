@@ -53,15 +53,16 @@ def test_an_unknown_commit_is_settled_by_the_next(clock: HandClock) -> None:
 
 def test_an_automatic_commit_that_fails_is_tried_again(clock: HandClock) -> None:
     _, store, part = faulty(clock)
+    append(part, "e")
     consumer = part.consumer("c")
     found: list[Any] = []
-    for faults in ([Fault.REFUSED], [Fault.LOST_REQUEST] * 10, []):
+    for faults in ([Fault.REFUSED], [Fault.DENIED], [Fault.LOST_REQUEST] * 10, []):
         found += shown(consumer.poll(max_records=1))
         clock.now_ms += 5_000
         plan(store, *faults)
     found += shown(consumer.poll(max_records=1))
-    assert found == [0, 1, 2, 3]
-    assert stored(part) == 3
+    assert found == [0, 1, 2, 3, 4]
+    assert stored(part) == 4
 
 
 def test_a_store_that_fails_does_not_hide_the_callers_error(clock: HandClock) -> None:

@@ -10,7 +10,16 @@ import pytest
 import lithify
 
 NAMES = [
-    *("Admin", "AlreadyExists", "Checkpoint", "Collector", "CommitUnknown", "CompactionInfo", "Compactor"),
+    *(
+        "AccessDenied",
+        "Admin",
+        "AlreadyExists",
+        "Checkpoint",
+        "Collector",
+        "CommitUnknown",
+        "CompactionInfo",
+        "Compactor",
+    ),
     *("Consumer", "ConsumerInfo", "Corrupt"),
     *("Delivery", "EpochRegression", "Explanation", "Fenced", "Gap", "GcReport", "InvalidRequest", "LithifyError"),
     *("LocalEngine", "MaintenanceReport", "NotFound", "OffsetOutOfRange", "Partition", "PartitionInfo", "Producer"),

@@ -15,7 +15,7 @@ from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
 from lithify.store.driver import Driver
-from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, CommitUnknown, Fenced, InvalidRequest, LithifyError, Unavailable
 from lithify.testing.faults import Fault, FaultyStore
 from tests.log.conftest import HandClock
 
@@ -205,6 +205,36 @@ def test_what_is_unavailable_is_tried_until_the_time_is_over(warehouse: Warehous
     with pytest.raises(Unavailable):
         impatient.flush()
     assert values(topic) == [b"1"]
+
+
+@pytest.mark.parametrize("producer_id", [None, "me"])
+def test_who_is_denied_access_is_told_at_once(warehouse: Warehouse, producer_of: Make, producer_id: str | None) -> None:
+    topic = warehouse.create_topic("t")
+    lossy, store = faulty(warehouse, 0 if producer_id is None else 1, [Fault.DENIED] * 1000)
+    producer = producer_of(lossy, producer_id=producer_id)
+    delivery = producer.append(b"k", b"1")
+    with pytest.raises(AccessDenied):
+        producer.flush()
+    with pytest.raises(AccessDenied):
+        delivery.offset()
+    assert [fault for _, fault in store.attempts].count(Fault.DENIED) == 1
+    assert values(topic) == []
+
+
+@pytest.mark.parametrize("first", [Fault.LOST_REPLY, Fault.LATE, Fault.LOST_REQUEST])
+def test_what_may_have_happened_before_access_was_denied_stays_unknown(
+    warehouse: Warehouse, producer_of: Make, first: Fault
+) -> None:
+    """Told as denied, the record would be sent again, and be there twice."""
+    topic = warehouse.create_topic("t")
+    plan = [first] + [Fault.LOST_REQUEST] * (CREATE_ATTEMPTS_MAX - 1) + [Fault.DENIED] * 1000
+    lossy, store = faulty(warehouse, 1, plan)
+    producer = producer_of(lossy, producer_id="me")
+    producer.append(b"k", b"1")
+    with pytest.raises(CommitUnknown):
+        producer.flush()
+    store.deliver()
+    assert values(topic) == ([] if first is Fault.LOST_REQUEST else [b"1"])
 
 
 class _Gated(FaultyStore):

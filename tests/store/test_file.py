@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lithify.store import file
-from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 from lithify.store.file import FileStore
 from lithify.store.port import Outcome
 from tests.store.disks import ScriptedDisk
@@ -147,7 +147,7 @@ def test_who_cannot_make_a_name_sure_does_not_build_on_it(number: int, store: Fi
 
 @pytest.mark.parametrize(
     ("number", "error"),
-    [(errno.ENOSPC, Unavailable), (errno.EACCES, InvalidRequest), (errno.EROFS, InvalidRequest)],
+    [(errno.ENOSPC, Unavailable), (errno.EACCES, AccessDenied), (errno.EROFS, AccessDenied)],
 )
 @pytest.mark.parametrize("call", ["sync", "link"])
 def test_a_failure_before_it_raises_and_leaves_nothing(
@@ -265,7 +265,7 @@ def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     def child() -> int:
         if os.getuid() == 0:  # root may do everything
             os.setuid(65534)
-        with pytest.raises(InvalidRequest, match=r"warehouse/k: .*give this user read and write access"):
+        with pytest.raises(AccessDenied, match=r"warehouse/k: .*give this user read and write access"):
             FileStore(tmp_path / "warehouse").create("k", b"x")
         return 7
 

@@ -13,7 +13,7 @@ import pytest
 
 from lithify.store import fsspec_store
 from lithify.store.credentials import read_credentials, write_credentials
-from lithify.store.errors import InvalidRequest, LithifyError
+from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError
 from lithify.store.file import FileStore
 from lithify.store.fsspec_store import FsspecStore
 from lithify.store.memory import MemoryStore
@@ -185,7 +185,7 @@ def test_workers_of_this_machine_read_secrets_from_a_private_file(
     assert open_spec(store.spec(str(path))).create("k", b"x") is Outcome.CREATED
     path.unlink()
     elsewhere = open_spec(store.spec(os.fspath(tmp_path / "on another machine")))
-    with pytest.raises(InvalidRequest, match="check the credentials"):
+    with pytest.raises(AccessDenied, match="check the credentials"):
         elsewhere.get("k")
 
 

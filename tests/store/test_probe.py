@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from lithify.store import fsspec_store
-from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Unavailable
 from lithify.store.file import FileStore
 from lithify.store.fsspec_store import FsspecStore
 from lithify.store.memory import MemoryStore
@@ -142,7 +142,7 @@ def test_a_versioned_bucket_is_a_warning_unless_conditions_are_ignored(
 
 def test_a_missing_bucket_is_not_called_unsafe(lithify_s3: S3Server) -> None:
     report = probe(S3Store("no-such-bucket", "p", lithify_s3.options), rounds=1)
-    assert report.finding == "refused"
+    assert report.finding == "unfit"
     with pytest.raises(InvalidRequest, match="create the bucket") as caught:
         report.require()
     assert UNSAFE not in str(caught.value)
@@ -210,7 +210,9 @@ def test_a_missing_permission_is_named_and_is_not_called_unsafe(
     with Front(lithify_s3.endpoint_url, rule=rule) as front:
         report = probe(S3Store(bucket, "p", front.options(lithify_s3.options)), rounds=1)
     assert report.finding == "refused"
-    with pytest.raises(InvalidRequest, match=rf"s3://{bucket}/p.*AccessDenied.*{permission}") as e:
+    with pytest.raises(
+        AccessDenied, match=rf"s3://{bucket}/p at {front.endpoint_url}.*AccessDenied.*{permission}"
+    ) as e:
         report.require()
     assert UNSAFE not in str(e.value)
 
@@ -229,7 +231,8 @@ class _Raises(MemoryStore):
 
 
 @pytest.mark.parametrize(
-    ("error", "finding"), [(Unavailable("gone"), "unavailable"), (InvalidRequest("no"), "refused")]
+    ("error", "finding"),
+    [(Unavailable("gone"), "unavailable"), (AccessDenied("not you"), "refused"), (InvalidRequest("no"), "unfit")],
 )
 def test_what_a_store_raises_is_what_the_probe_raises(error: LithifyError, finding: str) -> None:
     report = probe(_Raises(error), rounds=1)
@@ -264,5 +267,5 @@ def test_a_folder_that_cannot_be_written_is_a_finding() -> None:
     assert not report.ok
     with pytest.raises(InvalidRequest, match=r"/dev/null/warehouse.*part of it is a file") as caught:
         report.require()
-    assert report.finding == "refused"
+    assert report.finding == "unfit"
     assert UNSAFE not in str(caught.value)

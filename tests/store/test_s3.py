@@ -1,6 +1,7 @@
 """S3: what each answer, and each silence, to a request means; through real HTTP that fails to order."""
 
 import os
+import pickle
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from botocore.exceptions import ReadTimeoutError
 from moto.s3.models import s3_backends
 
 from lithify.store.driver import machine_ms
-from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
+from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import Outcome
 from lithify.store.s3 import S3Store
 from lithify.testing.front import Deed, Front, Seen
@@ -74,11 +75,6 @@ def test_one_create_is_one_request_with_one_of_three_outcomes(
 @pytest.mark.parametrize(
     ("status", "code", "remedy"),
     [
-        (403, "AccessDenied", "grant this identity"),
-        (403, "InvalidAccessKeyId", "check the credentials"),
-        (403, "SignatureDoesNotMatch", "check the credentials"),
-        (403, "RequestTimeTooSkewed", "set this machine's clock"),
-        (400, "ExpiredToken", "renew it"),
         (404, "NoSuchBucket", "create the bucket"),
         (501, "NotImplemented", "this store has no conditional put"),
         (400, "InvalidArgument", "this store has no conditional put"),
@@ -90,6 +86,43 @@ def test_a_certain_refusal_says_what_to_do(status: int, code: str, remedy: str, 
     with pytest.raises(InvalidRequest, match=rf"{store.url}/k: .*{code}.*{remedy}"):
         store.create("k", b"body")
     assert len(front.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remedy"),
+    [
+        (403, "AccessDenied", "grant this identity"),
+        (401, "Unauthorized", "grant this identity"),
+        (403, "InvalidAccessKeyId", "check the credentials"),
+        (403, "SignatureDoesNotMatch", "check the credentials"),
+        (400, "InvalidToken", "check the credentials"),
+        (403, "RequestTimeTooSkewed", "set this machine's clock"),
+        (400, "ExpiredToken", "renew it"),
+        (403, "QuotaExceeded", "free space"),
+    ],
+)
+def test_who_is_refused_is_told_at_once_and_nothing_happened(
+    status: int, code: str, remedy: str, fronted: FronterMaker
+) -> None:
+    store, front = fronted()
+    asks: list[Callable[[], Any]] = [
+        lambda: store.create("k", b"body"),
+        lambda: store.get("k"),
+        lambda: store.head("k"),
+        lambda: store.read("k", 0, 1),
+        lambda: store.put("k", b""),
+        lambda: store.list(""),
+        lambda: store.folders(""),
+        lambda: store.delete(["k", "l"]),
+        lambda: store.output("k").close(),
+    ]
+    for number, ask in enumerate(asks, start=1):
+        front.plan(Deed(forward=False, status=status, code=code))
+        with pytest.raises(AccessDenied, match=rf"{store.url}.*{code}.*{remedy}") as caught:
+            ask()
+        assert len(front.seen) == number, "it is asked once"
+        assert type(pickle.loads(pickle.dumps(caught.value))) is AccessDenied, "workers send it"
+    assert store.get("k") is None
 
 
 def test_a_late_create_lands_after_its_writer_was_cut_off(fronted: FronterMaker, s3_store: S3Store) -> None:
@@ -143,7 +176,7 @@ def test_without_credentials_nothing_is_sent(
     _, front = fronted()
     store = S3Store("bucket", "", {"client_kwargs": {"endpoint_url": front.endpoint_url, "region_name": "us-east-1"}})
     for ask in (lambda: store.create("k", b""), lambda: store.get("k"), lambda: store.list("")):
-        with pytest.raises(InvalidRequest, match="check the credentials"):
+        with pytest.raises(AccessDenied, match="check the credentials"):
             ask()
     assert front.seen == []
 

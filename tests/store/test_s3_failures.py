@@ -21,7 +21,7 @@ import urllib3.response
 from botocore.awsrequest import AWSResponse
 from fsspec.implementations.memory import MemoryFileSystem
 
-from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Unavailable
 from lithify.store.fsspec_store import FsspecStore
 from lithify.store.port import Outcome
 from lithify.store.s3 import S3Store
@@ -31,15 +31,15 @@ from tests.store.certificate import make_certificate
 
 BODY = bytes(range(256)) * 100
 # They say what the caller forgot, before anything is sent.
-OURS = (
-    botocore.exceptions.LoginError,
-    botocore.exceptions.NoCredentialsError,
-    botocore.exceptions.NoRegionError,
-    botocore.exceptions.ParamValidationError,
-    botocore.exceptions.PartialCredentialsError,
-    botocore.exceptions.ProfileNotFound,
-    botocore.exceptions.SSOError,
-)
+OURS: dict[type[Exception], type[LithifyError]] = {
+    botocore.exceptions.LoginError: AccessDenied,
+    botocore.exceptions.NoCredentialsError: AccessDenied,
+    botocore.exceptions.NoRegionError: InvalidRequest,
+    botocore.exceptions.ParamValidationError: InvalidRequest,
+    botocore.exceptions.PartialCredentialsError: AccessDenied,
+    botocore.exceptions.ProfileNotFound: InvalidRequest,
+    botocore.exceptions.SSOError: AccessDenied,
+}
 
 
 # Of a service's description, or of a proxy's settings, before anything is sent.
@@ -123,6 +123,7 @@ def breaking_off(status: int) -> tuple[S3Store, BreaksOff]:
 
 @pytest.mark.parametrize("kind", OF_S3, ids=name)
 def test_each_exception_of_a_body_is_unavailable_and_was_tried_again(kind: type[Exception]) -> None:
+    expected = next((told for ours, told in OURS.items() if issubclass(kind, ours)), Unavailable)
     for status in (200, 404):
         store, body = breaking_off(status)
         body.kind = kind
@@ -141,15 +142,15 @@ def test_each_exception_of_a_body_is_unavailable_and_was_tried_again(kind: type[
             body.raised = 0
             with pytest.raises(LithifyError, match=r"s3://bucket/p") as caught:
                 ask()
-            assert type(caught.value) is (InvalidRequest if issubclass(kind, OURS) else Unavailable)
+            assert type(caught.value) is expected
             if ask in reads and status == 200 and not issubclass(kind, botocore.exceptions.BotoCoreError):
                 assert body.raised == 4
         if status == 404:
-            expected = None if issubclass(kind, OURS) else Outcome.UNKNOWN
-            try:
-                assert store.create("k", b"body") is expected
-            except InvalidRequest:
-                assert expected is None
+            if expected is Unavailable:
+                assert store.create("k", b"body") is Outcome.UNKNOWN
+                continue
+            with pytest.raises(expected):
+                store.create("k", b"body")
 
 
 def test_the_libraries_have_the_exceptions_that_escaped() -> None:
@@ -193,9 +194,9 @@ def test_each_exception_of_a_filesystem_is_unavailable(kind: type[Exception], mo
     for ask in () if issubclass(kind, told) else asks:
         with pytest.raises(LithifyError, match="breaksoff://root") as caught:
             ask()
-        assert type(caught.value) is (InvalidRequest if issubclass(kind, PermissionError) else Unavailable)
+        assert type(caught.value) is (AccessDenied if issubclass(kind, PermissionError) else Unavailable)
     if issubclass(kind, (PermissionError, NotImplementedError, TypeError)):
-        with pytest.raises(InvalidRequest):
+        with pytest.raises(AccessDenied if issubclass(kind, PermissionError) else InvalidRequest):
             store.create("k", b"")
     else:
         assert store.create("k", b"") is (Outcome.EXISTS if issubclass(kind, FileExistsError) else Outcome.UNKNOWN)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import lithify
 from lithify.admin.cli import cli
 from lithify.manifest.keys import is_segment_key
-from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, LithifyError, Unavailable
 from lithify.store.metered import Metered
 from lithify.store.port import OutputFile
 from lithify.store.s3 import S3Store
@@ -93,7 +93,7 @@ def test_given_up_it_leaves_nothing(store: S3Store, unfinished: Callable[[], int
 
 @pytest.mark.parametrize("concerned", [is_part, is_completion])
 @pytest.mark.parametrize(
-    ("status", "code", "error"), [(500, "InternalError", Unavailable), (403, "AccessDenied", InvalidRequest)]
+    ("status", "code", "error"), [(500, "InternalError", Unavailable), (403, "AccessDenied", AccessDenied)]
 )
 def test_a_failure_surfaces_and_leaves_nothing(
     concerned: Callable[[Seen], bool],
