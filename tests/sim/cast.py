@@ -18,6 +18,7 @@ __all__ = [
     "Author",
     "Climate",
     "Damaged",
+    "Denial",
     "Harm",
     "Violation",
     "Witness",
@@ -73,6 +74,18 @@ class Actor:
         return self.name, self.life
 
 
+class Denial(NamedTuple):
+    """The store refuses who asks, for a while: a credential has expired, or a permission is missing."""
+
+    first: int  # step
+    end: int
+    whom: str  # actors whose names hold this; "": everybody
+    writes: bool  # and nothing but writes
+
+    def concerns(self, step: int, name: str, *, writes: bool) -> bool:
+        return self.first <= step < self.end and self.whom in name and (writes or not self.writes)
+
+
 @dataclass(frozen=True, slots=True)
 class Climate:
     """How hard life is; shares are of requests."""
@@ -90,6 +103,7 @@ class Climate:
     outlier_share: float = 0.0  # of replies whose Date is far from the truth; never two of an actor near each other
     blackouts: tuple[tuple[int, int], ...] = ()  # steps during which the store answers nobody
     full_spells: tuple[tuple[int, int], ...] = ()  # steps with no room but for what leads to deletions (RFC 0012)
+    denials: tuple[Denial, ...] = ()
     engine_outages: tuple[tuple[int, int], ...] = ()  # steps during which no engine takes a task, or has one
     engine_share: float = 0.0  # of a compactor's looks at its tasks that find the engine dead
 
@@ -107,6 +121,7 @@ class Witness(Protocol):
     def created(self, author: Author, key: str, body: bytes) -> None: ...
     def put(self, author: Author, key: str, body: bytes) -> None: ...
     def deleting(self, author: Author, key: str) -> None: ...
+    def access_denied(self, author: Author) -> None: ...
     def death_of(self, key: str) -> Callable[[], bool]: ...
 
 

@@ -19,6 +19,7 @@ from lithify.compactor.engine import (
     VerifyOutputs,
     WeighSegment,
 )
+from lithify.compactor.engines.outcome import failure_of
 from lithify.manifest.jobs import KeyRange
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
@@ -121,7 +122,7 @@ class Engine:
             except Corrupt as error:
                 result = TaskFailure(task.range_index, "corrupt", "a source is damaged", str(error))
             except Unavailable as error:
-                result = TaskFailure(task.range_index, "unavailable", str(error))
+                result = failure_of(task, error)
             if isinstance(result, TaskResult) and actor.say.random() < self.older_share:
                 result = msgspec.structs.replace(result, kept_bytes=(), lost_bytes=())
             batch.results.append(result)

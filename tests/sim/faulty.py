@@ -5,7 +5,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lithify.store.errors import Unavailable
+from lithify.store.errors import AccessDenied, Unavailable
 from lithify.store.port import (
     Create,
     Delete,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FaultyStore"]
 
 
+WRITES = frozenset((Create, Put, Delete))
 REFUSED_IN_PART = 0.85  # of faults of a deletion, those from here on: some of the objects are locked
 
 
@@ -53,7 +54,17 @@ class FaultyStore:
         return type(request) in self._nodes
 
     def answer(self, actor: Actor, request: Request[Any], fault: str | None) -> Any:
+        self.let_in(actor, type(request).__name__, writes=type(request) in WRITES)
         return self._nodes[type(request)](actor, request, fault)
+
+    def let_in(self, actor: Actor, what: str, *, writes: bool = False) -> None:
+        """Raises AccessDenied, and nothing happens."""
+        if self._world.denied(actor, writes=writes):
+            self._world.counts["fault access denied"] += 1
+            if self._world.trace is not None:
+                self._world.trace.append(f"{self._world.steps:5}  {actor.name:16} !! {what}: access denied")
+            self._world.witness.access_denied(actor.author)
+            raise AccessDenied(f"{what}: the store refuses who asks")
 
     def fail(self, actor: Actor, fault: str, what: str, happened: str = "unavailable") -> NoReturn:
         self._world.note(actor, "dark" if fault == "dark" else f"{what.lower()}: {happened}")

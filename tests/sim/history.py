@@ -4,7 +4,7 @@ import gc
 import random
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +12,7 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.manifest.catalog import create_topic, topic_lineage
 from lithify.manifest.partition import PartitionFiles
 from tests.sim import actors, files, services
-from tests.sim.cast import STORES_DIFFER_MS, Actor, Climate, Violation
+from tests.sim.cast import STORES_DIFFER_MS, WORKER, Actor, Climate, Denial, Violation
 from tests.sim.damage import rot
 from tests.sim.engine import Engine
 from tests.sim.foci import FOCI, MOST, SHARES, Focus
@@ -50,7 +50,7 @@ class Mask:
     without: frozenset[str] = frozenset()
     calm: frozenset[tuple[str, int]] = frozenset()
     turns: tuple[tuple[str, int], ...] | None = None
-    bright: bool = False  # no blackouts, and the engine is never down for long
+    bright: bool = False  # no blackouts, nobody is denied access, and the engine is never down for long
 
 
 @dataclass
@@ -95,6 +95,8 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
     with _uncollected(), _tuned(dice, focus), ExitStack() as stack:
         length = steps or dice.choice(focus.lengths)
         climate = _climate(dice, length, focus, bright=mask.bright)
+        if not mask.bright:
+            climate = replace(climate, denials=_denials(random.Random(f"{seed}/denials"), length))
         script = None if mask.turns is None else Script([*mask.turns])
         scheduler: Scheduler = _scheduler(random.Random(f"{seed}/turns"), length)
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
@@ -141,6 +143,12 @@ def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) ->
         engine_outages=() if bright else engine_outages,
         engine_share=dice.choice((0.0, 0.0, 0.02, 0.1)),
     )
+
+
+def _denials(dice: random.Random, length: int) -> tuple[Denial, ...]:
+    spells = _spells(dice, length, (0, 0, 0, 1, 2), 400)
+    whom = ("", "compactor", WORKER, WORKER)
+    return tuple(Denial(*spell, dice.choice(whom), dice.random() < 0.5) for spell in spells)
 
 
 def _spells(dice: random.Random, length: int, counts: tuple[int, ...], most: int) -> tuple[tuple[int, int], ...]:

@@ -7,10 +7,10 @@ import msgspec
 
 from lithify.compactor.policy import ENGINE_LOST_MAX
 from lithify.manifest.edits import coverage_offset
-from lithify.manifest.jobs import CompactorState, Job
+from lithify.manifest.jobs import STORE_DENIED, CompactorState, Job
 from lithify.manifest.model import SegmentRef
 from lithify.segment.task import MergeTask
-from tests.sim.cast import Author
+from tests.sim.cast import WORKER, Author
 from tests.sim.frames import unwarranted_of_compactor
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Ledger:
         self._started: dict[tuple[str, int], Author] = {}  # attempts
         self._in_vain: dict[frozenset[str], int] = {}  # failed attempts on a set of sources since its latest progress
         self._lost: dict[frozenset[str], int] = {}  # those that ended with the engine
+        self.denied_at: dict[str, int] = {}  # the step at which the store last refused an actor, or a worker of his
         self._engine_gone: set[Author] = set()  # whose attempt under way met that
         self._allowed: dict[frozenset[str], int] = {}  # beyond the cap: what was asked for by hand
         self.looked: dict[tuple[Author, str], int] = {}  # who found which output to be as recorded, at which step
@@ -180,7 +181,12 @@ class Ledger:
             self._in_vain[sources] = self._in_vain.get(sources, 0) + (was.ranges_done == 0)
         elif now is not None and ends and now.ended_at_ms is not None and now.error is not None:
             counts = self._lost if author in self._engine_gone else self._in_vain
-            counts[sources] = counts.get(sources, 0) + 1
+            if now.error.category != STORE_DENIED:
+                counts[sources] = counts.get(sources, 0) + 1
+            elif self.denied_at.get(author[0], 0) < self.began[job.id]:
+                self._truth.fail(f"job {job.id}: an attempt ends as denied, and nobody was (P14)")
+            else:
+                self._truth.world.counts["attempt denied"] += 1
         if begins:
             self._engine_gone.discard(author)
             count = self._in_vain.get(sources, 0)
@@ -194,6 +200,7 @@ class Ledger:
 
     def _given_up(self, known: Job, job: Job) -> None:
         """A job is given up for what it did, and not because the engine was away."""
+        self._thrown_away(known, job)
         if job.error is None or job.error.category != "attempts":
             return
         sources = frozenset(known.segments)
@@ -201,6 +208,19 @@ class Ledger:
         if count < least and self._lost.get(sources, 0) < ENGINE_LOST_MAX:
             self._truth.fail(f"job {job.id} is given up after {count} attempts in vain, {least} are its right (P14)")
         self._truth.world.counts["job given up"] += 1
+
+    def _thrown_away(self, known: Job, job: Job) -> None:
+        """What was recorded is given up for what the job did, or because of its sources."""
+        assert self._truth.head is not None
+        live = {ref.id for ref in self._truth.head.segments()}
+        good = known.done and not self._truth.head.sealed and live.issuperset(known.segments)
+        if good and job.error is not None and job.error.category == "invalid":
+            self._truth.fail(f"job {job.id} gives up what it has recorded, and its sources are live (P12)")
+        self._held("P12")
+
+    def access_denied(self, author: Author) -> None:
+        """The store refused who asked; a worker asks for its compactor."""
+        self.denied_at[author[0].partition(WORKER)[0]] = self._truth.world.steps
 
     def engine_gone(self, author: Author) -> None:
         """The engine of a compactor takes no task, or died over those it had."""

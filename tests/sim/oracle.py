@@ -185,6 +185,10 @@ class Oracle:
         for task in tasks:
             self.truth(PartitionKeys(task.topic, task.topic_id, task.partition)).ledger.engine_gone(author)
 
+    def access_denied(self, author: Author) -> None:
+        for truth in self.truths.values():
+            truth.ledger.access_denied(author)
+
     def acknowledged(self, keys: PartitionKeys, tokens: Sequence[str], offsets: range) -> None:
         contents = self.truth(keys).contents
         found = [contents.at.get(token) for token in tokens]

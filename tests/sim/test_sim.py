@@ -65,7 +65,14 @@ def test_every_fault_rule_and_kind_of_commit_comes_about() -> None:
     wanted |= {"get: unavailable", "head: unavailable", "put: lands later"}
     wanted |= {"crash", "sleep", "stall", "jump", "jump of one clock"}
     wanted = rules | {fault if ", reported" in fault else f"fault {fault}" for fault in wanted} | {"fenced", "damaged"}
-    wanted |= {"damaged file", "damaged file refused", "topic over", "fault full"}
+    wanted |= {
+        "damaged file",
+        "damaged file refused",
+        "topic over",
+        "fault full",
+        "fault access denied",
+        "attempt denied",
+    }
     wanted |= {f"commit: {kind}" for kind in ("append", "claim", "clean", "tier", "drop", "collect", "boundary")}
     wanted |= {f"commit: {kind}" for kind in ("checkpoint", "seal", "position", "producer", "quarantine", "floor")}
     wanted |= {"commit: transaction", "application that ended gives way", "import ended"}

@@ -247,6 +247,9 @@ class World:
         dark = self.climate.blackouts
         return bool(dark) and any(first <= self.steps < end for first, end in dark)
 
+    def denied(self, actor: Actor, *, writes: bool) -> bool:
+        return any(each.concerns(self.steps, actor.name, writes=writes) for each in self.climate.denials)
+
     def full(self) -> bool:
         return any(first <= self.steps < end for first, end in self.climate.full_spells)
 
@@ -306,6 +309,8 @@ class World:
         if isinstance(request, Pause):
             actor.wake_ms = self.now_ms + int(request.ms * (0.5 + actor.luck.random() / 2))
             return None
+        if type(request) in (VerifyOutputs, WeighSegment):
+            self.store.let_in(actor, type(request).__name__)
         if isinstance(request, WeighSegment) and fault not in (None, "dark") and float(fault or 0) < 0.5:
             self.note(actor, "weighsegment: damaged on its way")
             self.engine.answer(actor, request)
