@@ -2,7 +2,7 @@
 
 Every field of every struct has a value that is not its default, and every variant of a choice occurs. A new format gets
 its own folder and its own values; once a format is released its files are never written again, or they would prove
-nothing.
+nothing. A file is written as `encode` does it today, with its checksum; those from before there were any have none.
 """
 
 from pathlib import Path
