@@ -1,5 +1,7 @@
 """P9: admission freezes ranges, floor, clock and coverage offset; a resume recomputes none of it."""
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,12 +9,12 @@ from lithify.compactor.altered import forbidden
 from lithify.compactor.jobs import Admit, ClaimState, StartAttempt
 from lithify.compactor.plan import freeze, tasks
 from lithify.manifest.commit import Next, Refused
-from lithify.manifest.config import parse
+from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import CompactorState, Job, KeyRange
 from lithify.manifest.model import Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.units import units
+from lithify.manifest.units import Unit, units
 from lithify.store.errors import InvalidRequest, Unavailable
 from tests.protocol.scene import (
     CONFIG,
@@ -28,6 +30,7 @@ from tests.protocol.scene import (
     segment,
 )
 
+LAGGING = parse({"cleanup.policy": "compact", "min.compaction.lag.ms": "5000"})
 RANGES = (KeyRange(None, b"m"), KeyRange(b"m", None))
 
 
@@ -42,11 +45,14 @@ def manifest() -> Manifest:
     return replace(at(FIRST, 5), runs=(run,), l0=loose, next_offset=16, log_start_offset=4)
 
 
+def frozen_of(head: Manifest, config: TopicConfig, picked: Sequence[Unit], **fields: object) -> Job:
+    plain = {"job_id": "000000000005-0000abcd", "kind": "clean", "origin": "scheduler", "reason": "", "now_ms": 1_000}
+    return freeze(head, config, picked, RANGES, **{**plain, **fields})
+
+
 def frozen(chosen: set[str], **fields: object) -> Job:
     head = manifest()
-    plain = {"job_id": "000000000005-0000abcd", "kind": "clean", "origin": "scheduler", "reason": "", "now_ms": 1_000}
-    picked = [u for u in units(head) if u.id in chosen]
-    return freeze(head, CONFIG, picked, RANGES, **{**plain, **fields})
+    return frozen_of(head, CONFIG, [u for u in units(head) if u.id in chosen], **fields)
 
 
 def test_the_coverage_offset_is_the_lowest_offset_left_out() -> None:
@@ -68,11 +74,8 @@ def test_a_tier_stamps_nothing() -> None:
 
 
 def test_records_younger_than_the_lag_are_not_superseded() -> None:
-    lagging = parse({"cleanup.policy": "compact", "min.compaction.lag.ms": "5000"})
     head = manifest()
-    job = freeze(head, lagging, units(head), RANGES, job_id="j", kind="tier", origin="manual", reason="", now_ms=1_000)
-    assert job.plan is not None
-    assert not job.plan.rules.drop_superseded
+    assert not frozen_of(head, LAGGING, units(head), kind="tier", origin="manual").plan.rules.drop_superseded
 
 
 def test_every_attempt_works_by_the_same_plan() -> None:
@@ -126,36 +129,20 @@ def test_the_scene_s_job_is_planned() -> None:
 def test_no_rule_drops_what_the_topic_was_altered_to_keep(altered: dict[str, str], forbids: str | None) -> None:
     before = {"cleanup.policy": "compact", "delete.retention.ms": "5000"}
     head = replace(manifest(), runs=(), l0=tuple(replace(s, tombstones=1) for s in manifest().l0))
-    job = freeze(
-        *(head, parse(before), units(head), RANGES),
-        job_id="000000000005-0000abcd",
-        kind="clean",
-        origin="scheduler",
-        reason="",
-        now_ms=1_000,
-    )
-    assert job.plan is not None
+    rules = frozen_of(head, parse(before), units(head)).plan.rules
     for now_ms in (1_000, 0, 2_000):
-        told = forbidden(job.plan.rules, head.segments(), parse(before | altered), now_ms)
+        told = forbidden(rules, head.segments(), parse(before | altered), now_ms)
         assert (told is None) == (forbids is None)
         assert forbids is None or forbids in str(told)
 
 
 def test_what_drops_nothing_is_forbidden_nothing() -> None:
     """A merge of a topic that deletes, and one of records younger than the lag, goes on whatever is altered."""
-    for config in (parse({}), parse({"cleanup.policy": "compact", "min.compaction.lag.ms": "5000"})):
-        head = manifest()
-        job = freeze(
-            *(head, config, units(head), RANGES),
-            job_id="000000000005-0000abcd",
-            kind="tier",
-            origin="scheduler",
-            reason="",
-            now_ms=1_000,
-        )
-        assert job.plan is not None
+    head = manifest()
+    for config in (parse({}), LAGGING):
+        rules = frozen_of(head, config, units(head), kind="tier").plan.rules
         for altered in ({}, {"cleanup.policy": "compact", "min.compaction.lag.ms": "99999999"}):
-            assert forbidden(job.plan.rules, head.segments(), parse(altered), 1_000) is None
+            assert forbidden(rules, head.segments(), parse(altered), 1_000) is None
 
 
 def test_a_commit_is_refused_by_a_manifest_that_goes_by_a_later_configuration() -> None:
