@@ -5,6 +5,7 @@ The parent imports nothing of the product, so that its children import it sabota
 """
 
 import argparse
+import asyncio
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -16,10 +17,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 
 from tests.sim.sabotage import SABOTAGES, Sabotage
 
@@ -29,7 +34,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_name("mutations.json")
 Result = tuple[str, int | None, int, str]
 """A sabotage, the seed that caught it, how many were played, what was found."""
-PRELOADED = (np, pa, pq)  # what is slow to import and none of ours: the children find it there
+# What is slow to import and none of ours: the children find it there.
+PRELOADED = (asyncio, mock, msgspec, np, pa, pc, pq, xxhash)
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

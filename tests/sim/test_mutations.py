@@ -30,6 +30,7 @@ def test_a_sabotage_changes_one_place(sabotage: object) -> None:
     assert (ROOT / sabotage[2]).read_text(encoding="utf-8").count(sabotage[3]) == 1
 
 
+@pytest.mark.slow
 def test_each_sabotage_is_caught_by_its_seed() -> None:
     """In processes of their own: there the sources are imported sabotaged."""
     command = [sys.executable, "-m", "tests.sim.mutations", "replay"]
