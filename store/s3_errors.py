@@ -126,6 +126,8 @@ def refuses_who_asks(error: BaseException) -> bool:
 
 
 def _grant(operation: str) -> str:
+    if operation.startswith("AssumeRole"):
+        return _IDENTITY  # STS refuses them, before S3 is asked
     permission = _PERMISSIONS.get(operation, "s3:PutObject")
     return f"grant this identity {permission} on the bucket and prefix"
 

@@ -26,6 +26,7 @@ _ROOTS: Mapping[str, tuple[bytes, ...]] = {
     "ListMultipartUploads": (b"ListMultipartUploadsResult",),
     "ListObjectsV2": (b"ListBucketResult",),
 }
+_PROTOCOL = "rest-xml"  # of S3 alone, among those that a session talks to
 _REPEATED = frozenset({500, 502, 503, 504})  # by botocore, for the status alone
 _LISTED = frozenset({"Key", "Size", "LastModified"})
 _EMPTY = frozenset({"AbortMultipartUpload", "DeleteObject"})
@@ -46,7 +47,9 @@ class ReplyParsers(ResponseParserFactory):
     """botocore's component `response_parser_factory`, with the question above asked first."""
 
     def create_parser(self, protocol_name: str) -> Any:
-        return _Parser(super().create_parser(protocol_name))
+        """The session's other clients ask who gives out credentials: STS, SSO. Their refusals look different."""
+        parser = super().create_parser(protocol_name)
+        return _Parser(parser) if protocol_name == _PROTOCOL else parser
 
 
 class _Parser:
@@ -67,6 +70,8 @@ class _Parser:
             parsed = self._inner.parse(response, shape)
             if any(_LISTED - entry.keys() for entry in parsed.get("Contents", ())):
                 raise LookupError("an object is listed without its key, size or date")
+            if parsed.get("IsTruncated") and not _goes_on(operation, parsed):
+                raise LookupError("a listing goes on, and does not say where")
             if status >= 300 and parsed.get("Error", {}).get("Code") == str(status):
                 # SUBTLE! A refusal cut off behind its code: botocore does not notice, and falls back on the status.
                 raise EOFError("the refusal is cut off")
@@ -78,6 +83,10 @@ class _Parser:
 
 def _refusal(body: Any) -> bool:
     return _first_tag(body) == b"Error" and len(re.findall(rb"<Code>[^<\s]+</Code>", body)) == 1
+
+
+def _goes_on(operation: str, parsed: Mapping[str, Any]) -> bool:
+    return operation != "ListObjectsV2" or bool(parsed.get("NextContinuationToken"))
 
 
 def _success(operation: str, status: int, headers: Mapping[str, str], body: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ from botocore.awsrequest import AWSResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.port import Outcome
 from lithify.store.s3 import S3Store
 from lithify.testing.front import Deed, Front
@@ -247,3 +248,37 @@ def test_of_a_page_no_more_is_told_than_its_kind() -> None:
         "s3://bucket/p/k: an answer of status 404 (text/html) that is not S3's own: is a proxy or load balancer in "
         "between, or the endpoint not an S3? Nothing is lost, try again later"
     )
+
+
+def test_a_listing_that_goes_on_and_does_not_say_where_is_not_the_end(lithify_s3: S3Server, bucket: str) -> None:
+    """Taken for the end, it would hide topics and segments."""
+    page = "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"
+    with Front(lithify_s3.endpoint_url, rule=lambda _: Deed(forward=False, status=200, body=page)) as front:
+        store = S3Store(bucket, "p", front.options(lithify_s3.options), pause=lambda _: None)
+        for ask in (store.list, store.folders):
+            with pytest.raises(Unavailable, match="cannot be read"):
+                ask("")
+        assert len(front.seen) == 8, "it is asked for again"
+
+
+def test_the_refusal_of_who_gives_out_credentials_is_not_a_proxys(
+    lithify_s3: S3Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token of a web identity that has expired: STS says so in words of its own."""
+    refusal = (
+        "<ErrorResponse><Error><Code>ExpiredTokenException</Code><Message>expired</Message></Error></ErrorResponse>"
+    )
+    (tmp_path / "token").write_text("a token")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/someone")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    with Front(lithify_s3.endpoint_url, rule=lambda _: Deed(forward=False, status=400, body=refusal)) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", front.endpoint_url)
+        client = lithify_s3.options["client_kwargs"]
+        store = S3Store(bucket, "p", {"client_kwargs": client}, pause=lambda _: None)
+        for ask in (lambda: store.create("k", b"body"), lambda: store.get("k"), lambda: store.put("k", b"body")):
+            with pytest.raises(AccessDenied, match="ExpiredTokenException: the session token has expired"):
+                ask()
