@@ -19,14 +19,14 @@ from lithify.gc.reachable import (
     waits_for,
 )
 from lithify.manifest.commit import Already, Next, Version
-from lithify.manifest.edits import Collect, expired
-from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.edits import Collect, Seal, expired
+from lithify.manifest.keys import PartitionKeys, SegmentId, is_segment_key
 from lithify.manifest.model import FORMAT, Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Corrupt
 from lithify.store.port import Delete, List, Now, ObjectInfo
 
-__all__ = ["Pass", "collect", "has_segments", "sweep"]
+__all__ = ["Pass", "collect", "collect_deleted", "delete", "every_object", "gone", "has_segments", "sweep"]
 
 DELETE_KEYS_MAX = 1_000
 AGED_LOOK_BACK_MAX = 64  # boundary files read to find one that is a grace period old
@@ -88,20 +88,20 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     refused: list[Garbage] = []
     if not dry_run:
         # Bytes first, then the commit that forgets them: a crash between the two leaves entries, not orphans (P16).
-        refused = await _delete(garbage)
+        refused = await delete(garbage)
         # One object that stays must not keep all others in the list: it alone is not forgotten.
         stay = {g.key for g in refused}
         forgotten = frozenset(r.id for r in going if files.keys.key_of(r) not in stay)
         if forgotten or over:
             await files.manifest.commit(Collect(dead, forgotten, over))
-        refused += await _delete(freed)
+        refused += await delete(freed)
     kept = [
         Garbage(r.id if r.store else files.keys.key_of(r), r.bytes, waits_for(r, manifest, grace_ms))
         for r in (manifest.retired if dry_run else ())
         if r.id not in forgotten
     ]
     return Pass(
-        deleted=_gone([*garbage, *freed], refused),
+        deleted=gone([*garbage, *freed], refused),
         refused=tuple(refused),
         kept=tuple(kept),
         boundary=dead,
@@ -111,6 +111,16 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         and not (manifest.retired or manifest.checkpoints or freed)
         and not waits(manifest, boundary.value, files.compactor.seen.number),
     )
+
+
+async def collect_deleted(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) -> Pass:
+    """The same for a partition of a deleted topic; it also finishes a deletion that was interrupted (P21). Where nobody
+    ever made one, there is nothing to do."""
+    if not dry_run:
+        await files.manifest.commit(Seal())
+    if not files.manifest.seen.number and (await files.manifest.refresh()).value is None:
+        return Pass(finished=True)
+    return await collect(files, grace_ms, dry_run=dry_run)
 
 
 async def _advance(
@@ -181,7 +191,7 @@ def _numbers(keys: PartitionKeys, at: Reach, to: Reach, pins: frozenset[int]) ->
         yield Garbage(keys.compactor.key(number), 0, f"compactor file {number} is dead: boundary {to.compactor}")
 
 
-async def _delete(garbage: list[Garbage]) -> list[Garbage]:
+async def delete(garbage: list[Garbage]) -> list[Garbage]:
     """Answers with what the store would not delete, each with the reason."""
     refused: dict[str, str] = {}
     for start in range(0, len(garbage), DELETE_KEYS_MAX):
@@ -189,7 +199,8 @@ async def _delete(garbage: list[Garbage]) -> list[Garbage]:
     return [Garbage(g.key, g.bytes, refused[g.key]) for g in garbage if g.key in refused]
 
 
-def _gone(garbage: list[Garbage], refused: list[Garbage]) -> tuple[Garbage, ...]:
+def gone(garbage: list[Garbage], refused: list[Garbage]) -> tuple[Garbage, ...]:
+    """All but what the store would not delete."""
     stay = {g.key for g in refused}
     return tuple(g for g in garbage if g.key not in stay)
 
@@ -203,7 +214,7 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     of this cannot be read whole, the sweep raises before it has deleted anything. Test:
     tests/protocol/test_p18_sweep.py
     """
-    listed = await _list(files.keys.root)
+    listed = await every_object(files.keys.root)
     boundary = await files.boundary.refresh()
     manifest = await files.head()
     unnamed = {i for o in listed if (i := files.keys.segment_id(o.key)) is not None} - _named(manifest)
@@ -227,10 +238,10 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
         # In a sealed partition no job can commit any more, and no compactor comes back to end it.
         goes, reason = orphan(segment_id, max(manifest.orphan_floor, dead), None if manifest.sealed else state)
         (deleted if goes else kept).append(Garbage(found.key, found.size, reason))
-    refused = [] if dry_run else await _delete([*deleted, *freed])
+    refused = [] if dry_run else await delete([*deleted, *freed])
     waits_here = bool(manifest.retired or manifest.checkpoints or deleted or freed or kept)
     return Pass(
-        deleted=_gone(deleted, refused),
+        deleted=gone(deleted, refused),
         refused=tuple(refused),
         kept=(*kept, *others),
         boundary=dead,
@@ -241,10 +252,10 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
 
 async def has_segments(prefix: str) -> bool:
     """Whether a segment lies under `prefix`: a topic's name, or the folder of a partition."""
-    return any("/segments/" in found.key for found in await _list(prefix.rstrip("/") + "/"))
+    return any(is_segment_key(found.key) for found in await every_object(prefix.rstrip("/") + "/"))
 
 
-async def _list(prefix: str) -> list[ObjectInfo]:
+async def every_object(prefix: str) -> list[ObjectInfo]:
     found: list[ObjectInfo] = []
     token: str | None = None
     for _ in range(PAGES_MAX):

@@ -1,17 +1,17 @@
 """The collector's shell: every partition of every topic, deleted topics included; one pass."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
 import structlog
 
-from lithify.gc.collect import Pass, collect, has_segments, sweep
+from lithify.gc.collect import Pass, collect, collect_deleted, has_segments, sweep
 from lithify.gc.lives import Lives
 from lithify.gc.reachable import Garbage
+from lithify.gc.unannounced import sweep_unannounced
 from lithify.manifest.catalog import partition_keys
-from lithify.manifest.edits import Seal
 from lithify.manifest.ended import Known, Marks
 from lithify.manifest.keys import PartitionKeys, is_segment_key
 from lithify.manifest.partition import PartitionFiles
@@ -110,6 +110,8 @@ class Collector:
                 partitions.append(_failed(PartitionGc(topic=name, topic_id="", partition=-1), left))
             elif left:
                 awake[name] = Marks()
+            else:
+                partitions += self._unannounced(name, Lives(name, 0), dry_run)
         for name, marks in awake.items():
             partitions += self._topic(name, marks, dry_run, sweep)
         self._forget(awake)
@@ -142,10 +144,22 @@ class Collector:
         partitions: list[PartitionGc] = []
         for topic in known:
             todo = [keys for keys in partition_keys(topic) if not lives.is_finished(keys)]
-            partitions += [self._run(keys, topic.deleted, lives, dry_run, sweeping) for keys in todo]
+            partitions += [self._collected(keys, topic.deleted, lives, dry_run, sweeping) for keys in todo]
         said = attempt(lambda: self._driver.run(lives.say_what_is_over(marks))) if not dry_run else None
         self._tell_failure("end of a topic not noted", name, -1, said)
-        return partitions
+        return partitions + (self._unannounced(name, lives, dry_run) if sweeping else [])
+
+    def _unannounced(self, name: str, lives: Lives, dry_run: bool) -> list[PartitionGc]:
+        found = attempt(lambda: self._driver.run(sweep_unannounced(name, self._grace_ms, dry_run=dry_run)))
+        self._tell_failure("unannounced partitions not swept", name, -1, found)
+        if isinstance(found, Failure):
+            return [_failed(PartitionGc(topic=name, topic_id="", partition=-1), found)]
+        return [
+            self._collected(each.keys, True, lives, dry_run, sweeping=True)
+            if each.used
+            else self._run(each.keys, lives, dry_run, each.result)
+            for each in found
+        ]
 
     def _forget(self, awake: Iterable[str]) -> None:
         """What is known of topics that are over, or that are gone with their folder."""
@@ -157,9 +171,14 @@ class Collector:
             if keys.topic in kept and not ((lives := self._topics.get(keys.topic)) and lives.is_finished(keys))
         }
 
-    def _run(self, keys: PartitionKeys, deleted: bool, lives: Lives, dry_run: bool, sweeping: bool) -> PartitionGc:
+    def _collected(
+        self, keys: PartitionKeys, deleted: bool, lives: Lives, dry_run: bool, sweeping: bool
+    ) -> PartitionGc:
+        return self._run(keys, lives, dry_run, lambda: self._collect(keys, deleted, dry_run, sweeping))
+
+    def _run(self, keys: PartitionKeys, lives: Lives, dry_run: bool, work: Callable[[], Pass]) -> PartitionGc:
         blank = PartitionGc(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
-        done = attempt(lambda: self._collect(keys, deleted, dry_run, sweeping))
+        done = attempt(work)
         stuck = None if isinstance(done, Failure) else _stuck(done)
         self._tell_failure("partition not collected", f"{keys.topic}/{keys.topic_id}", keys.partition, done)
         if isinstance(done, Failure):
@@ -185,9 +204,8 @@ class Collector:
 
     def _collect(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> Pass:
         files = self._partitions.setdefault(keys, PartitionFiles(keys))
-        if deleted and not dry_run:
-            self._driver.run(files.manifest.commit(Seal()))  # finishes a deletion that was interrupted (P21)
-        done = self._driver.run(collect(files, self._grace_ms, dry_run=dry_run))
+        does = collect_deleted if deleted else collect
+        done = self._driver.run(does(files, self._grace_ms, dry_run=dry_run))
         if sweeping and not (done.finished and not self._driver.run(has_segments(keys.root))):
             done = _both(done, self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
         return done

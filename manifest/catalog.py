@@ -24,6 +24,7 @@ __all__ = [
     "keep_bounds",
     "live_topic",
     "partition_keys",
+    "take_next_version",
     "topic_lineage",
     "topic_names",
 ]
@@ -111,6 +112,31 @@ class _Delete:
         if head is None or head.deleted or head.topic_id != self.topic_id:
             return Already(None)
         return Next(replace(head, deleted=True), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _TakeNext:
+    """A version that says nothing new, so that nobody announces a topic under its number."""
+
+    after: int
+    nobody: TopicFile  # a topic that never was: where no version came before
+
+    repeatable = True  # done by whom it may, the number is taken
+    frees = True
+
+    def apply(self, head: TopicFile | None, number: int, now_ms: int) -> Next[TopicFile, bool] | Already[bool]:
+        if number != self.after + 1 or (head is not None and not head.deleted):
+            return Already(False)
+        return Next(head or self.nobody, True)
+
+
+async def take_next_version(lineage: Lineage[TopicFile], name: str, after: int) -> bool:
+    """Take from whoever is about to announce a topic the number after `after`, the end of a life (or 0). False: it was
+    taken already."""
+    nobody = TopicFile(
+        format=FORMAT, topic=name, topic_id=await NewId(), partitions=1, config={}, created_at_ms=0, deleted=True
+    )
+    return (await lineage.commit(_TakeNext(after, nobody))).result
 
 
 async def create_topic(lineage: Lineage[TopicFile], name: str, partitions: int, config: dict[str, str]) -> TopicFile:

@@ -24,7 +24,8 @@ _NUMBER_DIGITS = 20
 _NUMBER = re.compile(rf"[0-9]{{{_NUMBER_DIGITS}}}")
 _AGE = re.compile(r"[0-9]{12,19}(?=-)")  # the manifest number that the ids of segments and jobs begin with
 _SEGMENT_ID = re.compile(r"[0-9]{12,19}-([0-9a-f]{16}|[0-9a-f]{8}-[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{8})")
-_SEGMENT_KEY = re.compile(r"([^/]+)/[0-9a-f]{16}/([0-9]{5}|[1-9][0-9]{5,9})/segments/([^/]+)\.parquet")
+_TOPIC_ID, _PARTITION = r"[0-9a-f]{16}", r"(?:[0-9]{5}|[1-9][0-9]{5,9})"
+_SEGMENT_KEY = re.compile(rf"([^/]+)/{_TOPIC_ID}/{_PARTITION}/segments/([^/]+)\.parquet")
 _RESERVED = ".lithify-"  # folders at the root that are lithify's own: the probe's, the clock's
 
 
@@ -35,7 +36,7 @@ def is_topic_name(name: str) -> bool:
 def is_segment_key(key: str) -> bool:
     """Whether a segment of some topic could have this key: others may write under the warehouse's root, too."""
     found = _SEGMENT_KEY.fullmatch(key)
-    return found is not None and is_topic_name(found.group(1)) and SegmentId.is_one(found.group(3))
+    return found is not None and is_topic_name(found.group(1)) and SegmentId.is_one(found.group(2))
 
 
 def check_topic_name(name: str) -> str:
@@ -116,6 +117,13 @@ class PartitionKeys(msgspec.Struct, frozen=True):
     topic: str
     topic_id: str  # new at each creation of the topic: a deleted and a new topic share nothing (P21)
     partition: int
+
+    @staticmethod
+    def of_folder(topic: str, topic_id: str, folder: str) -> "PartitionKeys | None":
+        """None where a partition has other folders: others may write under a topic's name, too."""
+        if re.fullmatch(_TOPIC_ID, topic_id) is None or re.fullmatch(_PARTITION, folder) is None:
+            return None
+        return PartitionKeys(topic, topic_id, int(folder))
 
     @property
     def root(self) -> str:

@@ -14,6 +14,7 @@ MOST = {
     "consumer": 2,
     "admin": 2,
     "retention": 2,
+    "catalog": 2,
 }
 SHARES = {
     "stream": 0.3,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from lithify.manifest.catalog import partition_keys
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.keys import EndKeys, PartitionKeys
 from lithify.manifest.model import TopicFile
@@ -110,6 +111,9 @@ class Oracle:
                 raise Violation(f"topic file {topic.id} and manifest {head.id} have other bounds (R3)")
             self.world.held("P21")
 
+    def announced(self, keys: PartitionKeys) -> bool:
+        return any(keys in partition_keys(topic) for topic in self.topics if topic.topic_id == keys.topic_id)
+
     def begins(self, author: Author) -> None:
         """A compactor begins a step: it goes by a configuration that is the newest from now on."""
         self.begun[author] = self.world.now_ms, len(self.topics)
@@ -146,10 +150,10 @@ class Oracle:
             return
         if not self.topics[number - 1].deleted:
             raise Violation(f"{key}: version {number} is not the end of a life (P21)")
-        for topic in self.topics[:number]:
-            head = self.truth(PartitionKeys(topic.topic, topic.topic_id, 0)).head
+        for keys in (keys for topic in self.topics[:number] for keys in partition_keys(topic)):
+            head = self.truth(keys).head
             if head is None or not head.sealed or head.retired or head.checkpoints:
-                raise Violation(f"{key}: life {topic.topic_id} is not collected (P21)")
+                raise Violation(f"{key}: {keys.root} is not collected (P21)")
         self.world.counts["topic over"] += 1
         self._no_life_is_hidden()
 
@@ -173,6 +177,11 @@ class Oracle:
             return
         if chain == "boundary":
             raise Violation(f"{key} is deleted; boundary files never are (P4)")
+        if key == truth.keys.manifest.key(1) and not self.announced(truth.keys):
+            # Who announces it later is told that it is not there.
+            del self.truths[truth.keys.root]
+            self.world.counts["unannounced partition swept"] += 1
+            return
         truth.number_deleting(chain, int(key[key.rindex("/") + 1 :].partition(".")[0]))
 
     def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:

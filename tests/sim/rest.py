@@ -42,15 +42,34 @@ def rest(world: World, site: Site) -> None:
     for truth in [*site.oracle.truths.values()]:
         if truth.head is None:
             continue
-        announced = any(topic.topic_id == truth.keys.topic_id for topic in site.oracle.topics)
-        if not announced:
-            continue  # its creator lost the race for the name: nobody ever comes here (RFC 0005)
+        if not site.oracle.announced(truth.keys):
+            continue
         _together(world, site, truth)
         alone(world, lambda actor, truth=truth: free_a_full_store(site, truth), "freeing", full=True)
         alone(world, lambda actor, truth=truth: _settle(world, site, truth), "settler")
         others = site.oracle.others
         names = [key for key in world.objects if key.startswith(truth.keys.segments) and key not in others]
         truth.check_at_rest(lambda names=names, truth=truth: [truth.keys.segment_id(name) or "" for name in names])
+    if site.topic_changes:
+        alone(world, lambda actor: _sweep(site), "sweeper")
+        _check_what_nobody_announced(site)
+
+
+async def _sweep(site: Site) -> None:
+    for _ in range(2):
+        await Pause(2 * site.grace_ms + 2_000)
+        await services.sweep_what_nobody_announced(site)
+
+
+def _check_what_nobody_announced(site: Site) -> None:
+    """Nothing of it is left, but what the next growth of the topic takes."""
+    newest = site.oracle.topics[-1]
+    for keys in (truth.keys for truth in site.oracle.truths.values() if not site.oracle.announced(truth.keys)):
+        waits = not newest.deleted and keys.topic_id == newest.topic_id
+        left = [key for key in site.world.objects if key.startswith(keys.root)]
+        if left and not waits:
+            raise Violation(f"{left[0]} was left behind: no version of the topic names its partition (P21)")
+        site.world.held("P21")
 
 
 def _together(world: World, site: Site, truth: Truth) -> None:
@@ -59,6 +78,8 @@ def _together(world: World, site: Site, truth: Truth) -> None:
     assert isinstance(engine, Engine)
     if engine.poison:
         return  # between two attempts of a job that fails always, whoever comes may take it
+    if truth.keys.partition:
+        return  # its compactors keep to partition 0
     if dice.random() > TOGETHER_SHARE or config.compaction_paused or truth.head is None or truth.head.sealed:
         return
     calm, world.scheduler = Climate(page_keys=1_000, tick_ms=2), Uniform(dice)

@@ -1,4 +1,4 @@
-"""Sabotages of what is done about damaged numbered files, and about topics that are over."""
+"""Sabotages of what is done about damaged numbered files, topics that are over, and what nobody announced."""
 
 from tests.sim.sabotage_line import Sabotage
 
@@ -34,5 +34,26 @@ OF_NUMBERED_FILES = (
         "        and not (manifest.retired or manifest.checkpoints or freed)\n"
         "        and not waits(manifest, boundary.value, files.compactor.seen.number),\n",
         "        finished=manifest.sealed,\n",
+    ),
+    Sabotage(
+        "what nobody announced is left behind",
+        "P21",
+        "gc/unannounced.py",
+        "folders = await _folders(name)\n",
+        "folders = list[PartitionKeys]()\n",
+    ),
+    Sabotage(
+        "a slow creator keeps its number",
+        "P21",
+        "gc/unannounced.py",
+        "may_announce = not dry_run and",
+        "may_announce = dry_run and",
+    ),
+    Sabotage(
+        "a growth under way is swept",
+        "P21",
+        "gc/unannounced.py",
+        "if found.growth or not old:",
+        "if not old:",
     ),
 )

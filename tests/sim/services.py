@@ -4,8 +4,9 @@ import contextlib
 
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.jobs import RequestCancel, Submit
-from lithify.gc.collect import collect, sweep
+from lithify.gc.collect import collect, collect_deleted, sweep
 from lithify.gc.lives import Lives
+from lithify.gc.unannounced import sweep_unannounced
 from lithify.manifest.catalog import (
     RETENTION_KEYS,
     alter_topic,
@@ -13,9 +14,10 @@ from lithify.manifest.catalog import (
     delete_topic,
     keep_bounds,
     live_topic,
+    partition_keys,
     topic_lineage,
 )
-from lithify.manifest.edits import LiftQuarantine, Seal
+from lithify.manifest.edits import LiftQuarantine
 from lithify.manifest.ended import Known, Marks
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import Job
@@ -31,8 +33,9 @@ from tests.sim.cast import Actor, Violation
 from tests.sim.damage import harm_a_segment, restore
 from tests.sim.site import TOPIC, Handle, Site
 
-__all__ = ["admin", "catalog", "collector", "compactor", "operator", "retention"]
+__all__ = ["admin", "catalog", "collector", "compactor", "operator", "retention", "sweep_what_nobody_announced"]
 
+PARTITIONS = 4  # that a topic grows to
 NARROWER = (
     {"retention.records": "8"},
     {"retention.records": "2", "cleanup.policy": "compact,delete"},
@@ -128,9 +131,12 @@ def collector(site: Site, sweep_share: float) -> Life:
                 if TOPIC in awake and (not topics or site.topic_changes):
                     topics = await lives.refresh()
                 for topic in topics if TOPIC in awake else ():
-                    await _collected(site, actor, files, lives, topic, sweep_share)
+                    for keys in partition_keys(topic):
+                        await _collected(site, actor, files, lives, keys, topic.deleted, sweep_share)
                 if TOPIC in awake and site.topic_changes:
                     await lives.say_what_is_over(awake[TOPIC])
+                if site.topic_changes and actor.say.random() < sweep_share:
+                    await sweep_what_nobody_announced(site)
             except TRANSIENT:
                 continue
 
@@ -142,23 +148,31 @@ async def _collected(
     actor: Actor,
     known: dict[PartitionKeys, PartitionFiles],
     lives: Lives,
-    topic: TopicFile,
+    keys: PartitionKeys,
+    deleted: bool,
     sweep_share: float,
 ) -> None:
-    keys = PartitionKeys(TOPIC, topic.topic_id, 0)
     sweeps = actor.say.random() < sweep_share
     if lives.is_finished(keys) and not sweeps:
         return
     files = known.setdefault(keys, PartitionFiles(keys))
-    if topic.deleted:
-        await files.manifest.commit(Seal())
-    done = await collect(files, site.grace_ms)
+    done = await (collect_deleted if deleted else collect)(files, site.grace_ms)
     site.world.counts["collected"] += 1
     if done.finished:
         lives.finished(keys)
     if sweeps:
         await sweep(files, site.grace_ms)
         site.world.counts["swept"] += 1
+
+
+async def sweep_what_nobody_announced(site: Site) -> None:
+    for swept in await sweep_unannounced(TOPIC, site.grace_ms):
+        if not swept.used:
+            continue
+        if not site.oracle.announced(swept.keys):
+            raise Violation(f"{swept.keys.root}: nobody announced this partition, and somebody wrote there (P21)")
+        await collect_deleted(PartitionFiles(swept.keys), site.grace_ms)  # announced since, and deleted again
+        site.world.counts["sealed while a sweep looked"] += 1
 
 
 def admin(site: Site) -> Life:
@@ -233,12 +247,17 @@ async def _alter_under_a_job(site: Site, actor: Actor, handle: Handle) -> None:
 
 
 def catalog(site: Site) -> Life:
-    """Deletes the topic, and makes one of the same name."""
+    """Deletes the topic, and makes one of the same name; or grows it. Two of them race each other."""
 
     async def live(actor: Actor) -> None:
         while True:
             await Pause(10 * site.rest(actor))
             lineage = topic_lineage(TOPIC)
+            if actor.say.random() < 0.4:
+                with contextlib.suppress(*TRANSIENT, InvalidRequest):  # somebody else made it grow further
+                    topic = await live_topic(lineage, TOPIC)
+                    await alter_topic(lineage, topic, {}, actor.say.randint(topic.partitions, PARTITIONS))
+                continue
             with contextlib.suppress(*TRANSIENT):
                 await delete_topic(lineage, await live_topic(lineage, TOPIC))
             await Pause(actor.say.choice((1, 1, 20)) * site.rest(actor))  # time enough to collect what was

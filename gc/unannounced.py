@@ -1,0 +1,145 @@
+"""Partitions that no version of their topic names: their creator lost a race, died, or was overtaken by a deletion.
+A sweep finds them, and whoever is slow can announce them no more once they go (P21, docs/rfcs/0005). Coroutines.
+"""
+
+from dataclasses import dataclass
+
+from lithify.gc.collect import Pass, delete, every_object, gone
+from lithify.gc.lives import Lives
+from lithify.gc.reachable import Garbage
+from lithify.manifest.catalog import take_next_version, topic_lineage
+from lithify.manifest.ended import say_again
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import TopicFile
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import Corrupt
+from lithify.store.port import Folders, Now, ObjectInfo
+
+__all__ = ["Swept", "sweep_unannounced"]
+
+
+_NOTHING = Pass()
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What became of one such partition. `used`: somebody wrote to it, so it is to be sealed and collected as that of
+    a deleted topic, and the end of its chain stays."""
+
+    keys: PartitionKeys
+    done: Pass = _NOTHING
+    used: bool = False
+    damage: Corrupt | None = None
+
+    def result(self) -> Pass:
+        """Raises Corrupt."""
+        if self.damage is not None:
+            raise self.damage
+        return self.done
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    keys: PartitionKeys
+    objects: tuple[ObjectInfo, ...]  # of lithify's
+    growth: bool  # the topic is live, and may yet grow to it
+    born_ms: int | None = None  # None: its first manifest is damaged, or gone
+    damage: Corrupt | None = None
+    used: bool = False  # there is more than what its creator makes
+    sealed: bool = False
+
+
+async def sweep_unannounced(name: str, grace_ms: int, *, dry_run: bool = False) -> list[Swept]:
+    """Delete the partitions under a topic's name that nobody has announced, nor can, once they are a grace period old.
+
+    SUBTLE! The folders are listed first, the versions read after that. A creator whose folder is there had read the
+    newest version before, and announces as the one after it or not at all. So where a later version is that of a live
+    topic, it is late already. Where the newest is a deletion, or there is none, it may not be: then the next number is
+    taken from it first, by a version that says nothing new. What the folders hold was never open to anybody, so none
+    of it can be built upon, and numbers that are used again are nobody's. Test: tests/manifest/test_unannounced.py
+    """
+    folders = await _folders(name)
+    topics = await Lives(name, 0).refresh()  # those that are over, too
+    newest = topics[-1] if topics else None
+    known = {topic.topic_id: topic for topic in topics}
+    by_topic_id: dict[str, list[_Found]] = {}
+    for keys in folders:
+        topic = known.get(keys.topic_id)
+        if topic is None or keys.partition >= topic.partitions:
+            found = await _look(keys, growth=topic is not None and not topic.deleted)
+            if found is not None:
+                by_topic_id.setdefault(keys.topic_id, []).append(found)
+    old = await _old(by_topic_id, grace_ms)
+    everything = [found for some in by_topic_id.values() for found in some]
+    strange = {found.keys.topic_id for found in everything if not found.sealed and found.keys.topic_id not in known}
+    may_announce = not dry_run and bool(old & strange) and (newest is None or newest.deleted)
+    if may_announce and not await _fence(name, newest):
+        old -= strange
+    return [await _swept(found, found.keys.topic_id in old, dry_run=dry_run) for found in everything]
+
+
+async def _folders(name: str) -> list[PartitionKeys]:
+    found: list[PartitionKeys] = []
+    for topic_id in await Folders(f"{name}/"):
+        if PartitionKeys.of_folder(name, topic_id, "00000") is None:
+            continue
+        keys = [PartitionKeys.of_folder(name, topic_id, folder) for folder in await Folders(f"{name}/{topic_id}/")]
+        found += [each for each in keys if each is not None]
+    return found
+
+
+async def _look(keys: PartitionKeys, *, growth: bool) -> _Found | None:
+    """What lithify has there; None: nothing."""
+    objects = tuple(
+        found
+        for found in await every_object(keys.root)
+        if keys.is_numbered(found.key) or keys.segment_id(found.key) is not None
+    )
+    if not objects:
+        return None
+    files = PartitionFiles(keys)
+    used = {found.key for found in objects} != {keys.manifest.key(1)}
+    try:
+        first = await files.manifest.read(1)
+        head = (await files.manifest.refresh()).value if used else None
+    except Corrupt as error:
+        return _Found(keys, objects, growth, damage=error)
+    born_ms = first and first.value and (first.modified_ms or first.value.committed_at_ms)
+    return _Found(keys, objects, growth, born_ms, used=used, sealed=head is not None and head.sealed)
+
+
+async def _old(by_topic_id: dict[str, list[_Found]], grace_ms: int) -> set[str]:
+    """Topic ids of which no partition is younger than the grace period: a creator at work makes one after the other."""
+    now_ms = await Now()
+    return {
+        topic_id
+        for topic_id, some in by_topic_id.items()
+        if all(found.born_ms is None or now_ms - found.born_ms >= grace_ms for found in some)
+    }
+
+
+async def _fence(name: str, newest: TopicFile | None) -> bool:
+    """Whether nobody who had begun before can announce any more. False: a version came meanwhile, for the next sweep to
+    judge by."""
+    if newest is not None:
+        await say_again(name, newest.id)  # as before every version that follows a deletion
+    return await take_next_version(topic_lineage(name), name, 0 if newest is None else newest.id)
+
+
+async def _swept(found: _Found, old: bool, *, dry_run: bool) -> Swept:
+    if found.damage is not None:
+        return Swept(found.keys, damage=found.damage)
+    if old and found.used and not found.growth:
+        return Swept(found.keys, used=True)
+    garbage = [Garbage(each.key, each.size, _reason(found, old)) for each in found.objects]
+    if found.growth or not old:
+        return Swept(found.keys, Pass(kept=tuple(garbage)))
+    refused = [] if dry_run else await delete(garbage)
+    return Swept(found.keys, Pass(deleted=gone(garbage, refused), refused=tuple(refused)))
+
+
+def _reason(found: _Found, old: bool) -> str:
+    nobody = "no version of the topic names this partition"
+    if found.growth:
+        return f"{nobody}: a growth of the topic is under way, or was interrupted; the next growth takes it"
+    return nobody if old else f"{nobody}, but its creator may be at work: it is not yet a grace period old"
