@@ -1,21 +1,19 @@
 """Checkpoints by name: pinning, finding again, refreshing, deleting (P20). Protocol coroutines."""
 
+from lithify.log.names import check_name
 from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint, expired
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired, Unavailable
+from lithify.store.errors import AlreadyExists, NotFound, SnapshotExpired, Unavailable
 from lithify.store.port import NewId, Now
 
 __all__ = ["check_checkpoint_name", "delete", "find", "pin", "pinned", "refresh"]
 
-NAME_CHARACTERS_MAX = 249
 RACES_MAX = 8  # lost to others who create and delete the same name
 
 
 def check_checkpoint_name(name: object) -> str:
-    if not isinstance(name, str) or not 1 <= len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
-        raise InvalidRequest(f"a checkpoint's name is a text of 1 to {NAME_CHARACTERS_MAX} printable characters")
-    return name
+    return check_name("a checkpoint's name", name)
 
 
 async def pin(files: PartitionFiles, name: str, ttl_ms: int | None) -> tuple[Manifest, Checkpoint]:

@@ -16,6 +16,7 @@ from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, bounded, che
 from lithify.log.follow import follow as _follow
 from lithify.log.info import PartitionInfo, partition_info
 from lithify.log.intake import Records, prepare
+from lithify.log.names import check_name
 from lithify.log.record import Record
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
@@ -36,8 +37,6 @@ from lithify.store.port import Request
 __all__ = ["Partition"]
 
 T = TypeVar("T")
-
-APPLICATION_CHARACTERS_MAX = 249
 
 
 class Partition:
@@ -116,7 +115,8 @@ class Partition:
 
     def open_producer(self, producer_id: str) -> int:
         """Take the next epoch of an idempotent producer; older epochs are fenced here from now on."""
-        return self._run(self._files.manifest.commit(OpenProducer(producer_id))).result
+        edit = OpenProducer(check_name(f"{self._files.name}: a producer's id", producer_id))
+        return self._run(self._files.manifest.commit(edit)).result
 
     def outcome(self, token: str, settle: bool = False) -> range | None:
         """What became of an append that raised CommitUnknown with `token`: its offsets, or None: it certainly did not
@@ -339,9 +339,7 @@ def _transaction(txn: tuple[str, int] | None) -> TransactionStamp | None:
     application, version = txn if type(txn) is tuple and len(txn) == 2 else ("", -1)
     if type(application) is not str or type(version) is not int or version < 0:
         raise InvalidRequest("txn is (application, version): a text and a whole number from 0")
-    if not 1 <= len(application) <= APPLICATION_CHARACTERS_MAX:
-        raise InvalidRequest(f"txn's application has 1 to {APPLICATION_CHARACTERS_MAX} characters")
-    return TransactionStamp(application, version)
+    return TransactionStamp(check_name("txn's application", application), version)
 
 
 def _ttl_ms(ttl: int | timedelta | None) -> int | None:

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Literal
 
+from lithify.log.names import check_name
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer, find_consumer
 from lithify.manifest.model import ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
@@ -12,14 +13,11 @@ from lithify.store.port import NewId
 
 __all__ = ["check_consumer_name", "forget", "reset", "take"]
 
-NAME_CHARACTERS_MAX = 249
 RACES_MAX = 8  # lost to other instances of the same name
 
 
 def check_consumer_name(name: object) -> str:
-    if not isinstance(name, str) or not 1 <= len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
-        raise InvalidRequest(f"a consumer's name is a text of 1 to {NAME_CHARACTERS_MAX} printable characters")
-    return name
+    return check_name("a consumer's name", name)
 
 
 async def take(files: PartitionFiles, name: str, start: Callable[[Manifest], int]) -> ConsumerPosition:

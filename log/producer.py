@@ -12,6 +12,7 @@ from types import TracebackType
 from lithify.log.batches import Batch, Batches, Delivery
 from lithify.log.delivering import deliver
 from lithify.log.intake import timestamp_problem
+from lithify.log.names import check_name
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key
 from lithify.log.producer_config import ProducerConfig
@@ -24,7 +25,6 @@ from lithify.store.errors import InvalidRequest, Unavailable
 __all__ = ["Delivery", "Producer"]
 
 SENDERS_MAX = 8  # threads, and so appends under way at once
-ID_CHARACTERS_MAX = 249
 
 
 class Producer:
@@ -47,8 +47,8 @@ class Producer:
     ) -> None:
         """`partitions`: all of the topic's; `clock` measures lingering, in milliseconds. Costs one commit for each
         partition where there is an id: older holders of the id are fenced everywhere before this returns."""
-        if producer_id is not None and (type(producer_id) is not str or not 1 <= len(producer_id) <= ID_CHARACTERS_MAX):
-            raise InvalidRequest(f"topic {topic}: a producer's id is a text of 1 to {ID_CHARACTERS_MAX} characters")
+        if producer_id is not None:
+            check_name(f"topic {topic}: a producer's id", producer_id)
         self._driver = driver
         self._topic = topic
         self._partitions = partitions

@@ -1,5 +1,6 @@
 """What does not belong into the log is refused at the door: nothing is written, and the message says what to do."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from lithify.log.intake import APPEND_BYTES_MAX
 from lithify.log.partition import Partition
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
-from lithify.store.errors import InvalidRequest, NotFound, OffsetOutOfRange
+from lithify.store.errors import CommitUnknown, InvalidRequest, NotFound, OffsetOutOfRange
 
 GOOD = Record(b"k", b"v")
 SECRET = "geheim"
@@ -103,6 +104,52 @@ def test_an_append_is_bounded(warehouse: Warehouse, monkeypatch: pytest.MonkeyPa
 def test_transactions_have_an_application_and_a_version(warehouse: Warehouse, txn: Any) -> None:
     with pytest.raises(InvalidRequest, match="txn"):
         warehouse.create_topic("t").partition(0).append([GOOD], txn=txn)
+
+
+NOT_NAMES = ("", "x" * 250, "\ud800", "x\x00", "\x1b[31m", "a\nb", "\u2028", b"bytes", None)
+NAMES = ("x" * 249, "two words", "é漢😀", "PAR1", ".", "..", "/", "%00", "lithify.footer.xxh3")
+
+
+@pytest.mark.parametrize("name", NOT_NAMES)
+def test_names_that_cannot_be_stored_or_shown_are_refused_at_the_door(warehouse: Warehouse, name: Any) -> None:
+    topic = warehouse.create_topic("t")
+    part = topic.partition(0)
+    before = part.describe().manifest_id
+    uses: list[Callable[[], Any]] = [
+        lambda: part.append([GOOD], txn=(name, 1)),
+        lambda: part.open_producer(name),
+        lambda: part.reset_consumer(name, 0),
+    ]
+    if name is not None:
+        uses += [lambda: topic.producer(name), lambda: part.consumer(name), lambda: part.snapshot(pin=name)]
+    for use in uses:
+        with pytest.raises(InvalidRequest, match=r"printable characters|a text and a whole number"):
+            use()
+    assert part.describe().manifest_id == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_all_printable_characters_are_kept_and_found_again(warehouse: Warehouse, name: str) -> None:
+    topic = warehouse.create_topic("t")
+    part = topic.partition(0)
+    assert [part.append([GOOD], txn=(name, 1)) for _ in range(2)] == [range(1), range(1)]
+    with topic.producer(name) as producer:
+        producer.append(b"k", b"v", timestamp_ms=1)
+    with part.consumer(name) as consumer:
+        assert [record.offset for record in consumer.poll(0) if isinstance(record, Record)] == [0, 1]
+        consumer.commit()
+    part.snapshot(pin=name)
+    again = warehouse.topic("t").partition(0)
+    assert [known.application for known in again.transactions()] == [name]
+    assert again.snapshot(pin=name).manifest_id == part.snapshot(pin=name).manifest_id
+    assert [consumer.name for consumer in again.consumers()] == [name]
+    assert again.open_producer(name) > 0
+
+
+@pytest.mark.parametrize("number", ["1" * 5_000, "²", "-1", "1" * 20])
+def test_the_token_of_no_append_is_refused_or_not_known(warehouse: Warehouse, number: str) -> None:
+    with pytest.raises((InvalidRequest, CommitUnknown)):
+        warehouse.create_topic("t").partition(0).outcome(f"{number}:aa:000000000001-0123456789abcdef")
 
 
 def test_offsets_outside_the_log(warehouse: Warehouse) -> None:
