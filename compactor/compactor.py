@@ -152,10 +152,10 @@ class Compactor:
             if isinstance(found, Failure):
                 if not isinstance(found.error, NotFound):
                     kept |= {keys for keys in self._partitions if keys.topic == name}
-                    self._tell_failure("topic skipped", name, -1, found.text)
+                    self._told.tell(log, "topic skipped", name, -1, found.text)
                     unread.append(nothing_done(name, -1, found.kind, found.text))
                 continue
-            self._tell_failure("topic skipped", name, -1, None)
+            self._told.tell(log, "topic skipped", name, -1, None)
             partitions += [
                 self._partitions.setdefault(keys, _Partition(keys, self._worker, topic))
                 for keys in partition_keys(found)
@@ -174,7 +174,7 @@ class Compactor:
         rank = attempt(look)
         failure = rank if isinstance(rank, Failure) else None  # it comes last; what `maintain` meets, too, it reports
         where = partition.keys.topic, partition.keys.partition
-        self._tell_failure("partition not ranked", *where, failure and failure.text)
+        self._told.tell(log, "partition not ranked", *where, failure and failure.text)
         return (URGENCY_NONE, 0) if isinstance(rank, Failure) else rank
 
     def _maintain(self, partition: "_Partition", take_over: bool) -> PartitionReport:
@@ -190,18 +190,8 @@ class Compactor:
                 self._partitions.pop(keys, None)
             report = nothing_done(keys.topic, keys.partition, report.kind, report.text)
         failed = report.error is not None and partition.lost is None
-        self._tell_failure("partition failed", keys.topic, keys.partition, report.detail if failed else None)
+        self._told.tell(log, "partition failed", keys.topic, keys.partition, report.detail if failed else None)
         return report
-
-    def _tell_failure(self, what: str, topic: str, partition: int, text: str | None) -> None:
-        """In the log, when it begins, changes or ends; reports have it at every pass."""
-        if not self._told.is_news((what, topic, partition), text):
-            return
-        where = {"topic": topic} if partition < 0 else {"topic": topic, "partition": partition}
-        if text is None:
-            log.info(f"no longer: {what}", **where)
-        else:
-            log.error(what, **where, error=text)
 
     def _answers(self, partition: "_Partition") -> "closing[CompactionAnswers]":
         paused = partition.topic.paused

@@ -105,7 +105,7 @@ class Collector:
         awake, resting = self._driver.run(self._known.topics(anew=sweep, says=not dry_run))
         for name in resting if sweep else ():
             left = attempt(lambda name=name: self._driver.run(has_segments(name)))
-            self._tell_failure("topic skipped", name, -1, left)
+            self._told.tell(log, "topic skipped", name, -1, left)
             if isinstance(left, Failure):
                 partitions.append(_failed(PartitionGc(topic=name, topic_id="", partition=-1), left))
             elif left:
@@ -138,7 +138,7 @@ class Collector:
         # A sweep looks at partitions that are finished, too, so it begins with the first life.
         lives = Lives(name, 0) if sweeping else self._topics.setdefault(name, Lives(name, marks.over))
         known = attempt(lambda: self._driver.run(lives.refresh()))
-        self._tell_failure("topic skipped", name, -1, known)
+        self._told.tell(log, "topic skipped", name, -1, known)
         if isinstance(known, Failure):
             return [_failed(PartitionGc(topic=name, topic_id="", partition=-1), known)]
         partitions: list[PartitionGc] = []
@@ -146,12 +146,12 @@ class Collector:
             todo = [keys for keys in partition_keys(topic) if not lives.is_finished(keys)]
             partitions += [self._collected(keys, topic.deleted, lives, dry_run, sweeping) for keys in todo]
         said = attempt(lambda: self._driver.run(lives.say_what_is_over(marks))) if not dry_run else None
-        self._tell_failure("end of a topic not noted", name, -1, said)
+        self._told.tell(log, "end of a topic not noted", name, -1, said)
         return partitions + (self._unannounced(name, lives, dry_run) if sweeping else [])
 
     def _unannounced(self, name: str, lives: Lives, dry_run: bool) -> list[PartitionGc]:
         found = attempt(lambda: self._driver.run(sweep_unannounced(name, self._grace_ms, dry_run=dry_run)))
-        self._tell_failure("unannounced partitions not swept", name, -1, found)
+        self._told.tell(log, "unannounced partitions not swept", name, -1, found)
         if isinstance(found, Failure):
             return [_failed(PartitionGc(topic=name, topic_id="", partition=-1), found)]
         return [
@@ -180,13 +180,13 @@ class Collector:
         blank = PartitionGc(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
         done = attempt(work)
         stuck = None if isinstance(done, Failure) else _stuck(done)
-        self._tell_failure("partition not collected", f"{keys.topic}/{keys.topic_id}", keys.partition, done)
+        self._told.tell(log, "partition not collected", f"{keys.topic}/{keys.topic_id}", keys.partition, done)
         if isinstance(done, Failure):
             self._partitions.pop(keys, None)  # the next pass trusts nothing that this one has read
             return _failed(blank, done)
         if done.finished and not dry_run:
             lives.finished(keys)
-        self._tell_failure("objects could not be deleted", f"{keys.topic}/{keys.topic_id}", keys.partition, stuck)
+        self._told.tell(log, "objects could not be deleted", f"{keys.topic}/{keys.topic_id}", keys.partition, stuck)
         if done.deleted and not dry_run:
             size = sum(g.bytes for g in done.deleted)
             tell = log.bind(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
@@ -209,17 +209,6 @@ class Collector:
         if sweeping and not (done.finished and not self._driver.run(has_segments(keys.root))):
             done = _both(done, self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
         return done
-
-    def _tell_failure(self, what: str, topic: str, partition: int, outcome: object) -> None:
-        """In the log, when it begins, changes or ends; reports have it at every pass."""
-        text = outcome.text if isinstance(outcome, Failure) else None
-        if not self._told.is_news((what, topic, partition), text):
-            return
-        where = {"topic": topic} if partition < 0 else {"topic": topic, "partition": partition}
-        if text is None:
-            log.info(f"no longer: {what}", **where)
-        else:
-            log.error(what, **where, error=text)
 
 
 def _stuck(done: Pass) -> Failure | None:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from lithify.store.errors import Corrupt, LithifyError
 
@@ -51,6 +51,11 @@ def place_of(error: BaseException) -> str:
     return place
 
 
+class Log(Protocol):
+    def info(self, event: str, /, **fields: Any) -> Any: ...
+    def error(self, event: str, /, **fields: Any) -> Any: ...
+
+
 class Told:
     """What is wrong where, as it was last told: a pass every few seconds logs a failure once. Thread-safe."""
 
@@ -65,3 +70,15 @@ class Told:
             if text is not None:
                 self._texts[where] = text
             return text != before
+
+    def tell(self, log: Log, what: str, topic: str, partition: int, outcome: object) -> None:
+        """In the log, when it begins, changes or ends; reports have it at every pass. `outcome`: a Failure or its text;
+        whatever else says that all is well. Partition -1: the whole topic."""
+        text = outcome.text if isinstance(outcome, Failure) else outcome if isinstance(outcome, str) else None
+        if not self.is_news((what, topic, partition), text):
+            return
+        where = {"topic": topic} if partition < 0 else {"topic": topic, "partition": partition}
+        if text is None:
+            log.info(f"no longer: {what}", **where)
+        else:
+            log.error(what, **where, error=text)
