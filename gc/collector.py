@@ -141,13 +141,15 @@ class Collector:
         self._told.tell(log, "topic skipped", name, -1, known)
         if isinstance(known, Failure):
             return [_failed(PartitionGc(topic=name, topic_id="", partition=-1), known)]
-        partitions: list[PartitionGc] = []
+        damaged = None if lives.damage is None else Failure("Corrupt", str(lives.damage), lives.damage)
+        self._told.tell(log, "an older version of a topic is damaged", name, -1, damaged)
+        partitions = [_failed(PartitionGc(topic=name, topic_id="", partition=-1), damaged)] if damaged else []
         for topic in known:
             todo = [keys for keys in partition_keys(topic) if not lives.is_finished(keys)]
             partitions += [self._collected(keys, topic.deleted, lives, dry_run, sweeping) for keys in todo]
         said = attempt(lambda: self._driver.run(lives.say_what_is_over(marks))) if not dry_run else None
         self._told.tell(log, "end of a topic not noted", name, -1, said)
-        return partitions + (self._unannounced(name, lives, dry_run) if sweeping else [])
+        return partitions + (self._unannounced(name, lives, dry_run) if sweeping and not damaged else [])
 
     def _unannounced(self, name: str, lives: Lives, dry_run: bool) -> list[PartitionGc]:
         found = attempt(lambda: self._driver.run(sweep_unannounced(name, self._grace_ms, dry_run=dry_run)))

@@ -1,5 +1,7 @@
 """Every life of a topic's name: a topic deleted and made again leaves partitions under its old id (P21). Coroutines."""
 
+from collections.abc import Iterable, Iterator
+
 from msgspec.structs import replace
 
 from lithify.manifest.catalog import partition_keys, topic_lineage
@@ -22,14 +24,18 @@ class Lives:
         self._newest: Version[TopicFile] | None = None
         self._past: dict[str, TopicFile] = {}  # by topic id, oldest first: the last version of each earlier life
         self._finished: set[PartitionKeys] = set()
+        self.damage: Corrupt | None = None  # of an older version: lives may be missing, or partitions of one
 
     async def refresh(self) -> list[TopicFile]:
-        """Each life at its last version, oldest first; one that is over counts as deleted, whatever that says."""
+        """Each life at its last version, oldest first; one that is over counts as deleted, whatever that says. Where an
+        older version is damaged (`damage`), all that the others tell: what is over by them is over."""
         head = await self._lineage.refresh()
         if head.value is None:
             return []
+        if self.damage is not None:  # it may be restored by now
+            self._newest, self._past, self.damage = None, {}, None
         if self._newest is None:
-            self._newest = await self._version(self._over + 1) if self._over + 1 < head.number else head
+            self._newest = await self._readable(range(self._over + 1, head.number)) or head
         await self._ends_between(self._newest, head)
         self._newest = head
         return [*(replace(topic, deleted=True) for topic in self._past.values()), head.value]
@@ -41,12 +47,21 @@ class Lives:
         assert high.value is not None
         if low.value.topic_id == high.value.topic_id:
             return
-        if high.number - low.number == 1:
+        middle = await self._readable(_from_the_middle(low.number, high.number))
+        if middle is None:
             self._past[low.value.topic_id] = low.value
             return
-        middle = await self._version((low.number + high.number) // 2)
         await self._ends_between(low, middle)
         await self._ends_between(middle, high)
+
+    async def _readable(self, numbers: Iterable[int]) -> Version[TopicFile] | None:
+        """The first of these versions that is neither damaged nor missing."""
+        for number in numbers:
+            try:
+                return await self._version(number)
+            except Corrupt as error:
+                self.damage = error
+        return None
 
     async def _version(self, number: int) -> Version[TopicFile]:
         found = await self._lineage.read(number)
@@ -65,8 +80,8 @@ class Lives:
     async def say_what_is_over(self, marks: Marks) -> None:
         """Says up to which version everything is over, once it is; later passes and processes do not look there."""
         head = None if self._newest is None else self._newest.value
-        if head is None:
-            return
+        if head is None or self.damage is not None:
+            return  # what cannot be read is not known to be over
         over = marks.over
         for topic in (*self._past.values(), *((head,) if head.deleted else ())):
             if not all(map(self.is_finished, partition_keys(topic))):
@@ -79,3 +94,10 @@ class Lives:
         await say_over(self._name, over)
         for topic_id in [topic_id for topic_id, topic in self._past.items() if topic.id <= over]:
             self._finished -= set(partition_keys(self._past.pop(topic_id)))
+
+
+def _from_the_middle(low: int, high: int) -> Iterator[int]:
+    """The numbers between the two, those in the middle first."""
+    middle = (low + high) // 2
+    for away in range(high - low):
+        yield from (number for number in dict.fromkeys((middle + away, middle - away)) if low < number < high)

@@ -59,7 +59,10 @@ async def sweep_unannounced(name: str, grace_ms: int, *, dry_run: bool = False) 
     of it can be built upon, and numbers that are used again are nobody's. Test: tests/manifest/test_unannounced.py
     """
     folders = await _folders(name)
-    topics = await Lives(name, 0).refresh()  # those that are over, too
+    lives = Lives(name, 0)  # those that are over, too
+    topics = await lives.refresh()
+    if lives.damage is not None:
+        raise lives.damage  # it may be the one that announces what is here
     newest = topics[-1] if topics else None
     known = {topic.topic_id: topic for topic in topics}
     by_topic_id: dict[str, list[_Found]] = {}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
+import msgspec
 import pytest
 
 import lithify
@@ -220,6 +221,31 @@ def test_every_life_is_found_at_its_last_version_without_reading_all(seed: int) 
         assert [topic.id for topic in later] == [end for end in ends if end > over]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_older_versions_that_are_damaged_hide_no_life_that_the_others_show(seed: int) -> None:
+    dice = random.Random(seed)
+    world, truth = played(dice)
+    keys = sorted(key for key in world.objects if key.startswith(TopicKeys("t").config.prefix))
+    before: list[TopicFile] = world.alone(Lives("t", 0).refresh())
+    bad = set(dice.sample(keys[:-1], dice.randrange(1, len(keys))))
+    shown = {msgspec.json.decode(world.objects[key][0])["topic_id"] for key in keys if key not in bad}
+    whole = {key: world.objects[key] for key in bad}
+    for key in bad:
+        world.objects[key] = (b"{}", 0)
+    lives = Lives("t", 0)
+    found: list[TopicFile] = world.alone(lives.refresh())
+    assert found[-1] == before[-1]
+    if len(shown) > 1 or lives.damage is not None:
+        assert {topic.topic_id for topic in found} == shown
+    assert all(topic.partitions <= truth[topic.topic_id] for topic in found)
+    if lives.damage is not None:
+        world.alone(lives.say_what_is_over(Marks()))
+        assert over(world) == [], "what cannot be read is not known to be over"
+    world.objects |= whole
+    assert world.alone(lives.refresh()) == before
+    assert lives.damage is None
+
+
 def test_the_version_up_to_which_all_is_over_is_that_of_the_last_finished_life_in_a_row() -> None:
     world = World(0)
     for _ in range(3):
@@ -311,3 +337,28 @@ def test_other_objects_in_the_folder_are_none_of_ours() -> None:
         world.objects[key] = (b"", 0)
     assert over(world) == ["t"]
     assert EndKeys.parse(EndKeys("t").over(3)) == ("t", 3, "over")
+
+
+def test_a_damaged_older_version_is_named_and_stops_neither_collection_nor_hides_a_later_life(town: Town) -> None:
+    town.make("again")
+    town.warehouse.topic("again").alter({"retention.ms": "5"})
+    key = TopicKeys("again").config.key(2)
+    town.warehouse.delete_topic("again")
+    town.make("again")
+    body = town.warehouse.store.get(key)
+    assert body is not None
+    town.warehouse.store.put(key, b"{}")
+    collector, collected = town.collector(), set[tuple[str, int]]()
+    for sweep in (False, True, False, False):
+        town.now_ms += 2 * GRACE_MS
+        report = collector.run_once(sweep=sweep)
+        assert [(part.topic, part.partition, part.error_kind) for part in report.partitions if part.error] == [
+            ("again", -1, "Corrupt")
+        ]
+        collected |= {(part.topic_id, part.partition) for part in report.partitions if part.topic == "again"}
+    assert len(collected) == 1 + 2 * PARTITIONS, "the life before, the life now, and the damage"
+    keys = [found.key for found in town.warehouse.store.list("again/", None).objects]
+    assert len([key for key in keys if "/segments/" in key]) == 1, "the record of the life before is gone"
+    assert town.over() == set()
+    town.warehouse.store.put(key, body.body)
+    town.collect(collector)
