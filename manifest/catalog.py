@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.commit import Already, Lineage, Next, Refused
 from lithify.manifest.config import parse, validate
+from lithify.manifest.each import commit_to_each
 from lithify.manifest.edits import CreatePartition, Seal
 from lithify.manifest.ended import say_again
 from lithify.manifest.floor import SetBounds
@@ -176,7 +177,7 @@ async def alter_topic(
     Other bounds of retention are committed to every partition after that, each in a manifest, where the floor goes by
     them (R3); with them the version, where jobs admitted before are looked at anew (P9). The latter, too, where only
     what compaction keeps was altered. Interrupted between the two it is finished by the next alter, or by a
-    compactor's pass.
+    compactor's pass. A partition that cannot be read stops no other; the first error is raised when all were tried.
     """
     if partitions is not None:
         if partitions > PARTITIONS_MAX:
@@ -186,8 +187,9 @@ async def alter_topic(
     before, altered = (await lineage.commit(_Alter(topic.topic_id, changes, partitions))).result
     edit = SetBounds(retention_of(parse(altered.config)), altered.id, retention_of(parse(before.config)))
     # Of those that are new, too: they were made by the configuration that this client knew.
-    for keys in partition_keys(altered)[0 if KEEPING_KEYS & changes.keys() else before.partitions :]:
-        await PartitionFiles(keys).manifest.commit(edit)
+    behind = partition_keys(altered)[0 if KEEPING_KEYS & changes.keys() else before.partitions :]
+    note = f"topic {topic.topic} is altered; a compactor's pass, or the same alter again, finishes that in"
+    await commit_to_each(behind, edit, note)
     return altered
 
 
@@ -205,5 +207,5 @@ async def delete_topic(lineage: Lineage[TopicFile], topic: TopicFile) -> None:
     """Commit `deleted`, then seal every partition. Interrupted between the two it is finished by the next collection
     pass; data live under the topic's id, so a new topic of that name shares nothing."""
     await lineage.commit(_Delete(topic.topic_id))
-    for keys in partition_keys(topic):
-        await PartitionFiles(keys).manifest.commit(Seal())
+    note = f"topic {topic.topic} is deleted; a collection finishes that in"
+    await commit_to_each(partition_keys(topic), Seal(), note)

@@ -1,6 +1,9 @@
 """Numbers in sentences for people. Pure."""
 
-__all__ = ["counted", "span_text"]
+from collections.abc import Sequence
+from itertools import groupby
+
+__all__ = ["counted", "numbers_text", "span_text"]
 
 _STEPS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
@@ -16,3 +19,12 @@ def span_text(span_ms: int) -> str:
 def counted(count: int, noun: str) -> str:
     """1 segment, 2 segments."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def numbers_text(noun: str, numbers: Sequence[int]) -> str:
+    """partition 3; partitions 0 to 4, 7. Requires: they ascend."""
+    stretches = [
+        [number for _, number in stretch] for _, stretch in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    ]
+    texts = [f"{each[0]} to {each[-1]}" if len(each) > 2 else ", ".join(map(str, each)) for each in stretches]
+    return f"{noun}{'' if len(numbers) == 1 else 's'} {', '.join(texts)}"

@@ -1,0 +1,41 @@
+"""One edit, committed to many partitions: one that fails stops no other. A protocol coroutine."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lithify.manifest.commit import Edit
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.words import numbers_text
+from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
+
+__all__ = ["AWAY_MAX", "commit_to_each"]
+
+# So many in a row for which the store gives no answer, and the rest is not tried: each takes its time.
+AWAY_MAX = 3
+
+
+async def commit_to_each(all_keys: Sequence[PartitionKeys], edit: Edit[Manifest, Any], note: str) -> None:
+    """Raises what failed first, once all have been tried, with `note` and the partitions that it did not reach."""
+    missing: list[int] = []
+    first: LithifyError | None = None
+    away = 0
+    for place, keys in enumerate(all_keys):
+        try:
+            await PartitionFiles(keys).manifest.commit(edit)
+            away = 0
+        except LithifyError as error:
+            first = first or error
+            missing.append(keys.partition)
+            away = away + 1 if _is_away(error) else 0
+        if away == AWAY_MAX:
+            missing += [keys.partition for keys in all_keys[place + 1 :]]
+            break
+    if first is not None:
+        first.add_note(f"{note} {numbers_text('partition', missing)}")
+        raise first
+
+
+def _is_away(error: LithifyError) -> bool:
+    return isinstance(error, Unavailable | CommitUnknown) and not isinstance(error, AccessDenied)
