@@ -4,6 +4,7 @@ and everything that it passes over has one reason."""
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,6 +83,7 @@ def test_due_work_is_free_and_old_and_the_rest_has_one_reason(
         assert all(each.reason for each in found.passed)
 
 
+@pytest.mark.slow
 @given(alterations, st.integers(0, 2**32 - 1))
 def test_altered_on_the_way_it_still_comes_to_rest(settings: list[dict[str, str]], seed: int) -> None:
     simulation = grown(settings, seed)

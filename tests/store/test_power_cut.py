@@ -150,6 +150,7 @@ def test_after_a_fault_at_any_call(after: bool, number: int) -> None:
         assert check(model, lasts, random.Random(at), cuts_max=4), f"call {at}: {CALLS[at]}"
 
 
+@pytest.mark.slow
 def test_after_a_process_died_at_any_call_and_another_went_on() -> None:
     for at in range(len(CALLS)):
         model, lasts = ForgetfulDisk(), dict[str, bytes | None]()
