@@ -23,6 +23,7 @@ __all__ = ["FRESH_MS", "Already", "Committed", "Edit", "Lineage", "Next", "Refus
 CREATE_ATTEMPTS_MAX = 10  # of one body at one number, with pauses of 50 ms doubling to 2 s: about 10 s in all
 COMMIT_ATTEMPTS_MAX = 1_000  # of one edit at successive numbers: forty rivals cost a writer about forty
 FRESH_MS = 60_000  # how long a head may be built upon without looking again; well below any grace period (P17)
+DISTANCE_MAX = 1 << 62  # of one leap of that search: keys have 20 digits
 SEARCH_ROUNDS_MAX = 32  # restarts of one head search because the boundary overtook it
 
 S = TypeVar("S", bound=Numbered)
@@ -164,7 +165,9 @@ class Lineage(Generic[S]):
             return low if low.value is not None or low.number == 0 else None
         low, distance = step, 1
         while True:
-            # Bounded: each round doubles the distance; numbers have 20 digits.
+            # Each round doubles the distance. After some 60 of them it is not the store that answers.
+            if distance > DISTANCE_MAX:
+                raise Unavailable(f"{self.chain.prefix}: every number exists, it is answered: is that the store? Retry")
             if await Head(self.chain.key(low.number + distance)) is None:
                 break
             low, distance = Version(low.number + distance, None), distance * 2

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -12,21 +13,19 @@ from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
 from lithify.store.reply_clock import REPLIES_SURE, ReplyClock
 from lithify.store.s3_clients import S3Clients
-from lithify.store.s3_errors import FAILURES, error_code, explain, outcome_of_failure, refuses_who_asks, status_code
+from lithify.store.s3_deletes import Deletes
+from lithify.store.s3_errors import FAILURES, error_code, explain, outcome_of_failure
 from lithify.store.s3_options import S3Options
 from lithify.store.s3_output import S3Output
 from lithify.store.s3_reads import Range, modified_ms, read_range
 from lithify.store.s3_repeats import Repeats
+from lithify.store.s3_replies import NotFromS3, marked
 from lithify.store.s3_uploads import abort_stale_uploads
 
 __all__ = ["S3Store"]
 
 T = TypeVar("T")
-_DELETE_KEYS = 1000
 _STALE_MS = 24 * 3600 * 1000
-_NO_BATCH_DELETE = frozenset({400, 404, 405, 501})
-_FORBIDDEN = 403
-_OF_THE_OBJECT = frozenset({"AccessDenied", "InvalidObjectState", "OperationAborted"})  # it may be locked
 _ABSENT = "NoSuchKey"  # and nothing else: NoSuchBucket is a wrong URL, any other 404 somebody else's
 _BEYOND_END = "InvalidRange"
 _HASTY_MS = 3_000
@@ -98,13 +97,13 @@ class S3Store:
         target = self._target(key)
         client = self.conditional_client()
         try:
-            client.put_object(**target, **self._additional("PutObject"), Body=body, IfNoneMatch="*")
+            reply = client.put_object(**target, **self._additional("PutObject"), Body=body, IfNoneMatch="*")
         except FAILURES as error:
             outcome = outcome_of_failure(error, self._where(key))
             if isinstance(outcome, Outcome):
                 return outcome
             raise outcome from error
-        return Outcome.CREATED
+        return Outcome.CREATED if marked(reply) or self._holds(key, body) else Outcome.UNKNOWN
 
     def get(self, key: str) -> Object | None:
         target = self._target(key)
@@ -112,6 +111,8 @@ class S3Store:
 
         def attempt() -> Object:
             reply = client.get_object(**target, **self._additional("GetObject"))
+            if "ContentRange" in reply:
+                raise NotFromS3(reply, f"that is {reply['ContentRange'][:60]!r}, and not the whole")
             return Object(reply["Body"].read(), modified_ms(reply))
 
         try:
@@ -140,14 +141,21 @@ class S3Store:
 
     def put(self, key: str, body: bytes) -> None:
         target = self._target(key)
-        self._ask(key, lambda: self.bulk_client().put_object(**target, **self._additional("PutObject"), Body=body))
+
+        def attempt() -> None:
+            reply = self.bulk_client().put_object(**target, **self._additional("PutObject"), Body=body)
+            if not marked(reply) and not self._holds(key, body):
+                raise NotFromS3(reply, "that is not S3's own: the object is not there")
+
+        self._ask(key, attempt)
 
     def output(self, key: str) -> S3Output:
         def size() -> int | None:
             found = self.head(key)
             return found.size if found is not None else None
 
-        return S3Output(self.bulk_client(), self._target(key), self._where(key), self._additional, self._repeats, size)
+        target, put = self._target(key), partial(self.put, key)
+        return S3Output(self.bulk_client(), target, self._where(key), self._additional, self._repeats, size, put)
 
     def head(self, key: str) -> ObjectInfo | None:
         """By a GET of the first byte: the reply to a HEAD has no body, and so a proxy's 404 looks as S3's own does."""
@@ -193,16 +201,10 @@ class S3Store:
             parameters["ContinuationToken"] = reply["NextContinuationToken"]
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
-        refused: dict[str, str] = {}
         for key in keys:
             check_key(key)
-        for first in range(0, len(keys), _DELETE_KEYS):
-            batch = keys[first : first + _DELETE_KEYS]
-            of_batch = self._delete_batch(batch) if len(batch) > 1 else None
-            if of_batch is None:
-                of_batch = {key: why for key in batch if (why := self._delete_one(key)) is not None}
-            refused |= of_batch
-        return refused
+        place, absent = (self._bucket, self._prefix), lambda key: self.head(key) is None
+        return Deletes(self.bulk_client(), place, self._additional, self._repeats, absent).delete(keys)
 
     def now(self) -> int:
         """The store's clock, from the Date of its replies; never ahead of it, and at most two seconds behind."""
@@ -253,37 +255,13 @@ class S3Store:
         except FAILURES as error:
             raise explain(error, self.url) from error
 
-    def _delete_batch(self, batch: Sequence[str]) -> dict[str, str] | None:
-        """What of the batch could not be deleted, and why. None where the store did not take it: some know only single
-        deletions, or want another checksum."""
-        objects = [{"Key": self._prefix + key} for key in batch]
-        parameters = {"Bucket": self._bucket, "Delete": {"Objects": objects, "Quiet": True}}
+    def _holds(self, key: str, body: bytes) -> bool:
+        """Whether this body is there: proof of a write whose answer does not prove it."""
         try:
-            reply = self._repeats.of_bulk(
-                lambda: self.bulk_client().delete_objects(**parameters, **self._additional("DeleteObjects"))
-            )
-        except FAILURES as error:
-            of_the_batch = error_code(error) != "NoSuchBucket" and not refuses_who_asks(error)
-            if status_code(error) in _NO_BATCH_DELETE and of_the_batch:
-                return None
-            raise explain(error, self._where(batch[0])) from error
-        failed = [error for error in reply.get("Errors", ()) if error.get("Code") != _ABSENT]
-        return {str(error.get("Key", ""))[len(self._prefix) :]: _why(str(error.get("Code", ""))) for error in failed}
-
-    def _delete_one(self, key: str) -> str | None:
-        """Why it could not be deleted; None where it is gone."""
-        target = self._target(key)
-        try:
-            self._repeats.of_bulk(
-                lambda: self.bulk_client().delete_object(**target, **self._additional("DeleteObject"))
-            )
-        except FAILURES as error:
-            code = error_code(error)
-            if code in _OF_THE_OBJECT and status_code(error) == _FORBIDDEN:  # the rest is about who asks
-                return _why(code)
-            if code != _ABSENT:
-                raise explain(error, self._where(key)) from error
-        return None
+            found = self.get(key)
+        except LithifyError:
+            return False
+        return found is not None and found.body == body
 
     def _range(self, target: dict[str, str], start: int, length: int) -> Range:
         return read_range(self.bulk_client(), {**target, **self._additional("GetObject")}, start, length)
@@ -316,7 +294,3 @@ class S3Store:
 
     def _where(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._prefix}{key}"
-
-
-def _why(code: str) -> str:
-    return f"the store answers {code or _FORBIDDEN}: check the permission s3:DeleteObject, and locks on the object"

@@ -29,7 +29,16 @@ from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 from lithify.store.port import Outcome
 from lithify.store.s3_replies import NotFromS3
 
-__all__ = ["FAILURES", "IN_BODY", "error_code", "explain", "outcome_of_failure", "refuses_who_asks", "status_code"]
+__all__ = [
+    "FAILURES",
+    "IN_BODY",
+    "PASSING_CODES",
+    "error_code",
+    "explain",
+    "outcome_of_failure",
+    "refuses_who_asks",
+    "status_code",
+]
 
 _OF_THE_WAY = (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError)
 FAILURES = (ClientError, BotoCoreError, NotFromS3, *_OF_THE_WAY)
@@ -75,7 +84,13 @@ _PERMISSIONS = {
     "ListMultipartUploads": "s3:ListBucketMultipartUploads",
     "ListObjectsV2": "s3:ListBucket",
 }
-_RETRY_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"})
+_RETRY_CODES = frozenset(
+    {
+        *("RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"),
+        "InvalidPart",  # somebody else acknowledged it
+    }
+)
+PASSING_CODES = _RETRY_CODES | {"InternalError", "ServiceUnavailable"}  # of one key of a batch
 _RETRY_STATUS = frozenset({408, 409, 425, 429})
 _NOT_IMPLEMENTED = 501
 _BAD_REQUEST = 400

@@ -17,7 +17,7 @@ _UPLOADS_MAX = 2  # with the part being filled and the copy handed over: at most
 
 class S3Output:
     """One upload. `target` holds Bucket and Key, `additional` what the store adds to each kind of request; `size` asks
-    how many bytes the object has, None where there is none."""
+    how many bytes the object has, None where there is none; `put` stores what fits one request."""
 
     def __init__(
         self,
@@ -27,6 +27,7 @@ class S3Output:
         additional: Any,
         repeats: Repeats,
         size: Callable[[], int | None],
+        put: Callable[[bytes], None],
     ) -> None:
         self._client = client
         self._target = target
@@ -34,6 +35,7 @@ class S3Output:
         self._additional = additional
         self._repeats = repeats
         self._size = size
+        self._put = put
         self._buffer = bytearray()
         self._upload_id: str | None = None
         self._pool: ThreadPoolExecutor | None = None
@@ -70,7 +72,7 @@ class S3Output:
             return
         if self._upload_id is None:
             self.closed = True
-            self._call("put_object", Body=bytes(self._buffer))
+            self._put(bytes(self._buffer))
             return
         self._guarded(self._complete)
         self.closed = True

@@ -4,12 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lithify.store.s3_replies import NotFromS3
+from lithify.store.s3_replies import NotFromS3, marked
 
 __all__ = ["Range", "modified_ms", "read_range"]
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
-_PARTIAL_CONTENT = 206
 
 
 class Range(NamedTuple):
@@ -29,10 +28,12 @@ def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: i
     body = reply["Body"].read()
     told = reply.get("ContentRange")
     if told is None:  # this server ignores ranges
+        if len(body) < start + length and not marked(reply):
+            raise NotFromS3(reply, f"that has {len(body)} bytes, fewer than asked for")
         return Range(body[start : start + length], len(body), modified_ms(reply))
     size = _size(told, start, len(body), length)
     if size is None:
-        raise NotFromS3(_PARTIAL_CONTENT, "", f"that has {len(body)} bytes and calls them {told[:60]!r}, not {asked!r}")
+        raise NotFromS3(reply, f"that has {len(body)} bytes and calls them {told[:60]!r}, not {asked!r}")
     return Range(body, size, modified_ms(reply))
 
 

@@ -3,6 +3,10 @@
 S3 answers every refusal with `<Error><Code>…`, and every success with what is listed below. Whatever lacks that proves
 nothing, whatever its status: a 404 of theirs is no absence, a 200 no success. botocore's parser, given such a page,
 finds a bare status, nothing at all, or raises anything (KeyError, RecursionError); it is never given one here.
+
+The answer to a PUT or a DELETE has no body to know it by, and anything in front of an application may add an ETag. S3,
+Ceph and MinIO mark it with a request id. Not every server does, and some proxies take it off: what is not `marked` is
+refused nowhere, but believed only once the object has been asked for.
 """
 
 import re
@@ -11,13 +15,10 @@ from typing import Any
 
 from botocore.parsers import ResponseParserFactory
 
-__all__ = ["NotFromS3", "ReplyParsers"]
+__all__ = ["NotFromS3", "ReplyParsers", "marked"]
 
-_HEADERS: Mapping[str, tuple[str, ...]] = {
-    "GetObject": ("etag", "last-modified"),
-    "PutObject": ("etag",),
-    "UploadPart": ("etag",),
-}
+_MARKS = frozenset({"x-amz-request-id", "x-amz-id-2"})  # not those of AWS' gateways, which stand before anything
+_CHECKSUM = "x-amz-checksum-"  # of what was sent: who tells it has read that as S3 does
 _ROOTS: Mapping[str, tuple[bytes, ...]] = {
     "CompleteMultipartUpload": (b"CompleteMultipartUploadResult",),
     "CreateMultipartUpload": (b"InitiateMultipartUploadResult",),
@@ -30,6 +31,8 @@ _PROTOCOL = "rest-xml"  # of S3 alone, among those that a session talks to
 _REPEATED = frozenset({500, 502, 503, 504})  # by botocore, for the status alone
 _LISTED = frozenset({"Key", "Size", "LastModified"})
 _EMPTY = frozenset({"AbortMultipartUpload", "DeleteObject"})
+_STORED = frozenset({"PutObject", "UploadPart"})
+_NO_CONTENT, _PARTIAL_CONTENT = 204, 206
 _FIRST_TAG = re.compile(rb"<([A-Za-z][\w.-]*)")
 _KIND = re.compile(r"^[\w/+.-]{1,60}")
 _LOOKED_AT_BYTES = 1024
@@ -38,9 +41,18 @@ _LOOKED_AT_BYTES = 1024
 class NotFromS3(Exception):
     """A reply that proves nothing of the request: not that it was done, nor that it was not."""
 
-    def __init__(self, status: int, kind: str, what: str) -> None:
-        super().__init__(f"an answer of status {status} ({kind or 'no content type'}) {what}")
-        self.status = status
+    def __init__(self, reply: Mapping[str, Any], what: str) -> None:
+        """`reply` as botocore gives it, parsed or not."""
+        metadata = reply.get("ResponseMetadata", {})
+        headers = metadata.get("HTTPHeaders") or reply.get("headers", {})
+        self.status = int(metadata.get("HTTPStatusCode") or reply.get("status_code", 0))
+        kind = "".join(_KIND.findall(str(headers.get("content-type", "")))[:1])
+        super().__init__(f"an answer of status {self.status} ({kind or 'no content type'}) {what}")
+
+
+def marked(reply: Mapping[str, Any]) -> bool:
+    """Whether a parsed reply bears a mark that only S3 gives."""
+    return _marks(reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
 
 
 class ReplyParsers(ResponseParserFactory):
@@ -60,12 +72,11 @@ class _Parser:
         """Raises NotFromS3, but not for a status that botocore repeats: then the status is all it is shown."""
         status, headers, body = response["status_code"], response["headers"], response["body"]
         operation = response.get("context", {}).get("operation_name", "")
-        kind = "".join(_KIND.findall(str(headers.get("content-type", "")))[:1])
         own = _refusal(body) if status >= 300 else _success(operation, status, headers, body)
         if not own and status in _REPEATED:
             return self._inner.parse({**response, "body": b""}, shape)
         if not own:
-            raise NotFromS3(status, kind, "that is not S3's own")
+            raise NotFromS3(response, "that is not S3's own")
         try:
             parsed = self._inner.parse(response, shape)
             if any(_LISTED - entry.keys() for entry in parsed.get("Contents", ())):
@@ -78,7 +89,7 @@ class _Parser:
             return parsed
         except Exception as error:
             # Whatever it stumbles over, from a size that is no number to a date of the year 20000.
-            raise NotFromS3(status, kind, f"that cannot be read ({type(error).__name__})") from error
+            raise NotFromS3(response, f"that cannot be read ({type(error).__name__})") from error
 
 
 def _refusal(body: Any) -> bool:
@@ -93,10 +104,23 @@ def _success(operation: str, status: int, headers: Mapping[str, str], body: Any)
     if operation in _ROOTS:
         return _first_tag(body) in _ROOTS[operation]
     if operation in _EMPTY:
-        return status in (200, 204) and not body
+        return status in (200, _NO_CONTENT) and not body
     # Without either, a body ends where the connection does, wherever that is.
     ends = "content-length" in headers or "transfer-encoding" in headers
-    return ends and all(headers.get(name) for name in _HEADERS.get(operation, ()))
+    if operation in _STORED:
+        etag = str(headers.get("etag", ""))
+        return (ends or status == _NO_CONTENT) and not body and bool(etag) and not etag.startswith("W/")
+    if operation == "GetObject":
+        told = headers.get("etag") and headers.get("last-modified")
+        page = str(headers.get("content-type", "")).startswith("text/html") and not _marks(headers)
+        whole = status != _PARTIAL_CONTENT or "content-range" in headers
+        return ends and bool(told) and whole and not page
+    return ends
+
+
+def _marks(headers: Mapping[str, str]) -> bool:
+    names = {name.lower() for name in headers}
+    return not _MARKS.isdisjoint(names) or any(name.startswith(_CHECKSUM) for name in names)
 
 
 def _first_tag(body: Any) -> bytes:

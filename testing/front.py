@@ -40,6 +40,8 @@ class Deed:
     body: str = ""  # or its whole body
     reply: Amount = "whole"
     kind: str = ""  # Content-Type of that answer
+    headers: tuple[tuple[str, str], ...] = ()  # and its others
+    without: tuple[str, ...] = ()  # headers, in small letters, that are taken off the reply on the way
     delay_ms: int = 0  # the store has done it, and the reply is held back for about so long
     late_ms: int = 0  # the client is cut off at once, and the store sees the request only about so long after
 
@@ -146,6 +148,8 @@ class Front:
             content = (deed.body or (_ERROR.format(code=deed.code) if deed.code else "")).encode()
             content = b"" if handler.command == "HEAD" else content
             headers |= {"Content-Type": deed.kind} if deed.kind else {}
+            headers |= dict(deed.headers)
+        headers = {name: value for name, value in headers.items() if name.lower() not in deed.without}
         handler.reply(status, headers, content, deed.reply)
 
     def _forward(self, handler: "_Handler", body: bytes, deed: Deed) -> tuple[int, dict[str, str], bytes]:

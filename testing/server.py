@@ -156,6 +156,7 @@ class _KeepAlive(MotoRequestHandler):
         for name, value in headers:
             if name.lower() != "connection":
                 self.send_header(name, value)
+        self.send_header("x-amz-request-id", new_id())  # as S3 does; moto has another name for it
         if self.command != "HEAD" and not any(name.lower() == "content-length" for name, _ in headers):
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()

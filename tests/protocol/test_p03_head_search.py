@@ -141,3 +141,18 @@ def test_a_writer_that_knew_the_head_before_it_was_damaged_goes_on() -> None:
     damage(world, 4)
     world.alone(appends(files, 1))
     assert [ref.rows for ref in world.alone(PartitionFiles(KEYS).head()).l0] == [1] * 4
+
+
+class _Everything(dict[str, tuple[bytes, int]]):
+    """Whatever is asked for is there."""
+
+    def get(self, key: str, default: object = None) -> tuple[bytes, int]:  # type: ignore[override]
+        return super().get(key, (b"<html/>", 0))
+
+
+def test_a_search_that_finds_every_number_ends() -> None:
+    """A page was answered to each request, and the search went on through 3,259 of them to a number of 900 digits."""
+    world = new_partition()
+    world.objects = _Everything(world.objects)
+    with pytest.raises(Unavailable, match="every number exists"):
+        world.alone(PartitionFiles(KEYS).head())

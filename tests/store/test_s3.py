@@ -251,8 +251,7 @@ def test_deletions_that_the_store_refuses_one_by_one_are_surfaced(fronted: Front
     )
     front.plan(Deed(forward=False, status=200, body=f"<DeleteResult>{failures}</DeleteResult>"))
     refused = store.delete(["gone", "a", "b"])
-    assert refused.keys() == {"a", "b"}
-    assert "InternalError" in refused["a"]
+    assert refused.keys() == {"b"}, "what failed only for now was deleted singly"
     assert "AccessDenied: check the permission s3:DeleteObject, and locks" in refused["b"]
 
 

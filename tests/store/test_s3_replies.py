@@ -1,13 +1,10 @@
 """What is not S3's own answer proves nothing: a proxy's 404 is no absence, its 200 no success, its 403 no refusal."""
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from botocore.awsrequest import AWSResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,27 +13,8 @@ from lithify.store.port import Outcome
 from lithify.store.s3 import S3Store
 from lithify.testing.front import Deed, Front
 from lithify.testing.server import S3Server
+from tests.store.answering import DATE, PAGE, PAGES, answered
 
-PAGE = "<!DOCTYPE html><html><head><title>404</title></head><body>no backend</body></html>"
-PAGES = [
-    "",
-    PAGE,
-    "<html><br>not closed",
-    "no healthy upstream",
-    '{"message": "no Route matched with those values"}',
-    '<?xml version="1.0" encoding="gb2312"?><html><body/></html>',
-    '<?xml version="1.0" encoding="no such"?><html><body/></html>',
-    "<a>" * 3_000 + "</a>" * 3_000,
-    "<html><Error><Code>NoSuchKey</Code></Error></html>",
-    "<html><Code>NoSuchKey</Code></html>",
-    "<Error><Code>NoSuchKey</Code><Message>The speci",
-    "<Error/>",
-    "<Error><Code/></Error>",
-    "<Error><Code><x/></Code></Error>",
-    "<Error><Code>NoSuchKey</Code><Code>NoSuchKey</Code></Error>",
-    "<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>",
-    "<ListBucketResult><Contents><Key>a</Key><Size>x</Size></Contents></ListBucketResult>",
-]
 STATUSES = [
     200,
     204,
@@ -61,38 +39,6 @@ STATUSES = [
     503,
     530,
 ]
-
-
-class Answering:
-    """A store whose every request gets the same answer, which can be changed; `asked` holds the methods so far."""
-
-    def __init__(self) -> None:
-        client = {"endpoint_url": "http://127.0.0.1:1", "region_name": "us-east-1"}
-        config = {"retries": {"total_max_attempts": 1}}
-        options = {"key": "k", "secret": "s", "client_kwargs": client, "config_kwargs": config}
-        self.store = S3Store("bucket", "p", options, pause=lambda _: None)
-        self.asked: list[str] = []
-        self.status, self.body, self.headers = 404, "", dict[str, str]()
-        for each in (self.store.conditional_client(), self.store.bulk_client()):
-            each.meta.events.register("before-send.s3", self._answer)
-
-    def _answer(self, request: Any, **_: Any) -> AWSResponse:
-        self.asked.append(request.method)
-        raw = SimpleNamespace(
-            read=lambda *_: self.body.encode(), stream=lambda *_, **__: [self.body.encode()], close=lambda: None
-        )
-        return AWSResponse(request.url, self.status, {"content-type": "text/html", **self.headers}, raw)
-
-
-_answering = cache(Answering)  # to make a client takes 0.1 s
-
-
-def answered(status: int, body: str, headers: dict[str, str] | None = None) -> tuple[S3Store, list[str]]:
-    """A store whose every request gets this answer, and the methods of what it asked; of the last call only."""
-    one = _answering()
-    one.status, one.body, one.headers = status, body, headers or {}
-    one.asked.clear()
-    return one.store, one.asked
 
 
 def asks_of(store: S3Store) -> dict[str, Callable[[], Any]]:
@@ -221,8 +167,8 @@ def test_a_head_is_one_request_whatever_it_finds(lithify_s3: S3Server, bucket: s
     [("bytes 0-4/100", 5), ("bytes 10-19/100", 9), ("bytes 10-18/100", 9), ("bytes 10-19/*", 10), ("nonsense", 10)],
 )
 def test_a_range_that_is_not_the_one_asked_for_is_no_damage(told: str, received: int) -> None:
-    date = "Sat, 21 Nov 2026 10:00:00 GMT"
-    headers = {"etag": '"e"', "last-modified": date, "content-range": told, "content-length": str(received)}
+    headers = {"etag": '"e"', "last-modified": DATE, "content-range": told, "content-length": str(received)}
+    headers["content-type"] = "binary/octet-stream"
     store, asked = answered(206, "x" * received, headers)
     with pytest.raises(Unavailable, match="bytes=10-19"):
         store.read("k", 10, 10)
