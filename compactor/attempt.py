@@ -28,6 +28,7 @@ from lithify.manifest.jobs import (
     ENGINE_LOST,
     NOT_THE_JOB,
     STORE_DENIED,
+    UNAVAILABLE,
     CompactorState,
     Job,
     JobError,
@@ -38,7 +39,15 @@ from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.words import counted
 from lithify.segment.task import TaskResult
-from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.errors import (
+    AccessDenied,
+    CommitUnknown,
+    Fenced,
+    InvalidRequest,
+    LithifyError,
+    NotFound,
+    Unavailable,
+)
 from lithify.store.port import Now, Pause
 
 __all__ = ["JobWork", "Outcome", "Step"]
@@ -85,9 +94,17 @@ class JobWork:
         await self.files.compactor.commit(jobs.StartAttempt(self.epoch, job.id, number, self.worker))
         try:
             return await self._attempt(manifest, job, number)
+        except (Fenced, CommitUnknown):
+            raise
         except Unavailable as error:
-            # Where nobody says how it ended, the next one takes it for the end of its compactor, and counts it (P14).
+            # SUBTLE! A request of our own was not answered, or refused. An attempt that nobody ends looks like one that
+            # killed its compactor: ten such minutes would give up a healthy job, and what it has recorded (P14).
+            # Test: tests/protocol/test_p14_attempts.py
             return await self._retry_later(job, _not_now(error))
+        except LithifyError as error:
+            # A numbered file is damaged, or of a later release: a person must look, and the job is not to blame.
+            await self._retry_later(job, _not_now(error))
+            raise
 
     async def _attempt(self, manifest: Manifest, job: Job, number: int) -> Step:
         assert job.plan is not None
@@ -220,7 +237,7 @@ class JobWork:
         damaged = await first_damaged(self.files.keys, suspects, self._show_life)
         if damaged is None:
             text = f"{failure.reason}; but it was read again and is whole, so the reply was damaged on its way"
-            return await self._retry_later(job, JobError("unavailable", text))
+            return await self._retry_later(job, JobError("engine", text))
         reason = failure.reason
         if failure.category == "missing":  # the store knows but the object's name
             reason = f"segment {self.files.keys.key_of(damaged)} is missing: restore the object from a copy"
@@ -313,8 +330,8 @@ def _sources(manifest: Manifest, job: Job) -> list[SegmentRef]:
     return [segment for segment in manifest.segments() if segment.id in pinned]
 
 
-def _not_now(error: Unavailable) -> JobError:
-    return JobError(STORE_DENIED if isinstance(error, AccessDenied) else "unavailable", str(error))
+def _not_now(error: LithifyError) -> JobError:
+    return JobError(STORE_DENIED if isinstance(error, AccessDenied) else UNAVAILABLE, str(error))
 
 
 def _wave_bytes(job: Job, indexes: Sequence[int]) -> int:

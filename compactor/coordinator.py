@@ -178,7 +178,7 @@ class Coordinator:
         takes the one after it."""
         epoch = (await self.files.manifest.commit(Claim())).result
         owner = await NewId()
-        claim = jobs.ClaimState(first_state(manifest), epoch, owner, self._worker)
+        claim = jobs.ClaimState(first_state(manifest), epoch, owner, self._worker, before=self._owner)
         await self.files.compactor.commit(claim)
         self._epoch, self._owner = epoch, owner
 
@@ -205,7 +205,8 @@ class Coordinator:
         first = tiered_first(chosen)
         if first is not None:
             held, reason = first
-            given_up = given_up_first(chosen, held, self.files.compactor.seen.value, config.compaction_attempts_max)
+            state, most = self.files.compactor.seen.value, config.compaction_attempts_max
+            given_up = given_up_first(chosen, held, state, most, now_ms)
             if given_up is not None:  # the request would wait for ever for a tier that ends at once
                 return await self._work(config).finish(request, "failed", given_up, JobError("attempts", given_up))
             return await self._start(manifest, config, held, "tier", "scheduler", reason, now_ms)

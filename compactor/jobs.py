@@ -3,24 +3,20 @@
 Every edit but a request carries the epoch of its maker; a request is written at the epoch it finds.
 """
 
-import itertools
 from dataclasses import dataclass
 
-import xxhash
 from msgspec.structs import replace
 
+from lithify.compactor.failures import counted_after, is_in_vain, source_set
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import fenced
 from lithify.manifest.jobs import (
     ACTIVE_JOBS_MAX,
     ATTEMPTS_KEPT,
-    ENGINE_LOST,
-    FAILURES_MAX,
     HISTORY_MAX,
-    NOT_THE_JOB,
+    UNAVAILABLE,
     Attempt,
     CompactorState,
-    FailureCount,
     Job,
     JobError,
     MergeCounts,
@@ -31,7 +27,6 @@ from lithify.manifest.jobs import (
 from lithify.store.errors import Fenced, InvalidRequest, NotFound, Unavailable
 
 __all__ = [
-    "RETRY_MAX_MS",
     "Admit",
     "ClaimState",
     "Discard",
@@ -44,25 +39,9 @@ __all__ = [
     "ShowPlanning",
     "StartAttempt",
     "Submit",
-    "failure_of",
-    "source_set",
 ]
 
-RETRY_FIRST_MS = 1_000  # after a failed attempt, doubling with each in a row
-RETRY_MAX_MS = 600_000
-
 Verdict = Next[CompactorState, None] | Already[None] | Refused
-
-
-def source_set(segments: tuple[str, ...]) -> str:
-    """Names a set of source segments, whatever plan covers it."""
-    return xxhash.xxh3_64_hexdigest("\n".join(sorted(segments)).encode())
-
-
-def failure_of(state: CompactorState, segments: tuple[str, ...]) -> FailureCount | None:
-    """The consecutive failures on this set of sources, if there are any (P14)."""
-    name = source_set(segments)
-    return next((f for f in state.failures if f.sources == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +57,7 @@ class ClaimState:
     epoch: int
     owner: str
     owner_name: str
+    before: str = ""  # the nonce of this coordinator's own latest claim, where it goes on after an unknown outcome
 
     repeatable = True  # by owner, the nonce of this claim
     frees = True
@@ -89,8 +69,9 @@ class ClaimState:
         if base.epoch > self.epoch or (base.epoch == self.epoch and base.owner):
             return Refused(Fenced(f"{base.topic}/{base.partition}: another compactor claimed epoch {base.epoch} first"))
         state = base
-        for job in base.jobs:
-            state = _abandon(state, job, now_ms)  # attempts of the former owner ended with its epoch
+        mine = base.owner != "" and base.owner == self.before
+        for job in base.jobs:  # attempts of the former owner ended with its epoch
+            state = _interrupt(state, job, now_ms) if mine else _abandon(state, job, now_ms)
         state = replace(
             state,
             epoch=self.epoch,
@@ -104,13 +85,20 @@ class ClaimState:
 
 
 def _abandon(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
-    """End the attempts of `job` that nobody ended. One that recorded nothing counts as a failure, or a job that kills
-    its compactor would be tried for ever (P14); but the next attempt need not wait."""
+    """End the attempts of `job` that another owner did not end. One that recorded nothing counts as a failure, or a job
+    that kills its compactor would be tried for ever (P14); but the next attempt need not wait."""
     failures = state.failures
-    if any(a.ended_at_ms is None and a.ranges_done == 0 for a in job.attempts):
+    if is_in_vain(job):
         error = JobError("engine", f"{state.owner_name or 'its compactor'} ended without a word")
-        failures = _counted(state, job, error, now_ms, wait=False)
+        failures = counted_after(state, job, error, now_ms, wait=False)
     return replace(state, jobs=_with(state.jobs, _end_attempts(job, now_ms)), failures=failures)
+
+
+def _interrupt(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
+    """End the attempts of `job` that the same coordinator began: it lives, and could not write down how they ended."""
+    error = JobError(UNAVAILABLE, "how it ended could not be written down: the store did not answer")
+    failures = counted_after(state, job, error, now_ms) if is_in_vain(job) else state.failures
+    return replace(state, jobs=_with(state.jobs, _end_attempts(job, now_ms, error)), failures=failures)
 
 
 def _end_attempts(job: Job, now_ms: int, error: JobError | None = None) -> Job:
@@ -266,8 +254,8 @@ class StartAttempt(_Owned):
             return Refused(InvalidRequest(f"job {self.job} is not in progress"))
         if any(a.number == self.number for a in job.attempts):
             return Already(None)
-        head = _abandon(head, job, now_ms)
-        job = _end_attempts(job, now_ms)
+        head = _interrupt(head, job, now_ms)  # the claim has ended those of others
+        job = next(j for j in head.jobs if j.id == self.job)
         attempt = Attempt(number=self.number, epoch=self.epoch, worker=self.worker, started_at_ms=now_ms)
         job = replace(job, attempts=(*job.attempts, attempt)[-ATTEMPTS_KEPT:])
         return Next(replace(head, jobs=_with(head.jobs, job), planning=False, heartbeat_at_ms=now_ms), None)
@@ -332,35 +320,9 @@ class EndAttempt(_Owned):
             return Already(None)
         failures = head.failures
         if self.error is not None:
-            failures = _counted(head, job, self.error, now_ms)
+            failures = counted_after(head, job, self.error, now_ms)
         ended = _end_attempts(job, now_ms, self.error)
         return Next(replace(head, jobs=_with(head.jobs, ended), failures=failures), None)
-
-
-def _counted(
-    head: CompactorState, job: Job, error: JobError, now_ms: int, *, wait: bool = True
-) -> tuple[FailureCount, ...]:
-    """The failure counts after an attempt that ended with `error`. One that ended with the engine, or because the store
-    refused who asked, is no failure of the job, and only makes it wait: a healthy job is not given up because the
-    engine was away for a night, or a credential had expired."""
-    name = source_set(job.segments)
-    before = failure_of(head, job.segments)
-    count, lost = (0, 0) if before is None else (before.count, before.lost)
-    if error.category == ENGINE_LOST:
-        lost += 1
-    elif error.category not in NOT_THE_JOB:
-        count += 1
-    in_vain = count + lost + _kept_from_work(job) + (error.category in NOT_THE_JOB)
-    pause_ms = min(RETRY_FIRST_MS * 2 ** min(in_vain - 1, 20), RETRY_MAX_MS) if wait else 0
-    fresh = FailureCount(sources=name, count=count, lost=lost, error=error, retry_at_ms=now_ms + pause_ms)
-    others = tuple(f for f in head.failures if f.sources != name)
-    return (*others, fresh)[-FAILURES_MAX:]  # at the bound the oldest count is forgotten, and starts anew
-
-
-def _kept_from_work(job: Job) -> int:
-    """How many of the latest attempts that ended found no engine, or were refused by the store."""
-    ended = (a for a in reversed(job.attempts) if a.ended_at_ms is not None)
-    return sum(1 for _ in itertools.takewhile(lambda a: a.error is not None and a.error.category in NOT_THE_JOB, ended))
 
 
 @dataclass(frozen=True, slots=True)

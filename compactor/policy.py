@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from lithify.compactor.failures import RETRY_MAX_MS, failure_of
 from lithify.compactor.info import NOTHING_DUE
-from lithify.compactor.jobs import RETRY_MAX_MS, failure_of
 from lithify.compactor.plan import fan_in
 from lithify.manifest.ages import time_left_ms
 from lithify.manifest.config import TopicConfig
@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 ENGINE_LOST_MAX = 30  # attempts in a row on one set of sources under which the engine died, hours by the pauses between
+GIVEN_UP_MS = 86_400_000  # after which the sources of a job that was given up are tried once more
 ATTEMPTS_TOTAL_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
 FAN_IN = "fan-in"  # the debt of work on more inputs than one merge can hold: what is tiered first
 LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
@@ -227,7 +228,7 @@ def _settle(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
 
 def _resume(job: Job, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
     failure = None if state is None else failure_of(state, job.segments)
-    given_up = _given_up(failure, config.compaction_attempts_max)
+    given_up = _given_up(failure, config.compaction_attempts_max, now_ms)
     if given_up is not None:
         return Settle(job, "failed", given_up, JobError("attempts", given_up))
     if max((a.number for a in job.attempts), default=0) >= ATTEMPTS_TOTAL_MAX:
@@ -240,11 +241,14 @@ def _resume(job: Job, state: CompactorState | None, config: TopicConfig, now_ms:
     return Resume(job)
 
 
-def _given_up(failure: FailureCount | None, most: int) -> str | None:
-    """Why nothing on these sources is tried any more, where `most` attempts may fail in a row; None: it is."""
-    if failure is not None and failure.count >= most:
+def _given_up(failure: FailureCount | None, most: int, now_ms: int) -> str | None:
+    """Why nothing on these sources is tried for a day, where `most` attempts may fail in a row; None: it is. Not for
+    ever: the sources of an idle partition never change, and what failed may have been mended since."""
+    if failure is None or _again_in_ms(failure, now_ms) == 0:
+        return None
+    if failure.count >= most:
         return f"{failure.count} attempts in a row made no progress; the last: {failure.error.reason}"
-    if failure is not None and failure.lost >= ENGINE_LOST_MAX:
+    if failure.lost >= ENGINE_LOST_MAX:
         told = f"the engine died under {failure.lost} attempts in a row that made no progress"
         return f"{told}; the last: {failure.error.reason}"
     return None
@@ -285,10 +289,11 @@ def _postponed(
     failure = None if state is None else failure_of(state, segments_of(due.units))
     if failure is None:
         return None
-    given_up = _given_up(failure, config.compaction_attempts_max)
+    given_up = _given_up(failure, config.compaction_attempts_max, now_ms)
     if given_up is not None:
         # New segments change the set, and with it the verdict; 'lithify compaction submit' asks regardless.
-        return Wait(f"due ({due.reason}), but given up: {given_up}")
+        again = span_text(_again_in_ms(failure, now_ms))
+        return Wait(f"due ({due.reason}), but given up: {given_up}; it will be tried once more in {again}")
     pause_ms = _pause_ms(failure, now_ms)
     if pause_ms > 0:
         return Wait(f"due ({due.reason}), but it failed: next attempt in {span_text(pause_ms)}", now_ms + pause_ms)
@@ -298,6 +303,11 @@ def _postponed(
 def _pause_ms(failure: FailureCount | None, now_ms: int) -> int:
     """How long the sources of `failure` still rest."""
     return 0 if failure is None else time_left_ms(failure.retry_at_ms, now_ms, RETRY_MAX_MS)
+
+
+def _again_in_ms(failure: FailureCount, now_ms: int) -> int:
+    """How long the sources of `failure` rest if they were given up."""
+    return time_left_ms(failure.retry_at_ms + GIVEN_UP_MS, now_ms, RETRY_MAX_MS + GIVEN_UP_MS)
 
 
 def _no_room(due: Due, manifest: Manifest) -> str | None:
@@ -332,9 +342,11 @@ def tiered_first(chosen: Sequence[Unit]) -> tuple[Sequence[Unit], str] | None:
     return held, f"{len(chosen)} inputs are too many for one merge: {len(held)} neighbours of them are tiered first"
 
 
-def given_up_first(chosen: Sequence[Unit], held: Sequence[Unit], state: CompactorState | None, most: int) -> str | None:
+def given_up_first(
+    chosen: Sequence[Unit], held: Sequence[Unit], state: CompactorState | None, most: int, now_ms: int
+) -> str | None:
     """Why a request for `chosen` cannot begin: the tier of `held`, which comes first, was given up; None: it can."""
-    given_up = None if state is None else _given_up(failure_of(state, segments_of(held)), most)
+    given_up = None if state is None else _given_up(failure_of(state, segments_of(held)), most, now_ms)
     if given_up is None:
         return None
     first = f"the tier of {len(held)} of them that comes first was given up"

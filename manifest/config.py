@@ -158,7 +158,12 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "l0.segments.tier": ("8", whole_number(2, 4_096), "merge L0 segments when there are so many"),
     "runs.tier": ("3", whole_number(2, 256), "merge sorted runs when so many are of similar size"),
     "compaction.output.bytes": (str(256 * MIB), whole_number(1024), "where a compaction cuts its output segments"),
-    "compaction.attempts.max": ("10", whole_number(1, 1_000), "attempts without progress before a job is given up"),
+    "compaction.attempts.max": (
+        "10",
+        whole_number(1, 1_000),
+        "attempts without progress before a job is given up for a day; those that the engine or the store ended are "
+        "not counted",
+    ),
     "compaction.paused": ("false", truth, "true: no compaction starts or goes on; retention and appends do"),
     "compaction.priority": ("0", whole_number(-100, 100), "of what is due alike, the larger goes first"),
     "compaction.throttle.bytes.per.second": (

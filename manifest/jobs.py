@@ -23,6 +23,7 @@ __all__ = [
     "HISTORY_MAX",
     "NOT_THE_JOB",
     "STORE_DENIED",
+    "UNAVAILABLE",
     "Attempt",
     "CompactorState",
     "Estimate",
@@ -51,7 +52,8 @@ ENDED_SOURCES_KEPT = 16  # of a job in the history: the first ones, and how many
 ENGINE_DOWN = "engine_down"  # the engine took no task: nothing began
 ENGINE_LOST = "engine_lost"  # the engine itself died, or was stopped, while tasks ran
 STORE_DENIED = "store_denied"  # the store refused who asked
-NOT_THE_JOB = frozenset({ENGINE_DOWN, STORE_DENIED})  # however many follow each other, the job is not given up
+UNAVAILABLE = "unavailable"  # the store did not answer a task, or not as it must the compactor itself
+NOT_THE_JOB = frozenset({ENGINE_DOWN, STORE_DENIED, UNAVAILABLE})  # however many there are, nothing is given up
 
 Kind = Literal["tier", "clean"]
 Status = Literal["submitted", "in_progress", "completed", "failed", "cancelled"]
@@ -258,7 +260,7 @@ class FailureCount(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     """Consecutive attempts on one set of source segments that recorded no new output (P14)."""
 
     sources: str  # XXH3-64 of the sorted segment ids
-    count: int  # but for those that ended with the engine
+    count: int  # but for those that ended with the engine, or with the store
     lost: int = 0  # those under which the engine died: perhaps the job is what kills it
     error: JobError
     retry_at_ms: int

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from lithify.compactor.engine import TaskFailure
-from lithify.manifest.jobs import STORE_DENIED
+from lithify.manifest.jobs import STORE_DENIED, UNAVAILABLE
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
@@ -36,7 +36,7 @@ def failure_of(task: MergeTask, error: Exception) -> TaskFailure:
         case AccessDenied():
             return TaskFailure(task.range_index, STORE_DENIED, str(error))
         case Unavailable():
-            return TaskFailure(task.range_index, "unavailable", str(error))
+            return TaskFailure(task.range_index, UNAVAILABLE, str(error))
         case InvalidRequest():
             return TaskFailure(task.range_index, "invalid", str(error))
         case MemoryError():  # pyarrow's ArrowMemoryError is one
@@ -55,7 +55,7 @@ def _damaged(task: MergeTask, error: Corrupt | NotFound) -> TaskFailure:
         if not ref.store and keys.key_of(ref) in text:
             category = "corrupt" if isinstance(error, Corrupt) else "missing"
             return TaskFailure(task.range_index, category, text, ref.id)
-    return TaskFailure(task.range_index, "unavailable", text)
+    return TaskFailure(task.range_index, "engine", text)
 
 
 def _unexpected(task: MergeTask, error: Exception) -> TaskFailure:

@@ -63,7 +63,7 @@ def test_a_damaged_source_is_named(task: MergeTask, kind: Any, category: str) ->
 def test_a_damaged_output_quarantines_nothing(task: MergeTask, kind: Any) -> None:
     output = SegmentId.for_output(task.job, task.attempt, task.range_index, "cafe0000")
     failed = failure_of(task, kind(f"segment {KEYS.segment(output)}: has the wrong size"))
-    assert (failed.category, failed.segment) == ("unavailable", "")
+    assert (failed.category, failed.segment) == ("engine", "")
 
 
 def test_a_full_disk_is_told_by_name(task: MergeTask) -> None:

@@ -4,11 +4,13 @@ import pytest
 
 from lithify.compactor import plan, policy
 from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.engine import TaskFailure
 from lithify.compactor.jobs import Submit
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import Job
+from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import Unavailable
+from lithify.segment.task import MergeTask
 from tests.compactor import simulated_engine
 from tests.compactor.simulated_engine import with_engine
 from tests.protocol.scene import KEYS, ROWS, append_rows, job, new_partition
@@ -17,14 +19,14 @@ ASKED = "000000000001-0000beef"
 CONFIG = parse({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "compaction.attempts.max": "2"})
 
 
-async def _fails(*_: object) -> None:
-    raise Unavailable("the store is away")
+async def _fails(keys: PartitionKeys, task: MergeTask, written: list[str]) -> TaskFailure:
+    return TaskFailure(task.range_index, "memory", "the worker died")
 
 
 def test_a_request_whose_tier_was_given_up_is_ended_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of six inputs two fit one merge, and their merge fails each time: what was asked for can never begin."""
     monkeypatch.setattr(plan, "FAN_IN_MAX", 2)
-    monkeypatch.setattr(simulated_engine, "merge", _fails)
+    monkeypatch.setattr(simulated_engine, "attempt", _fails)
     world, files = new_partition(), PartitionFiles(KEYS)
     world.alone(append_rows(files, ROWS))
     request: Job = job(ASKED, status="submitted", origin="manual", kind=None, plan=None, segments=(), sources=())

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lithify.compactor.failures import failure_of, source_set
 from lithify.compactor.jobs import (
     Admit,
     ClaimState,
@@ -16,8 +17,6 @@ from lithify.compactor.jobs import (
     RequestCancel,
     StartAttempt,
     Submit,
-    failure_of,
-    source_set,
 )
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.jobs import (

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from lithify.compactor.estimate import estimate
-from lithify.compactor.jobs import RETRY_MAX_MS, source_set
+from lithify.compactor.failures import RETRY_MAX_MS, source_set
 from lithify.compactor.policy import (
     LEASE_MS,
     Admit,

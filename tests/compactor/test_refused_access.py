@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.jobs import RETRY_MAX_MS
+from lithify.compactor.failures import RETRY_MAX_MS
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import LithifyError
 from lithify.store.file_errors import explained

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.simulation import Simulation
-from lithify.compactor.jobs import source_set
+from lithify.compactor.failures import source_set
 from lithify.compactor.plan import fan_in, freeze
 from lithify.compactor.policy import Drop, Propose, Wait, decide, segments_of, survey, urgency
 from lithify.manifest.config import LONG_MAX, parse, validate
@@ -69,7 +69,7 @@ def test_what_was_given_up_keeps_no_other_work_waiting() -> None:
     assert proposed(decided) == tier
     passed = {it.what: it.reason for it in survey(few, poisoned, settings, NOW_MS).passed}
     given_up = "given up: 10 attempts in a row made no progress; the last: out of memory"
-    assert passed["clean for dirty"] == f"due ({clean.reason}), but {given_up}"
+    assert passed["clean for dirty"] == f"due ({clean.reason}), but {given_up}; it will be tried once more in 1.0 d"
     both = state(failures=(failed(clean.units, 10), failed(tier.units, 2, NOW_MS + 7)))
     waiting = decide(few, both, settings, NOW_MS)
     assert isinstance(waiting, Wait)

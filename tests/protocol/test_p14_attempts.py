@@ -1,36 +1,39 @@
 """P14: consecutive attempts without progress are capped, counted by source set; ends keep their reason."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
+from lithify.compactor.engine import VerifyOutputs
+from lithify.compactor.failures import RETRY_FIRST_MS, RETRY_MAX_MS, failure_of, source_set
 from lithify.compactor.jobs import (
-    RETRY_FIRST_MS,
-    RETRY_MAX_MS,
     Admit,
     ClaimState,
     EndAttempt,
     Finish,
     Record,
     StartAttempt,
-    failure_of,
-    source_set,
 )
-from lithify.compactor.policy import ENGINE_LOST_MAX, Resume, Settle, Wait, decide
+from lithify.compactor.policy import ENGINE_LOST_MAX, GIVEN_UP_MS, Resume, Settle, Wait, decide
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,
     ENGINE_DOWN,
     ENGINE_LOST,
     HISTORY_MAX,
+    UNAVAILABLE,
     CompactorState,
     Job,
     JobError,
     MergeCounts,
     RangeDone,
 )
+from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import CommitUnknown
+from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
 from lithify.store.port import Create
 from tests.compactor.simulated_engine import Mortal, with_engine
 from tests.protocol.scene import CONFIG, FIRST, KEYS, ROWS, TOPIC_ID, Held, after, append_rows, at, job, new_partition
@@ -94,8 +97,8 @@ def waits_ms(states: list[CompactorState]) -> list[int]:
     return [failure.retry_at_ms for state in states if (failure := failure_of(state, job().segments))]
 
 
-@pytest.mark.parametrize(("category", "lost"), [(ENGINE_DOWN, 0), (ENGINE_LOST, 25)])
-def test_an_engine_that_is_gone_is_no_failure_of_the_job_and_waits_longer_each_time(category: str, lost: int) -> None:
+@pytest.mark.parametrize(("category", "lost"), [(ENGINE_DOWN, 0), (UNAVAILABLE, 0), (ENGINE_LOST, 25)])
+def test_who_is_away_is_no_failure_of_the_job_and_it_waits_longer_each_time(category: str, lost: int) -> None:
     waits = waits_ms([ended_by(category, count) for count in (1, 2, 3, 25)])
     assert waits == [RETRY_FIRST_MS, 2 * RETRY_FIRST_MS, 4 * RETRY_FIRST_MS, RETRY_MAX_MS]
     gone = ended_by(category, 25)
@@ -138,6 +141,93 @@ def test_a_job_outlives_its_engine_and_keeps_what_was_recorded() -> None:
     assert {ref.id for d in recorded for ref in d.outputs} <= {
         s.id for s in world.alone(PartitionFiles(KEYS).head()).segments()
     }
+
+
+async def away(keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], request_kinds: tuple[type, ...]) -> Any:
+    """`coroutine` over a store that answers none of these requests."""
+
+    async def lost() -> Any:
+        reply = error = None
+        while True:
+            try:
+                request = coroutine.send(reply) if error is None else coroutine.throw(error)
+            except StopIteration as stop:
+                return stop.value
+            reply = error = None
+            if isinstance(request, request_kinds):
+                error = Unavailable("the store gave no answer")
+                continue
+            try:
+                reply = await request
+            except LithifyError as failed:
+                error = failed
+
+    return await with_engine(keys, lost(), [])
+
+
+def test_a_job_outlives_a_store_that_is_away_while_recorded_ranges_are_looked_at() -> None:
+    """Commits are answered, segments are not: each attempt ends at the first look, for three times as many as may
+    fail."""
+    world, capped = new_partition(), replace(CONFIG, compaction_attempts_max=2)
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    me = Coordinator(PartitionFiles(KEYS), "me:1")
+    assert world.alone(with_engine(KEYS, me.step(capped), [], Mortal(dies=1))).outcome == "failed"
+    recorded = world.alone(PartitionFiles(KEYS).compactor_state()).jobs[0].done
+    waits: list[int] = []
+    for _ in range(6):
+        world.now_ms += RETRY_MAX_MS
+        assert world.alone(away(KEYS, me.step(capped), (VerifyOutputs,))).outcome == "failed"
+        state = world.alone(PartitionFiles(KEYS).compactor_state())
+        (its,) = state.jobs
+        assert (its.done, count_of(state, its)) == (recorded, 0)
+        assert its.attempts[-1].error == JobError(UNAVAILABLE, "the store gave no answer")
+        waits.append(failure_of(state, its.segments).retry_at_ms - its.attempts[-1].ended_at_ms)
+    assert waits == [RETRY_FIRST_MS * 2**n for n in range(1, 7)], "the engine's death was the first"
+    world.now_ms += RETRY_MAX_MS
+    step = world.alone(with_engine(KEYS, me.step(capped), []))
+    assert (step.outcome, step.job.status, step.job.attempts[-1].ranges_done) == ("worked", "completed", 2)
+
+
+def test_an_attempt_whose_end_its_own_compactor_could_not_write_down_is_no_failure() -> None:
+    """The store is away, for commits, too; the same coordinator goes on, under the same epoch or the next."""
+    running = after(EMPTY, Admit(1, job()), StartAttempt(1, job().id, 1, "me:1"))
+    for goes_on in (StartAttempt(1, job().id, 2, "me:1"), ClaimState(EMPTY, 2, "again", "me:1", before="me")):
+        state = after(running, goes_on, now_ms=50)
+        failure = failure_of(state, job().segments)
+        assert failure is not None
+        assert (failure.count, failure.retry_at_ms) == (0, 50 + RETRY_FIRST_MS)
+        assert failure.error.category == state.jobs[0].attempts[0].error.category == UNAVAILABLE
+        assert state.jobs[0].attempts[0].ended_at_ms == 50
+    assert count_of(after(running, ClaimState(EMPTY, 2, "new", "me:1", before="other")), job()) == 1
+
+
+def test_after_commit_unknown_the_same_coordinator_counts_nothing() -> None:
+    world, capped = new_partition(), replace(CONFIG, compaction_attempts_max=2)
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    me = Coordinator(PartitionFiles(KEYS), "me:1")
+    for _ in range(4):
+        held = Held(world, with_engine(KEYS, me.step(capped), []))
+        held.until(lambda r: isinstance(r, Create) and b'"attempts":[{' in r.body and b'"done":[{' in r.body)
+        with pytest.raises(CommitUnknown):
+            held.end_in_silence()
+        assert world.alone(with_engine(KEYS, me.step(capped), [])).outcome == "waiting", "it claims again, and waits"
+        state = world.alone(PartitionFiles(KEYS).compactor_state())
+        assert count_of(state, state.jobs[0]) == 0
+        world.now_ms += RETRY_MAX_MS
+    assert world.alone(with_engine(KEYS, me.step(capped), [])).outcome == "worked"
+
+
+def test_what_was_given_up_is_tried_once_more_after_a_day() -> None:
+    """An idle partition's set of sources never changes: what was given up in bad times would stay so for ever."""
+    capped = parse({"cleanup.policy": "compact", "compaction.attempts.max": "3"})
+    state, since_ms = failures(3), 4 * RETRY_FIRST_MS
+    for number in (4, 5):
+        assert isinstance(decide(HEAD, state, capped, since_ms + GIVEN_UP_MS - 1), Settle)
+        assert isinstance(decide(HEAD, state, capped, since_ms + GIVEN_UP_MS), Resume)
+        state = failed_attempt(state, number, since_ms + GIVEN_UP_MS)
+        since_ms = waits_ms([state])[0]
+    year_ms = 365 * GIVEN_UP_MS
+    assert isinstance(decide(HEAD, state, capped, since_ms - year_ms), Resume), "the clock had been ahead by a year"
 
 
 def test_progress_forgives() -> None:

@@ -161,7 +161,7 @@ def test_a_reply_damaged_on_its_way_quarantines_nothing(kind: type[Exception], p
         assert state is not None
         (failure,) = state.failures
         assert failure.count == 1
-        assert failure.error.category == "unavailable"
+        assert failure.error.category == "engine"
         assert "read again and is whole" in failure.error.reason
         world.now_ms = failure.retry_at_ms
         world.alone(with_engine(KEYS, me.step(CONFIG), []))

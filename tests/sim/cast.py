@@ -104,6 +104,7 @@ class Climate:
     blackouts: tuple[tuple[int, int], ...] = ()  # steps during which the store answers nobody
     full_spells: tuple[tuple[int, int], ...] = ()  # steps with no room but for what leads to deletions (RFC 0012)
     denials: tuple[Denial, ...] = ()
+    throttled: tuple[tuple[int, int], ...] = ()  # steps during which segments are not answered for, all else is
     engine_outages: tuple[tuple[int, int], ...] = ()  # steps during which no engine takes a task, or has one
     engine_share: float = 0.0  # of a compactor's looks at its tasks that find the engine dead
 

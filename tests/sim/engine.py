@@ -20,7 +20,8 @@ from lithify.compactor.engine import (
     WeighSegment,
 )
 from lithify.compactor.engines.outcome import failure_of
-from lithify.manifest.jobs import KeyRange
+from lithify.manifest.jobs import NOT_THE_JOB, KeyRange
+from lithify.manifest.keys import PartitionKeys
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Request
@@ -80,6 +81,7 @@ class Engine:
                 truth.ledger.looked[actor.author, ref.id] = self.world.steps
             else:
                 bad.add(ref.id)
+                self.oracle.own_failure(actor.author, request.keys)
         return frozenset(bad)
 
     def _whole(self, key: str, ref: Any) -> bool:
@@ -140,6 +142,10 @@ class Engine:
         def drain() -> tuple[TaskResult | TaskFailure, ...]:
             found = tuple(batch.results)
             batch.results.clear()
+            if any(isinstance(result, TaskFailure) and result.category not in NOT_THE_JOB for result in found):
+                task = batch.tasks[0]
+                keys = PartitionKeys(task.topic, task.topic_id, task.partition)
+                self.oracle.own_failure(actor.author, keys)
             return found
 
         actor.late_reply = drain

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from lithify.compactor import jobs
-from lithify.manifest.jobs import Attempt, CompactorState
+from lithify.manifest.jobs import FAILURES_MAX, Attempt, CompactorState
 from lithify.manifest.model import Manifest, ProducerBatch
 
 __all__ = ["Step", "kind_of_commit", "unwarranted", "unwarranted_of_compactor"]
@@ -234,7 +234,7 @@ def _compactor(previous: CompactorState, state: CompactorState, *, claims: bool)
         yield "claims, and touches more than attempts (P5)"
     if not claims and (active.all > 1 or len(failures.added + failures.changed) > 1):
         yield "is about more than one job (P8, P14)"
-    if failures.removed and len(state.failures) < jobs.FAILURES_MAX and failures.all > 1:
+    if failures.removed and len(state.failures) < FAILURES_MAX and failures.all > 1:
         yield "forgets failures of other jobs (P14)"
     for was, now in active.changed:
         beyond = _differing(was, now) - (BY_CLAIM if claims else BY_PROGRESS if was.plan else BY_ADMISSION)

@@ -124,6 +124,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
 
 def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) -> Climate:
     blackouts = _spells(dice, length, (0, 0, 0, 1, 2), 60)
+    throttled = _spells(dice, length, (0, 0, 0, 1, 2), 200)
     engine_outages = _spells(dice, length, (0, 0, 0, 1, 2), 200)
     full_spells = _spells(dice, length, (0, 0, 0, 0, 1, 2), 200)
     return Climate(
@@ -140,6 +141,7 @@ def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) ->
         outlier_share=dice.choice((0.0, 0.0, 0.01, 0.05)),
         blackouts=() if bright else blackouts,
         full_spells=() if bright else full_spells,
+        throttled=() if bright else throttled,
         engine_outages=() if bright else engine_outages,
         engine_share=dice.choice((0.0, 0.0, 0.02, 0.1)),
     )

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lithify.compactor.policy import ENGINE_LOST_MAX
+from lithify.compactor.policy import ENGINE_LOST_MAX, GIVEN_UP_MS
 from lithify.manifest.edits import coverage_offset
-from lithify.manifest.jobs import STORE_DENIED, CompactorState, Job
+from lithify.manifest.jobs import STORE_DENIED, UNAVAILABLE, CompactorState, Job, JobError
 from lithify.manifest.model import SegmentRef
 from lithify.segment.task import MergeTask
 from tests.sim.cast import WORKER, Author
@@ -32,9 +32,12 @@ class Ledger:
         self._author: Author = "", 0  # of the latest file
         self._started: dict[tuple[str, int], Author] = {}  # attempts
         self._in_vain: dict[frozenset[str], int] = {}  # failed attempts on a set of sources since its latest progress
+        self._in_vain_ms: dict[frozenset[str], int] = {}  # when the latest of them ended
         self._lost: dict[frozenset[str], int] = {}  # those that ended with the engine
         self.denied_at: dict[str, int] = {}  # the step at which the store last refused an actor, or a worker of his
+        self._began: dict[tuple[str, int], Author] = {}  # attempts, by coordinators that live
         self._engine_gone: set[Author] = set()  # whose attempt under way met that
+        self._own_failure: set[Author] = set()  # whose attempt under way met what is the job's own
         self._allowed: dict[frozenset[str], int] = {}  # beyond the cap: what was asked for by hand
         self.looked: dict[tuple[Author, str], int] = {}  # who found which output to be as recorded, at which step
         self.began: dict[str, int] = {}  # the step at which the latest attempt of a job did
@@ -178,28 +181,46 @@ class Ledger:
         begins = now is not None and (was is None or now.number > was.number)
         ends = was is not None and was.ended_at_ms is None
         if was is not None and ends and (begins or claims):  # nobody had ended it
-            self._in_vain[sources] = self._in_vain.get(sources, 0) + (was.ranges_done == 0)
+            if was.ranges_done == 0 and self._began.get((job.id, was.number)) != author:
+                self._failed(sources)
         elif now is not None and ends and now.ended_at_ms is not None and now.error is not None:
-            counts = self._lost if author in self._engine_gone else self._in_vain
-            if now.error.category != STORE_DENIED:
-                counts[sources] = counts.get(sources, 0) + 1
-            elif self.denied_at.get(author[0], 0) < self.began[job.id]:
-                self._truth.fail(f"job {job.id}: an attempt ends as denied, and nobody was (P14)")
-            else:
-                self._truth.world.counts["attempt denied"] += 1
-        if begins:
+            self._ended(author, job, now.error)
+        if now is not None and begins:
+            self._began[job.id, now.number] = author
             self._engine_gone.discard(author)
+            self._own_failure.discard(author)
             count = self._in_vain.get(sources, 0)
             most = max(c.compaction_attempts_max for c in self._truth.configs) + self._allowed.get(sources, 0)
-            if count > most:
+            rested_ms = self._truth.world.now_ms - self._in_vain_ms.get(sources, 0)
+            if count > most and rested_ms < GIVEN_UP_MS - self._truth.error_ms:
                 self._truth.fail(f"after {count} attempts in vain on one set of sources another begins (P14)")
             self._held("P14")
         met = next((a for a in job.attempts if a.error is not None and a.error.category == "corrupt"), None)
         if met is not None and not self.quarantined:
             self._truth.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
 
+    def _ended(self, author: Author, job: Job, error: JobError) -> None:
+        """Its coordinator says of what: of the engine, of the store, or of what the job itself met."""
+        sources = frozenset(job.segments)
+        if author in self._engine_gone:
+            self._lost[sources] = self._lost.get(sources, 0) + 1
+        elif error.category == STORE_DENIED:
+            if self.denied_at.get(author[0], 0) < self.began[job.id]:
+                self._truth.fail(f"job {job.id}: an attempt ends as denied, and nobody was (P14)")
+            self._truth.world.counts["attempt denied"] += 1
+        elif error.category == UNAVAILABLE:
+            self._truth.world.counts["attempt ended: the store was away"] += 1
+        elif author not in self._own_failure:
+            self._truth.fail(f"an attempt at job {job.id} met nothing of its own, and failed by {error.category} (P14)")
+        else:
+            self._failed(sources)
+
+    def _failed(self, sources: frozenset[str]) -> None:
+        self._in_vain[sources] = self._in_vain.get(sources, 0) + 1
+        self._in_vain_ms[sources] = self._truth.world.now_ms
+
     def _given_up(self, known: Job, job: Job) -> None:
-        """A job is given up for what it did, and not because the engine was away."""
+        """A job is given up for what it did, and not because the engine or the store was away."""
         self._thrown_away(known, job)
         if job.error is None or job.error.category != "attempts":
             return
@@ -225,6 +246,14 @@ class Ledger:
     def engine_gone(self, author: Author) -> None:
         """The engine of a compactor takes no task, or died over those it had."""
         self._engine_gone.add(author)
+
+    def own_failure(self, author: Author) -> None:
+        """A task of a compactor failed by what is the job's own, or its outputs are not as they were recorded."""
+        self._own_failure.add(author)
+
+    def anew(self, author: Author) -> None:
+        """A compactor goes on as another coordinator, which knows nothing of what it has begun."""
+        self._began = {attempt: by for attempt, by in self._began.items() if by != author}
 
     def _held(self, *rules: str) -> None:
         self._truth.world.held(*rules)

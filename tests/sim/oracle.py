@@ -198,6 +198,13 @@ class Oracle:
         for truth in self.truths.values():
             truth.ledger.access_denied(author)
 
+    def own_failure(self, author: Author, keys: PartitionKeys) -> None:
+        self.truth(keys).ledger.own_failure(author)
+
+    def anew(self, author: Author) -> None:
+        for truth in self.truths.values():
+            truth.ledger.anew(author)
+
     def acknowledged(self, keys: PartitionKeys, tokens: Sequence[str], offsets: range) -> None:
         contents = self.truth(keys).contents
         found = [contents.at.get(token) for token in tokens]

@@ -97,6 +97,7 @@ def compactor(site: Site, take_over_share: float) -> Life:
                     coordinator = None
             except Fenced:
                 site.world.counts["fenced"] += 1
+                site.oracle.anew(actor.author)
                 coordinator = None
                 await Pause(site.rest(actor))
             except TRANSIENT as error:

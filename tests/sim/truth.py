@@ -64,7 +64,7 @@ class Truth:
         self.applications = Applications(world.counts)
         self._compacted = False
         self._counted = True  # no commit so far holds what a worker of an earlier release did
-        self._error_ms = error_ms  # of an age by two clocks
+        self.error_ms = error_ms  # of an age by two clocks
 
     def fail(self, what: str) -> NoReturn:
         raise Violation(f"{self.keys.root}: {what}")
@@ -233,7 +233,7 @@ class Truth:
             self.fail(f"job {job.id} commits outputs that are not recorded (P11)")
         self.ledger.commits(author, job.id, made)
         others = [ref for ref in manifest.segments() if ref.id not in recorded]
-        now_ms = self.world.now_ms + self._error_ms
+        now_ms = self.world.now_ms + self.error_ms
         wrong = self.contents.merged_wrongly(taken, made, manifest, job.kind, now_ms)
         wrong = wrong or self.contents.cut_wrongly(made, max(config.output_bytes for config in self.configs))
         since = self._topics[max(previous.config_at, 1) - 1 :]
@@ -269,7 +269,7 @@ class Truth:
     def _floor(self, previous: Manifest, manifest: Manifest) -> None:
         """A floor is one that some manifest had come to while it was the head, by its bounds and the clock. Under every
         manifest the log starts where readers of the one before saw it start, or later."""
-        now_ms = self.world.now_ms + self._error_ms
+        now_ms = self.world.now_ms + self.error_ms
         self._allowed = max(self._allowed, floor_at(previous, now_ms))
         reign = Reign(previous.retention or KEEP_ALL, now_ms, previous.next_offset)
         self._reigns = [*(r for r in self._reigns if r.retention != reign.retention), reign]
@@ -297,7 +297,7 @@ class Truth:
         assert job.plan is not None
         assert self.head is not None
         began_ms, known = self._begun.get(author, (0, 0))
-        rules, now_ms = job.plan.rules, self.world.now_ms + self._error_ms
+        rules, now_ms = job.plan.rules, self.world.now_ms + self.error_ms
         configs = [parse(t.config) for t in self._topics[max(known - 1, 0) :] if t.topic_id == self.keys.topic_id]
         if not known or not configs:
             return
@@ -306,7 +306,7 @@ class Truth:
         if rules.drop_superseded and not any(not lag or max(pinned, default=0) <= now_ms - lag for lag in lags_ms):
             self.fail(f"job {job.id} drops what is younger than any min.compaction.lag.ms since it was begun (P9)")
         if rules.stamp_horizon_ms is not None:
-            least_ms = min(c.delete_retention_ms for c in configs) - self._error_ms - CLOCK_ERROR_MS
+            least_ms = min(c.delete_retention_ms for c in configs) - self.error_ms - CLOCK_ERROR_MS
             if rules.stamp_horizon_ms < began_ms + least_ms:
                 self.fail(f"job {job.id} stamps {rules.stamp_horizon_ms}, before delete.retention.ms is over (R4)")
         self.world.held("P9")
@@ -315,7 +315,7 @@ class Truth:
         """What a job may drop is what readers had lost sight of when it was admitted."""
         assert job.plan is not None
         assert self.head is not None
-        allowed = max(self._allowed, floor_at(self.head, self.world.now_ms + self._error_ms))
+        allowed = max(self._allowed, floor_at(self.head, self.world.now_ms + self.error_ms))
         if job.plan.rules.floor > allowed:
             self.fail(f"job {job.id} drops below {job.plan.rules.floor}, the log starts at {allowed} at most (R3, P9)")
 
@@ -325,7 +325,7 @@ class Truth:
             if checkpoint.id not in known:
                 self._count("checkpoint")
                 before = next((c for c in previous.checkpoints if c.name == checkpoint.name), None)
-                if before is not None and (before.expires_at_ms or 0) > self.world.now_ms + self._error_ms:
+                if before is not None and (before.expires_at_ms or 0) > self.world.now_ms + self.error_ms:
                     self.fail(f"checkpoint {before} is replaced before it has expired (P20)")
                 self.pin_is_whole(checkpoint.manifest)
                 self.world.held("P20")
@@ -345,7 +345,7 @@ class Truth:
         head = 0 if self.head is None else self.head.id
         if boundary.manifest >= head or boundary.manifest < self.dead:
             self.fail(f"boundary {boundary.manifest} does not lie between {self.dead} and the head {head} (P4)")
-        late_ms = self.world.now_ms - self._grace_ms + CLOCK_ERROR_MS + self._error_ms
+        late_ms = self.world.now_ms - self._grace_ms + CLOCK_ERROR_MS + self.error_ms
         for dead in range(self.dead + 1, boundary.manifest + 1):
             if self._created_ms[dead + 1] > late_ms:
                 self.fail(f"manifest {dead} is dead, {self.world.now_ms - self._created_ms[dead + 1]} ms old (P17)")

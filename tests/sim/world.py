@@ -39,6 +39,7 @@ STALE_MS_MAX = 1_000  # how far a client's idea of the store's clock lies behind
 JUMPS_MS = (1_000, 5_000, 31_000, 61_000, 600_000, 86_400_000)
 RETRIED = frozenset((Get, Head, List, Folders))  # by the store itself: their failures are rarer
 RETRIED_SHARE = 0.2
+SEGMENTS = "/segments/"
 STALLS_MS_MAX = 60_000
 OUTLIERS_APART = REPLIES_KEPT  # replies of one actor
 LAPTOP_SHARE = 0.1  # of sleeps in which the monotonic clock stands still
@@ -139,7 +140,7 @@ class World:
         fault = None
         if event == "fault" and (type(request) not in RETRIED or luck.random() < RETRIED_SHARE):
             fault = f"{luck.random():.3f}"
-        elif self._dark():
+        elif self._dark(request):
             fault = "dark"
         actor.reply = actor.error = None
         try:
@@ -243,9 +244,11 @@ class World:
             draw -= share
         return None
 
-    def _dark(self) -> bool:
-        dark = self.climate.blackouts
-        return bool(dark) and any(first <= self.steps < end for first, end in dark)
+    def _dark(self, request: Request[Any]) -> bool:
+        """A store throttles by prefix: while it answers nobody about segments, commits may go on."""
+        of_segments = type(request) in (VerifyOutputs, WeighSegment) or SEGMENTS in getattr(request, "key", "")
+        dark = (*self.climate.blackouts, *(self.climate.throttled if of_segments else ()))
+        return any(first <= self.steps < end for first, end in dark)
 
     def denied(self, actor: Actor, *, writes: bool) -> bool:
         return any(each.concerns(self.steps, actor.name, writes=writes) for each in self.climate.denials)

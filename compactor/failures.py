@@ -1,0 +1,67 @@
+"""How often work on a set of segments has failed, and how long it rests after that (P14). Pure."""
+
+import itertools
+
+import xxhash
+
+from lithify.manifest.jobs import (
+    ENGINE_LOST,
+    FAILURES_MAX,
+    NOT_THE_JOB,
+    Attempt,
+    CompactorState,
+    FailureCount,
+    Job,
+    JobError,
+)
+
+__all__ = ["RETRY_FIRST_MS", "RETRY_MAX_MS", "counted_after", "failure_of", "is_in_vain", "source_set"]
+
+RETRY_FIRST_MS = 1_000  # after a failed attempt, doubling with each in a row
+RETRY_MAX_MS = 600_000
+
+
+def source_set(segments: tuple[str, ...]) -> str:
+    """Names a set of source segments, whatever plan covers it."""
+    return xxhash.xxh3_64_hexdigest("\n".join(sorted(segments)).encode())
+
+
+def failure_of(state: CompactorState, segments: tuple[str, ...]) -> FailureCount | None:
+    """The consecutive failures on this set of sources, if there are any (P14)."""
+    name = source_set(segments)
+    return next((f for f in state.failures if f.sources == name), None)
+
+
+def is_in_vain(job: Job) -> bool:
+    """Whether an attempt of `job` is open that recorded nothing."""
+    return any(a.ended_at_ms is None and a.ranges_done == 0 for a in job.attempts)
+
+
+def counted_after(
+    head: CompactorState, job: Job, error: JobError, now_ms: int, *, wait: bool = True
+) -> tuple[FailureCount, ...]:
+    """The failure counts after an attempt that ended with `error`. One that ended with the engine, or because the store
+    was away or refused who asked, is no failure of the job, and only makes it wait: a healthy job is not given up
+    because either was away for a night, or a credential had expired."""
+    name = source_set(job.segments)
+    before = failure_of(head, job.segments)
+    count, lost = (0, 0) if before is None else (before.count, before.lost)
+    if error.category == ENGINE_LOST:
+        lost += 1
+    elif error.category not in NOT_THE_JOB:
+        count += 1
+    in_vain = count + lost + _away_in_a_row(job) + (error.category in NOT_THE_JOB)
+    pause_ms = min(RETRY_FIRST_MS * 2 ** min(in_vain - 1, 20), RETRY_MAX_MS) if wait else 0
+    fresh = FailureCount(sources=name, count=count, lost=lost, error=error, retry_at_ms=now_ms + pause_ms)
+    others = tuple(f for f in head.failures if f.sources != name)
+    return (*others, fresh)[-FAILURES_MAX:]  # at the bound the oldest count is forgotten, and starts anew
+
+
+def _away_in_a_row(job: Job) -> int:
+    """How many of the latest attempts that ended found no engine or store, or were refused, and recorded nothing."""
+
+    def away(attempt: Attempt) -> bool:
+        return attempt.error is not None and attempt.error.category in NOT_THE_JOB and attempt.ranges_done == 0
+
+    ended = (a for a in reversed(job.attempts) if a.ended_at_ms is not None)
+    return 0 if not is_in_vain(job) else sum(1 for _ in itertools.takewhile(away, ended))
