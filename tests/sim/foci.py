@@ -27,7 +27,7 @@ SHARES = {
     "admin": 0.2,
     "retention": 0.15,
     "catalog": 0.0,
-    "operator": 0.05,
+    "operator": 0.1,
     "file operator": 0.04,
     "rot": 0.1,
 }
@@ -102,7 +102,13 @@ FOCI = (
         bounds_share=0.0,
     ),
     # Sources are damaged, restored, and damaged again.
-    Focus(1, {"operator": 1.0, "compactor": 0.3, "admin": 0.6, "collector": 0.3}, always=("operator",), plain=(1, 2)),
+    Focus(
+        2,
+        {"operator": 1.0, "compactor": 0.3, "admin": 0.6, "collector": 0.3},
+        always=("operator",),
+        lengths=(400, 1_000, 1_600),
+        plain=(1, 2, 3),
+    ),
     # Jobs of several ranges that are interrupted, and what they have recorded goes bad meanwhile.
     Focus(1, {"rot": 1.0, "compactor": 0.7, "admin": 0.5}, always=("rot",), stalls=(0.04, 0.1)),
     # The topic is altered all the time, by two at once.

@@ -22,7 +22,7 @@ from lithify.manifest.ended import Known, Marks
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import TopicFile
+from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, retention_of
 from lithify.manifest.units import units
@@ -189,10 +189,8 @@ def admin(site: Site) -> Life:
                 found = units(manifest)
                 if len(found) > 2 and say.random() < 0.4:  # from the bottom, around what lies between
                     wanted = found[0].id, found[-1].id
-                job_id = SegmentId.for_job(manifest.id, await NewId())
-                job = Job(id=job_id, status="submitted", origin="manual", requested=wanted, created_at_ms=await Now())
                 if say.random() < 0.7:
-                    await files.compactor.commit(Submit(first_state(manifest), job))
+                    await _submit(files, manifest, wanted)
                 state = await files.compactor_state()
                 if state is not None and state.jobs and say.random() < 0.5:
                     await Pause(int(say.random() * site.rest_ms))
@@ -202,6 +200,18 @@ def admin(site: Site) -> Life:
                 continue
 
     return live
+
+
+async def _submit(files: PartitionFiles, head: Manifest, requested: tuple[str, ...] = ()) -> None:
+    job_id = SegmentId.for_job(head.id, await NewId())
+    job = Job(id=job_id, status="submitted", origin="manual", requested=requested, created_at_ms=await Now())
+    await files.compactor.commit(Submit(first_state(head), job))
+
+
+async def _asks_for_all(site: Site) -> None:
+    with contextlib.suppress(*TRANSIENT):
+        files = PartitionFiles((await site.open()).keys)
+        await _submit(files, await files.head())
 
 
 def retention(site: Site, alters: bool) -> Life:
@@ -276,9 +286,11 @@ def operator(site: Site) -> Life:
     async def live(actor: Actor) -> None:
         say = actor.say
         while True:
-            await Pause(2 * site.rest(actor))
+            await Pause(site.rest(actor) // 2)
             harm_a_segment(site, actor)
-            for _ in range(int(say.random() * 40)):
+            if say.random() < 0.7:
+                await _asks_for_all(site)  # so that it is read soon
+            for _ in range(int(say.random() * 60)):
                 if any(truth.quarantined for truth in site.oracle.truths.values()):
                     break
                 await Pause(site.rest(actor))

@@ -16,7 +16,7 @@ from tests.sim.shrink import shrunk
 from tests.sim.test_mutations import RULES
 
 SEEDS_EVERYDAY, SEEDS, SEEDS_A_TEST = 150, 400, 25
-ALL_COMES_ABOUT = 1_000  # seeds, at most: a quarantine (R6) comes in one of 250
+ALL_COMES_ABOUT = 400
 ROOT = Path(__file__).resolve().parents[2]
 
 
