@@ -151,7 +151,7 @@ def no_identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_s3_without_credentials(lithify_s3: S3Server, no_identity: None) -> None:
     bucket = lithify_s3.create_bucket()
     place = ("--storage-option", f"client_kwargs.endpoint_url={lithify_s3.endpoint_url}")
-    Lithify(f"s3://{bucket}/w", *place).refused("topic", "list", code=2, saying="credentials")
+    Lithify(f"s3://{bucket}/w", *place).refused("topic", "list", code=7, saying="credentials")
 
 
 def test_s3_with_a_wrong_bucket(lithify_s3: S3Server) -> None:
