@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from lithify.store.disk import Disk, sync_folder
-from lithify.store.driver import machine_ms, monotonic_ms, new_id
+from lithify.store.driver import machine_ms, new_id
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.exclusive import publish_exclusively
 from lithify.store.file_errors import NOT_THERE, READ_ONLY, explained
 from lithify.store.file_output import FileOutput, forget, write_all
 from lithify.store.folders import Folders
+from lithify.store.followed_clock import FollowedClock
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
 from lithify.store.reserve import PIECES, Reserve
@@ -52,7 +53,7 @@ class FileStore:
         self._disk = disk or Disk()
         self._folders = Folders(self._disk, self._root)
         self._reserve = Reserve(self._disk, self._temporary / _RESERVE, reserve_pieces)
-        self._clock_read: tuple[int, int] | None = None  # (monotonic, filesystem) in ms
+        self._clock = FollowedClock(self._filesystem_ms, _CLOCK_CACHED_MS)
 
     def __repr__(self) -> str:
         return f"FileStore({str(self._root)!r})"
@@ -179,11 +180,7 @@ class FileStore:
         It cannot be read without: where this process may not write, the machine's clock serves. For a local folder
         that is the same one; for a file server's, retention is seen earlier or later by as much as the two differ.
         """
-        monotonic = monotonic_ms()
-        if self._clock_read is None or monotonic - self._clock_read[0] >= _CLOCK_CACHED_MS:
-            self._clock_read = (monotonic, self._filesystem_ms())
-        read_at, filesystem = self._clock_read
-        return filesystem + monotonic - read_at
+        return self._clock.now()
 
     def local_path(self, key: str) -> Path | None:
         return self._path(key)

@@ -18,8 +18,9 @@ from typing import Any, NoReturn
 import fsspec
 
 from lithify.store.credentials import write_credentials
-from lithify.store.driver import monotonic_ms, new_id
+from lithify.store.driver import new_id
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.followed_clock import FollowedClock
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
 from lithify.store.probe import probe
@@ -32,7 +33,7 @@ _PUBLIC_OPTIONS = frozenset({"project", "account_name", "host", "port", "default
 _MODIFIED_FIELDS = ("mtime", "last_modified", "LastModified", "updated", "modified", "created")
 _PROBE_ROUNDS = 16
 _CONDITIONAL = frozenset({"gs", "gcs", "abfs", "abfss", "az"})  # If-None-Match, ifGenerationMatch=0
-_CLOCK_KEPT_MS = 60_000  # the machine's own clock stands still while it sleeps
+_CLOCK_KEPT_MS = 60_000
 _SETTINGS = {"use_listings_cache": False, "skip_instance_cache": True}
 
 
@@ -44,7 +45,7 @@ class FsspecStore:
         self._options = dict(options or {})
         self._proven = proven
         self._opened: tuple[int, Any, str] | None = None  # process, filesystem, root in it
-        self._clock_read: tuple[int, int] | None = None  # (monotonic, store) in ms
+        self._clock = FollowedClock(self._store_ms, _CLOCK_KEPT_MS)
         self._filesystem()
 
     def __repr__(self) -> str:
@@ -70,6 +71,15 @@ class FsspecStore:
         if secrets:
             write_credentials(secrets, path)
         return bool(secrets)
+
+    def _store_ms(self) -> int:
+        key = f".lithify-clock/{new_id()}"
+        self.put(key, b"")
+        written = self.head(key)
+        self.delete([key])
+        if written is None or written.modified_ms is None:
+            raise InvalidRequest(f"{shown(self._url)}: this filesystem tells no modification times; inject a clock")
+        return written.modified_ms
 
     def _given(self) -> dict[str, Any]:
         """The options of the filesystem as it is: those given here, and what FSSPEC_* variables and files added."""
@@ -184,16 +194,7 @@ class FsspecStore:
 
     def now(self) -> int:
         """The store's clock: read each minute from an object written for it, and followed by this process's own."""
-        if self._clock_read is None or not 0 <= monotonic_ms() - self._clock_read[0] < _CLOCK_KEPT_MS:
-            key = f".lithify-clock/{new_id()}"
-            self.put(key, b"")
-            written = self.head(key)
-            self.delete([key])
-            if written is None or written.modified_ms is None:
-                raise InvalidRequest(f"{shown(self._url)}: this filesystem tells no modification times; inject a clock")
-            self._clock_read = (monotonic_ms(), written.modified_ms)
-        read_at, store = self._clock_read
-        return store + monotonic_ms() - read_at
+        return self._clock.now()
 
     def local_path(self, key: str) -> Path | None:
         check_key(key)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from lithify.store import file
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 from lithify.store.file import FileStore
 from lithify.store.port import Outcome
@@ -282,11 +281,9 @@ def test_objects_are_readable_by_those_the_umask_allows(store: FileStore) -> Non
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
 
 
-def test_now_is_the_filesystems_clock_and_asks_it_once_a_second(
-    store: FileStore, disk: ScriptedDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_now_is_the_filesystems_clock_and_asks_it_once_a_second(store: FileStore, disk: ScriptedDisk) -> None:
     monotonic = [1_000_000]
-    monkeypatch.setattr(file, "monotonic_ms", lambda: monotonic[0])
+    store._clock._monotonic = store._clock._machine = lambda: monotonic[0]
     first = store.now()
     monotonic[0] += 999
     touched = disk.calls.count("touch")
