@@ -27,9 +27,11 @@ def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: i
     reply = client.get_object(**parameters, Range=asked)
     body = reply["Body"].read()
     told = reply.get("ContentRange")
+    # An empty object may be asked for its first byte, to see whether it is there.
+    short = len(body) < length if told is not None else len(body) < start + length
+    if short and (body or length > 1) and not marked(reply):
+        raise NotFromS3(reply, f"that has {len(body)} bytes, fewer than asked for by {asked!r}")
     if told is None:  # this server ignores ranges
-        if len(body) < start + length and not marked(reply):
-            raise NotFromS3(reply, f"that has {len(body)} bytes, fewer than asked for")
         return Range(body[start : start + length], len(body), modified_ms(reply))
     size = _size(told, start, len(body), length)
     if size is None:

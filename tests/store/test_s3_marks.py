@@ -138,6 +138,26 @@ def test_an_object_is_too_short_only_in_s3_s_own_words() -> None:
     answered(200, "{}", {**STATIC, "content-type": "x/y", "content-length": "2", "x-amz-request-id": "tx1"})
     with pytest.raises(Corrupt, match="ends before byte 9"):
         store.read("k", 0, 9)
+    # The same of a server that gives ranges, also of its pages.
+    ranged = {**STATIC, "content-type": "text/plain", "content-length": "2", "content-range": "bytes 0-1/2"}
+    store, asked = answered(206, "{}", ranged)
+    with pytest.raises(Unavailable, match="try again"):
+        store.read("k", 0, 9)
+    assert len(asked) == 4
+    answered(206, "{}", {**ranged, "x-amz-id-2": "lkj2"})
+    with pytest.raises(Corrupt, match="ends before byte 9"):
+        store.read("k", 0, 9)
+
+
+def test_an_empty_object_has_no_first_byte_with_or_without_marks(lithify_s3: S3Server, bucket: str) -> None:
+    """Go's file server answers with the whole, which is empty, where S3 refuses the range."""
+    for deed in (Deed(), Deed(ignore_range=True), Deed(ignore_range=True, without=("x-amz-request-id",))):
+        with Front(lithify_s3.endpoint_url, rule=lambda _, deed=deed: deed) as front:
+            store = S3Store(bucket, "p", front.options(lithify_s3.options), pause=lambda _: None)
+            store.put("empty", b"")
+            found = store.head("empty")
+            assert found is not None
+            assert found.size == 0
 
 
 def test_a_part_of_an_object_that_does_not_say_which_is_no_object() -> None:
