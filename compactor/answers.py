@@ -16,13 +16,12 @@ from lithify.compactor.engine import (
     VerifyOutputs,
     WeighSegment,
 )
+from lithify.compactor.verification import Verification
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.ranges import row_group_weights, split_ranges
 from lithify.segment.read import SegmentReader
 from lithify.segment.task import MergeTask
-from lithify.segment.verify import verify, verify_quick
 from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Request
 
 __all__ = ["Budget", "CompactionAnswers"]
@@ -62,6 +61,7 @@ class CompactionAnswers:
         self._stopping = stopping
         self._paused = paused
         self._running: Running | None = None
+        self._look: Verification | None = None  # has more to do
 
     @property
     def stopping(self) -> bool:
@@ -92,7 +92,8 @@ class CompactionAnswers:
                 return self._driver.answer(request)
 
     def step_ended(self) -> None:
-        """Gives back what the step had reserved."""
+        """Gives back what the step had reserved, and forgets the look it had not ended."""
+        self._look = None
         self._budget.give_back(self._reserved)
         self._reserved = 0
 
@@ -105,16 +106,13 @@ class CompactionAnswers:
         self._reserved += input_bytes if granted else 0
         return granted
 
-    def _verify(self, request: VerifyOutputs) -> frozenset[str]:
-        check = verify if request.whole else verify_quick
-        bad: set[str] = set()
-        for ref in request.segments:
-            key = request.keys.key_of(ref)
-            try:
-                check(self._driver.store, key, ref)
-            except (NotFound, Corrupt):
-                bad.add(ref.id)
-        return frozenset(bad)
+    def _verify(self, request: VerifyOutputs) -> frozenset[str] | None:
+        look, self._look = self._look, None  # one that fails begins anew
+        if look is None or look.request != request:
+            look = Verification(self._driver, request)
+        bad = look.go_on()
+        self._look = look if bad is None else None
+        return bad
 
 
 def _are_here(tasks: Iterable[MergeTask]) -> None:

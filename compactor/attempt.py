@@ -16,8 +16,8 @@ from lithify.compactor.engine import (
     StopAsked,
     StopTasks,
     TaskFailure,
-    VerifyOutputs,
 )
+from lithify.compactor.look import look
 from lithify.compactor.plan import tasks
 from lithify.manifest.ages import young
 from lithify.manifest.commit import Lineage, Refused
@@ -162,7 +162,7 @@ class JobWork:
         """The recorded ranges whose outputs are whole, by size and checksum; a long look shows signs of life."""
         intact: set[int] = set()
         for done in job.done:
-            if not await VerifyOutputs(self.files.keys, done.outputs, whole=True):
+            if not await look(self.files.keys, done.outputs, self._show_life, whole=True):
                 intact.add(done.index)
             await self._show_life()
         return frozenset(intact)
@@ -171,7 +171,8 @@ class JobWork:
         """Those that are missing, of another size, or do not open; a long look shows signs of life."""
         bad: frozenset[str] = frozenset()
         for first in range(0, len(outputs), OUTPUTS_A_LOOK):
-            bad |= await VerifyOutputs(self.files.keys, tuple(outputs[first : first + OUTPUTS_A_LOOK]), whole=False)
+            some = tuple(outputs[first : first + OUTPUTS_A_LOOK])
+            bad |= await look(self.files.keys, some, self._show_life, whole=False)
             await self._show_life()
         return bad
 

@@ -1,8 +1,6 @@
 """Is a source really damaged? Looked at again before anybody is called (R6)."""
 
-from collections.abc import Awaitable, Callable
-
-from lithify.compactor.engine import VerifyOutputs
+from lithify.compactor.look import ShowLife, look
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.store.port import Pause
@@ -14,7 +12,7 @@ PAUSE_MS = 1_000  # before the second look; twice that before the third
 
 
 async def first_damaged(
-    keys: PartitionKeys, suspects: tuple[SegmentRef, ...], show_life: Callable[[], Awaitable[None]]
+    keys: PartitionKeys, suspects: tuple[SegmentRef, ...], show_life: ShowLife
 ) -> SegmentRef | None:
     """The first of `suspects` that every one of a few looks, with pauses between, finds damaged or missing. None where
     each was found whole once.
@@ -24,11 +22,11 @@ async def first_damaged(
     takes more than one reply. Test: tests/protocol/test_r6_quarantine.py
     """
     for suspect in suspects:
-        for look in range(LOOKS):
-            if look:
-                await Pause(PAUSE_MS * 2 ** (look - 1))
+        for again in range(LOOKS):
+            if again:
+                await Pause(PAUSE_MS * 2 ** (again - 1))
             await show_life()
-            if not await VerifyOutputs(keys, (suspect,), whole=True):
+            if not await look(keys, (suspect,), show_life, whole=True):
                 break
         else:
             return suspect

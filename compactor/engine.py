@@ -85,9 +85,9 @@ class SplitRanges(Request[tuple[KeyRange, ...]], msgspec.Struct, frozen=True):
     target_bytes: int
 
 
-class VerifyOutputs(Request[frozenset[str]], msgspec.Struct, frozen=True):
+class VerifyOutputs(Request[frozenset[str] | None], msgspec.Struct, frozen=True):
     """The ids of those segments that are missing or are not what was recorded: by size and footer, or `whole`, by every
-    byte's checksum, too."""
+    byte's checksum, too. None: some seconds have passed and it is not done; asked again, it goes on."""
 
     keys: PartitionKeys
     segments: tuple[SegmentRef, ...]

@@ -1,5 +1,6 @@
 """Is a segment what its reference says? Three depths: its size and its footer, its bytes, its rows."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from lithify.segment.read import SegmentReader
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Store
 
-__all__ = ["verify", "verify_quick", "verify_rows"]
+__all__ = ["verify", "verify_quick", "verify_rows", "verify_steps"]
 
 _STEP_BYTES = 8 << 20
 
@@ -34,9 +35,18 @@ def verify_quick(store: Store, key: str, ref: SegmentRef) -> None:
 def verify(store: Store, key: str, ref: SegmentRef) -> None:
     """All of `verify_quick`, and the checksum of the whole object, in bounded memory (8 MiB). Raises NotFound or
     Corrupt."""
+    for _ in verify_steps(store, key, ref, whole=True):
+        pass
+
+
+def verify_steps(store: Store, key: str, ref: SegmentRef, *, whole: bool) -> Iterator[None]:
+    """As `verify_quick` or, `whole`, `verify`, for whoever does something between the reads of one object."""
     verify_quick(store, key, ref)
+    if not whole:
+        return
     digest = xxhash.xxh3_64()
     for start in range(0, ref.bytes, _STEP_BYTES):
+        yield
         digest.update(store.read(key, start, min(_STEP_BYTES, ref.bytes - start)))
     if digest.hexdigest() != ref.checksum:
         raise _corrupt(key, "its bytes fail the checksum in the manifest")

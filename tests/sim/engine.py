@@ -20,6 +20,7 @@ from lithify.compactor.engine import (
     WeighSegment,
 )
 from lithify.compactor.engines.outcome import failure_of
+from lithify.compactor.verification import STRETCH_MS
 from lithify.manifest.jobs import NOT_THE_JOB, KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.task import MergeTask, TaskResult
@@ -31,6 +32,8 @@ from tests.sim.rows import checksum, key_bytes, key_text, merge
 from tests.sim.world import World
 
 __all__ = ["Engine"]
+
+WHOLE_TAKES = 4  # times as long as the footer
 
 
 @dataclass(eq=False)
@@ -47,11 +50,12 @@ class Engine:
     world: World
     oracle: Oracle
     splits: tuple[str, ...]  # where key ranges are cut
-    planning_ms: int = 0  # what it takes to read the footer of one source, at most
+    reading_ms: int = 0  # what it takes to read the footer of one object, at most
     poison: frozenset[str] = frozenset()  # tasks over a key range that begins so fail always
     older_share: float = 0.0  # of tasks that a worker of an earlier release does: it counts no bytes
     _batches: dict[Author, _Batch] = field(default_factory=dict)
     _count: int = 0
+    _looks: dict[Author, tuple[VerifyOutputs, int]] = field(default_factory=dict)  # with the time that each still takes
 
     def answer(self, actor: Actor, request: Request[Any]) -> Any:
         match request:
@@ -72,7 +76,15 @@ class Engine:
             case _:
                 raise TypeError(f"no answer for {type(request).__name__}")
 
-    def _verify(self, actor: Actor, request: VerifyOutputs) -> frozenset[str]:
+    def _verify(self, actor: Actor, request: VerifyOutputs) -> frozenset[str] | None:
+        asked, left_ms = self._looks.pop(actor.author, (request, -1))
+        if left_ms < 0 or asked != request:
+            times = WHOLE_TAKES if request.whole else 1
+            left_ms = int(actor.luck.random() * times * self.reading_ms) * len(request.segments)
+        actor.wake_ms = self.world.now_ms + min(left_ms, STRETCH_MS)
+        if left_ms > STRETCH_MS:
+            self._looks[actor.author] = request, left_ms - STRETCH_MS
+            return None
         truth, bad = self.oracle.truth(request.keys), set[str]()
         for ref in request.segments:
             key, harm = request.keys.segment(ref.id), truth.damaged.get(ref.id)
@@ -90,7 +102,7 @@ class Engine:
 
     def _weigh(self, actor: Actor, request: WeighSegment) -> tuple[Any, ...]:
         """To read a footer takes its time."""
-        actor.wake_ms = self.world.now_ms + int(actor.luck.random() * self.planning_ms)
+        actor.wake_ms = self.world.now_ms + int(actor.luck.random() * self.reading_ms)
         ref = request.segment
         self.oracle.truth(request.keys).readings.begin(actor.author, self.world.steps)
         key = request.keys.key_of(ref)

@@ -189,9 +189,9 @@ def _site(dice: random.Random, world: World, focus: Focus) -> Site:
     letters = five_keys(dice)
     splits = tuple(letters[at] for at in dice.choice(((1,), (1, 3), (1, 2, 3))))
     poison = frozenset(splits[:1]) if dice.random() < 0.05 else frozenset[str]()
-    planning_ms = dice.choice((0, 0, 4_000, 20_000))
+    reading_ms = dice.choice((0, 0, 4_000, 20_000))
     older_share = dice.choice((0.0,) * 7 + (0.2,))
-    world.witness, world.engine = oracle, Engine(world, oracle, splits, planning_ms, poison, older_share)
+    world.witness, world.engine = oracle, Engine(world, oracle, splits, reading_ms, poison, older_share)
     keys: tuple[str | None, ...] = letters[: dice.choice((2, 3, 5))]
     if dice.random() < 0.15:
         keys = (*keys, None)

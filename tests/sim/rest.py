@@ -33,7 +33,7 @@ STEPS_UNTIL_IDLE_MAX = 200
 PINS_EXPIRE_MS = 200_000
 TOGETHER_SHARE = 0.25  # of histories that end with two compactors at once
 TOGETHER_STEPS_MAX = 1_000
-PASS_MS, PLANNING_MS = 8_000, 20_000  # what they rest between passes; and the footer of one source takes, at most
+PASS_MS, READING_MS = 8_000, 20_000  # what they rest between passes; and the footer of one object takes, at most
 FENCED_MAX = 3
 
 
@@ -76,7 +76,7 @@ def _check_what_nobody_announced(site: Site) -> None:
 
 
 def _together(world: World, site: Site, truth: Truth) -> None:
-    """Two compactors, neither told to take over: while one plans, however long, the other waits for it (P5)."""
+    """Two compactors, neither told to take over: while one plans or verifies, the other waits for it (P5)."""
     config, engine, dice = truth.configs[-1], world.engine, random.Random(f"{world.seed}/together")
     assert isinstance(engine, Engine)
     if engine.poison:
@@ -87,7 +87,7 @@ def _together(world: World, site: Site, truth: Truth) -> None:
         return
     calm, world.scheduler = Climate(page_keys=1_000, tick_ms=2), Uniform(dice)
     climate, world.climate = world.climate, calm
-    resting, site.rest_ms, planning, engine.planning_ms = site.rest_ms, PASS_MS, engine.planning_ms, PLANNING_MS
+    resting, site.rest_ms, reading, engine.reading_ms = site.rest_ms, PASS_MS, engine.reading_ms, READING_MS
     before = world.counts["fenced"]
     for number in range(2):
         world.start(f"daemon {number}", services.compactor(site, 0.0))
@@ -100,7 +100,7 @@ def _together(world: World, site: Site, truth: Truth) -> None:
     world.counts["compactors together"] += 1
     world.held("P5")
     world.end_all()
-    world.climate, site.rest_ms, engine.planning_ms = climate, resting, planning
+    world.climate, site.rest_ms, engine.reading_ms = climate, resting, reading
 
 
 async def _settle(world: World, site: Site, truth: Truth) -> None:

@@ -59,6 +59,13 @@ SABOTAGES = (
         "at_work = any(",
     ),
     Sabotage(
+        "a long look shows no life",
+        "P5",
+        "compactor/look.py",
+        "await show_life()",
+        "pass",
+    ),
+    Sabotage(
         "a claim stops at the manifest",
         "P5",
         "compactor/coordinator.py",
@@ -189,7 +196,7 @@ SABOTAGES = (
         "a resume trusts what is recorded",
         "P12",
         "compactor/attempt.py",
-        "if not await VerifyOutputs(self.files.keys, done.outputs, whole=True):",
+        "if not await look(self.files.keys, done.outputs, self._show_life, whole=True):",
         "if done.outputs or not done.outputs:",
     ),
     Sabotage(

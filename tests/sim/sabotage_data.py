@@ -196,7 +196,7 @@ OF_DATA = (
         "one damaged reply is a damaged object",
         "R6",
         "compactor/damage.py",
-        "if not await VerifyOutputs(keys, (suspect,), whole=True):",
+        "if not await look(keys, (suspect,), show_life, whole=True):",
         "if not suspect:",
     ),
     Sabotage(

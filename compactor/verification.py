@@ -1,0 +1,40 @@
+"""A verification that is made in stretches, so that whoever asked for it can do something between them (P5)."""
+
+from collections.abc import Iterator
+
+from lithify.compactor.engine import VerifyOutputs
+from lithify.manifest.ages import young
+from lithify.segment.verify import verify_steps
+from lithify.store.driver import Driver
+from lithify.store.errors import Corrupt, NotFound
+
+__all__ = ["STRETCH_MS", "Verification"]
+
+STRETCH_MS = 5_000  # with the longest read after it well below the lease
+
+
+class Verification:
+    """One look at the segments of `request`. It begins at the first `go_on`."""
+
+    def __init__(self, driver: Driver, request: VerifyOutputs) -> None:
+        self.request = request
+        self._driver = driver
+        self._bad: set[str] = set()
+        self._steps = self._look()
+
+    def go_on(self) -> frozenset[str] | None:
+        """The ids of those that are bad, once all were looked at; None: there is more to do."""
+        began_ms = self._driver.now_ms()
+        for _ in self._steps:
+            if not young(began_ms, self._driver.now_ms(), STRETCH_MS):
+                return None
+        return frozenset(self._bad)
+
+    def _look(self) -> Iterator[None]:
+        for ref in self.request.segments:
+            key = self.request.keys.key_of(ref)
+            try:
+                yield from verify_steps(self._driver.store, key, ref, whole=self.request.whole)
+            except (NotFound, Corrupt):
+                self._bad.add(ref.id)
+            yield
