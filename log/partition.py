@@ -27,7 +27,7 @@ from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import floor_at, retention_of
+from lithify.manifest.retention import Retention, floor_at
 from lithify.manifest.transactions import TransactionStamp
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
@@ -46,9 +46,12 @@ class Partition:
     All methods raise NotFound once the topic is deleted; a topic of that name made since is another one.
     """
 
-    def __init__(self, driver: Driver, keys: PartitionKeys, config: Callable[[], TopicConfig]) -> None:
+    def __init__(
+        self, driver: Driver, keys: PartitionKeys, config: Callable[[], TopicConfig], unbounded: Callable[[], Retention]
+    ) -> None:
         self._driver = driver
         self._config = config
+        self._unbounded = unbounded  # what a manifest without bounds goes by
         self._files = PartitionFiles(keys)
         self._lock = threading.Lock()
 
@@ -300,8 +303,8 @@ class Partition:
         return floor_at(self._bounded(manifest), self._driver.now_ms())
 
     def _bounded(self, manifest: Manifest) -> Manifest:
-        """`manifest`, with the configuration's bounds where an earlier version of lithify wrote none into it."""
-        return manifest if manifest.retention else replace(manifest, retention=retention_of(self._config()))
+        """`manifest`, with the bounds that hold where an earlier version of lithify wrote none into it."""
+        return manifest if manifest.retention else replace(manifest, retention=self._unbounded())
 
     def _head(self) -> Manifest:
         head = self._run(self._files.head())

@@ -24,6 +24,7 @@ from lithify.manifest.catalog import alter_topic, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
 from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
+from lithify.manifest.retention import Retention, bounds_before
 from lithify.segment.arrays import from_longs
 from lithify.segment.schema import RECORDS
 from lithify.store.apart import Failure, attempt
@@ -84,7 +85,7 @@ class Topic:
             found = self._partitions.get(number)
             if found is None:
                 keys = partition_keys(self._topic)[number]
-                found = self._partitions[number] = Partition(self._driver, keys, self._fresh_config)
+                found = self._partitions[number] = Partition(self._driver, keys, self._fresh_config, self._unbounded)
             return found
 
     def alter(
@@ -144,6 +145,10 @@ class Topic:
                 if not self._is_fresh():  # another thread may have read it meanwhile
                     self._read()
         return self._parsed
+
+    def _unbounded(self) -> Retention:
+        self._fresh_config()
+        return bounds_before(self._topic)
 
     def _is_fresh(self) -> bool:
         return young(self._read_at_ms, self._driver.now_ms(), CONFIG_FRESH_MS)

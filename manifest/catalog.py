@@ -14,7 +14,7 @@ from lithify.manifest.invariants import check_topic
 from lithify.manifest.keys import PartitionKeys, TopicKeys, check_topic_name, is_topic_name
 from lithify.manifest.model import FORMAT, PARTITIONS_MAX, Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import retention_of
+from lithify.manifest.retention import bounds_before, retention_of
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import Folders, NewId
 
@@ -98,7 +98,9 @@ class _Alter:
             return Refused(InvalidRequest(text))
         merged = {**head.config, **self.changes}
         config = validate({name: value for name, value in merged.items() if value is not None})
-        topic = replace(head, id=number, config=config, partitions=partitions)
+        altered = retention_of(parse(config)) != retention_of(parse(head.config))
+        former = bounds_before(head) if altered else head.former_bounds
+        topic = replace(head, id=number, config=config, partitions=partitions, former_bounds=former)
         return Next(topic, (head, topic))
 
 
@@ -185,7 +187,7 @@ async def alter_topic(
         grown = replace(topic, partitions=partitions)
         await _create_partitions(partition_keys(grown)[topic.partitions :], grown)
     before, altered = (await lineage.commit(_Alter(topic.topic_id, changes, partitions))).result
-    edit = SetBounds(retention_of(parse(altered.config)), altered.id, retention_of(parse(before.config)))
+    edit = SetBounds(retention_of(parse(altered.config)), altered.id, bounds_before(altered))
     # Of those that are new, too: they were made by the configuration that this client knew.
     behind = partition_keys(altered)[0 if KEEPING_KEYS & changes.keys() else before.partitions :]
     note = f"topic {topic.topic} is altered; a compactor's pass, or the same alter again, finishes that in"
@@ -200,7 +202,7 @@ async def keep_bounds(files: PartitionFiles, topic: TopicFile) -> None:
     if head is None or head.topic_id != topic.topic_id or head.sealed:
         return
     if head.retention is None or (head.config_at < topic.id and head.retention != bounds):
-        await files.manifest.commit(SetBounds(bounds, topic.id, bounds))
+        await files.manifest.commit(SetBounds(bounds, topic.id, bounds_before(topic)))
 
 
 async def delete_topic(lineage: Lineage[TopicFile], topic: TopicFile) -> None:

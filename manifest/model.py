@@ -273,6 +273,9 @@ class TopicFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="topic"
     config: dict[str, str]
     created_at_ms: int
     deleted: bool = False
+    # What the first alteration of retention found. Partitions whose manifests hold no bounds, because an earlier
+    # version of lithify wrote them, go by these until bounds are committed there (R3).
+    former_bounds: Retention | msgspec.UnsetType = msgspec.UNSET
 
 
 class WarehouseFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="warehouse"):

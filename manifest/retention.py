@@ -3,11 +3,22 @@
 A floor forgets a prefix, whole buckets of the time index at a time: never early, late by at most one bucket.
 """
 
-from lithify.manifest.config import TopicConfig
-from lithify.manifest.model import Manifest, Retention
+import msgspec
+
+from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.model import Manifest, Retention, TopicFile
 from lithify.manifest.words import span_text
 
-__all__ = ["KEEP_ALL", "Retention", "floor_at", "log_start", "logical_size", "pinned_by_future", "retention_of"]
+__all__ = [
+    "KEEP_ALL",
+    "Retention",
+    "bounds_before",
+    "floor_at",
+    "log_start",
+    "logical_size",
+    "pinned_by_future",
+    "retention_of",
+]
 
 KEEP_ALL = Retention()
 
@@ -17,6 +28,18 @@ def retention_of(config: TopicConfig) -> Retention:
     if not config.deleting:
         return KEEP_ALL
     return Retention(config.retention_ms, config.retention_bytes, config.retention_records)
+
+
+def bounds_before(topic: TopicFile) -> Retention:
+    """What a partition goes by whose manifest holds no bounds: an earlier version of lithify wrote it.
+
+    SUBTLE! Not the bounds of today, once they were altered. Between the `.topic` and the partition's manifest somebody
+    may read, or the alteration may end: what readers have lost sight of would be back, and whoever then writes the
+    bounds down no longer knows where the log started. Test: tests/compactor/test_altered_meanwhile.py
+    """
+    if topic.former_bounds is not msgspec.UNSET:
+        return topic.former_bounds
+    return retention_of(parse(topic.config))
 
 
 def floor_at(manifest: Manifest, now_ms: int) -> int:

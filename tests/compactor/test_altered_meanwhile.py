@@ -1,5 +1,6 @@
 """R3 where a topic is altered while others work in it: no floor goes by bounds that hold no more."""
 
+import itertools
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -12,20 +13,22 @@ from lithify.compactor.engines.local import LocalEngine
 from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
+from lithify.manifest.appends import Append
 from lithify.manifest.catalog import alter_topic, create_topic, keep_bounds, partition_keys, topic_lineage
+from lithify.manifest.codec import encode
 from lithify.manifest.edits import CreatePartition
 from lithify.manifest.floor import SetBounds
-from lithify.manifest.keys import TopicKeys
+from lithify.manifest.keys import PartitionKeys, TopicKeys
 from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import KEEP_ALL, Retention, floor_at
+from lithify.manifest.retention import KEEP_ALL, Retention, bounds_before, floor_at
 from lithify.segment.task import MergeTask
 from lithify.store.driver import Driver
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Create, Store
 from tests.interleave import World
 from tests.log.conftest import HandClock
-from tests.protocol.scene import Held
+from tests.protocol.scene import Held, segment
 
 CLEANED = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
 
@@ -202,6 +205,55 @@ def test_a_partition_that_an_earlier_version_made_goes_by_the_configuration_unti
     assert part._bounded(head).retention == Retention(ms=1_000)
     verdict = SetBounds(KEEP_ALL, 4, Retention(ms=1_000)).apply(head, head.id + 1, clock.now_ms + 5_000)
     assert getattr(verdict, "value").log_start_offset == 1  # noqa: B009 - one of three verdicts
+
+
+def of_an_earlier_release() -> tuple[World, list[PartitionKeys]]:
+    """Two partitions of four records each, a second apart, whose manifests hold no bounds: the topic keeps 1.5 s."""
+    world = World(0)
+    topic = world.alone(create_topic(topic_lineage("t"), "t", 2, {"retention.ms": "1500"}))
+    start_ms = world.now_ms
+    for keys in partition_keys(topic):
+        files = PartitionFiles(keys)
+        for number in range(4):
+            ref = segment(f"{number + 1:012d}-{number:016x}", max_timestamp_ms=start_ms + number * 1_000)
+            world.alone(files.manifest.commit(Append(ref, 100)))
+        key, head = keys.manifest.key(5), world.alone(files.head())
+        world.objects[key] = (encode(replace(head, log_start_offset=0, retention=None, config_at=0)), start_ms)
+    world.now_ms = start_ms + 3_500
+    return world, partition_keys(topic)
+
+
+def starts(world: World, all_keys: list[PartitionKeys]) -> list[int]:
+    """Where the log starts for readers."""
+    topic = world.alone(topic_lineage("t").refresh()).value
+    kept = bounds_before(topic)
+    heads = [world.alone(PartitionFiles(keys).head()) for keys in all_keys]
+    return [floor_at(replace(head, retention=head.retention or kept), world.now_ms) for head in heads]
+
+
+def test_the_first_alter_after_an_upgrade_brings_nothing_back_wherever_it_ends_and_whoever_comes_between() -> None:
+    """It stops before each of its requests in turn, a compactor's pass comes by, and it goes on, or does not."""
+    for goes_on in (True, False):
+        for requests in itertools.count():
+            world, all_keys = of_an_earlier_release()
+            before = min(starts(world, all_keys))
+            assert before > 0
+            held = Held(world, altering(world, {"retention.ms": "-1"}))
+            for _ in range(requests):
+                if held.request is not None:
+                    held.go()
+            assert min(starts(world, all_keys)) >= before, f"after {requests} requests"
+            topic, ended = world.alone(topic_lineage("t").refresh()).value, held.request is None
+            for keys in all_keys:
+                files = PartitionFiles(keys)
+                world.alone(files.head())
+                world.alone(keep_bounds(files, topic))
+            if goes_on:
+                held.end()
+            assert min(starts(world, all_keys)) >= before, f"a pass after {requests} requests"
+            if ended:
+                assert bounds(world) == [(KEEP_ALL, 2)] * 2
+                break
 
 
 KEEPING = (

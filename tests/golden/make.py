@@ -300,6 +300,16 @@ TOPIC = TopicFile(
     created_at_ms=1_760_000_000_007,
     deleted=True,
 )
+TOPIC_BOUNDS = TopicFile(
+    **HEAD,
+    id=5,
+    topic="users",
+    topic_id=TOPIC_ID,
+    partitions=4,
+    config={"cleanup.policy": "delete", "retention.ms": "604800000"},
+    created_at_ms=1_760_000_000_007,
+    former_bounds=Retention(ms=86_400_000),
+)
 WAREHOUSE = WarehouseFile(
     **HEAD, id=4, config={"auto.create.topics.enable": "true", "default.cleanup.policy": "compact"}
 )
@@ -313,6 +323,7 @@ FILES: dict[str, Numbered] = {
     "compactor-sizes": COMPACTOR_SIZES,
     "boundary": BOUNDARY,
     "topic": TOPIC,
+    "topic-bounds": TOPIC_BOUNDS,
     "warehouse": WAREHOUSE,
 }
 
