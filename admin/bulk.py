@@ -1,8 +1,13 @@
-"""Where records come from and go to: standard input and output, or any URL of fsspec's; JSON lines, or Parquet."""
+"""Where appended records come from: standard input, or any URL of fsspec's; JSON lines, or Parquet."""
 
+import bisect
+import errno
+import io
 import lzma
 import re
+import struct
 import sys
+import zipfile
 import zlib
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,18 +21,18 @@ import pyarrow.parquet as pq
 import xxhash
 from botocore.exceptions import BotoCoreError, ClientError
 
-from lithify.admin.lines import record_lines
-from lithify.segment.schema import RECORDS
+from lithify.segment.layout import content_bytes, is_bytes, is_pairs
 from lithify.store.driver import new_id
 from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.s3_errors import explain
 from lithify.store.urls import shown
 
 __all__ = [
-    "Sink",
+    "BATCH_BYTES_MAX",
     "Source",
+    "explained",
+    "file_system",
     "is_parquet",
-    "open_sink",
     "open_source",
     "parquet_tables",
     "source_id",
@@ -36,13 +41,19 @@ __all__ = [
 
 T = TypeVar("T")
 
-# What decompressors raise; EOFError is gzip's, bz2's and lzma's about a file that ends too early.
-_CUT_SHORT = (EOFError, zlib.error, lzma.LZMAError)
+# What decoders raise about the bytes they are given; EOFError is gzip's, bz2's and lzma's about a file that ends too
+# early. click would take it for Ctrl-D, and say "interrupted".
+_OF_DECODERS = (
+    *(EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowException, struct.error),
+    *(ValueError, LookupError, ArithmeticError, NotImplementedError, RuntimeError),
+)
+_NOT_A_PATH = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EROFS, errno.EINVAL}
 _MARKS = ("ETag", "etag", "VersionId", "mtime", "LastModified", "last_modified", "updated", "created")  # of contents
 _HEAD_BYTES = 1 << 16
 _NAME_CHARACTERS_MAX = 100
+BATCH_BYTES_MAX = 32 << 20  # of one batch of an import: it is in memory a few times over
+_READ_ROWS = 128  # of Parquet at a time: few, as each may be as large as a record
 _FROM_THE_LOG = ("partition", "offset")  # what exports hold and the log assigns
-_PARTITION = pa.field("partition", pa.int32())
 
 
 def is_parquet(url: str) -> bool:
@@ -50,33 +61,48 @@ def is_parquet(url: str) -> bool:
 
 
 @contextmanager
-def _explained(name: str) -> Generator[None]:
+def explained(name: str) -> Generator[None]:
+    """What goes wrong within is said by `name`, as an error of ours. Requires: nothing of ours runs within."""
     try:
         yield
     except LithifyError:
         raise
-    except FileNotFoundError as error:
-        raise NotFound(f"{name} does not exist; check the URL") from error
-    except PermissionError as error:
-        raise AccessDenied(f"{name}: permission denied; check the credentials") from error
+    except OSError as error:
+        raise _of_the_system(error, name) from error
     except (BotoCoreError, ClientError) as error:
         raise explain(error, name) from error
-    except IsADirectoryError as error:
-        raise InvalidRequest(f"{name} is a folder; name a file in it") from error
-    except BrokenPipeError:
-        raise
     except pa.ArrowInvalid:
-        # Not chained: Arrow's message may quote a value.
+        # Not chained, nor are others of decoders: their messages may quote a value.
         raise InvalidRequest(f"{name} is not a Parquet file, or a damaged one") from None
-    except _CUT_SHORT as error:
-        raise InvalidRequest(f"{name} is damaged, or cut short ({type(error).__name__}); fetch it again") from None
-    except OSError as error:
-        if error.errno is None:  # no call of the system's: a codec, or Arrow, about the bytes it was given
-            raise InvalidRequest(f"{name} is damaged, or cut short ({type(error).__name__}); fetch it again") from None
-        raise Unavailable(f"{name}: {error.strerror or type(error).__name__}; try again") from error
+    except _OF_DECODERS as error:
+        raise _damaged(error, name) from None
+    except Exception as error:  # every filesystem has its own (of aiohttp, of a cloud's client)
+        raise Unavailable(f"{name} could not be reached ({type(error).__name__}); try again") from error
 
 
-def _file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+def _damaged(error: Exception, name: str) -> InvalidRequest:
+    return InvalidRequest(f"{name} is damaged, or cut short ({type(error).__name__}); fetch it again")
+
+
+def _of_the_system(error: OSError, name: str) -> LithifyError:
+    match error:
+        case FileNotFoundError():
+            return NotFound(f"{name} does not exist; check the URL")
+        case PermissionError():
+            return AccessDenied(f"{name}: permission denied; check the permissions, or the credentials")
+        case IsADirectoryError():
+            return InvalidRequest(f"{name} is a folder; name a file in it")
+        case TimeoutError() | ConnectionError():  # raised by clients, too, and then without a number
+            return Unavailable(f"{name}: the connection was lost ({type(error).__name__}); try again")
+        case _ if error.errno is None:  # no call of the system's: a codec, or Arrow, about the bytes it was given
+            return _damaged(error, name)
+        case _ if error.errno in _NOT_A_PATH:
+            return InvalidRequest(f"{name}: {error.strerror}; check the URL")
+        case _:
+            return Unavailable(f"{name}: {error.strerror or type(error).__name__}; try again")
+
+
+def file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     remote = "://" in url and not url.startswith(("file:", "memory:"))
     settings = {"use_listings_cache": False, "skip_instance_cache": True} if remote else {}
     try:
@@ -99,21 +125,32 @@ def open_source(url: str, options: Mapping[str, Any]) -> Generator[Source]:
         yield Source(sys.stdin.buffer, "standard input")
         return
     with ExitStack() as stack:
-        with _explained(shown(url)):
-            system, path = _file_system(url, options)
+        with explained(shown(url)):
+            system, path = file_system(url, options)
             file = stack.enter_context(system.open(path, "rb"))
-            compression = None if is_parquet(url) else fsspec.core.get_compression(path, "infer")
-            if compression is not None:
-                file = stack.enter_context(fsspec.compression.compr[compression](file, mode="r"))
+            if not is_parquet(url):
+                file = stack.enter_context(_decompressed(file, path))
         yield Source(file, shown(url))
+
+
+def _decompressed(file: Any, path: str) -> Any:
+    zstd = path.lower().endswith(".zst")
+    compression = fsspec.core.get_compression(path, "infer")
+    if not zstd and compression is None:
+        return file
+    if getattr(file, "size", None) == 0:  # decompressors take it for nothing that was compressed
+        raise EOFError
+    if zstd:
+        return io.BufferedReader(pa.CompressedInputStream(file, "zstd"))
+    return fsspec.compression.compr[compression](file, mode="r")
 
 
 def source_id(url: str, options: Mapping[str, Any]) -> str:
     """A name for what lies there now: other contents have another one. Standard input has a new one each time."""
     if url == "-":
         return f"stdin-{new_id()}"
-    with _explained(shown(url)):
-        system, path = _file_system(url, options)
+    with explained(shown(url)):
+        system, path = file_system(url, options)
         found = system.info(path)
         mark = next((str(found[name]) for name in _MARKS if found.get(name)), "")
         if not mark:
@@ -126,7 +163,7 @@ def source_id(url: str, options: Mapping[str, Any]) -> str:
 
 def _read(items: Iterator[T], name: str) -> Iterator[T]:
     """The same, and what their reading raises explained. What is done with them raises elsewhere."""
-    with _explained(name):
+    with explained(name):
         yield from items
 
 
@@ -144,64 +181,55 @@ class Rows(NamedTuple):
 
 
 def parquet_tables(source: Source, rows_max: int, skip: int) -> Iterator[Rows]:
-    """Tables of at most `rows_max` rows after the first `skip`."""
-    with _explained(source.name):
-        file = pq.ParquetFile(source.file)
-    columns = [name for name in file.schema_arrow.names if name not in _FROM_THE_LOG]
-    at = 0
-    for batch in _read(file.iter_batches(batch_size=rows_max, columns=columns), source.name):
-        passed = max(0, min(skip - at, batch.num_rows))
-        at += batch.num_rows
-        if passed < batch.num_rows:
-            table = pa.Table.from_batches([batch.slice(passed)])
-            yield Rows(table, at - table.num_rows + 1, at == file.metadata.num_rows)
+    """Tables of at most `rows_max` rows and BATCH_BYTES_MAX bytes after the first `skip` rows."""
+    with explained(source.name):
+        file = pq.ParquetFile(source.file, page_checksum_verification=True)
+        columns = [name for name in file.schema_arrow.names if name not in _FROM_THE_LOG]
+        count = file.metadata.num_rows
+        batches = file.iter_batches(batch_size=min(rows_max, _READ_ROWS), columns=columns)
+    at = skip
+    for table in _cut(_after(skip, _read(batches, source.name)), rows_max):
+        yield Rows(table, at + 1, at + table.num_rows == count)
+        at += table.num_rows
+    if at < count or at > max(skip, count):
+        raise InvalidRequest(f"{source.name} is damaged: it has {at} rows, and says {count}; fetch it again")
 
 
-class Sink:
-    """Takes record batches; `rows` counts them."""
-
-    def __init__(self, file: IO[bytes], *, parquet: bool) -> None:
-        self.rows = 0
-        self._file = file
-        self._writer: pq.ParquetWriter | None = None
-        if parquet:
-            self._writer = pq.ParquetWriter(file, RECORDS.append(_PARTITION), compression="zstd")
-
-    def write(self, batch: pa.RecordBatch, partition: int) -> None:
-        """`batch` has schema RECORDS."""
-        self.rows += batch.num_rows
-        if self._writer is None:
-            self._file.write(b"".join(record_lines(batch, partition)))
-            return
-        numbers = pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows)
-        columns: list[Any] = [*batch.columns, numbers]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=RECORDS.append(_PARTITION)))
-
-    def finish(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+def _after(skip: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        passed = min(skip, batch.num_rows)
+        skip -= passed
+        yield batch.slice(passed)
 
 
-@contextmanager
-def open_sink(url: str, options: Mapping[str, Any]) -> Generator[Sink]:
-    """`-` is standard output. Elsewhere the object appears when it is complete, and not at all after an error."""
-    if url == "-":
-        yield Sink(sys.stdout.buffer, parquet=False)
-        return
-    with _explained(shown(url)):
-        system, path = _file_system(url, options)
-        stored = system.open(path, "wb", autocommit=False)
-        try:
-            compression = None if is_parquet(url) else fsspec.core.get_compression(path, "infer")
-            file = stored if compression is None else fsspec.compression.compr[compression](stored, mode="w")
-            sink = Sink(file, parquet=is_parquet(url))
-            yield sink
-            sink.finish()
-            if file is not stored:
-                file.close()
-            if not stored.closed:
-                stored.close()
-        except BaseException:
-            stored.discard()
-            raise
-        stored.commit()
+def _cut(batches: Iterator[pa.RecordBatch], rows_max: int) -> Iterator[pa.Table]:
+    """Where the cuts are depends on the rows from the first one on, and on nothing else."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        done = 0
+        while done < batch.num_rows:
+            rest = batch.slice(done)
+            fitting = _fitting(rest, rows_max - rows, BATCH_BYTES_MAX - size)
+            if fitting or not held:  # a row that is larger goes alone
+                held.append(rest.slice(0, max(fitting, 1)))
+                done += held[-1].num_rows
+                rows, size = rows + held[-1].num_rows, size + _content(held[-1])
+            if rows == rows_max or not fitting:
+                yield pa.Table.from_batches(held)
+                held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _fitting(batch: pa.RecordBatch, rows: int, size: int) -> int:
+    """How many of the first rows are at most `rows`, and at most of `size` bytes."""
+    most = min(rows, batch.num_rows)
+    if _content(batch.slice(0, most)) <= size:
+        return most
+    return bisect.bisect_right(range(1, most + 1), size, key=lambda count: _content(batch.slice(0, count)))
+
+
+def _content(batch: pa.RecordBatch) -> int:
+    """Bytes of keys, values and headers. A column of another type is refused by whoever appends it."""
+    return sum(content_bytes(each) for each in batch.columns if is_bytes(each.type) or is_pairs(each.type))

@@ -79,7 +79,7 @@ def exit_codes_table() -> str:
     rows.append((UNEXPECTED, "Unexpected", "a fault of lithify: please report it"))
     rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
     rows.append((BROKEN_PIPE, "", "the reader of the output went away"))
-    rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came"))
+    rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came, `export` leaves what was there"))
     lines = ["| Code | Kind | What to do |", "|---|---|---|"]
     lines += [f"| {code} | {f'`{kind}`' if kind else ''} | {what} |" for code, kind, what in rows]
     return "\n".join(lines) + "\n"

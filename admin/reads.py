@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lithify.admin.interruption import told_to_end
 from lithify.admin.invocation import Invocation, command
 from lithify.store.errors import InvalidRequest, NotFound
 
@@ -133,13 +134,15 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
 def export(
     invocation: Invocation, topic: str, target: str, partition: int | None, shape: str | None, checkpoint: str | None
 ) -> None:
-    """Write the records of TOPIC to a file or URL, which appears when it is complete."""
+    """Write the records of TOPIC to a file or URL, which appears when it is complete. Until then, and where it fails,
+    what was there stays."""
     compacted = invocation.warehouse().topic(topic).parsed_config.compacted
     latest = compacted if shape is None else shape == "latest"
-    rows = _write(
-        *(invocation, topic, partition, checkpoint, target, None),
-        lambda found: found.scan() if latest else found.read_batches(),
-    )
+    with told_to_end():
+        rows = _write(
+            *(invocation, topic, partition, checkpoint, target, None),
+            lambda found: found.scan() if latest else found.read_batches(),
+        )
     if target != "-":
         output = invocation.output
         value = {"topic": topic, "exported": rows}
@@ -159,7 +162,7 @@ def _write(
     limit: int | None,
     read: _Read,
 ) -> int:
-    from lithify.admin.bulk import open_sink
+    from lithify.admin.sinks import open_sink
 
     opened = invocation.warehouse().topic(topic)
     numbers = range(opened.partitions) if partition is None else [partition]

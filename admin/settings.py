@@ -100,7 +100,7 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=10_000,
         commands="append",
-        meaning="records appended by one commit per partition",
+        meaning="records appended by one commit per partition, of at most 32 MiB",
     ),
     Setting(
         name="engine",

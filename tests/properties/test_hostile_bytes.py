@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 import lithify
-from lithify.admin.bulk import open_sink
+from lithify.admin.sinks import open_sink
 from lithify.admin.verify import Verifier, local_checks
 from lithify.compactor.engine import Engine
 from lithify.compactor.engines.local import LocalEngine
