@@ -92,11 +92,12 @@ def _say_that_it_grew(topic: "Topic", began_over: int) -> None:
 
 
 def _lines(source: "Source", check: Check, size: int, skip: int) -> Iterator[_Batch]:
-    from lithify.admin.bulk import text_lines
+    from lithify.admin.bulk import BATCH_BYTES_MAX, text_lines
     from lithify.admin.lines import parse_line
+    from lithify.log.record import record_bytes
 
     records: list[Any] = []
-    first = skip + 1
+    first, held_bytes = skip + 1, 0
     for index, (number, line) in enumerate(text_lines(source), start=1):
         if index <= skip:
             continue
@@ -104,10 +105,15 @@ def _lines(source: "Source", check: Check, size: int, skip: int) -> Iterator[_Ba
         problem = check(record)
         if problem:
             raise InvalidRequest(f"line {number} {problem}")
-        records.append(record)
-        if len(records) == size:
+        more_bytes = record_bytes(record)
+        if records and held_bytes + more_bytes > BATCH_BYTES_MAX:
             yield _Batch(records, first, len(records))
-            first, records = index + 1, []
+            first, records, held_bytes = index, [], 0
+        records.append(record)
+        held_bytes += more_bytes
+        if len(records) == size:
+            yield _Batch(records, first, size)
+            first, records, held_bytes = index + 1, [], 0
     if records:
         yield _Batch(records, first, len(records), last=True)
 
