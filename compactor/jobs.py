@@ -234,8 +234,11 @@ class Admit(_Owned):
             self.job, status="in_progress", started_at_ms=now_ms, created_at_ms=created_ms, requested=requested
         )
         jobs = (*head.jobs, job) if known is None else _with(head.jobs, job)
+        # A person asks for it although it failed before: interrupted, it would be given up before it was tried.
+        forgiven = source_set(job.segments) if job.origin == "manual" else ""
+        failures = tuple(f for f in head.failures if f.sources != forgiven)
         # Its attempt begins with the next write: till then this is planning, too.
-        return Next(replace(head, jobs=jobs, planning=True, heartbeat_at_ms=now_ms), None)
+        return Next(replace(head, jobs=jobs, failures=failures, planning=True, heartbeat_at_ms=now_ms), None)
 
 
 @dataclass(frozen=True, slots=True)

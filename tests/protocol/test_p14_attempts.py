@@ -16,6 +16,7 @@ from lithify.compactor.jobs import (
     Finish,
     Record,
     StartAttempt,
+    Submit,
 )
 from lithify.compactor.policy import ENGINE_LOST_MAX, GIVEN_UP_MS, Resume, Settle, Wait, decide
 from lithify.manifest.config import parse
@@ -141,6 +142,22 @@ def test_a_job_outlives_its_engine_and_keeps_what_was_recorded() -> None:
     assert {ref.id for d in recorded for ref in d.outputs} <= {
         s.id for s in world.alone(PartitionFiles(KEYS).head()).segments()
     }
+
+
+def test_what_was_asked_for_by_hand_is_tried_though_its_sources_were_given_up_and_rests_as_any_other() -> None:
+    """It is interrupted before its first range is recorded: started again it goes on, with attempts of its own."""
+    given_up = after(ended_by("memory", 10), Finish(1, job().id, "failed", "given up", ERROR))
+    asked = job("000000000002-0000beef", status="submitted", origin="manual", plan=None, segments=(), sources=())
+    admitted = after(given_up, Submit(EMPTY, asked), Admit(1, job(asked.id, origin="manual")))
+    begun = after(admitted, StartAttempt(1, asked.id, 1, "me:1"))
+    for left in (EndAttempt(1, asked.id, None), ClaimState(EMPTY, 2, "new", "new:1")):
+        assert isinstance(decide(HEAD, after(begun, left), CONFIG, 0), Resume)
+    for number in range(1, CONFIG.compaction_attempts_max):
+        begin = StartAttempt(1, asked.id, number, "me:1")
+        admitted = after(admitted, begin, EndAttempt(1, asked.id, ERROR))
+        assert isinstance(decide(HEAD, admitted, CONFIG, RETRY_MAX_MS), Resume)
+    last = after(admitted, StartAttempt(1, asked.id, 99, "me:1"), EndAttempt(1, asked.id, ERROR))
+    assert isinstance(decide(HEAD, last, CONFIG, RETRY_MAX_MS), Settle)
 
 
 async def away(keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], request_kinds: tuple[type, ...]) -> Any:

@@ -38,7 +38,6 @@ class Ledger:
         self._began: dict[tuple[str, int], Author] = {}  # attempts, by coordinators that live
         self._engine_gone: set[Author] = set()  # whose attempt under way met that
         self._own_failure: set[Author] = set()  # whose attempt under way met what is the job's own
-        self._allowed: dict[frozenset[str], int] = {}  # beyond the cap: what was asked for by hand
         self.looked: dict[tuple[Author, str], int] = {}  # who found which output to be as recorded, at which step
         self.began: dict[str, int] = {}  # the step at which the latest attempt of a job did
         self.recorded_at: dict[str, int] = {}  # and at which its outputs last changed
@@ -162,7 +161,7 @@ class Ledger:
             self._truth.frozen_rules(self._author, job)
         self._held("P8", "P9")
         if job.origin == "manual":
-            self._allowed[frozenset(job.segments)] = self._allowed.get(frozenset(job.segments), 0) + 1
+            self._in_vain[frozenset(job.segments)] = self._lost[frozenset(job.segments)] = 0
 
     def _discarded(self, known: Job | None, job: Job) -> None:
         left = {done.index for done in job.done}
@@ -190,7 +189,7 @@ class Ledger:
             self._engine_gone.discard(author)
             self._own_failure.discard(author)
             count = self._in_vain.get(sources, 0)
-            most = max(c.compaction_attempts_max for c in self._truth.configs) + self._allowed.get(sources, 0)
+            most = max(c.compaction_attempts_max for c in self._truth.configs)
             rested_ms = self._truth.world.now_ms - self._in_vain_ms.get(sources, 0)
             if count > most and rested_ms < GIVEN_UP_MS - self._truth.error_ms:
                 self._truth.fail(f"after {count} attempts in vain on one set of sources another begins (P14)")
