@@ -112,6 +112,7 @@ class S3Store:
         def attempt() -> Object:
             reply = client.get_object(**target, **self._additional("GetObject"))
             if "ContentRange" in reply:
+                reply["Body"].close()
                 raise NotFromS3(reply, f"that is {reply['ContentRange'][:60]!r}, and not the whole")
             return Object(reply["Body"].read(), modified_ms(reply))
 

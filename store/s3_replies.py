@@ -76,6 +76,8 @@ class _Parser:
         if not own and status in _REPEATED:
             return self._inner.parse({**response, "body": b""}, shape)
         if not own:
+            if not isinstance(body, bytes):
+                body.close()  # nobody reads it, and its connection would stay open
             raise NotFromS3(response, "that is not S3's own")
         try:
             parsed = self._inner.parse(response, shape)

@@ -1,8 +1,10 @@
-"""A load balancer without backends answers 404, in HTML. That is no absence: nothing is quarantined, nothing deleted,
-nobody is told that a record is missing."""
+"""A load balancer without backends answers 404, in HTML; a server of static pages 200, with an ETag and a date; a
+portal the same to a PUT. That is no absence, no object and no success: nothing is quarantined, nothing deleted, nobody
+is told that a record is missing, or that one is there."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,13 +18,21 @@ from tests.e2e.workload import CONFIG, Workload, partition_files, scanned
 
 pytestmark = pytest.mark.slow
 
-PAGE = Deed(forward=False, status=404, kind="text/html", body="<html><head><title>404</title></head></html>")
+HTML = "<html><head><title>Soon back</title></head></html>"
+NO_BACKEND = Deed(forward=False, status=404, kind="text/html", body=HTML)
+STATIC = (("ETag", '"65f1-3b"'), ("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT"), ("Accept-Ranges", "bytes"))
+PAGES = {
+    "no backend": NO_BACKEND,
+    "static": replace(NO_BACKEND, status=200, headers=STATIC),  # and empty to what is no GET
+    "portal": replace(NO_BACKEND, status=200, headers=(("ETag", 'W/"37-m6gX"'), *STATIC[1:])),
+}
 
 
 class Fronted:
     """A warehouse behind a front that answers what `page` picks with a page of its own."""
 
-    def __init__(self, server: S3Server) -> None:
+    def __init__(self, server: S3Server, kind: str) -> None:
+        self._kind = kind
         self.page: Callable[[Seen], bool] = lambda _: False
         self.pages = 0
         self._server = server
@@ -41,7 +51,8 @@ class Fronted:
         if not self.page(seen):
             return Deed()
         self.pages += 1
-        return PAGE
+        page = PAGES[self._kind]
+        return replace(page, body="") if seen.method not in ("GET", "HEAD") and self._kind == "static" else page
 
     def keys(self) -> set[str]:
         page = self.warehouse.store.list("")
@@ -55,9 +66,9 @@ class Fronted:
         self._server.delete_bucket(self._bucket)
 
 
-@pytest.fixture
-def fronted(lithify_s3: S3Server, no_pauses: None) -> Iterator[Fronted]:
-    made = Fronted(lithify_s3)
+@pytest.fixture(params=PAGES)
+def fronted(request: pytest.FixtureRequest, lithify_s3: S3Server, no_pauses: None) -> Iterator[Fronted]:
+    made = Fronted(lithify_s3, request.param)
     yield made
     made.close()
 
