@@ -200,6 +200,7 @@ class EndPlanning(_Owned):
     """The owner plans nothing any more: whoever waits need not wait for its lease."""
 
     repeatable = True
+    frees = True  # once for each mark
 
     def change(self, head: CompactorState, now_ms: int) -> Verdict:
         return Next(replace(head, planning=False), None) if head.planning else Already(None)

@@ -10,7 +10,7 @@ from lithify.manifest.config import parse
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import Corrupt
+from lithify.store.errors import Corrupt, Unavailable
 from lithify.store.port import Create
 from tests.compactor.simulated_engine import with_engine
 from tests.interleave import World
@@ -112,3 +112,21 @@ def test_a_long_look_at_many_outputs_shows_life_too() -> None:
             held.go()
     assert len(held.asked_for(Create)) == 3
     assert state(world).id == before + 3
+
+
+def test_on_a_full_store_a_pass_that_dropped_what_it_could_ends_well() -> None:
+    """What frees space is taken, and nothing else: the mark of the claim must not stay behind as a failure."""
+    world, files = with_rows(), PartitionFiles(KEYS)
+    world.alone(files.manifest.commit(RaiseFloor(3)))
+    keeps = parse({"cleanup.policy": "delete"})
+    mine, outcomes = Coordinator(PartitionFiles(KEYS), "mine:1"), list[str]()
+    for _ in range(3):
+        held = Held(world, with_engine(KEYS, mine.step(keeps), []))
+        while held.request is not None:
+            if isinstance(held.request, Create) and not held.request.frees:
+                held.fail(Unavailable("no space left on device"))
+            else:
+                held.go()
+        outcomes.append(held.result.outcome)
+    assert outcomes == ["worked", "idle", "idle"]
+    assert not state(world).planning

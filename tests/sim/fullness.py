@@ -1,11 +1,9 @@
 """A store without room, at the end: what retention lets go of becomes room all the same (RFC 0012)."""
 
-from contextlib import suppress
-
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.policy import pinned_by
+from lithify.compactor.policy import Wait, decide, pinned_by
 from lithify.gc.collect import collect
 from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.catalog import keep_bounds
@@ -50,12 +48,17 @@ async def _drop(files: PartitionFiles, truth: Truth) -> None:
     config = replace(truth.configs[-1], compaction_paused=False)
     coordinator = Coordinator(PartitionFiles(truth.keys), "on a full store")
     looked_ms = 0  # before the last step: what expires while it plans a job is left to the next
-    with suppress(Unavailable):  # what needs uploads comes after what is dropped
+    refused: Unavailable | None = None
+    try:  # what needs uploads comes after what is dropped
         for _ in range(STEPS_MAX):
             looked_ms = await Now()
             if (await coordinator.step(config, take_over=True)).outcome in ("idle", "waiting"):
                 break
+    except Unavailable as error:
+        refused = error
     head = await files.head()
+    if refused is not None and isinstance(decide(head, await files.compactor_state(), config, await Now()), Wait):
+        truth.fail(f"nothing is due, and a pass on a full store fails: {refused} (RFC 0012)")
     left = droppable(head, floor_at(head, looked_ms), pinned_by(await files.compactor_state()))
     if left:
         truth.fail(f"a full store keeps what is below the floor: {left[0].id}")

@@ -1,5 +1,6 @@
 """One-line sabotages of the product, by the rule that each breaks: the simulation is worth what it catches of them."""
 
+from tests.sim.sabotage_attempts import OF_ATTEMPTS
 from tests.sim.sabotage_data import OF_DATA
 from tests.sim.sabotage_line import Sabotage
 from tests.sim.sabotage_numbered import OF_NUMBERED_FILES
@@ -214,74 +215,11 @@ SABOTAGES = (
         "if job in committed:",
     ),
     Sabotage(
-        "failures are not counted",
-        "P14",
-        "compactor/failures.py",
-        "        count += 1\n",
-        "        count = 1\n",
-    ),
-    Sabotage(
-        "an engine that is down is the job's failure",
-        "P14",
-        "compactor/failures.py",
-        "elif error.category not in NOT_THE_JOB:",
-        'elif error.category not in ("store_denied", "unavailable"):',
-    ),
-    Sabotage(
-        "a refusal of who asks is the job's failure",
-        "P14",
-        "compactor/failures.py",
-        "elif error.category not in NOT_THE_JOB:",
-        'elif error.category not in ("engine_down", "unavailable"):',
-    ),
-    Sabotage(
-        "a store that is away is the job's failure",
-        "P14",
-        "compactor/failures.py",
-        "elif error.category not in NOT_THE_JOB:",
-        'elif error.category not in ("engine_down", "store_denied"):',
-    ),
-    Sabotage(
         "a refusal of who asks is the edit's",
         "P12",
         "compactor/attempt.py",
         "return await self._retry_later(job, _not_now(error))",
         'return await self.finish(job, "failed", str(error), JobError("invalid", str(error)))',
-    ),
-    Sabotage(
-        "a claim counts what its own coordinator began",
-        "P14",
-        "compactor/jobs.py",
-        'mine = base.owner != "" and base.owner == self.before',
-        "mine = False",
-    ),
-    Sabotage(
-        "what is asked for by hand has failed before",
-        "P14",
-        "compactor/jobs.py",
-        'forgiven = source_set(job.segments) if job.origin == "manual" else ""',
-        'forgiven = ""',
-    ),
-    Sabotage(
-        "what was given up is never tried again",
-        "P14",
-        "compactor/policy.py",
-        "if failure is None or _again_in_ms(failure, now_ms) == 0:",
-        "if failure is None:",
-    ),
-    Sabotage(
-        "an engine that died is the job's failure",
-        "P14",
-        "compactor/failures.py",
-        "if error.category == ENGINE_LOST:\n        lost += 1\n    elif error.category not in NOT_THE_JOB:",
-        "if error.category not in NOT_THE_JOB:",
-    ),
-    Sabotage(
-        "an ended job keeps its plan and outputs",
-        "P14",
-        "compactor/jobs.py",
-        "history = (*head.history, summed_up(finished))[-HISTORY_MAX:]",
-        "history = (*head.history, finished)[-HISTORY_MAX:]",
     ),
     Sabotage(
         "whoever cancels ends the job",
@@ -397,6 +335,7 @@ SABOTAGES = (
         "    repeatable = True  # it only takes away and raises\n    frees = True",
         "    repeatable = True  # it only takes away and raises\n    frees = False",
     ),
+    *OF_ATTEMPTS,
     *OF_DATA,
     *OF_NUMBERED_FILES,
 )

@@ -179,6 +179,13 @@ OF_DATA = (
         "return upper is None or upper < lower",
     ),
     Sabotage(
+        "a full store has no room for the end of planning",
+        "R3",
+        "compactor/jobs.py",
+        "    repeatable = True\n    frees = True  # once for each mark\n",
+        "    repeatable = True\n",
+    ),
+    Sabotage(
         "a full store has no room for a drop",
         "R3",
         "manifest/floor.py",

@@ -1,0 +1,72 @@
+"""Sabotages of the rule about attempts at a job, and what is counted of them (P14)."""
+
+from tests.sim.sabotage_line import Sabotage
+
+__all__ = ["OF_ATTEMPTS"]
+
+
+OF_ATTEMPTS = (
+    Sabotage(
+        "failures are not counted",
+        "P14",
+        "compactor/failures.py",
+        "        count += 1\n",
+        "        count = 1\n",
+    ),
+    Sabotage(
+        "an engine that is down is the job's failure",
+        "P14",
+        "compactor/failures.py",
+        "elif error.category not in NOT_THE_JOB:",
+        'elif error.category not in ("store_denied", "unavailable"):',
+    ),
+    Sabotage(
+        "a refusal of who asks is the job's failure",
+        "P14",
+        "compactor/failures.py",
+        "elif error.category not in NOT_THE_JOB:",
+        'elif error.category not in ("engine_down", "unavailable"):',
+    ),
+    Sabotage(
+        "a store that is away is the job's failure",
+        "P14",
+        "compactor/failures.py",
+        "elif error.category not in NOT_THE_JOB:",
+        'elif error.category not in ("engine_down", "store_denied"):',
+    ),
+    Sabotage(
+        "a claim counts what its own coordinator began",
+        "P14",
+        "compactor/jobs.py",
+        'mine = base.owner != "" and base.owner == self.before',
+        "mine = False",
+    ),
+    Sabotage(
+        "what is asked for by hand has failed before",
+        "P14",
+        "compactor/jobs.py",
+        'forgiven = source_set(job.segments) if job.origin == "manual" else ""',
+        'forgiven = ""',
+    ),
+    Sabotage(
+        "what was given up is never tried again",
+        "P14",
+        "compactor/policy.py",
+        "if failure is None or _again_in_ms(failure, now_ms) == 0:",
+        "if failure is None:",
+    ),
+    Sabotage(
+        "an engine that died is the job's failure",
+        "P14",
+        "compactor/failures.py",
+        "if error.category == ENGINE_LOST:\n        lost += 1\n    elif error.category not in NOT_THE_JOB:",
+        "if error.category not in NOT_THE_JOB:",
+    ),
+    Sabotage(
+        "an ended job keeps its plan and outputs",
+        "P14",
+        "compactor/jobs.py",
+        "history = (*head.history, summed_up(finished))[-HISTORY_MAX:]",
+        "history = (*head.history, finished)[-HISTORY_MAX:]",
+    ),
+)
