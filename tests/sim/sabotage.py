@@ -280,13 +280,6 @@ SABOTAGES = (
         "middle = self._replies[-1].ahead_ms",
     ),
     Sabotage(
-        "replies from before a sleep are believed",
-        "P17",
-        "store/reply_clock.py",
-        "> STEP_MS:\n            self._replies.popleft()",
-        "> 10**18:\n            self._replies.popleft()",
-    ),
-    Sabotage(
         "an expired checkpoint is opened",
         "P20",
         "log/checkpoints.py",
