@@ -4,7 +4,7 @@ The order of writes is the protocol. Manifest before job state (P13); progress b
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lithify.compactor import jobs
@@ -54,6 +54,7 @@ __all__ = ["JobWork", "Outcome", "Step"]
 
 HEARTBEAT_MS = 10_000  # a third of the lease
 OUTPUTS_A_LOOK = 64  # verified between two signs of life: one HEAD each
+ALTERATIONS_MAX = 10  # of the topic beside commits of one job; then it is tried again later
 PACE_MS = 1_000  # how often a throttled job looks whether it shall stop
 
 Outcome = Literal["idle", "waiting", "standby", "worked", "failed", "stopped", "deferred"]
@@ -254,8 +255,8 @@ class JobWork:
         """Verify, commit the manifest, then mark the job completed: in this order (P13). `merged`: what the tasks read.
 
         SUBTLE! The topic may be altered at any moment, also between a look at its configuration and the commit. So the
-        commit names the version that was looked at, and is refused by a manifest that goes by a later one.
-        Test: tests/protocol/test_p09_frozen_plan.py
+        commit names the version that was looked at, and is refused by a manifest that goes by a later one; then it is
+        looked at again. Tests: tests/protocol/test_p09_frozen_plan.py, tests/compactor/test_altered_beside_a_commit.py
         """
         state = self.files.compactor.seen.value
         current = state.job(job.id) if state else None
@@ -267,13 +268,6 @@ class JobWork:
         if bad:
             text = f"{len(bad)} recorded outputs are missing or damaged ({min(bad)})"
             return await self._retry_later(job, JobError("missing", text))
-        in_force = await self._config_in_force()
-        if in_force is None:
-            return await self.finish(job, "cancelled", "the topic was deleted")
-        config, config_at = in_force
-        altered = forbidden(current.plan.rules, _sources(merged, current), config, await Now())
-        if altered is not None:
-            return await self._end_altered(job, altered)
         active = {j.id for j in state.jobs}
         manifest = self.files.manifest.seen.value
         completed = () if manifest is None else manifest.completed_jobs
@@ -289,13 +283,29 @@ class JobWork:
             lost=current.lost(),
             sizes=current.sizes(),
             dropped_to=max((done.dropped_to for done in current.done), default=0),
-            config_at=config_at,
         )
-        committed = await self.files.manifest.offer(commit)
-        if not isinstance(committed, Refused):
-            return await self.finish(job, "completed", current.reason)
+        return await self._commit(current, commit, _sources(merged, current))
+
+    async def _commit(self, job: Job, commit: CommitCompaction, sources: Sequence[SegmentRef]) -> Step:
+        assert job.plan is not None
+        for left in reversed(range(ALTERATIONS_MAX)):
+            in_force = await self._config_in_force()
+            if in_force is None:
+                return await self.finish(job, "cancelled", "the topic was deleted")
+            config, config_at = in_force
+            altered = forbidden(job.plan.rules, sources, config, await Now())
+            if altered is not None:
+                return await self._end_altered(job, altered)
+            committed = await self.files.manifest.offer(replace(commit, config_at=config_at))
+            if not isinstance(committed, Refused):
+                return await self.finish(job, "completed", job.reason)
+            head = self.files.manifest.seen.value
+            if head is None or head.config_at <= config_at or not left:
+                return await self._refused(job, committed.error)
+        raise AssertionError("the last look has ended it")
+
+    async def _refused(self, job: Job, refusal: LithifyError) -> Step:
         # Only what the edit itself refuses for good gives up what was recorded: not what the store refuses.
-        refusal = committed.error
         if isinstance(refusal, InvalidRequest | NotFound):
             return await self.finish(job, "failed", str(refusal), JobError("invalid", str(refusal)))
         raise refusal

@@ -88,8 +88,9 @@ class _Alter:
 
     def apply(
         self, head: TopicFile | None, number: int, now_ms: int
-    ) -> Next[TopicFile, tuple[TopicFile, TopicFile]] | Refused:
-        """Answers with the topic as it was and as it is."""
+    ) -> Next[TopicFile, tuple[TopicFile, TopicFile]] | Already[tuple[TopicFile, TopicFile]] | Refused:
+        """Answers with the topic as it was and as it is. Requires: `head` was looked for after the call began, else
+        what it is already may have been altered meanwhile."""
         if head is None or head.deleted or head.topic_id != self.topic_id:
             return Refused(NotFound("the topic was deleted meanwhile; open it anew"))
         partitions = head.partitions if self.partitions is None else self.partitions
@@ -98,6 +99,8 @@ class _Alter:
             return Refused(InvalidRequest(text))
         merged = {**head.config, **self.changes}
         config = validate({name: value for name, value in merged.items() if value is not None})
+        if (config, partitions) == (head.config, head.partitions):
+            return Already((head, head))
         altered = retention_of(parse(config)) != retention_of(parse(head.config))
         former = bounds_before(head) if altered else head.former_bounds
         topic = replace(head, id=number, config=config, partitions=partitions, former_bounds=former)
@@ -186,6 +189,7 @@ async def alter_topic(
             raise InvalidRequest(f"topic {topic.topic}: {partitions} partitions; the limit is {PARTITIONS_MAX}")
         grown = replace(topic, partitions=partitions)
         await _create_partitions(partition_keys(grown)[topic.partitions :], grown)
+    await lineage.refresh()
     before, altered = (await lineage.commit(_Alter(topic.topic_id, changes, partitions))).result
     edit = SetBounds(retention_of(parse(altered.config)), altered.id, bounds_before(altered))
     # Of those that are new, too: they were made by the configuration that this client knew.
