@@ -5,11 +5,10 @@ import traceback
 from collections.abc import Sequence
 
 import click
-import msgspec
 
 from lithify.admin.interruption import Terminated
 from lithify.admin.invocation import HowFar
-from lithify.admin.terminal import plain_json, warn
+from lithify.admin.terminal import json_bytes, warn
 from lithify.store.apart import Failure
 from lithify.store.errors import (
     AccessDenied,
@@ -117,7 +116,7 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
     if as_json:
         body = {"kind": kind, "message": message, "exit_code": code} | ({"token": token} if token else {})
         body |= {} if how_far is None else how_far.fields
-        click.echo(plain_json(msgspec.json.encode({"error": body})), err=True)
+        click.echo(json_bytes({"error": body}), err=True)
     else:
         warn(message + (f" (token {token})" if token else ""))
     if debug and code == UNEXPECTED:

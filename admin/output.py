@@ -9,7 +9,7 @@ from typing import IO, Any, Protocol
 import click
 import msgspec
 
-from lithify.admin.terminal import plain, plain_json
+from lithify.admin.terminal import json_bytes, plain
 
 __all__ = ["Output", "Ticker", "count_text", "is_terminal", "quarantine_text", "size_text", "time_text"]
 
@@ -31,7 +31,7 @@ class Output:
 
     def document(self, value: Any) -> None:
         """`value` (structs, mappings, lists) as JSON; keys of records within it are base64."""
-        body = plain_json(msgspec.json.encode(value))
+        body = json_bytes(value)
         click.echo(msgspec.json.format(body, indent=2) if is_terminal(sys.stdout) else body)
 
     def answer(self, value: Any, show: Callable[[], None]) -> None:

@@ -4,11 +4,14 @@ Escape sequences begin with C0 or C1 characters; marks of direction show a line 
 stands as \\uXXXX, in JSON as well, where that means the same character.
 """
 
+import json
 import re
+from typing import Any
 
 import click
+import msgspec
 
-__all__ = ["plain", "plain_bytes", "plain_json", "warn"]
+__all__ = ["json_bytes", "plain", "plain_bytes", "plain_json", "warn"]
 
 # C0, DEL and C1; line and paragraph separators; marks, embeddings, overrides and isolates of direction; lone surrogates
 # (bytes of the command line that are not UTF-8), which cannot be written at all.
@@ -26,6 +29,14 @@ def plain(text: str) -> str:
 def plain_json(document: bytes) -> bytes:
     """The same document: within JSON such characters stand in strings alone. Requires: it was encoded by msgspec."""
     return _STEERS_UTF8.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), document)
+
+
+def json_bytes(value: Any) -> bytes:
+    """`value` (structs, mappings, lists) as JSON for a terminal; a name of a file that is not UTF-8 is escaped, too."""
+    try:
+        return plain_json(msgspec.json.encode(value))
+    except UnicodeEncodeError:
+        return plain_json(json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode())
 
 
 def plain_bytes(stored: bytes) -> str:

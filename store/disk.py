@@ -20,6 +20,7 @@ class Entry(NamedTuple):
     name: str
     is_folder: bool
     is_file: bool
+    is_link: bool = False  # of what it leads to the others tell
 
 
 class Disk:
@@ -52,7 +53,11 @@ class Disk:
 
     def scan(self, folder: Path) -> list[Entry]:
         with os.scandir(folder) as entries:
-            return [Entry(entry.name, entry.is_dir(), entry.is_file()) for entry in entries]
+            return [_entry(entry) for entry in entries]
+
+    def resolve(self, path: Path) -> Path:
+        """Where it really is, all links followed."""
+        return Path(os.path.realpath(path))
 
     def make_folder(self, folder: Path) -> None:
         folder.mkdir()
@@ -80,6 +85,15 @@ class Disk:
 
     def unlink(self, path: Path) -> None:
         path.unlink()
+
+
+def _entry(found: "os.DirEntry[str]") -> Entry:
+    try:
+        return Entry(found.name, found.is_dir(), found.is_file(), found.is_symlink())
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return Entry(found.name, is_folder=False, is_file=False, is_link=True)  # it leads to itself
 
 
 def sync_folder(disk: Disk, folder: Path) -> None:

@@ -274,22 +274,29 @@ class FileStore:
                 return machine_ms()
 
 
-def _walk(disk: Disk, folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
-    """Every object under `folder` with a key above `after`, in key order ('/' counts as part of the key)."""
+def _walk(disk: Disk, folder: Path, prefix: str, after: str, trail: tuple[Path, ...] = ()) -> Iterator[ObjectInfo]:
+    """Every object under `folder` with a key above `after`, in key order ('/' counts as part of the key). A link to a
+    folder is followed, unless it leads back to where the walk has come from: `trail` holds where it left for others."""
     try:
-        entries = [(entry.name + "/" if entry.is_folder else entry.name, entry.is_file) for entry in disk.scan(folder)]
+        entries = [(entry.name + "/" if entry.is_folder else entry.name, entry) for entry in disk.scan(folder)]
     except (FileNotFoundError, NotADirectoryError):
         return
-    for name, is_file in sorted(entries):
+    for name, entry in sorted(entries):
         key = prefix + name
-        if name.endswith("/"):
+        if entry.is_folder:
             beyond = key <= after and not after.startswith(key)
-            if not beyond and key != _TEMPORARY + "/":
-                yield from _walk(disk, folder / name, key, after)
-        elif key > after and is_file:
+            left = (*trail, disk.resolve(folder)) if entry.is_link else trail
+            back = entry.is_link and _leads_back(disk.resolve(folder / name), left)
+            if not beyond and not back and key != _TEMPORARY + "/":
+                yield from _walk(disk, folder / name, key, after, left)
+        elif key > after and entry.is_file:
             with suppress(FileNotFoundError):  # deleted since the folder was read
                 found = disk.stat(folder / name)
                 yield ObjectInfo(key, found.st_size, _modified_ms(found))
+
+
+def _leads_back(target: Path, left: tuple[Path, ...]) -> bool:
+    return any(folder.is_relative_to(target) for folder in left)
 
 
 def _modified_ms(found: os.stat_result) -> int:

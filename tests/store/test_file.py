@@ -292,3 +292,27 @@ def test_now_is_the_filesystems_clock_and_asks_it_once_a_second(store: FileStore
     monotonic[0] += 1
     store.now()
     assert disk.calls.count("touch") == touched + 1
+
+
+@pytest.mark.parametrize("target", [".", "..", "self", "other"])
+def test_links_that_lead_back_end_no_list(target: str, store: FileStore, tmp_path: Path) -> None:
+    """They would be walked forty times over, two of them 2^40 times, and then end the list."""
+    store.put("t/x/0/a", b"1")
+    folder = tmp_path / "warehouse" / "t" / "x" / "0"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "back").symlink_to(folder)
+    for name in ("self", "twice"):
+        (folder / name).symlink_to(outside if target == "other" else target)
+    assert [found.key for found in store.list("t/").objects] == ["t/x/0/a"]
+    assert store.folders("t/x/0/") == ([] if target == "self" else ["self", "twice"])
+
+
+def test_a_link_to_a_folder_elsewhere_is_a_folder(store: FileStore, tmp_path: Path) -> None:
+    """Whoever moved segments to a larger disk and left a link finds them still there."""
+    store.put("t/x/0/segments/a", b"1")
+    segments = tmp_path / "warehouse" / "t" / "x" / "0" / "segments"
+    segments.rename(tmp_path / "elsewhere")
+    segments.symlink_to(tmp_path / "elsewhere")
+    (segments / "nowhere").symlink_to(tmp_path / "not there")
+    assert [found.key for found in store.list("t/").objects] == ["t/x/0/segments/a"]
