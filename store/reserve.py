@@ -32,14 +32,15 @@ class Reserve:
     def __init__(self, disk: Disk, folder: Path, pieces: int) -> None:
         self._disk = disk
         self._folder = folder
-        self._pieces = [folder / f"{number:02d}" for number in range(pieces)]
+        self._names = [f"{number:02d}" for number in range(pieces)]
+        self._pieces = [folder / name for name in self._names]
 
     def require(self) -> None:
         """Make sure that the reserve is whole. Raises Unavailable where there is no room for it.
 
         Not flushed: it is made long before it is needed, and after a power cut the next write makes it again.
         """
-        if not self._pieces or self._is_made(self._pieces[-1]):
+        if not self._pieces or self._is_whole():
             return
         try:
             with suppress(FileExistsError):
@@ -81,6 +82,15 @@ class Reserve:
                 return False
             return True
         return False
+
+    def _is_whole(self) -> bool:
+        """All are there: those before the last, too, as another process may have given them up before that was made.
+        Test: tests/store/test_reserve.py"""
+        try:
+            there = {entry.name for entry in self._disk.scan(self._folder)}
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return there.issuperset(self._names) and self._is_made(self._pieces[-1])
 
     def _is_made(self, piece: Path) -> bool:
         try:

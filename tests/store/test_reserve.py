@@ -11,7 +11,7 @@ import pytest
 from lithify.store.errors import Unavailable
 from lithify.store.file import FileStore
 from lithify.store.port import Outcome
-from lithify.store.reserve import PIECE_BYTES, PIECES
+from lithify.store.reserve import PIECE_BYTES, PIECES, Reserve
 from tests.store.disks import ForgetfulDisk, ScriptedDisk
 
 ROOT = Path("/mnt/warehouse")
@@ -33,11 +33,11 @@ class SmallDisk(ScriptedDisk):
         sizes: dict[int, int] = {}
         while found:
             path = found.pop()
-            for name, is_folder, _ in self.inner.scan(path):
-                if is_folder:
-                    found.append(path / name)
+            for entry in self.inner.scan(path):
+                if entry.is_folder:
+                    found.append(path / entry.name)
                 else:
-                    told = self.inner.stat(path / name)
+                    told = self.inner.stat(path / entry.name)
                     sizes[told.st_ino] = 4 * KiB + told.st_size
         return sum(sizes.values()), len(sizes)
 
@@ -163,6 +163,33 @@ def test_used_up_it_says_so() -> None:
     store.delete(["t/524288/0", *(f"t/{number}.x" for number in range(created))])
     store.put("t/again", b"x")
     assert pieces(disk) == PIECES
+
+
+@pytest.mark.parametrize("given_up", [1, 2, 3])
+def test_what_another_process_gives_up_meanwhile_is_made_by_the_next_write(given_up: int) -> None:
+    """At any moment of the making: only that the last piece is there does not mean that all are."""
+    disk = ScriptedDisk(ForgetfulDisk())
+    opened(disk).put("t/0", b"x")
+    calls = 0
+    for at in range(1_000):
+        disk = ScriptedDisk(ForgetfulDisk())
+        other = Reserve(disk.inner, RESERVE, PIECES)
+
+        def meanwhile(number: int, _: str, act: Callable[[], Any], at: int = at, other: Reserve = other) -> Any:
+            if number == at:
+                for _ in range(given_up):
+                    other._give_up()
+            return act()
+
+        disk.play = meanwhile
+        store = opened(disk)
+        store.put("t/1", b"x")
+        calls = len(disk.calls)
+        store.put("t/2", b"x")
+        assert pieces(disk) == PIECES, f"given up before call {at}"
+        if calls <= at:
+            break
+    assert calls > 2 * PIECES
 
 
 def test_a_filesystem_that_cannot_allocate_goes_without() -> None:
