@@ -157,6 +157,13 @@ class Oracle:
         self.world.counts["topic over"] += 1
         self._no_life_is_hidden()
 
+    def _end_unsaid(self, key: str, said: tuple[str, int, str]) -> None:
+        name, number, what = said
+        others = (parsed for other in self.world.objects if (parsed := EndKeys.parse(other)) is not None)
+        if not any((topic, kind) == (name, what) and later > number for topic, later, kind in others):
+            raise Violation(f"{key} is deleted, and no later mark says as much (P21)")
+        self.world.counts["former mark deleted"] += 1
+
     def _no_life_is_hidden(self) -> None:
         over, again = self._ends()
         if over > again and over < len(self.topics):
@@ -166,6 +173,9 @@ class Oracle:
     def deleting(self, author: Author, key: str) -> None:
         if key in self.others:
             raise Violation(f"{key} is deleted, which is none of lithify's (P18)")
+        if (said := EndKeys.parse(key)) is not None:
+            self._end_unsaid(key, said)
+            return
         found = self._of(key)
         if found is None:
             raise Violation(f"{key} is deleted; topic files never are (P4)")

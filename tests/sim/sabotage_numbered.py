@@ -27,6 +27,13 @@ OF_NUMBERED_FILES = (
         "pass",
     ),
     Sabotage(
+        "a sweep deletes the latest mark",
+        "P21",
+        "manifest/ended.py",
+        "former.append(min(before, (number, each.key))[1])",
+        "former.append(max(before, (number, each.key))[1])",
+    ),
+    Sabotage(
         "a topic is over before its bytes are gone",
         "P21",
         "gc/collect.py",
