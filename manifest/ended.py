@@ -42,7 +42,7 @@ async def _all_marks() -> tuple[dict[str, Marks], list[str]]:
     """What is said of each topic; and the keys of marks of which a later one says as much.
 
     SUBTLE! A mark is named here only where a later one of its kind was seen. That stands behind it in every listing: so
-    who lists while the former is deleted, and misses it, comes to the later one. Test: tests/manifest/test_ended.py
+    who lists while the former is deleted, and misses it, comes to the later. Test: tests/manifest/test_former_marks.py
     """
     found: dict[str, Marks] = {}
     latest: dict[tuple[str, str], tuple[int, str]] = {}
