@@ -1,6 +1,5 @@
 """A partition, as its clients use it."""
 
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
@@ -32,6 +31,7 @@ from lithify.manifest.transactions import TransactionStamp
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, SnapshotExpired
+from lithify.store.own_lock import OwnLock
 from lithify.store.port import Request
 
 __all__ = ["Partition"]
@@ -53,7 +53,7 @@ class Partition:
         self._config = config
         self._unbounded = unbounded  # what a manifest without bounds goes by
         self._files = PartitionFiles(keys)
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
 
     def __repr__(self) -> str:
         return f"Partition({self._files.name})"
@@ -67,7 +67,7 @@ class Partition:
         return self._files.keys.partition
 
     def _run(self, coroutine: Coroutine[Request[Any], Any, T]) -> T:
-        with self._lock:
+        with self._lock.mine():
             return self._driver.run(coroutine)
 
     def append(self, records: Records, txn: tuple[str, int] | None = None) -> range:

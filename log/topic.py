@@ -1,7 +1,6 @@
 """A topic: its configuration, its partitions, and what spans them."""
 
 import itertools
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -30,6 +29,7 @@ from lithify.segment.schema import RECORDS
 from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver, new_id
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
+from lithify.store.own_lock import OwnLock
 
 __all__ = ["CONFIG_FRESH_MS", "Topic"]
 
@@ -47,7 +47,7 @@ class Topic:
     def __init__(self, driver: Driver, lineage: Lineage[TopicFile], topic: TopicFile) -> None:
         self._driver = driver
         self._lineage = lineage
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._set(topic)
         self._partitions: dict[int, Partition] = {}
         self._sticky = itertools.count(int(new_id(), 16))  # where keyless appends go, in turn
@@ -81,7 +81,7 @@ class Topic:
         """Raises NotFound. The same handle each time."""
         if type(number) is not int or not 0 <= number < self.partitions:
             raise NotFound(f"topic {self.name} has partitions 0 to {self.partitions - 1}, no {number!r}")
-        with self._lock:
+        with self._lock.mine():
             found = self._partitions.get(number)
             if found is None:
                 keys = partition_keys(self._topic)[number]
@@ -100,7 +100,7 @@ class Topic:
         cleanup.policy. Raises InvalidRequest, NotFound."""
         if partitions is not None and type(partitions) is not int:
             raise InvalidRequest(f"topic {self.name}: a partition count is a whole number")
-        with self._lock:
+        with self._lock.mine():
             if retention is not None:
                 self._read()
             policy = self._topic.config.get("cleanup.policy", "")
@@ -114,7 +114,7 @@ class Topic:
 
     def describe(self) -> TopicInfo:
         """Partitions that cannot be read are told under `failures`. Raises NotFound."""
-        with self._lock:
+        with self._lock.mine():
             topic = self._read()
         found = [
             (number, attempt(lambda number=number: self.partition(number).describe()))
@@ -141,7 +141,7 @@ class Topic:
     def _fresh_config(self) -> TopicConfig:
         """Read again if it is older than CONFIG_FRESH_MS. Raises NotFound."""
         if not self._is_fresh():
-            with self._lock:
+            with self._lock.mine():
                 if not self._is_fresh():  # another thread may have read it meanwhile
                     self._read()
         return self._parsed

@@ -1,12 +1,12 @@
 """Objects in this process's memory: for tests, the demo, and the shape of the contract at its simplest."""
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from lithify.store.driver import Clock, machine_ms
 from lithify.store.errors import Corrupt, NotFound
+from lithify.store.own_lock import OwnLock
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
 
@@ -22,7 +22,7 @@ class MemoryStore:
         self._name = name
         self._clock = clock or machine_ms
         self._objects: dict[str, Object] = {}
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
 
     def __repr__(self) -> str:
         return f"MemoryStore({self.url!r})"
@@ -39,7 +39,7 @@ class MemoryStore:
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         check_key(key)
-        with self._lock:
+        with self._lock.mine():
             if key in self._objects:
                 return Outcome.EXISTS
             self._objects[key] = Object(bytes(body), self._clock())
@@ -59,7 +59,7 @@ class MemoryStore:
 
     def put(self, key: str, body: bytes) -> None:
         check_key(key)
-        with self._lock:
+        with self._lock.mine():
             self._objects[key] = Object(bytes(body), self._clock())
 
     def output(self, key: str) -> "_MemoryOutput":
@@ -71,7 +71,7 @@ class MemoryStore:
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         check_prefix(prefix)
-        with self._lock:
+        with self._lock.mine():
             keys = sorted(key for key in self._objects if key.startswith(prefix) and (token is None or key > token))
             page = keys[:_PAGE_KEYS]
             found = [(key, self._objects[key]) for key in page]
@@ -81,12 +81,12 @@ class MemoryStore:
     def folders(self, prefix: str) -> Sequence[str]:
         """The names of the folders directly under `prefix`, sorted."""
         check_prefix(prefix)
-        with self._lock:
+        with self._lock.mine():
             rests = [key[len(prefix) :] for key in self._objects if key.startswith(prefix)]
         return sorted({rest.partition("/")[0] for rest in rests if "/" in rest})
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
-        with self._lock:
+        with self._lock.mine():
             for key in keys:
                 self._objects.pop(check_key(key), None)
         return {}
