@@ -113,9 +113,12 @@ FOCI = (
     Focus(1, {"rot": 1.0, "compactor": 0.7, "admin": 0.5}, always=("rot",), stalls=(0.04, 0.1)),
     # The topic is altered all the time, by two at once.
     Focus(
-        2,
+        3,
         {"retention": 0.7, "compactor": 0.4, "collector": 0.2, "pinning reader": 0.1, "consumer": 0.1},
         always=("retention 0",),
+        lengths=(400, 600, 1_000, 1_600),
+        plain=(1, 2, 3),
+        stalls=(0.04, 0.1, 0.2),
         policies=("compact,delete", "compact,delete", "delete", "compact"),
         records=("-1", "4", "10"),
         ages_ms=("-1", "500", "1000", "5000"),

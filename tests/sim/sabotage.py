@@ -230,11 +230,18 @@ SABOTAGES = (
         'history=(*head.history, replace(job, status="cancelled"))), None)',
     ),
     Sabotage(
+        "a pinned manifest that is absent is damage",
+        "P18",
+        "gc/collect.py",
+        "                absent.add(number)\n",
+        "                raise Corrupt(str(number))\n",
+    ),
+    Sabotage(
         "entries are forgotten before their bytes go",
         "P16",
         "gc/collect.py",
-        "await _delete(garbage)",
-        "await _delete(garbage[1:])",
+        "await delete(garbage)",
+        "await delete(garbage[1:])",
     ),
     Sabotage(
         "bytes go at once",
@@ -304,8 +311,8 @@ SABOTAGES = (
         "a topic made again has its old id",
         "P21",
         "manifest/catalog.py",
-        "topic_id=await NewId()",
-        'topic_id="0" * 16',
+        "topic_id=await NewId(), partitions=partitions",
+        'topic_id="0" * 16, partitions=partitions',
     ),
     Sabotage(
         "a topic is announced before its partitions are there",

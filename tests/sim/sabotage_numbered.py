@@ -56,11 +56,4 @@ OF_NUMBERED_FILES = (
         "may_announce = not dry_run and",
         "may_announce = dry_run and",
     ),
-    Sabotage(
-        "a growth under way is swept",
-        "P21",
-        "gc/unannounced.py",
-        "if found.growth or not old:",
-        "if not old:",
-    ),
 )

@@ -1,6 +1,7 @@
 """Those who keep a partition: compactors, collectors, admins, retention, the catalog, and who mends what is damaged."""
 
 import contextlib
+import random
 
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.jobs import RequestCancel, Submit
@@ -24,7 +25,7 @@ from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import KEEP_ALL, retention_of
+from lithify.manifest.retention import KEEP_ALL, Retention, retention_of
 from lithify.manifest.units import units
 from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, OffsetOutOfRange
 from lithify.store.port import NewId, Now, Pause
@@ -233,16 +234,22 @@ def retention(site: Site, alters: bool) -> Life:
                 if alters and say.random() < 0.4:
                     await _alter_under_a_job(site, actor, handle)
                     continue
-                kept = retention_of(handle.config)
-                likely = NARROWER if kept == KEEP_ALL else WIDER  # there and back: what one undoes, others began under
-                change: dict[str, str | None] = {**say.choice(likely if say.random() < 0.5 else ALTERATIONS)}
-                altered = await alter_topic(topic_lineage(TOPIC), handle.topic, change, None)
-                if RETENTION_KEYS & change.keys():
-                    site.oracle.altered(altered)
+                for change in _changes(say, retention_of(handle.config)):
+                    altered = await alter_topic(topic_lineage(TOPIC), handle.topic, {**change}, None)
+                    if RETENTION_KEYS & change.keys():
+                        site.oracle.altered(altered)
             except (*TRANSIENT, OffsetOutOfRange, InvalidRequest):
                 continue
 
     return live
+
+
+def _changes(say: random.Random, kept: Retention) -> list[dict[str, str | None]]:
+    """There and back: what one undoes, others began under; and at once, before anybody has heard of it."""
+    if say.random() < 0.5:
+        return [say.choice(NARROWER), say.choice(WIDER)]
+    likely = NARROWER if kept == KEEP_ALL else WIDER
+    return [say.choice(likely if say.random() < 0.5 else ALTERATIONS)]
 
 
 async def _alter_under_a_job(site: Site, actor: Actor, handle: Handle) -> None:
