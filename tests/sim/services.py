@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from collections.abc import Mapping
 
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.jobs import RequestCancel, Submit
@@ -244,7 +245,7 @@ def retention(site: Site, alters: bool) -> Life:
     return live
 
 
-def _changes(say: random.Random, kept: Retention) -> list[dict[str, str | None]]:
+def _changes(say: random.Random, kept: Retention) -> list[Mapping[str, str | None]]:
     """There and back: what one undoes, others began under; and at once, before anybody has heard of it."""
     if say.random() < 0.5:
         return [say.choice(NARROWER), say.choice(WIDER)]
