@@ -153,6 +153,7 @@ def test_interrupted_anywhere_and_started_again_it_has_each_row_once(how: str, f
             if started is not None:
                 check_what_it_said(store, started)
         before = stored(store).total()
+        assert before == 10 or not any(known.ended for known in entries(store)), (how, at)
         again = run(Driver(Metered(store)), then)
         assert stored(store) == Counter(range(1, 11)), (how, at)
         assert (again.appended, again.already_there) == (10 - before, before)
@@ -241,6 +242,26 @@ def test_imports_into_one_partition_are_their_own(monkeypatch: pytest.MonkeyPatc
         assert run(Driver(Metered(store)), 4, source_id=f"s-{round_:016x}", partition=1).appended == 10
     assert run(Driver(Metered(store)), 4, source_id=f"s-{4:016x}", partition=0).appended == 10
     assert run(Driver(Metered(store)), 4, source_id=f"s-{4:016x}", partition=1).appended == 0
+
+
+def test_one_that_was_interrupted_in_its_last_batch_gives_way_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lithify.manifest.transactions.TRANSACTIONS_MAX", 3)
+    store = new_store()
+    whole = Faults(new_store())
+    run(whole, 10)
+    first, second = [at for at, create in whole.creates if "/segments/" not in create.key][:2]
+    assert first < second
+    with pytest.raises(Unavailable):
+        run(Faults(store, "one request fails", second - 1), 10)  # what partition 1 uploads
+    before = stored(store).total()
+    assert 0 < before < 10
+    partition = Warehouse(Driver(Metered(store))).topic("t").partition(0)
+    for name in ("one", "two"):
+        partition.append([Record(b"x", b"0")], txn=(name, 1))
+    with pytest.raises(Unavailable, match="remembers 3 transaction applications"):
+        partition.append([Record(b"x", b"0")], txn=("three", 1))
+    again = run(Driver(Metered(store)), 10)
+    assert (again.appended, again.already_there) == (10 - before, before)
 
 
 def test_forgotten_in_its_midst_it_stops() -> None:
