@@ -33,14 +33,17 @@ class Budget:
     def __init__(self, limit: int | None = None) -> None:
         self._limit = limit
         self._taken = 0
+        self._alone = False
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> bool:
-        """Whether `size` fits. Where nothing else is in flight everything does."""
+    def take(self, size: int, *, alone: bool = False) -> bool:
+        """Whether `size` fits. Where nothing else is in flight everything does; beside what runs `alone` nothing."""
         with self._lock:
-            if self._limit is not None and self._taken and self._taken + size > self._limit:
+            too_much = self._limit is not None and self._taken + size > self._limit
+            if self._taken and (too_much or alone or self._alone):
                 return False
             self._taken += size
+            self._alone = alone
             return True
 
     def give_back(self, size: int) -> None:
@@ -84,8 +87,8 @@ class CompactionAnswers:
                 return () if self._running is None else tuple(self._running.results(timeout_ms))
             case StopTasks():
                 return self.close()
-            case Reserve(input_bytes):
-                return self._reserve(input_bytes)
+            case Reserve(input_bytes, alone):
+                return self._reserve(input_bytes, alone=alone)
             case StopAsked():
                 return self.stopping or self._paused()
             case _:
@@ -101,8 +104,8 @@ class CompactionAnswers:
         if self._running is not None:
             self._running.stop()
 
-    def _reserve(self, input_bytes: int) -> bool:
-        granted = self._budget.take(input_bytes)
+    def _reserve(self, input_bytes: int, *, alone: bool) -> bool:
+        granted = self._budget.take(input_bytes, alone=alone)
         self._reserved += input_bytes if granted else 0
         return granted
 

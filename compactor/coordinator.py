@@ -14,6 +14,7 @@ from lithify.compactor.attempt import HEARTBEAT_MS, JobWork, Step
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import Reserve, SplitRanges, WeighSegment
 from lithify.compactor.estimate import estimate, target_bytes
+from lithify.compactor.failures import failure_of, is_in_vain, runs_alone
 from lithify.compactor.plan import choose_requested, freeze, kind_of, offset_ranges
 from lithify.compactor.policy import (
     Action,
@@ -28,6 +29,7 @@ from lithify.compactor.policy import (
     incumbent_lives,
     no_room,
     pinned_by,
+    segments_of,
     tiered_first,
 )
 from lithify.manifest.ages import young
@@ -94,7 +96,7 @@ class Coordinator:
         if isinstance(action, Wait):
             return await self._rest(action)
         input_bytes = _input_bytes(action, manifest)
-        if input_bytes and not await Reserve(input_bytes):
+        if input_bytes and not await Reserve(input_bytes, self._runs_alone(action, state)):
             return Step("deferred", f"a job of {input_bytes} bytes waits until others of this compactor have finished")
         if self._epoch is None:
             theirs = state is not None and state.owner != self._owner
@@ -128,6 +130,18 @@ class Coordinator:
         """
         now_ms = self._boundary_seen_ms = await Now()
         return now_ms, await self.files.head(), await self.files.compactor_state()
+
+    def _runs_alone(self, action: Action, state: CompactorState | None) -> bool:
+        """Whether the job of `action` may be what killed the compactors before this one (P14)."""
+        if state is None:
+            return False
+        match action:
+            case Propose(due):
+                return runs_alone(failure_of(state, segments_of(due.units)))
+            case Resume(job):  # what its former owner left open is counted by the claim, which comes later
+                return runs_alone(failure_of(state, job.segments), died=self._epoch is None and is_in_vain(job))
+            case _:
+                return False
 
     async def _rest(self, wait: Wait) -> Step:
         """There is nothing to do, or not yet: whoever waits for this owner need not wait any longer."""

@@ -15,10 +15,20 @@ from lithify.manifest.jobs import (
     JobError,
 )
 
-__all__ = ["RETRY_FIRST_MS", "RETRY_MAX_MS", "counted_after", "failure_of", "is_in_vain", "source_set"]
+__all__ = [
+    "ALONE_AFTER",
+    "RETRY_FIRST_MS",
+    "RETRY_MAX_MS",
+    "counted_after",
+    "failure_of",
+    "is_in_vain",
+    "runs_alone",
+    "source_set",
+]
 
 RETRY_FIRST_MS = 1_000  # after a failed attempt, doubling with each in a row
 RETRY_MAX_MS = 600_000
+ALONE_AFTER = 2  # attempts in a row under which a compactor or an engine died
 
 
 def source_set(segments: tuple[str, ...]) -> str:
@@ -30,6 +40,13 @@ def failure_of(state: CompactorState, segments: tuple[str, ...]) -> FailureCount
     """The consecutive failures on this set of sources, if there are any (P14)."""
     name = source_set(segments)
     return next((f for f in state.failures if f.sources == name), None)
+
+
+def runs_alone(failure: FailureCount | None, *, died: bool = False) -> bool:
+    """Whether nothing else of its process may run beside the next attempt: a compactor that dies takes all its jobs
+    with it, and only one that was alone is known to be guilty. `died`: with one more that is not counted yet."""
+    lost = 0 if failure is None else failure.lost
+    return lost + died >= ALONE_AFTER
 
 
 def is_in_vain(job: Job) -> bool:

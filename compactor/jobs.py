@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lithify.compactor.failures import counted_after, is_in_vain, source_set
+from lithify.compactor.failures import counted_after, failure_of, is_in_vain, runs_alone, source_set
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import fenced
 from lithify.manifest.jobs import (
     ACTIVE_JOBS_MAX,
     ATTEMPTS_KEPT,
+    ENGINE_LOST,
     HISTORY_MAX,
     UNAVAILABLE,
     Attempt,
@@ -85,11 +86,13 @@ class ClaimState:
 
 
 def _abandon(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
-    """End the attempts of `job` that another owner did not end. One that recorded nothing counts as a failure, or a job
-    that kills its compactor would be tried for ever (P14); but the next attempt need not wait."""
+    """End the attempts of `job` that another owner did not end. One that recorded nothing counts as one under which the
+    engine died, and where it ran alone as a failure, or a job that kills its compactor would be tried for ever (P14);
+    but the next attempt need not wait."""
     failures = state.failures
     if is_in_vain(job):
-        error = JobError("engine", f"{state.owner_name or 'its compactor'} ended without a word")
+        category = "engine" if runs_alone(failure_of(state, job.segments)) else ENGINE_LOST
+        error = JobError(category, f"{state.owner_name or 'its compactor'} ended without a word")
         failures = counted_after(state, job, error, now_ms, wait=False)
     return replace(state, jobs=_with(state.jobs, _end_attempts(job, now_ms)), failures=failures)
 

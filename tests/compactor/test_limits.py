@@ -46,6 +46,18 @@ def test_what_is_in_flight_has_a_limit_and_the_largest_runs_alone() -> None:
     assert all(Budget().take(1 << 60) for _ in range(2))
 
 
+def test_beside_what_runs_alone_nothing_runs() -> None:
+    budget = Budget()
+    assert budget.take(1)
+    assert not budget.take(1, alone=True)
+    budget.give_back(1)
+    assert budget.take(1, alone=True)
+    assert not budget.take(1)
+    assert not budget.take(1, alone=True)
+    budget.give_back(1)
+    assert all(budget.take(1) for _ in range(2))
+
+
 @pytest.fixture
 def warehouse() -> Iterator[lithify.Warehouse]:
     with lithify.open(f"memory://{new_id()}") as opened:

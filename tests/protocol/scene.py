@@ -76,7 +76,7 @@ async def append_rows(files: PartitionFiles, batches: list[list[Row]]) -> None:
     for rows in batches:
         head = await files.head()
         ref = reference(SegmentId.for_append(head.id, await NewId()), rows)
-        await Put(KEYS.segment(ref.id), encode(rows))
+        await Put(files.keys.segment(ref.id), encode(rows))
         await files.manifest.commit(Append(ref, L0_MAX))
 
 

@@ -215,7 +215,9 @@ def test_an_attempt_whose_end_its_own_compactor_could_not_write_down_is_no_failu
         assert (failure.count, failure.retry_at_ms) == (0, 50 + RETRY_FIRST_MS)
         assert failure.error.category == state.jobs[0].attempts[0].error.category == UNAVAILABLE
         assert state.jobs[0].attempts[0].ended_at_ms == 50
-    assert count_of(after(running, ClaimState(EMPTY, 2, "new", "me:1", before="other")), job()) == 1
+    failure = failure_of(after(running, ClaimState(EMPTY, 2, "new", "me:1", before="other")), job().segments)
+    assert failure is not None
+    assert failure.lost == 1
 
 
 def test_after_commit_unknown_the_same_coordinator_counts_nothing() -> None:
@@ -253,12 +255,16 @@ def test_progress_forgives() -> None:
     assert count_of(after(failures(3), begin, Record(1, job().id, (done,))), job()) == 0
 
 
-def test_an_attempt_that_died_without_a_word_counts_but_need_not_wait() -> None:
-    running = after(failures(1), StartAttempt(1, job().id, 2, "me:1"))
-    claimed = after(running, ClaimState(EMPTY, 2, "new", "new:1"), now_ms=50)
+@pytest.mark.parametrize(("died", "counts"), [(0, (1, 1)), (1, (1, 2)), (2, (2, 2)), (3, (3, 2))])
+def test_an_attempt_that_died_without_a_word_counts_but_need_not_wait(died: int, counts: tuple[int, int]) -> None:
+    """The first two that die may have been killed by the jobs beside them; those that come after them ran alone."""
+    claimed = failures(1)
+    for number in range(died + 1):
+        running = after(claimed, StartAttempt(1 + number, job().id, 2 + number, "me:1"))
+        claimed = after(running, ClaimState(EMPTY, 2 + number, f"new {number}", "me:1"), now_ms=50)
     failure = failure_of(claimed, job().segments)
     assert failure is not None
-    assert (failure.count, failure.retry_at_ms) == (2, 50)
+    assert (failure.count, failure.lost, failure.retry_at_ms) == (*counts, 50)
     assert "me:1 ended without a word" in failure.error.reason
     assert claimed.jobs[0].attempts[-1].ended_at_ms == 50
 

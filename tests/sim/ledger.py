@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from lithify.compactor.failures import ALONE_AFTER
 from lithify.compactor.policy import ENGINE_LOST_MAX, GIVEN_UP_MS
 from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import STORE_DENIED, UNAVAILABLE, CompactorState, Job, JobError
@@ -181,7 +182,7 @@ class Ledger:
         ends = was is not None and was.ended_at_ms is None
         if was is not None and ends and (begins or claims):  # nobody had ended it
             if was.ranges_done == 0 and self._began.get((job.id, was.number)) != author:
-                self._failed(sources)
+                self._died(sources)
         elif now is not None and ends and now.ended_at_ms is not None and now.error is not None:
             self._ended(author, job, now.error)
         if now is not None and begins:
@@ -217,6 +218,13 @@ class Ledger:
     def _failed(self, sources: frozenset[str]) -> None:
         self._in_vain[sources] = self._in_vain.get(sources, 0) + 1
         self._in_vain_ms[sources] = self._truth.world.now_ms
+
+    def _died(self, sources: frozenset[str]) -> None:
+        """Its process was killed, perhaps by the job of another partition, until this one ran alone."""
+        if self._lost.get(sources, 0) < ALONE_AFTER:
+            self._lost[sources] = self._lost.get(sources, 0) + 1
+        else:
+            self._failed(sources)
 
     def _given_up(self, known: Job, job: Job) -> None:
         """A job is given up for what it did, and not because the engine or the store was away."""
