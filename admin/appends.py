@@ -74,7 +74,7 @@ def append(
         batches = (
             _tables(found, batch_size, skip) if bulk.is_parquet(source) else _lines(found, check, batch_size, skip)
         )
-        started = Import(opened, name, partition, skip)
+        started = Import(opened, name, partition, skip, new=source == "-" and source_id is None)
         if started.began_over is not None:
             _say_that_it_grew(opened, started.began_over)
         appending = _Appending(started, found.name, invocation)

@@ -6,7 +6,7 @@ is in up to there is in, what comes after is not (docs/rfcs/0011).
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -19,13 +19,14 @@ from lithify.log.partitioner import murmur2, partitions_for_keys
 from lithify.log.topic import Topic
 from lithify.log.transactions import TransactionInfo
 from lithify.manifest.transactions import TransactionStamp
-from lithify.manifest.words import counted
+from lithify.manifest.words import counted, numbers_text
 from lithify.segment.arrays import from_longs
 from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, LithifyError
 
 __all__ = ["SOURCE_ID_CHARACTERS_MAX", "Import", "Progress", "check_source_id"]
 
 SOURCE_ID_CHARACTERS_MAX = 200
+LOOKS_AT_ONCE = 16  # at partitions, where the topic has grown
 KEYLESS_STRETCH_ROWS = 10_000  # rows without a key that go to one partition, before the next one's turn
 _MADE = re.compile(r".*-[0-9a-f]{16}")  # a source's id that the command made itself
 
@@ -62,35 +63,45 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Import:
-    """`partition`: all rows go there; None: each where its key belongs."""
+    """`partition`: all rows go there; None: each where its key belongs. `new`: nobody can have sent anything under this
+    name."""
 
-    def __init__(self, topic: Topic, source_id: str, partition: int | None, skip: int = 0) -> None:
+    def __init__(
+        self, topic: Topic, source_id: str, partition: int | None, skip: int = 0, *, new: bool = False
+    ) -> None:
         self.source_id = source_id
         self.offsets: dict[int, range] = {}  # from the first to the last that each partition was given
         self.appended = self.already_there = self._unknown = 0
         self._topic = topic
         self._partition = partition
+        self._new = new
         self._done_to = skip  # every row up to here is in, or was to be passed over
+        self._open: set[int] = set()  # partitions that know it, and not that it has ended
+        self._versions: dict[int, int] = {}  # of the partitions that were looked at
         self.application = f"import {source_id}"
-        numbers = range(topic.partitions) if partition is None else [partition]
-        known = {number: topic.partition(number).transactions() for number in numbers}
         self._count = topic.partitions
         if partition is None:
-            self._count = _began_over(topic.name, self.application, known) or topic.partitions
+            if not new:
+                self._count = _began_over(topic, self.application) or topic.partitions
             self.application += f" over {self._count}"
         self.began_over = self._count if self._count < topic.partitions else None  # the topic has grown since
         self._first = murmur2(self.application.encode()) & 0xFFFF  # where rows without a key begin
-        self._open: set[int] = set()  # partitions that know it, and not that it has ended
-        self._versions: dict[int, int] = {}
-        for number in list(known)[: self._count]:
-            self._saw(number, known[number])
 
-    def _saw(self, number: int, known: Iterable[TransactionInfo]) -> None:
+    def _look(self, number: int) -> None:
         """How far the import is in a partition."""
-        found = [each for each in known if each.application == self.application]
-        self._versions[number] = found[0].version if found else 0
-        if found and not found[0].ended:
+        known = self._at(number).transactions()
+        found = next((each for each in known if each.application == self.application), None)
+        self._versions[number] = found.version if found else 0
+        if found and not found.ended:
             self._open.add(number)
+
+    def _version(self, number: int) -> int:
+        """As it was last seen: where it is another by now, the append is refused."""
+        if number not in self._versions:
+            if self._new:
+                return 0
+            self._look(number)
+        return self._versions[number]
 
     def _at(self, number: int) -> Partition:
         return self._topic.partition(number)
@@ -120,7 +131,7 @@ class Import:
     def _append_to(self, number: int, table: pa.Table, mine: npt.NDArray[np.int64], first: int, *, last: bool) -> None:
         end = first + table.num_rows - 1
         while True:
-            version = self._versions[number]
+            version = self._version(number)
             missing = mine[mine > version]
             if not len(missing):
                 self.already_there += len(mine)
@@ -133,7 +144,7 @@ class Import:
             except AlreadyExists:
                 self._unknown = 0
                 # Another process sends the same source, or an earlier request came late.
-                self._saw(number, self._at(number).transactions())
+                self._look(number)
                 if self._versions[number] <= version:
                     raise
                 continue
@@ -177,7 +188,9 @@ class Import:
                 self._at(number).end_transaction(self.application)
 
     def how_far(self) -> Progress:
-        ahead = any(version > self._done_to for version in self._versions.values())
+        places = range(self._count) if self._partition is None else [self._partition]
+        seen = self._new or all(number in self._versions for number in places)
+        ahead = not seen or any(version > self._done_to for version in self._versions.values())
         return Progress(
             appended=self.appended,
             already_there=self.already_there,
@@ -187,16 +200,42 @@ class Import:
         )
 
 
-def _began_over(topic: str, name: str, known: Mapping[int, Iterable[TransactionInfo]]) -> int | None:
-    """Over how many partitions this import began; None: it begins now."""
+def _began_over(topic: Topic, name: str) -> int | None:
+    """Over how many partitions this import began; None: as many as there are, or it begins now."""
+    former = topic.former_partitions()
+    if not former:
+        return None
     shape = re.compile(re.escape(name) + r" over ([0-9]+)")
-    found = {
-        int(match[1]) for infos in known.values() for each in infos if (match := shape.fullmatch(each.application))
-    }
+    looks = _all_entries(topic)
+    entries = [each for look in looks if not isinstance(look, LithifyError) for each in look]
+    found = {int(match[1]) for each in entries if (match := shape.fullmatch(each.application))}
     if len(found) > 1:
         counts = " and ".join(map(str, sorted(found)))
         raise InvalidRequest(
-            f"topic {topic}: {name} was begun over {counts} partitions, while the topic grew. Compare the log with "
-            f"the source; 'lithify transaction forget {topic} …' forgets what is wrong"
+            f"topic {topic.name}: {name} was begun over {counts} partitions, while the topic grew. Compare the log "
+            f"with the source; 'lithify transaction forget {topic.name} …' forgets what is wrong"
         )
+    failed = {n: look for n, look in enumerate(looks[: max(former)]) if isinstance(look, LithifyError)}
+    if failed and not found:
+        # It may be the only one that knows. Over another count the import's rows would go elsewhere, and come twice.
+        error = next(iter(failed.values()))
+        error.add_note(
+            f"topic {topic.name} has grown to {counted(topic.partitions, 'partition')}, and without "
+            f"{numbers_text('partition', list(failed))} it is not known over how many this import began; nothing was "
+            "appended. With --partition the question does not arise"
+        )
+        raise error
     return found.pop() if found else None
+
+
+def _all_entries(topic: Topic) -> list[tuple[TransactionInfo, ...] | LithifyError]:
+    """Of each partition, or why it does not tell."""
+
+    def look(number: int) -> tuple[TransactionInfo, ...] | LithifyError:
+        try:
+            return topic.partition(number).transactions()
+        except LithifyError as error:
+            return error
+
+    with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="lithify-import") as pool:
+        return list(pool.map(look, range(topic.partitions)))

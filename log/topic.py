@@ -19,7 +19,7 @@ from lithify.log.record import Record
 from lithify.log.retention_policy import RetentionPolicy, policy_of, with_retention
 from lithify.log.topic_consumer import TopicConsumer
 from lithify.manifest.ages import young
-from lithify.manifest.catalog import alter_topic, live_topic, partition_keys
+from lithify.manifest.catalog import alter_topic, former_partitions, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
 from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
@@ -62,6 +62,11 @@ class Topic:
     @property
     def partitions(self) -> int:
         return self._topic.partitions
+
+    def former_partitions(self) -> tuple[int, ...]:
+        """The partition counts before it grew, the latest first. Keys of records from then lie where those counts put
+        them."""
+        return self._driver.run(former_partitions(self._lineage, self._topic))
 
     @property
     def config(self) -> dict[str, str]:

@@ -15,13 +15,14 @@ from lithify.manifest.keys import PartitionKeys, TopicKeys, check_topic_name, is
 from lithify.manifest.model import FORMAT, PARTITIONS_MAX, Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import bounds_before, retention_of
-from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
+from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import Folders, NewId
 
 __all__ = [
     "alter_topic",
     "create_topic",
     "delete_topic",
+    "former_partitions",
     "keep_bounds",
     "live_topic",
     "partition_keys",
@@ -55,6 +56,34 @@ async def live_topic(lineage: Lineage[TopicFile], name: str) -> TopicFile:
     if topic is None or topic.deleted:
         raise NotFound(f"topic {name} does not exist here{' any more' if topic else ''}; create it, or check the name")
     return topic
+
+
+async def former_partitions(lineage: Lineage[TopicFile], topic: TopicFile) -> tuple[int, ...]:
+    """The partition counts it had before it grew, the latest first. Costs nothing where it was never altered, else a
+    GET for each halving of its versions, which never shrink and are never collected."""
+    found: list[int] = []
+    newest: TopicFile | None = topic
+    while newest is not None:
+        before, at = 0, newest.id  # the count was another at `before`, and the same at `at`
+        earlier: TopicFile | None = None
+        while at - before > 1:
+            middle = (before + at) // 2
+            version = await _version(lineage, middle)
+            if (version.topic_id, version.partitions) == (topic.topic_id, newest.partitions):
+                at = middle
+            else:
+                before, earlier = middle, version
+        newest = earlier if earlier is not None and earlier.topic_id == topic.topic_id else None
+        if newest is not None:
+            found.append(newest.partitions)
+    return tuple(found)
+
+
+async def _version(lineage: Lineage[TopicFile], number: int) -> TopicFile:
+    version = await lineage.read(number)
+    if version is None or version.value is None:
+        raise Corrupt(f"{lineage.chain.key(number)} is not there, and is never deleted. Restore the object")
+    return version.value
 
 
 @dataclass(frozen=True, slots=True)

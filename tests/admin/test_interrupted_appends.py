@@ -126,7 +126,8 @@ def test_a_source_that_breaks_off(users: Lithify, tmp_path: Path, name: str) -> 
     said = json.loads(told.stderr)["error"]
     assert BROKEN[name] in said["message"]
     found = len(users.records("read", "users"))
-    assert said["appended"] == found == said["skip"]
+    assert said["appended"] == found
+    assert said["skip"] == (found or None)  # nothing appended: nothing was looked at, and an earlier run may be ahead
     assert found == {".jsonl": 30, ".parquet": 30}.get(Path(name).suffix, found)
 
 
