@@ -23,6 +23,7 @@ __all__ = ["append", "outcome"]
 
 UPLOADS_MAX = 4  # of one append, each under a new id because the orphan floor passed the one before
 DELAY_MS_MAX = 1_000  # of an append to a partition that is nearly full of L0 segments
+_TOKEN = re.compile(r"(?:([^/:]+/[^/:]+/[0-9]+):)?([0-9]{1,20}):[^:]+:([^:]+)")  # partition, number, nonce, segment
 
 
 async def append(
@@ -54,7 +55,7 @@ async def append(
         except BelowOrphanFloor:
             await files.head()
         except CommitUnknown as error:
-            raise CommitUnknown(str(error), f"{error.token}:{segment_id}") from error
+            raise CommitUnknown(str(error), f"{_home(files)}:{error.token}:{segment_id}") from error
     raise Unavailable(
         f"{files.name}: garbage collection overtook {UPLOADS_MAX} uploads of this append; nothing was appended. Retry "
         "with smaller appends, or give collection a longer grace period"
@@ -99,12 +100,13 @@ def _l0(files: PartitionFiles) -> tuple[SegmentRef, ...]:
 
 async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) -> range | None:
     """What became of an append that ended in CommitUnknown with `token`: its offsets, or None: it certainly did not
-    and will not happen. Raises CommitUnknown where that cannot be said (yet).
+    and will not happen. Raises CommitUnknown where that cannot be said (yet), InvalidRequest for another partition's.
 
     `settle`: where its manifest number is still vacant, so that a request on its way could yet create it, take the
     number with a commit that changes nothing. Then the answer is certain.
     """
-    number, segment_id = _parse(token)
+    home, number, segment_id = _parse(token)
+    _check_home(files, home)
     head = await files.head()
     if head.id < number and settle:
         # Whoever creates `number` first decides: after this commit the late body meets EXISTS.
@@ -121,8 +123,14 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
     # An entry is forgotten only once it was retired at or below the orphan floor (P16), so a commit at `number` that is
     # neither live nor retired either never was, or lies below the floor. It will not be, either: `number` is taken or
     # dead, and so is every number that was tried before it (the commit went on only from those it saw lost or dead).
-    if number >= head.orphan_floor:
+    if number >= head.orphan_floor and home is not None:
         return None
+    if home is None:
+        raise CommitUnknown(
+            f"{files.name}: the token is of an earlier version of lithify, and does not say of which partition. If it "
+            "is of this one, the append did not happen; ask the other partitions as well",
+            token,
+        )
     raise CommitUnknown(
         f"{files.name}: whether the append happened can no longer be told, the time of its manifest {number} was "
         "collected. Read the log from about then and look for the records",
@@ -136,9 +144,26 @@ async def _take_number(files: PartitionFiles) -> Manifest:
     return await files.head()
 
 
-def _parse(token: str) -> tuple[int, str]:
-    number, _, rest = token.partition(":")
-    nonce, _, segment_id = rest.partition(":")
-    if re.fullmatch("[0-9]{1,20}", number) is None or not nonce or not SegmentId.is_one(segment_id):
+def _home(files: PartitionFiles) -> str:
+    return f"{files.keys.topic}/{files.keys.topic_id}/{files.keys.partition}"
+
+
+def _check_home(files: PartitionFiles, home: str | None) -> None:
+    """SUBTLE! Of another partition's append, or of one to an earlier topic of this name, this one could only say that
+    it certainly did not happen, and whoever asked would send it again. Test: tests/log/test_outcome.py"""
+    if home is None or home == _home(files):
+        return
+    topic, topic_id, partition = home.split("/")
+    recreated = topic == files.keys.topic and topic_id != files.keys.topic_id
+    anew = ", in a topic that was deleted and made anew since" if recreated else ""
+    raise InvalidRequest(
+        f"{files.name}: the token is of an append to {topic}/{partition}{anew}; only that one can tell"
+    )
+
+
+def _parse(token: str) -> tuple[str | None, int, str]:
+    """The partition that it is of (None: an earlier version of lithify did not say), the number, the segment's id."""
+    found = _TOKEN.fullmatch(token)
+    if found is None or not SegmentId.is_one(found.group(3)):
         raise InvalidRequest(f"{token[:120]!r} is not the token of an append: give the token of its CommitUnknown")
-    return int(number), segment_id
+    return found.group(1), int(found.group(2)), found.group(3)

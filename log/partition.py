@@ -123,7 +123,8 @@ class Partition:
 
     def outcome(self, token: str, settle: bool = False) -> range | None:
         """What became of an append that raised CommitUnknown with `token`: its offsets, or None: it certainly did not
-        happen and never will. Raises CommitUnknown where that cannot be said.
+        happen and never will. Raises CommitUnknown where that cannot be said, InvalidRequest for the token of another
+        partition's append.
 
         While nobody committed since, the lost request might still arrive. With `settle` the answer is made certain: a
         commit that changes nothing takes its place, unless it did arrive.

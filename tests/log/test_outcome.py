@@ -154,7 +154,8 @@ def test_an_outcome_is_known_until_the_orphan_floor_passes_its_number(
         store.deliver()
     collect(warehouse, "t")
     floor = warehouse.driver.run(files_of(warehouse, "t").head()).orphan_floor
-    assert SegmentId.manifest_id(token.rpartition(":")[2]) < floor <= int(token.partition(":")[0])
+    _, number, _, segment_id = token.split(":")
+    assert SegmentId.manifest_id(segment_id) < floor <= int(number)
     assert other.outcome(token) == (range(2, 3) if happened else None)
     other.append([Record(b"k", b"later")])
     compact(warehouse, "t")
@@ -180,3 +181,37 @@ def test_the_outcome_of_an_append_to_a_deleted_topic(warehouse: Warehouse, clock
     assert asking.outcome(token) is None
     with pytest.raises(NotFound, match="open it anew"):
         asking.append([Record(b"k", b"v")])
+
+
+@pytest.mark.parametrize("plan", NEVER_TOLD.values(), ids=NEVER_TOLD)
+def test_only_its_own_partition_answers_for_a_token(
+    warehouse: Warehouse, clock: HandClock, plan: Sequence[Fault]
+) -> None:
+    """Another one could only say that it did not happen. Tried on log/append.py, and caught: no look at the home, and
+    one at the topic's name in place of its id."""
+    topic = warehouse.create_topic("t", partitions=2)
+    other = warehouse.create_topic("u")
+    token, store = lost(warehouse, clock, plan)
+    store.deliver()
+    for asked in (topic.partition(1), other.partition(0)):
+        with pytest.raises(InvalidRequest, match="the token is of an append to t/0; only that one can tell"):
+            asked.outcome(token, settle=True)
+    assert topic.partition(0).outcome(token, settle=True) == (range(1, 2) if len(values(warehouse)) == 2 else None)
+    warehouse.delete_topic("t")
+    anew = warehouse.create_topic("t").partition(0)
+    with pytest.raises(InvalidRequest, match="to t/0, in a topic that was deleted and made anew since; only"):
+        anew.outcome(token)
+
+
+def test_a_token_without_a_partition_finds_its_append_and_never_says_that_it_did_not_happen(
+    warehouse: Warehouse, clock: HandClock
+) -> None:
+    """Earlier versions gave such tokens."""
+    topic = warehouse.create_topic("t", partitions=2)
+    token, store = lost(warehouse, clock, NEVER_TOLD["the first happens late"])
+    store.deliver()
+    former = token.partition(":")[2]
+    topic.partition(1).append([Record(b"k", b"v")])
+    assert topic.partition(0).outcome(former, settle=True) == range(1, 2)
+    with pytest.raises(CommitUnknown, match=r"If it is of this one, the append did not happen; ask the other"):
+        topic.partition(1).outcome(former, settle=True)
