@@ -168,11 +168,15 @@ class _Appending:
         lines = [f"{counted(it.appended, 'record')} appended to {topic.name}"]
         if it.already_there:
             lines[0] += f"; {it.already_there} of this source were there already"
+        if it.passed_over:
+            counts = f"the first {it.passed_over} were" if it.passed_over > 1 else "the first one was"
+            lines.append(f"  {counts} passed over; without --skip those that are missing are appended")
         if it.already_there and not it.appended:
             lines.append("  to append them once more, give another --source-id")
         lines += [f"  partition {number}: offsets {given.start} to {given.stop - 1}" for number, given in offsets]
         expired = self._expired(topic)
         value = {"topic": topic.name, "appended": it.appended, "already_there": it.already_there}
+        value["passed_over"] = it.passed_over
         value |= {"source_id": it.source_id, "partitions": partitions, "expired": expired}
         self._output.answer(value, lambda: self._output.lines(lines))
         if expired:

@@ -18,7 +18,8 @@ from lithify.log.partition import Partition
 from lithify.log.partitioner import murmur2, partitions_for_keys
 from lithify.log.topic import Topic
 from lithify.log.transactions import TransactionInfo
-from lithify.manifest.transactions import TransactionStamp
+from lithify.manifest.model import Stretch
+from lithify.manifest.transactions import Reach, TransactionStamp
 from lithify.manifest.words import counted, numbers_text
 from lithify.segment.arrays import from_longs
 from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, LithifyError
@@ -44,7 +45,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     already_there: int  # that an earlier run had
     unknown: int  # that may have been appended
     source_id: str
-    skip: int | None  # all records of the source up to this one are in, and no other; None: it is not as simple as that
+    skip: int | None  # as much as was to be is in up to this record, and no other; None: it is not as simple as that
+    passed_over: int  # how many of the first records this run passed over
 
     def fields(self) -> dict[str, object]:
         return msgspec.structs.asdict(self)
@@ -59,7 +61,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
             told += f", {self.unknown} may have been"
         if self.skip is not None:
             return f"{told}; go on with --skip {self.skip}"
-        return f"{told}; go on with --source-id {self.source_id}, which appends what is missing and nothing twice"
+        how = f"--source-id {self.source_id}" + (f" --skip {self.passed_over}" if self.passed_over else "")
+        return f"{told}; go on with {how}, which appends what is missing and nothing twice"
 
 
 class Import:
@@ -75,9 +78,9 @@ class Import:
         self._topic = topic
         self._partition = partition
         self._new = new
-        self._done_to = skip  # every row up to here is in, or was to be passed over
+        self.passed_over = self._done_to = skip  # every row up to the latter is in, or was to be passed over
         self._open: set[int] = set()  # partitions that know it, and not that it has ended
-        self._versions: dict[int, int] = {}  # of the partitions that were looked at
+        self._reached: dict[int, Reach] = {}  # of the partitions that were looked at
         self.application = f"import {source_id}"
         self._count = topic.partitions
         if partition is None:
@@ -87,27 +90,29 @@ class Import:
         self.began_over = self._count if self._count < topic.partitions else None  # the topic has grown since
         self._first = murmur2(self.application.encode()) & 0xFFFF  # where rows without a key begin
 
-    def _look(self, number: int) -> None:
+    def _look(self, number: int) -> Reach:
         """How far the import is in a partition."""
         known = self._at(number).transactions()
         found = next((each for each in known if each.application == self.application), None)
-        self._versions[number] = found.version if found else 0
+        reach = Reach(found.version, tuple(Stretch(*each) for each in found.passed_over)) if found else Reach()
+        self._reached[number] = reach
         if found and not found.ended:
             self._open.add(number)
+        return reach
 
-    def _version(self, number: int) -> int:
+    def _reach(self, number: int) -> Reach:
         """As it was last seen: where it is another by now, the append is refused."""
-        if number not in self._versions:
-            if self._new:
-                return 0
-            self._look(number)
-        return self._versions[number]
+        known = self._reached.get(number)
+        if known is not None:
+            return known
+        return Reach() if self._new else self._look(number)
 
     def _at(self, number: int) -> Partition:
         return self._topic.partition(number)
 
     def append(self, records: Any, first: int, *, last: bool) -> None:
-        """A batch: rows `first` and on of the source, without a gap to the one before. `last`: it is its end."""
+        """A batch: rows `first` and on of the source, without a gap to the one before. `last`: it is its end. Requires:
+        none before it raised."""
         table = self._topic.prepare(records)
         rows = np.arange(first, first + table.num_rows)
         places = self._places(table.column("key").chunk(0), rows)
@@ -129,23 +134,24 @@ class Import:
         return np.where(places < 0, stretches % self._count, places)
 
     def _append_to(self, number: int, table: pa.Table, mine: npt.NDArray[np.int64], first: int, *, last: bool) -> None:
+        """What is missing of the rows `mine`, which are all that this batch has for a partition."""
         end = first + table.num_rows - 1
         while True:
-            version = self._version(number)
-            missing = mine[mine > version]
+            reach = self._reach(number)
+            missing = _missing(mine, reach)
             if not len(missing):
                 self.already_there += len(mine)
                 return
             part = table.take(from_longs(missing - first)).combine_chunks()
-            stamp = TransactionStamp(self.application, end, version, last=last and self._made)
+            last = last and self._made
+            stamp = TransactionStamp(self.application, end, reach, first=self.passed_over + 1, last=last)
             self._unknown = len(missing)  # until it is known: whatever ends the process now leaves it open
             try:
                 given = self._at(number).append_prepared(part, transaction=stamp)
             except AlreadyExists:
                 self._unknown = 0
                 # Another process sends the same source, or an earlier request came late.
-                self._look(number)
-                if self._versions[number] <= version:
+                if _progress(self._look(number)) <= _progress(reach):
                     raise
                 continue
             except CommitUnknown:
@@ -154,50 +160,56 @@ class Import:
                 self._unknown = 0
                 raise
             self._unknown = 0
-            self._appended(number, mine, missing, given, end, last=last)
+            self.already_there += len(mine) - len(missing)
+            self._appended(number, given, reach.after(stamp.first, stamp.version), last=last)
             return
 
-    def _appended(
-        self,
-        number: int,
-        mine: npt.NDArray[np.int64],
-        missing: npt.NDArray[np.int64],
-        given: range,
-        end: int,
-        *,
-        last: bool,
-    ) -> None:
-        self.appended += len(missing)
-        self.already_there += len(mine) - len(missing)
-        self._versions[number] = end
+    def _appended(self, number: int, given: range, reach: Reach, *, last: bool) -> None:
+        self.appended += len(given)
+        self._reached[number] = reach
         before = self.offsets.get(number)
         self.offsets[number] = range(before.start if before else given.start, given.stop)
-        self._open.add(number)
-        if last and self._made:
+        if last:
             self._open.discard(number)
+        else:
+            self._open.add(number)
 
     @property
     def _made(self) -> bool:
         return _MADE.fullmatch(self.source_id) is not None
 
     def end(self) -> None:
-        """All rows are in. Where a person named the source, it may grow, and is not ended."""
+        """All rows are in, but for those that were passed over. Where a person named the source, it may grow, and is
+        not ended."""
         for number in sorted(self._open) if self._made else []:
             # Were it never told, the entry would expire by itself: no reason to say that the import failed.
             with contextlib.suppress(LithifyError):
-                self._at(number).end_transaction(self.application)
+                self._at(number).end_transaction(self.application, at=self._reached[number])
 
     def how_far(self) -> Progress:
         places = range(self._count) if self._partition is None else [self._partition]
-        seen = self._new or all(number in self._versions for number in places)
-        ahead = not seen or any(version > self._done_to for version in self._versions.values())
+        seen = self._new or all(number in self._reached for number in places)
+        ahead = not seen or any(reach.version > self._done_to for reach in self._reached.values())
         return Progress(
             appended=self.appended,
             already_there=self.already_there,
             unknown=self._unknown,
             source_id=self.source_id,
             skip=None if ahead or self._unknown else self._done_to,
+            passed_over=self.passed_over,
         )
+
+
+def _missing(rows: npt.NDArray[np.int64], reach: Reach) -> npt.NDArray[np.int64]:
+    missing = rows > reach.version
+    for each in reach.passed_over:
+        missing |= (rows >= each.first) & (rows <= each.last)
+    return rows[missing]
+
+
+def _progress(reach: Reach) -> tuple[int, int]:
+    """Grows with each append."""
+    return reach.version, -sum(each.last - each.first + 1 for each in reach.passed_over)
 
 
 def _began_over(topic: Topic, name: str) -> int | None:

@@ -11,6 +11,7 @@ from lithify.store.errors import NotFound
 
 if TYPE_CHECKING:
     from lithify.log.partition import Partition
+    from lithify.log.transactions import TransactionInfo
 
 __all__ = ["transaction"]
 
@@ -35,13 +36,18 @@ def list_(invocation: Invocation, topic: str, partition: int | None) -> None:
     """The applications that TOPIC remembers, with their latest versions."""
     found = [(part.number, known) for part in _chosen(invocation, topic, partition) for known in part.transactions()]
     rows = [
-        (number, known.application, known.version, time_text(known.committed_at_ms), "ended" if known.ended else "")
+        (number, known.application, known.version, time_text(known.committed_at_ms), _state(known))
         for number, known in found
     ]
     output = invocation.output
     value = [{"partition": number, "transaction": known} for number, known in found]
     columns = ("#partition", "application", "#version", "committed", "")
     output.answer(value, lambda: output.table(columns, rows))
+
+
+def _state(known: "TransactionInfo") -> str:
+    stretches = ", ".join(f"{first} to {last}" if last > first else str(first) for first, last in known.passed_over)
+    return ", ".join([*(["ended"] if known.ended else []), *([f"{stretches} passed over"] if stretches else [])])
 
 
 @command(transaction)

@@ -27,7 +27,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import Retention, floor_at
-from lithify.manifest.transactions import TransactionStamp
+from lithify.manifest.transactions import Reach, TransactionStamp
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, SnapshotExpired
@@ -112,9 +112,10 @@ class Partition:
         """What it sends afterwards is appended as if it came for the first time. Raises NotFound."""
         self._run(forget(self._files, application))
 
-    def end_transaction(self, application: str) -> None:
-        """It has sent all it had: where there is no room for another application it gives way first."""
-        self._run(end(self._files, application))
+    def end_transaction(self, application: str, *, at: Reach | None = None) -> None:
+        """It has sent all it had: where there is no room for another application it gives way first. With `at`: if it
+        came no further."""
+        self._run(end(self._files, application, at))
 
     def open_producer(self, producer_id: str) -> int:
         """Take the next epoch of an idempotent producer; older epochs are fenced here from now on."""

@@ -5,7 +5,7 @@ import msgspec
 
 from lithify.manifest.model import Manifest, Transaction
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.transactions import EndTransaction, ForgetTransaction, find_transaction
+from lithify.manifest.transactions import EndTransaction, ForgetTransaction, Reach, find_transaction
 from lithify.store.errors import NotFound
 
 __all__ = ["TransactionInfo", "end", "forget", "transaction_infos"]
@@ -20,6 +20,7 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     committed_at_ms: int | None  # milliseconds since 1970; None: an earlier lithify wrote it, and did not say
     ended: bool  # it said that it sends no more
+    passed_over: tuple[tuple[int, int], ...] = ()  # stretches of versions, inclusive, that it has not sent, and may
 
 
 def transaction_infos(manifest: Manifest) -> tuple[TransactionInfo, ...]:
@@ -35,6 +36,7 @@ def _info(entry: Transaction) -> TransactionInfo:
         rows=entry.rows,
         committed_at_ms=entry.touched_at_ms if entry.touched_at else None,
         ended=entry.ended,
+        passed_over=tuple((each.first, each.last) for each in entry.passed_over),
     )
 
 
@@ -48,6 +50,6 @@ async def forget(files: PartitionFiles, application: str) -> None:
     await files.manifest.commit(ForgetTransaction(application))
 
 
-async def end(files: PartitionFiles, application: str) -> None:
-    """Does nothing where the partition does not know it."""
-    await files.manifest.commit(EndTransaction(application))
+async def end(files: PartitionFiles, application: str, at: Reach | None = None) -> None:
+    """Does nothing where the partition does not know it, or (with `at`) it is elsewhere."""
+    await files.manifest.commit(EndTransaction(application, at))

@@ -15,6 +15,7 @@ from lithify.manifest.model import (
     CONSUMERS_MAX,
     KEY_BOUND_BYTES,
     PARTITIONS_MAX,
+    PASSED_OVER_MAX,
     PRODUCERS_MAX,
     RETIRED_MAX,
     TIME_INDEX_MAX,
@@ -155,6 +156,12 @@ def _transactions(manifest: Manifest) -> Iterator[str]:
         yield "an application has one transaction"
     if any(not 0 <= entry.touched_at <= manifest.id for entry in manifest.transactions):
         yield "a transaction's commit is a manifest number"
+    for entry in manifest.transactions:
+        ends = [0, *(end for each in entry.passed_over for end in (each.first, each.last + 1)), entry.version + 1]
+        if entry.passed_over and any(a >= b for a, b in pairwise(ends)):
+            yield "what a transaction passed over are stretches apart, below its version"
+        if len(entry.passed_over) > PASSED_OVER_MAX:
+            yield f"a transaction passed over at most {PASSED_OVER_MAX} stretches"
 
 
 def _consumers(manifest: Manifest) -> Iterator[str]:

@@ -15,6 +15,7 @@ __all__ = [
     "KEY_BOUND_BYTES",
     "KIND",
     "PARTITIONS_MAX",
+    "PASSED_OVER_MAX",
     "PRODUCERS_MAX",
     "PRODUCER_BATCHES_KEPT",
     "RETIRED_MAX",
@@ -35,6 +36,7 @@ __all__ = [
     "Retired",
     "SegmentRef",
     "SortedRun",
+    "Stretch",
     "TopicFile",
     "Transaction",
     "WarehouseFile",
@@ -50,6 +52,7 @@ COMPLETED_JOBS_MAX = 64
 PRODUCERS_MAX = 1_024
 PRODUCER_BATCHES_KEPT = 5  # as Kafka: how many of its latest batches a producer may repeat
 TRANSACTIONS_MAX = 1_024
+PASSED_OVER_MAX = 16  # stretches of one application's versions
 CHECKPOINTS_MAX = 256
 CONSUMERS_MAX = 256
 TIME_INDEX_MAX = 128
@@ -152,6 +155,13 @@ class ProducerEntry(msgspec.Struct, frozen=True, kw_only=True):
     touched_at: int  # manifest number of its latest commit; it expires only below the orphan floor (P6)
 
 
+class Stretch(msgspec.Struct, frozen=True, array_like=True):
+    """Numbers one after the other. In JSON an array of the two."""
+
+    first: int
+    last: int  # inclusive
+
+
 class Transaction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The latest append of an application that numbers its own appends (a stream query and its batch id)."""
 
@@ -162,6 +172,7 @@ class Transaction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     touched_at: int = 0  # manifest number of that append; 0: an earlier lithify wrote it, and did not say
     touched_at_ms: int = 0
     ended: bool = False  # the application said that it sends no more
+    passed_over: tuple[Stretch, ...] = ()  # versions below the latest that were not sent, and may be; they ascend
 
 
 class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.model import TRANSACTIONS_MAX, Manifest, Transaction
+from lithify.manifest.model import PASSED_OVER_MAX, TRANSACTIONS_MAX, Manifest, Stretch, Transaction
 from lithify.store.errors import AlreadyExists, InvalidRequest, LithifyError, NotFound, Unavailable
 
 __all__ = [
@@ -16,29 +16,62 @@ __all__ = [
     "EndTransaction",
     "ForgetTransaction",
     "Place",
+    "Reach",
     "TransactionStamp",
     "dated",
     "earlier_version",
     "find_transaction",
+    "reach_of",
     "remember",
 ]
 
 EXPIRATION_MS = 7 * 86_400_000  # the default of transactional.id.expiration.ms, and Kafka's
 
 
+class Reach(NamedTuple):
+    """How far an application came: every version up to `version` is in, but for those that were passed over."""
+
+    version: int = 0
+    passed_over: tuple[Stretch, ...] = ()
+
+    def after(self, first: int, last: int) -> "Reach":
+        """What it comes to with the versions from `first` to `last`. Of those before, the ones it did not reach are
+        passed over."""
+        stretches = [*self.passed_over]
+        if first > self.version + 1:
+            stretches.append(Stretch(self.version + 1, first - 1))
+        left = [Stretch(each.first, min(each.last, first - 1)) for each in stretches]
+        right = [Stretch(max(each.first, last + 1), each.last) for each in stretches]
+        rest = sorted((each.first, each.last) for each in (*left, *right) if each.first <= each.last)
+        return Reach(max(self.version, last), tuple(Stretch(*each) for each in rest))
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionStamp:
     """`version` grows with each append of `application` to this partition; gaps are allowed.
 
-    With `previous` there is no gap that nobody knows of: the append holds only while the application's latest version
-    is that one (0: it has none), and what another call appended is never taken for its own. `last`: the application
-    sends nothing more after it.
+    With `previous` there is no gap that nobody knows of: the append holds only while the application came that far (an
+    empty one: it has sent nothing), and what another call appended is never taken for its own. After it the versions
+    from `first` to `version` are in, and those before that nobody sent are noted as passed over. `last`: the
+    application sends nothing more after it.
     """
 
     application: str
     version: int
-    previous: int | None = None
+    previous: Reach | None = None
+    first: int = 1
     last: bool = False
+
+    def reach(self, entry: Transaction | None) -> Reach:
+        """How far the application comes with this append."""
+        before = Reach() if entry is None else reach_of(entry)
+        if self.previous is None:
+            return Reach(self.version, before.passed_over)
+        return before.after(self.first, self.version)
+
+
+def reach_of(entry: Transaction) -> Reach:
+    return Reach(entry.version, entry.passed_over)
 
 
 def find_transaction(head: Manifest, application: str) -> Transaction | None:
@@ -50,24 +83,27 @@ def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] |
     where = f"{head.topic}/{head.partition}: transaction {stamp.application!r}"
     last = find_transaction(head, stamp.application)
     if last is None:
-        if not stamp.previous:
+        if stamp.previous is None or stamp.previous == Reach():
             return None
         return Refused(
             InvalidRequest(
-                f"{where} was at version {stamp.previous} and is not known here any more: it was forgotten. Nothing "
-                "was appended; compare the log with what was sent before you begin anew"
+                f"{where} was at version {stamp.previous.version} and is not known here any more: it was forgotten. "
+                "Nothing was appended; compare the log with what was sent before you begin anew"
             )
         )
     # SUBTLE! Process 1 sends rows 1 to 10 as version 10 and is killed; its request is still on its way. Process 2 finds
     # no version, and cuts rows 1 to 12 as version 12. Then the late request arrives: 12 is larger than 10, and rows 1
     # to 10 would be there twice. Test: tests/protocol/test_p06_transactions.py
-    if stamp.previous is not None and last.version != stamp.previous:
+    if stamp.previous is not None and reach_of(last) != stamp.previous:
         return Refused(
             AlreadyExists(
-                f"{where} is at version {last.version}, and this append expects {stamp.previous}: another process went "
-                "on with it. Nothing was appended; look where it is, and go on from there"
+                f"{where} is at version {last.version}, and this append expects {stamp.previous.version}, or other "
+                "versions passed over: another process went on with it. Nothing was appended; look where it is, and go "
+                "on from there"
             )
         )
+    if stamp.previous is not None and stamp.reach(last) != stamp.previous:
+        return None  # it goes further, or appends what was passed over
     if last.version == stamp.version:
         return Already(range(last.base_offset, last.base_offset + last.rows))
     if last.version > stamp.version:
@@ -94,14 +130,22 @@ def remember(
 ) -> tuple[Transaction, ...] | LithifyError:
     """The entries after an append: where there is no room for its own, an application that has ended gives way, else
     the one that was idle for longest, if that was longer than `expiration_ms`."""
+    reach = stamp.reach(next((entry for entry in entries if entry.application == stamp.application), None))
+    if len(reach.passed_over) > PASSED_OVER_MAX:
+        return InvalidRequest(
+            f"{place.head.topic}/{place.head.partition}: transaction {stamp.application!r} was passed over in "
+            f"{PASSED_OVER_MAX} places, its limit. Nothing was appended; send first what was passed over ('lithify "
+            "append' without --skip does)"
+        )
     mine = Transaction(
         application=stamp.application,
-        version=stamp.version,
+        version=reach.version,
         base_offset=place.offsets.start,
         rows=len(place.offsets),
         touched_at=place.number,
         touched_at_ms=place.now_ms,
         ended=stamp.last,
+        passed_over=reach.passed_over,
     )
     kept = tuple(entry for entry in entries if entry.application != mine.application)
     if len(kept) < TRANSACTIONS_MAX:
@@ -154,9 +198,13 @@ class ForgetTransaction:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """The application has sent all it had: at the bound it gives way before any other. It can go on all the same."""
+    """The application has sent all it had: at the bound it gives way before any other. It can go on all the same.
+
+    With `at`: if it came no further than that.
+    """
 
     application: str
+    at: Reach | None = None
 
     repeatable = True
 
@@ -166,5 +214,7 @@ class EndTransaction:
         known = find_transaction(head, self.application)
         if known is None or known.ended or head.sealed:
             return Already(None)
+        if self.at is not None and reach_of(known) != self.at:
+            return Already(None)  # another process goes on with it
         entries = tuple(replace(entry, ended=True) if entry is known else entry for entry in head.transactions)
         return Next(replace(head, transactions=entries), None)

@@ -40,6 +40,7 @@ from lithify.manifest.model import (
     Retired,
     SegmentRef,
     SortedRun,
+    Stretch,
     TopicFile,
     Transaction,
     WarehouseFile,
@@ -140,6 +141,24 @@ MANIFEST_TRANSACTIONS = Manifest(
             touched_at=14,
             touched_at_ms=1_760_000_000_009,
             ended=True,
+        ),
+    ),
+)
+# What an import passed over, since its entry says so.
+MANIFEST_PASSED_OVER = Manifest(
+    **HEAD,
+    **PARTITION,
+    id=18,
+    next_offset=103,
+    transactions=(
+        Transaction(
+            application="import changes.jsonl-0011223344556677 over 4",
+            version=20,
+            base_offset=100,
+            rows=3,
+            touched_at=17,
+            touched_at_ms=1_760_000_000_009,
+            passed_over=(Stretch(1, 4), Stretch(11, 19)),
         ),
     ),
 )
@@ -317,6 +336,7 @@ FILES: dict[str, Numbered] = {
     "manifest": MANIFEST,
     "manifest-sizes": MANIFEST_SIZES,
     "manifest-transactions": MANIFEST_TRANSACTIONS,
+    "manifest-passed-over": MANIFEST_PASSED_OVER,
     "manifest-bounds": MANIFEST_BOUNDS,
     "compactor": COMPACTOR,
     "compactor-ended": COMPACTOR_ENDED,

@@ -52,7 +52,7 @@ SIGNATURES = {
     "Partition.append": "(self, records, txn=None)",
     "Partition.transactions": "(self)",
     "Partition.forget_transaction": "(self, application)",
-    "Partition.end_transaction": "(self, application)",
+    "Partition.end_transaction": "(self, application, *, at=None)",
     "Partition.delete_records": "(self, before_offset)",
     "Partition.outcome": "(self, token, settle=False)",
     "Partition.read": "(self, start_offset=0, end_offset=None, *, auto_offset_reset='earliest', follow=False, "

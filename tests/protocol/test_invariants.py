@@ -38,14 +38,21 @@ from lithify.manifest.model import (
     Transaction,
 )
 from lithify.manifest.retention import KEEP_ALL, Retention
-from lithify.manifest.transactions import EndTransaction, ForgetTransaction, TransactionStamp
+from lithify.manifest.transactions import (
+    EndTransaction,
+    ForgetTransaction,
+    Reach,
+    TransactionStamp,
+    find_transaction,
+    reach_of,
+)
 from lithify.store.errors import Corrupt
 from tests.protocol.scene import FIRST, L0_MAX, TOPIC_ID, at, job, replacing, segment
 
 # An operation is a letter and three small numbers that say which segment, producer or checkpoint it is about.
 Operation = tuple[str, int, int, int]
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from("aaaaapttecxkkkgggdrqlzfww"), *(st.integers(0, 5) for _ in range(3))), max_size=40
+    st.tuples(st.sampled_from("aaaaapttiiecxkkkgggdrqlzfww"), *(st.integers(0, 5) for _ in range(3))), max_size=40
 )
 # What a segment holds: (first offset, rows) of each append in it.
 Contents = dict[str, tuple[tuple[int, int], ...]]
@@ -64,6 +71,12 @@ def edit_of(head: Manifest, operation: Operation, contents: Contents) -> Any:  #
             return Append(segment(name, y + 1), L0_MAX, ProducerStamp(known.id, known.epoch, known.next_sequence))
         case "t":
             return Append(segment(name, y + 1), L0_MAX, transaction=TransactionStamp(f"app{x}", head.id))
+        case "i":
+            known = find_transaction(head, f"import{x}")
+            reach = Reach() if known is None else reach_of(known)
+            first = max(1, reach.version + (y if z else -2 * y))
+            stamp = TransactionStamp(f"import{x}", first + z, reach, first=first)
+            return Append(segment(name, y + 1), L0_MAX, transaction=stamp)
         case "e":
             return EndTransaction(f"app{x}") if y else ForgetTransaction(f"app{x}")
         case "c":

@@ -10,7 +10,7 @@ from lithify.manifest.appends import Append
 from lithify.manifest.codec import decode, encode
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import TRANSACTIONS_MAX, Manifest, Transaction
-from lithify.manifest.transactions import EndTransaction, ForgetTransaction, TransactionStamp
+from lithify.manifest.transactions import EndTransaction, ForgetTransaction, Reach, TransactionStamp
 from lithify.store.errors import AlreadyExists, InvalidRequest, LithifyError, Unavailable
 from tests.protocol.scene import FIRST, L0_MAX, at, segment
 
@@ -135,23 +135,27 @@ def test_an_append_that_follows_another_version_than_the_latest_is_refused() -> 
     """Process 1 sends rows 1 to 10 and stands still; process 2 looks, finds nothing, and cuts its batches elsewhere.
     Whichever comes first, the other's rows are not all missing any more."""
     head = at(FIRST, FULL_AT)
-    late = then(head, sent("import", 10, previous=0))
-    for of_2 in (sent("import", 7, previous=0), sent("import", 12, previous=0), sent("import", 12, previous=7)):
+    late = then(head, sent("import", 10, previous=Reach()))
+    for of_2 in (
+        sent("import", 7, previous=Reach()),
+        sent("import", 12, previous=Reach()),
+        sent("import", 12, previous=Reach(7)),
+    ):
         assert isinstance(refusal(late, of_2), AlreadyExists)
-    then(late, sent("import", 12, previous=10))
-    head = then(head, sent("import", 7, previous=0))  # or 2 comes first
-    assert isinstance(refusal(head, sent("import", 10, previous=0)), AlreadyExists)
-    then(head, sent("import", 12, previous=7))
+    then(late, sent("import", 12, previous=Reach(10)))
+    head = then(head, sent("import", 7, previous=Reach()))  # or 2 comes first
+    assert isinstance(refusal(head, sent("import", 10, previous=Reach())), AlreadyExists)
+    then(head, sent("import", 12, previous=Reach(7)))
 
 
 def test_the_same_version_of_another_call_is_not_taken_for_ones_own() -> None:
     """A rival began it elsewhere, perhaps: who sends it looks again, and counts what it finds as found."""
-    edit = sent("import", 10, previous=0)
+    edit = sent("import", 10, previous=Reach())
     head = then(at(FIRST, FULL_AT), edit)
     assert verdict(head, edit) == Already(range(2))
-    again = Append(segment(f"{FULL_AT:012}-b", 2), L0_MAX, transaction=TransactionStamp("import", 10, 0))
+    again = Append(segment(f"{FULL_AT:012}-b", 2), L0_MAX, transaction=TransactionStamp("import", 10, Reach()))
     assert isinstance(refusal(head, again), AlreadyExists)
 
 
 def test_one_that_follows_a_version_that_was_forgotten_is_refused() -> None:
-    assert isinstance(refusal(at(FIRST, FULL_AT), sent("import", 12, previous=7)), InvalidRequest)
+    assert isinstance(refusal(at(FIRST, FULL_AT), sent("import", 12, previous=Reach(7))), InvalidRequest)

@@ -101,6 +101,14 @@ FOCI = (
         graces_ms=(0, 0, 300),
         bounds_share=0.0,
     ),
+    # Rival imports of one source, some of which pass over its first rows.
+    Focus(
+        1,
+        {"import": 1.0, "stream": 0.1, "compactor": 0.3, "collector": 0.2, "reader": 0.0, "consumer": 0.0},
+        always=("import 0", "import 1"),
+        lengths=(220, 300, 400, 600),
+        plain=(0, 1),
+    ),
     # Sources are damaged, restored, and damaged again.
     Focus(
         2,

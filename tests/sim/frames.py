@@ -124,6 +124,11 @@ def _unwarranted(step: Step, kind: str) -> Iterator[str]:
         yield from CHECKS[kind](step)
 
 
+def _came(entry: Any) -> tuple[int, int]:
+    """How far an application is: with the same version, by how little it passed over."""
+    return entry.version, -sum(each.last - each.first + 1 for each in entry.passed_over)
+
+
 def _append(step: Step) -> Iterator[str]:
     previous, manifest = step.previous, step.manifest
     producers, transactions = step.of("producers"), step.of("transactions", "application")
@@ -141,7 +146,7 @@ def _append(step: Step) -> Iterator[str]:
         kept = now.batches[:-1]
         if now != after or now.batches[-1] != batch or kept != was.batches[len(was.batches) - len(kept) :]:
             yield "does not go on where its producer was"
-    if any(now.version <= was.version for was, now in transactions.changed if was.touched_at):
+    if any(_came(now) <= _came(was) for was, now in transactions.changed if was.touched_at):
         yield "goes back to an earlier version of its application"
 
 
