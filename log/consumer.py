@@ -20,7 +20,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 
-__all__ = ["AUTO_COMMIT_INTERVAL_MS", "RECORDS_MAX", "Consumer", "ConsumerConfig", "open_consumer"]
+__all__ = ["AUTO_COMMIT_INTERVAL_MS", "RECORDS_MAX", "Consumer", "ConsumerConfig", "check_poll", "open_consumer"]
 
 AUTO_COMMIT_INTERVAL_MS = 5_000  # as Kafka's auto.commit.interval.ms
 RECORDS_MAX = 500  # of one poll, as Kafka's max.poll.records
@@ -45,6 +45,11 @@ class ConsumerConfig:
                 "auto_commit_interval_ms is a whole number of milliseconds from 1; None: only commit() commits"
             )
         check_poll_ms(self.poll_ms)
+
+
+def check_poll(timeout_ms: int, max_records: int) -> None:
+    if type(timeout_ms) is not int or timeout_ms < 0 or type(max_records) is not int or max_records < 1:
+        raise InvalidRequest("timeout_ms is a whole number from 0, max_records one from 1")
 
 
 def open_consumer(
@@ -72,7 +77,7 @@ def open_consumer(
     taken = driver.run(take(files, name, beginning))
     start = taken.offset if rebuilt_to is None else rebuilt_to
     follower = Follower(driver, files, snapshot_of, start, config.auto_offset_reset, resumed=True)
-    return Consumer(driver, files, follower, taken, config, rebuilt_to or 0)
+    return Consumer(driver, files, follower, taken, config, rebuilt_to)
 
 
 class Consumer:
@@ -90,10 +95,10 @@ class Consumer:
         follower: Follower,
         taken: ConsumerPosition,
         config: ConsumerConfig,
-        rebuilt_to: int = 0,
+        rebuilt_to: int | None = None,
     ) -> None:
-        """`taken` is the position as this instance took it over. With `rebuilt_to` the first commit says that what this
-        consumer holds was made anew up to there."""
+        """`taken` is the position as this instance took it over. With `rebuilt_to` nothing is committed before
+        `rebuilt` was called, and the first commit then says that what this consumer holds was made anew up to there."""
         self._driver = driver
         self._files = files
         self._follower = follower
@@ -101,7 +106,8 @@ class Consumer:
         self._interval_ms = config.auto_commit_interval_ms
         self._poll_ms = config.poll_ms
         self._stop = config.stop
-        self._rebuilt_to = rebuilt_to
+        self._rebuilt_to = rebuilt_to or 0
+        self._rebuilding = rebuilt_to is not None
         self._anew = taken.offset == 0  # what this instance holds it has read itself
         self._waiting: deque[Record | Gap] = deque()  # of the follower's last stretch
         self._position = follower.position
@@ -136,6 +142,10 @@ class Consumer:
         """The position that the next instance of this name would begin at, as far as this one knows."""
         return self._entry.offset
 
+    def rebuilt(self) -> None:
+        """The scan whose end this consumer goes on from was read to its end."""
+        self._rebuilding = False
+
     def __iter__(self) -> Self:
         return self
 
@@ -143,14 +153,23 @@ class Consumer:
         """The next record, or the gap before it; waits for it. Ends when `stop` says so, or after `close`."""
         if not self._await_some(None):
             raise StopIteration
-        return self._hand_out()
+        return self._hand_out_one()
 
     def poll(self, timeout_ms: int = 0, max_records: int = RECORDS_MAX) -> list[Record | Gap]:
         """What there is, at most `max_records`; where there is nothing it is waited for, at most `timeout_ms`."""
-        if type(timeout_ms) is not int or timeout_ms < 0 or type(max_records) is not int or max_records < 1:
-            raise InvalidRequest("timeout_ms is a whole number from 0, max_records one from 1")
+        check_poll(timeout_ms, max_records)
         self._await_some(timeout_ms)
-        return [self._hand_out() for _ in range(min(max_records, len(self._waiting)))]
+        return self.hand_out(max_records)
+
+    def look(self) -> int:
+        """As `poll` that does not wait, but what is found is not handed out: how much waits for that."""
+        self._await_some(0)
+        return len(self._waiting)
+
+    def hand_out(self, max_records: int) -> list[Record | Gap]:
+        """Of what waits, at most so many. Asks nothing of the store, so that nothing fails between here and a caller
+        who gathers from several partitions: what it has been handed is taken for dealt with when it comes back."""
+        return [self._hand_out_one() for _ in range(min(max_records, len(self._waiting)))]
 
     def _await_some(self, timeout_ms: int | None) -> bool:
         """Whether something waits to be handed out now."""
@@ -171,7 +190,7 @@ class Consumer:
             self._come_back()
         return bool(self._waiting)
 
-    def _hand_out(self) -> Record | Gap:
+    def _hand_out_one(self) -> Record | Gap:
         item = self._waiting.popleft()
         if not self._waiting:
             self._position = self._follower.position
@@ -186,8 +205,14 @@ class Consumer:
         """Commit the position, where it moved since: everything handed out is dealt with.
 
         Raises Fenced where another instance took the name over, or the position was reset; NotFound where the consumer
-        or the topic was deleted; Unavailable, CommitUnknown: commit again, or those records are read once more.
+        or the topic was deleted; Unavailable, CommitUnknown: commit again, or those records are read once more;
+        InvalidRequest after `scan_and_follow`, while its state was not read to the end.
         """
+        if self._rebuilding:
+            raise InvalidRequest(
+                f"{self._files.name}: consumer {self.name!r} goes on from a scan that was not read to its end, so "
+                "nothing is committed: read `state` to its end first, or begin anew"
+            )
         self._done, self._came_back = self._position, True
         self._commit()
 
@@ -198,15 +223,16 @@ class Consumer:
         now_ms = self._driver.now_ms()
         if young(self._tried_ms, now_ms, self._interval_ms):
             return
-        self._tried_ms = now_ms
         try:
             self._commit()
         except (Unavailable, CommitUnknown) as error:  # the next commit settles it; until then nothing is lost
             self._warn(error)
+        self._tried_ms = now_ms  # not where it was refused: whoever asks this instance again hears it again
 
     def _is_behind(self) -> bool:
         """Whether there is something to commit."""
-        return self._done != self._entry.offset or self._rebuilt_to > 0
+        # SUBTLE! Who comes next has no state for what was not scanned, and would begin behind it.
+        return not self._rebuilding and (self._done != self._entry.offset or self._rebuilt_to > 0)
 
     def _commit(self) -> None:
         if not self._is_behind():
@@ -220,15 +246,25 @@ class Consumer:
         self._rebuilt_to = 0
 
     def _warn(self, error: LithifyError) -> None:
-        log.warning("position not committed", partition=self._files.name, consumer=self.name, error=str(error))
+        log.warning("position not committed", **self._names, error=str(error))
+
+    @property
+    def _names(self) -> dict[str, str]:
+        return {"partition": self._files.name, "consumer": self.name}
 
     def close(self) -> None:
-        """Commit, if commits are automatic, and end. Repeating it is harmless."""
+        """Commit, if commits are automatic, and end. To repeat it is harmless, and commits what an error kept back."""
         if not self._closed:
-            self._closed = True
-            self._waiting.clear()
-            if self._interval_ms is not None:
-                self.commit()
+            self._end()
+            self._done, self._came_back = self._position, True
+        if self._rebuilding:
+            log.warning("position not committed: the scan was not read to its end", **self._names)
+        elif self._interval_ms is not None and self._came_back:
+            self._commit()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._waiting.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -240,7 +276,7 @@ class Consumer:
         if error is None:
             self.close()
         elif not self._closed:
-            self._closed = True
+            self._end()
             if self._interval_ms is not None and self._came_back:
                 try:
                     self._commit()

@@ -11,6 +11,7 @@ from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
+from lithify.segment.schema import RECORDS
 from lithify.store.driver import Driver
 
 __all__ = ["ScanAndFollow", "scan_and_follow"]
@@ -19,7 +20,7 @@ __all__ = ["ScanAndFollow", "scan_and_follow"]
 @dataclass(frozen=True, slots=True)
 class ScanAndFollow:
     """Read `state` to its end first, then iterate over `changes`, for ever. A deleted key is not in the state; in the
-    changes it is a record with value None.
+    changes it is a record with value None. A named consumer commits nothing before the state was read to its end.
 
     `state` raises SnapshotExpired where reading it takes longer than the collector's grace period: begin anew. A `Gap`
     in the changes means that the state has missed something: begin anew, too.
@@ -43,6 +44,16 @@ def scan_and_follow(
     end = snapshot.next_offset
     if consumer is not None:
         changes = open_consumer(driver, keys, snapshot_of, consumer, config, rebuilt_to=end)
-        return ScanAndFollow(snapshot.scan(), end, changes, changes)
+        return ScanAndFollow(_told_at_its_end(snapshot.scan(), changes), end, changes, changes)
     follower = Follower(driver, PartitionFiles(keys), snapshot_of, end, config.auto_offset_reset, resumed=True)
     return ScanAndFollow(snapshot.scan(), end, follow(follower, config.poll_ms, config.stop), None)
+
+
+def _told_at_its_end(state: pa.RecordBatchReader, consumer: Consumer) -> pa.RecordBatchReader:
+    """The same, of which the consumer learns that its caller came back after the last batch."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from state
+        consumer.rebuilt()
+
+    return pa.RecordBatchReader.from_batches(RECORDS, batches())

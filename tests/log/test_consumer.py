@@ -301,42 +301,6 @@ def test_missed_deletions_are_an_alarm_until_the_state_is_made_anew(warehouse: W
     assert alarm("some") is None
 
 
-def test_a_scan_makes_a_state_whole_once_it_was_read(warehouse: Warehouse, part: Partition) -> None:
-    with part.consumer("c") as consumer:
-        consumer.poll(max_records=2)
-    clean(warehouse, 4)
-    with pytest.raises(ZeroDivisionError):
-        rebuild_and_fail(part)
-    (known,) = part.consumers()
-    assert (known.offset, known.missed_to) == (2, 4)  # who comes next has no state for anything later
-    rebuilt = part.scan_and_follow("c")
-    append(part, "e")
-    assert rebuilt.consumer is not None
-    with rebuilt.consumer as consumer:
-        assert rebuilt.state.read_all().num_rows == 4
-        assert shown([next(rebuilt.changes)]) == [4]
-        assert consumer is rebuilt.changes
-        consumer.commit()
-        before = commits(warehouse)
-        consumer.commit()  # nothing moved since, and the state is said to be whole once
-        assert commits(warehouse) == before
-    (known,) = part.consumers()
-    assert (known.offset, known.missed_to, known.alarm) == (5, 0, None)
-
-
-def rebuild_and_fail(part: Partition) -> None:
-    consumer = part.scan_and_follow("c").consumer
-    assert consumer is not None
-    with consumer:
-        raise ZeroDivisionError
-
-
-def test_a_new_store_that_fails_over_its_scan_leaves_the_beginning(part: Partition) -> None:
-    with pytest.raises(ZeroDivisionError):
-        rebuild_and_fail(part)
-    assert stored(part) == 0
-
-
 def test_at_the_bound_a_new_name_is_refused(part: Partition) -> None:
     for number in range(CONSUMERS_MAX):
         part.consumer(f"c{number:03d}")

@@ -10,7 +10,7 @@ from lithify.log.partition import Partition
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
-from lithify.store.errors import CommitUnknown
+from lithify.store.errors import CommitUnknown, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Pause
 from lithify.testing.faults import Fault, FaultyStore
@@ -63,6 +63,43 @@ def test_an_automatic_commit_that_fails_is_tried_again(clock: HandClock) -> None
     found += shown(consumer.poll(max_records=1))
     assert found == [0, 1, 2, 3, 4]
     assert stored(part) == 4
+
+
+@pytest.mark.parametrize("faults", [[Fault.REFUSED], [Fault.DENIED], [Fault.LOST_REQUEST] * 10, [Fault.LATE] * 10])
+def test_closing_again_commits(clock: HandClock, faults: list[Fault]) -> None:
+    """Before, it did nothing, and said nothing."""
+    _, store, part = faulty(clock)
+    consumer = part.consumer("c")
+    consumer.poll(max_records=3)
+    plan(store, *faults)
+    with pytest.raises((Unavailable, CommitUnknown)):
+        consumer.close()
+    store.deliver()
+    assert consumer.poll() == []
+    consumer.close()
+    assert stored(part) == 3
+
+
+def test_closing_after_an_error_commits_nothing_more(clock: HandClock) -> None:
+    """The block commits what came before; that is lost, and closing makes up for it alone."""
+    _, store, part = faulty(clock)
+    with pytest.raises(ZeroDivisionError):
+        take_and_fail(part, 3, lambda: plan(store, Fault.REFUSED))
+    assert stored(part) == 0
+    consumer = part.consumer("c")
+    with pytest.raises(ZeroDivisionError):
+        fail_in_block(consumer, store)
+    assert stored(part) == 0
+    consumer.close()
+    assert stored(part) == 2
+
+
+def fail_in_block(consumer: Consumer, store: FaultyStore) -> None:
+    with consumer:
+        for _ in range(3):
+            next(consumer)
+        plan(store, Fault.REFUSED)
+        raise ZeroDivisionError
 
 
 def test_a_store_that_fails_does_not_hide_the_callers_error(clock: HandClock) -> None:

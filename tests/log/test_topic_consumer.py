@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
+from lithify.log.topic import Topic
+from lithify.log.topic_consumer import TopicConsumer
 from lithify.log.warehouse import Warehouse
-from lithify.store.errors import Fenced, InvalidRequest, NotFound
+from lithify.store.driver import Driver
+from lithify.store.errors import Corrupt, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.port import Pause
+from tests.log.conftest import HandClock
+from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored
 from tests.log.test_follow import append, shown
 from tests.log.waiting import Script
@@ -68,3 +74,114 @@ def test_consumers_of_a_topic_read_something(warehouse: Warehouse) -> None:
         topic.consumer("c", [1])
     with pytest.raises(InvalidRequest):
         topic.consumer("c").poll(-1)
+    with pytest.raises(InvalidRequest):
+        topic.consumer("c").poll(max_records=0)
+
+
+def opened(store: FailingStore, clock: HandClock) -> Warehouse:
+    """Nobody waits in it."""
+    driver = Driver(store, clock)
+    answer = driver.answer
+    driver.answer = lambda request: None if isinstance(request, Pause) else answer(request)
+    return Warehouse(driver)
+
+
+def filled(store: FailingStore, clock: HandClock, partitions: int = 2) -> Topic:
+    topic = opened(store, clock).create_topic("t", partitions=partitions, probe=False)
+    for number in range(partitions):
+        append(topic.partition(number), "a", "b")
+    return topic
+
+
+def fail_reads_of(store: FailingStore, topic: Topic, number: int, error: LithifyError) -> None:
+    """Of a partition's segments, each time."""
+
+    def before(request: str, key: str) -> None:
+        if f"/{number:05d}/segments/" in key and request in ("get", "read"):
+            raise error
+
+    store.before = before
+
+
+def polled(consumer: TopicConsumer, times: int) -> tuple[list[tuple[int, Any]], list[LithifyError]]:
+    """Of a caller that goes on after an error."""
+    items: list[tuple[int, Any]] = []
+    errors: list[LithifyError] = []
+    for _ in range(times):
+        try:
+            found = consumer.poll()
+        except LithifyError as error:
+            errors.append(error)
+        else:
+            items += [(number, *shown([item])) for number, item in found]
+    return items, errors
+
+
+ALL = [(number, offset) for number in range(2) for offset in range(2)]
+
+
+@pytest.mark.parametrize("error", [Unavailable("away"), Corrupt("damaged")])
+def test_what_earlier_partitions_gave_is_handed_out_where_a_later_one_fails(
+    clock: HandClock, error: LithifyError
+) -> None:
+    """Before, it was dropped, and the next poll or the close committed beyond it."""
+    store = FailingStore()
+    topic = filled(store, clock)
+    consumer = topic.consumer("c")
+    fail_reads_of(store, topic, 1, error)
+    items, errors = polled(consumer, 4)
+    assert items == ALL[:2]
+    assert errors
+    assert set(errors) == {error}  # and it is told, again and again, however much the others have
+    store.before = lambda _request, _key: None
+    items += polled(consumer, 2)[0]
+    consumer.close()
+    assert sorted(items) == ALL
+    assert [stored(topic.partition(number)) for number in range(2)] == [2, 2]
+
+
+def test_what_was_taken_beside_a_partition_that_was_lost_to_a_rival_is_handed_out(clock: HandClock) -> None:
+    topic = filled(FailingStore(), clock)
+    consumer = topic.consumer("c")
+    consumer.poll()
+    for number in range(2):
+        append(topic.partition(number), "c")
+    topic.partition(1).consumer("c")
+    clock.now_ms += 5_000
+    items, errors = polled(consumer, 2)
+    assert items == [(0, 2)]
+    assert [type(error) for error in errors] == [Fenced]
+    with pytest.raises(Fenced):
+        consumer.close()
+    assert stored(topic.partition(0)) == 3
+
+
+def test_one_partition_that_cannot_commit_keeps_no_other_from_it(clock: HandClock) -> None:
+    topic = filled(FailingStore(), clock)
+    consumer = topic.consumer("c", auto_commit_interval_ms=None)
+    assert len(consumer.poll()) == 4
+    topic.partition(0).consumer("c")
+    with pytest.raises(Fenced):
+        consumer.commit()
+    assert [stored(topic.partition(number)) for number in range(2)] == [0, 2]
+
+
+def test_closing_again_commits_what_could_not_be(clock: HandClock) -> None:
+    store = FailingStore()
+    topic = filled(store, clock)
+    consumer = topic.consumer("c")
+    assert len(consumer.poll()) == 4
+
+    def before(request: str, key: str) -> None:
+        if request == "create" and "/00000/" in key:
+            raise Unavailable("away")
+
+    store.before = before
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            consumer.close()
+    store.before = lambda _request, _key: None
+    assert [stored(topic.partition(number)) for number in range(2)] == [0, 2]
+    consumer.close()
+    assert [stored(topic.partition(number)) for number in range(2)] == [2, 2]
+    assert consumer.poll() == []

@@ -1,0 +1,87 @@
+"""A state made anew by a scan and kept by a named consumer: what is committed of it, and when."""
+
+import pytest
+
+from lithify.log.partition import Partition
+from lithify.log.warehouse import Warehouse
+from lithify.store.errors import InvalidRequest
+from tests.log.conftest import HandClock
+from tests.log.test_consumer import clean, commits, stored
+from tests.log.test_follow import COMPACTED, append, shown
+
+
+@pytest.fixture
+def part(warehouse: Warehouse) -> Partition:
+    made = warehouse.create_topic("t", config=COMPACTED).partition(0)
+    append(made, "a", "b", "c", "d")
+    return made
+
+
+def test_a_scan_makes_a_state_whole_once_it_was_read(warehouse: Warehouse, part: Partition) -> None:
+    with part.consumer("c") as consumer:
+        consumer.poll(max_records=2)
+    clean(warehouse, 4)
+    with pytest.raises(ZeroDivisionError):
+        rebuild_and_fail(part)
+    (known,) = part.consumers()
+    assert (known.offset, known.missed_to) == (2, 4)  # who comes next has no state for anything later
+    rebuilt = part.scan_and_follow("c")
+    append(part, "e")
+    assert rebuilt.consumer is not None
+    with rebuilt.consumer as consumer:
+        assert rebuilt.state.read_all().num_rows == 4
+        assert shown([next(rebuilt.changes)]) == [4]
+        assert consumer is rebuilt.changes
+        consumer.commit()
+        before = commits(warehouse)
+        consumer.commit()  # nothing moved since, and the state is said to be whole once
+        assert commits(warehouse) == before
+    (known,) = part.consumers()
+    assert (known.offset, known.missed_to, known.alarm) == (5, 0, None)
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_what_was_not_scanned_to_its_end_is_no_state(part: Partition, clock: HandClock, batches: int) -> None:
+    """A scan that fails, and a close that was not told of it: nothing is committed, by hand, in time, or at the end."""
+    with part.consumer("c") as consumer:
+        consumer.poll(max_records=1)
+    rebuilt = part.scan_and_follow("c")
+    consumer = rebuilt.consumer
+    assert consumer is not None
+    append(part, "e")
+    for _ in range(batches):
+        rebuilt.state.read_next_batch()  # it has one, and whether another comes was not asked
+    clock.now_ms += 5_000
+    assert shown(consumer.poll()) == [4]
+    clock.now_ms += 5_000
+    assert consumer.poll() == []
+    with pytest.raises(InvalidRequest, match="to its end"):
+        consumer.commit()
+    consumer.close()
+    assert stored(part) == 1
+    with pytest.raises(ZeroDivisionError):
+        rebuild_and_fail(part, and_poll=True)
+    assert stored(part) == 1
+
+
+def test_a_state_that_was_scanned_is_committed_by_closing_alone(part: Partition) -> None:
+    rebuilt = part.scan_and_follow("c")
+    assert rebuilt.state.read_all().num_rows == 4
+    assert rebuilt.consumer is not None
+    rebuilt.consumer.close()
+    assert stored(part) == 4
+
+
+def rebuild_and_fail(part: Partition, *, and_poll: bool = False) -> None:
+    consumer = part.scan_and_follow("c").consumer
+    assert consumer is not None
+    with consumer:
+        if and_poll:
+            consumer.poll()
+        raise ZeroDivisionError
+
+
+def test_a_new_store_that_fails_over_its_scan_leaves_the_beginning(part: Partition) -> None:
+    with pytest.raises(ZeroDivisionError):
+        rebuild_and_fail(part)
+    assert stored(part) == 0
