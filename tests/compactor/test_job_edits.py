@@ -118,10 +118,10 @@ def test_a_claim_ends_attempts_and_counts_those_that_did_nothing() -> None:
     assert unwarranted_of_compactor(HEAD, state, claims=True) is None
     assert [a.ended_at_ms for job_id in (A, B) for a in found(state, job_id).attempts] == [5, NOW_MS, 5, NOW_MS]
     assert (state.epoch, state.owner, state.owner_name, state.heartbeat_at_ms) == (EPOCH + 1, "new", "new:1", NOW_MS)
-    assert [(f.sources, f.count) for f in state.failures] == [
-        (source_set(("s0",)), 1),
-        (source_set(("s1",)), 1),
-        (source_set(("s2",)), 3),
+    assert [(f.sources, f.count, f.lost) for f in state.failures] == [
+        (source_set(("s0",)), 1, 0),
+        (source_set(("s1",)), 1, 0),
+        (source_set(("s2",)), 2, 1),
     ], "the attempt on s1 had recorded a range, the one on s2 nothing"
     again = ClaimState(HEAD, EPOCH + 1, "new", "new:1")
     assert isinstance(again.apply(state, 11, NOW_MS), Already)

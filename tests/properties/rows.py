@@ -146,8 +146,8 @@ class RowLog:
 
     def alter(self, changes: Mapping[str, str]) -> None:
         stored = validate({**self._stored, **changes})
+        self._version += stored != self._stored  # what is set already writes no version
         self._stored, self.config = stored, parse(stored)
-        self._version += 1
         if KEEPING_KEYS & changes.keys():
             bounds = retention_of(self.config)
             self._run(self._files.manifest.commit(SetBounds(bounds, self._version, bounds)))

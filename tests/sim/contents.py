@@ -101,12 +101,16 @@ class Contents:
             return f"the merge made up offset {min(after.keys() - before.keys())} (R2)"
         return None
 
-    def floor_is_early(self, previous: Manifest, manifest: Manifest, reigns: Sequence[Reign], floor: int) -> str | None:
+    def floor_is_early(
+        self, previous: Manifest, manifest: Manifest, reigns: Sequence[Reign], floor: int, *, held: bool = False
+    ) -> str | None:
         """Why no bounds, while they were in force, let the floor rise from that of `previous` to `floor`, over records
-        that were still there (R3)."""
+        that were still there (R3). `held`: those alone that `manifest` still holds; what a merge superseded in a bucket
+        between two that expired is gone by other rules, and the floor passes over where it was."""
         first = max(previous.log_start_offset, manifest.deleted_to)
-        there = {row.offset: row for m in (previous, manifest) for ref in m.segments() for row in self.rows(ref)}
-        for offset in sorted(o for o in there if first <= o < floor):
+        stays = {row.offset: row for ref in manifest.segments() for row in self.rows(ref)}
+        there = {row.offset: row for ref in previous.segments() for row in self.rows(ref)} | stays
+        for offset in sorted(o for o in (stays if held else there) if first <= o < floor):
             timestamp_ms, now = self.placed[offset].timestamp_ms, reigns[-1]
             if _may_go(now.retention, [r for o, r in there.items() if o > offset], now.until_ms - timestamp_ms):
                 continue
@@ -126,7 +130,7 @@ class Contents:
         reckoned from. `counted` False: workers of an earlier release took part, so it may be late."""
         wrong = self.counted_wrongly(manifest, exact=counted)
         if wrong is None and manifest.retention == previous.retention:
-            wrong = self.floor_is_early(previous, manifest, reigns, floor)
+            wrong = self.floor_is_early(previous, manifest, reigns, floor, held=True)
         return self.floor_is_late(manifest, floor) if wrong is None and counted else wrong
 
     def floor_is_late(self, manifest: Manifest, floor: int) -> str | None:

@@ -42,6 +42,13 @@ OF_ATTEMPTS = (
         "mine = False",
     ),
     Sabotage(
+        "whoever dies without a word is guilty",
+        "P14",
+        "compactor/jobs.py",
+        'category = "engine" if runs_alone(failure_of(state, job.segments)) else ENGINE_LOST',
+        'category = "engine"',
+    ),
+    Sabotage(
         "what is asked for by hand has failed before",
         "P14",
         "compactor/jobs.py",
