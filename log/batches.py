@@ -1,12 +1,12 @@
 """Records gathered into batches until they are due. No threads and no clock in here; the producer's lock guards it."""
 
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 from lithify.log.producer_config import ProducerConfig
 from lithify.log.record import Record
-from lithify.store.errors import Unavailable
+from lithify.store.errors import LithifyError, Unavailable
 
 __all__ = ["Batch", "Batches", "Delivery"]
 
@@ -14,15 +14,15 @@ RECORD_OVERHEAD_BYTES = 256  # of the Python objects around a small record
 
 
 class Batch:
-    """Records of one partition that will be appended together; `offsets` is resolved with what became of them."""
+    """Records of one partition that will be appended together."""
 
-    def __init__(self, partition: int, opened_at_ms: int) -> None:
+    def __init__(self, partition: int, due_at_ms: int) -> None:
         self.partition = partition
-        self.opened_at_ms = opened_at_ms
+        self.due_at_ms = due_at_ms  # delivery.timeout.ms counts from then
         self.records: list[Record] = []
         self.bytes = 0
         self.open = True  # more may be added
-        self.offsets: Future[range] = Future()
+        self.outcome: Future[range | Callable[[], LithifyError]] = Future()  # their offsets, or a new error each time
 
 
 class Delivery:
@@ -40,15 +40,18 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the record was acknowledged, or has failed."""
-        return self._batch.offsets.done()
+        return self._batch.outcome.done()
 
     def offset(self, timeout_ms: int | None = None) -> int:
         """Wait until the record is durable; its offset. Raises what became of it instead, and Unavailable where
         `timeout_ms` passed before that is known."""
         try:
-            return self._batch.offsets.result(None if timeout_ms is None else timeout_ms / 1000)[self._index]
-        except (TimeoutError, CancelledError):
+            outcome = self._batch.outcome.result(None if timeout_ms is None else timeout_ms / 1000)
+        except TimeoutError:
             raise Unavailable(f"the record was not acknowledged within {timeout_ms} ms; ask again, or flush") from None
+        if isinstance(outcome, range):
+            return outcome[self._index]
+        raise outcome()
 
 
 class _Queue:
@@ -79,43 +82,50 @@ class Batches:
         """Put the record into its partition's open batch; the batch, and the record's index in it."""
         queue = self._queues.setdefault(partition, _Queue())
         if not queue.waiting or not queue.waiting[-1].open:
-            queue.waiting.append(Batch(partition, now_ms))
+            queue.waiting.append(Batch(partition, now_ms + self._config.linger_ms))
         batch = queue.waiting[-1]
         batch.records.append(record)
         batch.bytes += record_bytes + RECORD_OVERHEAD_BYTES
         self.bytes += record_bytes + RECORD_OVERHEAD_BYTES
         if len(batch.records) >= self._config.batch_records or batch.bytes >= self._config.batch_size:
             batch.open = False
+            batch.due_at_ms = min(batch.due_at_ms, now_ms)
         return batch, len(batch.records) - 1
 
-    def take(self, now_ms: int, *, hurry: bool) -> Batch | None:
-        """The batch that is due for longest, now being sent; None where none is. `hurry`: all of them are due."""
-        due = [
-            queue
-            for queue in self._queues.values()
-            if not queue.busy and queue.waiting and (hurry or self.is_due(queue.waiting[0], now_ms))
-        ]
+    def hurry(self, now_ms: int) -> None:
+        """Whatever waits is due now, however it would linger. It is joined by others until it is sent."""
+        for queue in self._queues.values():
+            for batch in queue.waiting:
+                batch.due_at_ms = min(batch.due_at_ms, now_ms)
+
+    def take(self, now_ms: int) -> Batch | None:
+        """The batch that is due for longest, now being sent; None where none is."""
+        due = [queue for queue in self._free() if queue.waiting[0].due_at_ms <= now_ms]
         if not due:
             return None
-        queue = min(due, key=lambda queue: queue.waiting[0].opened_at_ms)
+        queue = min(due, key=lambda queue: queue.waiting[0].due_at_ms)
         batch = queue.waiting.popleft()
         batch.open, queue.busy = False, True
         self._sending.add(batch)
         return batch
 
-    def is_due(self, batch: Batch, now_ms: int) -> bool:
-        return not batch.open or now_ms - batch.opened_at_ms >= self._config.linger_ms
-
     def due_in_ms(self, now_ms: int) -> int | None:
         """How long until the next batch is due; None where nothing waits but behind what is being sent."""
-        opened = [queue.waiting[0].opened_at_ms for queue in self._queues.values() if queue.waiting and not queue.busy]
-        return max(0, min(opened) + self._config.linger_ms - now_ms) if opened else None
+        due = [queue.waiting[0].due_at_ms for queue in self._free()]
+        return max(0, min(due) - now_ms) if due else None
+
+    def _free(self) -> list[_Queue]:
+        return [queue for queue in self._queues.values() if queue.waiting and not queue.busy]
 
     def settled(self, batch: Batch) -> None:
         """What was being sent is acknowledged, or has failed."""
         self._sending.remove(batch)
         self._queues[batch.partition].busy = False
+        self._let_go(batch)
+
+    def _let_go(self, batch: Batch) -> None:
         self.bytes -= batch.bytes
+        batch.records = []  # whoever keeps a delivery does not keep the records
 
     def unsent(self) -> Iterator[Batch]:
         """Take out every batch that is not being sent."""
@@ -123,7 +133,7 @@ class Batches:
             while queue.waiting:
                 batch = queue.waiting.popleft()
                 batch.open = False
-                self.bytes -= batch.bytes
+                self._let_go(batch)
                 yield batch
 
     def all(self) -> list[Batch]:

@@ -1,6 +1,8 @@
 """Appending one batch until it is known to be durable, or known not to be, or the time is over."""
 
+import copy
 from collections.abc import Sequence
+from typing import Any
 
 from lithify.log.intake import prepare
 from lithify.log.partition import Partition
@@ -9,7 +11,7 @@ from lithify.manifest.appends import ProducerStamp
 from lithify.manifest.config import TopicConfig
 from lithify.store.driver import Clock, Driver
 from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
-from lithify.store.port import Pause
+from lithify.store.port import Pause, Request
 
 __all__ = ["deliver"]
 
@@ -24,41 +26,60 @@ def deliver(
     config: TopicConfig,
     stamp: ProducerStamp | None,
     *,
-    timeout_ms: int,
+    deadline_ms: int,
     clock: Clock,
 ) -> range:
     """Append `records` once, and only once; their offsets.
 
-    What is unavailable is tried again, and what is unknown is cleared up: with a stamp by sending it again, which the
-    partition recognises; without one by settling the lost commit first. Raises CommitUnknown where the time is over
-    and it may have happened, Unavailable where it did not, and refusals at once: the edit's, and the store's of who
+    What is unavailable is tried again, and what is unknown is settled before it is sent again. Nothing is waited for
+    beyond `deadline_ms`; whoever comes later is tried once. Raises CommitUnknown where it may have happened, everything
+    else where it did not: Unavailable where the time is over, and refusals at once, the edit's and the store's of who
     asks.
     """
     table = prepare(records, config, driver.now_ms(), f"{partition.topic}/{partition.number}", admitted=True)
-    deadline_ms = clock() + timeout_ms
+    limited = _until(driver, deadline_ms, clock)
+    partition = partition.lent(limited, config)
     pause_ms = PAUSE_MS_FIRST
     unknown: CommitUnknown | None = None
     while True:
         try:
-            if unknown is not None and stamp is None:
+            if unknown is not None:
+                # SUBTLE! Also with a stamp, by which the partition would recognise a repeat. A repeat is another
+                # segment: were it unknown as well, either could arrive, and a token speaks of one of them.
+                # Test: tests/log/test_producer_failures.py
                 settled = partition.outcome(unknown.token, settle=True)
-                unknown = None
                 if settled is not None:
                     return settled
+                unknown = None
             return partition.append_prepared(table, producer=stamp)
         except CommitUnknown as error:
             # Asked about an earlier one, the answer is about that one: its token stays.
             unknown = unknown or error
             if clock() >= deadline_ms:
                 raise unknown from None
-        except Unavailable as error:
-            if clock() >= deadline_ms or isinstance(error, AccessDenied):
-                if unknown is not None:
-                    raise unknown from None
-                raise
         except LithifyError as error:
-            if unknown is not None:
-                error.add_note("whether the batch was appended at an earlier attempt is not known")
-            raise
-        driver.answer(Pause(pause_ms))
+            if isinstance(error, Unavailable) and not isinstance(error, AccessDenied) and clock() < deadline_ms:
+                pass
+            elif unknown is not None:
+                raise unknown from error
+            else:
+                raise
+        limited.answer(Pause(pause_ms))
         pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+
+def _until(driver: Driver, deadline_ms: int, clock: Clock) -> Driver:
+    """The same driver, but where a commit would wait beyond the deadline to try once more, it is told that the store is
+    unavailable: then it ends with what is known of it."""
+
+    def answer(request: Request[Any]) -> Any:
+        if isinstance(request, Pause):
+            left_ms = deadline_ms - clock()
+            if left_ms <= 0:
+                raise Unavailable("delivery.timeout.ms is over")
+            request = Pause(min(request.ms, left_ms))
+        return driver.answer(request)
+
+    limited = copy.copy(driver)
+    limited.answer = answer
+    return limited

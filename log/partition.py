@@ -1,5 +1,6 @@
 """A partition, as its clients use it."""
 
+import copy
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
@@ -103,6 +104,12 @@ class Partition:
             expiration_ms=config.transactional_id_expiration_ms,
         )
         return self._run(appending)
+
+    def lent(self, driver: Driver, config: TopicConfig) -> "Partition":
+        """The same handle, and the same turns, for who brings his own patience, and knows the configuration."""
+        lent = copy.copy(self)
+        lent._driver, lent._config = driver, lambda: config
+        return lent
 
     def transactions(self) -> tuple[TransactionInfo, ...]:
         """The applications whose `txn` is remembered, the one that was idle for longest first."""

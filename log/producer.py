@@ -1,7 +1,7 @@
 """Sending records one by one: gathered into batches, appended in the background, in order per partition.
 
-With an id the producer is idempotent (KIP-98): each partition knows its epoch and sequence, so a batch whose commit
-was unknown is sent again as a repeat and recognised, and the same id opened elsewhere fences this one.
+With an id the producer is idempotent (KIP-98): each partition knows its epoch and sequence, and the same id opened
+elsewhere fences this one.
 """
 
 import threading
@@ -16,11 +16,12 @@ from lithify.log.names import check_name
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key
 from lithify.log.producer_config import ProducerConfig
+from lithify.log.producer_failure import Failure, told_of_all
 from lithify.log.record import Headers, Record, record_bytes, record_problem
 from lithify.manifest.appends import ProducerStamp
 from lithify.manifest.config import TopicConfig
 from lithify.store.driver import Clock, Driver, monotonic_ms, new_id
-from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 
 __all__ = ["Delivery", "Producer"]
 
@@ -30,9 +31,10 @@ SENDERS_MAX = 8  # threads, and so appends under way at once
 class Producer:
     """Use it in a `with` block, or `close` it: what still waits when the process ends is lost. Thread-safe.
 
-    A producer fails as a whole: once a batch could not be appended, everything not acknowledged yet fails with the same
-    error, and so does every further call; open another one. So nothing is lost in silence, and no later record of a
-    partition is appended where an earlier one was not.
+    A producer fails as a whole: once a batch could not be appended, nothing else is sent, and every further call is
+    refused; open another one. So nothing is lost in silence, and no later record of a partition is appended where an
+    earlier one was not. Each delivery tells what became of its own record: what was never sent is told as such, by
+    another error than CommitUnknown.
     """
 
     def __init__(
@@ -61,10 +63,9 @@ class Producer:
         self._sequences = [0] * len(partitions)
         self._changed = threading.Condition()
         self._batches = Batches(config)
-        self._hurried = 0  # callers that wait for room or for all to be sent
         self._keyless: Batch | None = None
         self._keyless_turn = int(new_id(), 16)
-        self._failure: Exception | None = None
+        self._failures: list[Failure] = []  # one for each sender at most: afterwards nothing is sent
         self._closing = False
         self._senders = [
             threading.Thread(target=self._send_until_closed, name=f"lithify-producer-{number}", daemon=True)
@@ -84,14 +85,15 @@ class Producer:
         except Exception as failure:
             if error is None:
                 raise
-            if failure is not error:
+            if str(failure) not in str(error):
                 error.add_note(f"and the producer failed: {failure}")
 
     def append(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None, headers: Headers = ()
     ) -> Delivery:
         """Hand over one record; it is durable once the delivery is done, or after `flush`. Waits while the buffer is
-        full, at most max.block.ms. Raises InvalidRequest or Unavailable for this record, or what failed before."""
+        full, at most max.block.ms. Whatever is raised, this record was not appended: InvalidRequest or Unavailable for
+        its own sake, or the kind of what failed before."""
         now_ms = self._driver.now_ms()
         record = Record(key, value, now_ms if timestamp_ms is None else timestamp_ms, headers)
         size = self._check(record, now_ms)
@@ -103,7 +105,7 @@ class Producer:
             if key is None:
                 self._keyless = batch
             # A sender must learn of a batch that is due, and of a new one, whose lingering it will time.
-            if index == 0 or self._batches.is_due(batch, lingers_from_ms):
+            if index == 0 or batch.due_at_ms <= lingers_from_ms:
                 self._changed.notify_all()
             return Delivery(batch, index)
 
@@ -131,39 +133,35 @@ class Producer:
 
     def _wait_for_room(self, size: int) -> None:
         deadline_ms = self._clock() + self._config.max_block_ms
-        self._raise_failure()
+        self._refuse_after_failure()
         while not self._batches.has_room(size):
-            left_ms = deadline_ms - self._clock()
-            if left_ms <= 0:
+            now_ms = self._clock()
+            if now_ms >= deadline_ms:
                 raise Unavailable(
                     f"topic {self._topic}: buffer.memory is full of records that are not acknowledged yet. This record "
                     "was not appended; retry later"
                 )
-            self._hurry(left_ms)
-            self._raise_failure()
+            self._batches.hurry(now_ms)
+            self._changed.notify_all()
+            self._changed.wait((deadline_ms - now_ms) / 1000)
+            self._refuse_after_failure()
         if self._closing:
             raise InvalidRequest(f"topic {self._topic}: the producer is closed; open another")
 
-    def _hurry(self, timeout_ms: int) -> None:
-        self._hurried += 1
-        self._changed.notify_all()
-        self._changed.wait(timeout_ms / 1000)
-        self._hurried -= 1
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+    def _refuse_after_failure(self) -> None:
+        if self._failures:
+            raise self._failures[0].refusal()
 
     def flush(self) -> None:
         """Wait until every record handed over so far is durable. Raises what prevented it."""
         with self._changed:
-            under_way = [batch.offsets for batch in self._batches.all()]
-            self._hurried += 1
+            under_way = [batch.outcome for batch in self._batches.all()]
+            self._batches.hurry(self._clock())
             self._changed.notify_all()
         wait(under_way)
         with self._changed:
-            self._hurried -= 1
-            self._raise_failure()
+            if self._failures:
+                raise told_of_all(self._failures)
 
     def close(self) -> None:
         """Flush, and end. Raises what prevented a record from being durable; a second call does nothing."""
@@ -185,18 +183,31 @@ class Producer:
                 batch = self._next()
             if batch is None:
                 return
-            try:
-                offsets = self._send(batch)
-            except Exception as error:  # noqa: BLE001 - handed on to everyone who waits for these records
-                self._settle(batch, error)
-            else:
-                self._settle(batch, offsets)
+            self._settle(batch, self._outcome(batch))
+
+    def _outcome(self, batch: Batch) -> range | Failure:
+        try:
+            return self._send(batch)
+        except LithifyError as error:
+            return Failure(error)
+        except Exception as error:  # noqa: BLE001 - told to everyone who waits for these records
+            return self._fault(batch, error)
+
+    def _fault(self, batch: Batch, error: BaseException) -> Failure:
+        where = f"{self._topic}/{batch.partition}"
+        # The kind alone: the words of a foreign error may quote a record.
+        return Failure(
+            CommitUnknown(
+                f"{where}: sending a batch ended by {type(error).__name__}, a fault of lithify or of this machine. "
+                "Whether it was appended is not known: look for its records before you send them again"
+            )
+        )
 
     def _next(self) -> Batch | None:
         """Wait for the next batch that is due; None at the end."""
         while True:
             now_ms = self._clock()
-            batch = self._batches.take(now_ms, hurry=self._hurried > 0 or self._closing)
+            batch = self._batches.take(now_ms)
             if batch is not None or (self._closing and not len(self._batches)):
                 return batch
             due_in_ms = self._batches.due_in_ms(now_ms)
@@ -214,25 +225,26 @@ class Producer:
             batch.records,
             self._latest_config,
             stamp,
-            timeout_ms=self._config.delivery_timeout_ms,
+            deadline_ms=batch.due_at_ms + self._config.delivery_timeout_ms,
             clock=self._clock,
         )
-        self._sequences[number] += len(batch.records)  # one batch of a partition is under way at a time
+        self._sequences[number] += len(offsets)  # one batch of a partition is under way at a time
         return offsets
 
-    def _settle(self, batch: Batch, result: "range | Exception") -> None:
+    def _settle(self, batch: Batch, result: range | Failure) -> None:
         with self._changed:
             self._batches.settled(batch)
-            failed = [batch]
-            if isinstance(result, Exception):
-                self._failure = self._failure or result
-                failed += self._batches.unsent()
+            unsent: list[Batch] = []
+            if isinstance(result, Failure):
+                self._failures.append(result)
+                unsent = list(self._batches.unsent())
             self._changed.notify_all()
         if isinstance(result, range):
-            batch.offsets.set_result(result)
+            batch.outcome.set_result(result)
             return
-        for lost in failed:
-            lost.offsets.set_exception(result)
+        batch.outcome.set_result(result.told)
+        for other in unsent:
+            other.outcome.set_result(result.refusal)
 
 
 def _open_everywhere(partitions: Sequence[Partition], producer_id: str) -> list[int]:

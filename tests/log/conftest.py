@@ -1,12 +1,17 @@
 """A warehouse in each kind of store, with a clock of the tests' own."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lithify.log.producer import Producer
+from lithify.log.producer_config import parse_producer_config
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
+from lithify.store.errors import LithifyError
 from lithify.store.file import FileStore
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
@@ -49,3 +54,28 @@ def any_warehouse(request: pytest.FixtureRequest, tmp_path: Path, clock: HandClo
     }
     with Warehouse(Driver(Metered(make[request.param]()), clock)) as opened:
         yield opened
+
+
+Make = Callable[..., Producer]
+
+
+@pytest.fixture
+def producer_of() -> Iterator[Make]:
+    """Makes producers with a clock of the test's own."""
+    made: list[Producer] = []
+
+    def make(warehouse: Warehouse, name: str = "t", producer_id: str | None = None, clock: Any = None, **config: int):
+        topic = warehouse.topic(name)
+        settings = parse_producer_config({key.replace("_", "."): value for key, value in config.items()})
+        partitions = [topic.partition(number) for number in range(topic.partitions)]
+        clock = clock or HandClock()
+        producer = Producer(
+            warehouse.driver, name, partitions, lambda: topic.parsed_config, settings, producer_id, clock
+        )
+        made.append(producer)
+        return producer
+
+    yield make
+    for producer in made:
+        with contextlib.suppress(LithifyError):  # the test has judged it
+            producer.close()
