@@ -63,18 +63,20 @@ def append(
     warehouse says so: see 'lithify warehouse alter'.
     """
     from lithify.admin import bulk
+    from lithify.admin.identity import Identity, identify
     from lithify.admin.imports import Import, check_source_id
 
     warehouse = invocation.warehouse()
     opened = warehouse.topic(topic, for_append=True)
     check = _check(opened, warehouse.driver.now_ms)
     options = invocation.options_for(source)
-    name = bulk.source_id(source, options) if source_id is None else check_source_id(source_id)
+    given = None if source_id is None else Identity(check_source_id(source_id))
+    identity = given or identify(source, options)
     with told_to_end(), bulk.open_source(source, options) as found:
         batches = (
             _tables(found, batch_size, skip) if bulk.is_parquet(source) else _lines(found, check, batch_size, skip)
         )
-        started = Import(opened, name, partition, skip, new=source == "-" and source_id is None)
+        started = Import(opened, identity.name, partition, skip, new=identity.new)
         if started.began_over is not None:
             _say_that_it_grew(opened, started.began_over)
         appending = _Appending(started, found.name, invocation)
@@ -84,6 +86,9 @@ def append(
                 tick(batch.count)
         started.end()
     appending.tell(opened)
+    if identity.compared and started.already_there:
+        known = f"neither a version nor a time is told of it, and only {identity.compared} were compared"
+        warn(f"{found.name}: {known}; if its content is another, give another --source-id")
 
 
 def _say_that_it_grew(topic: "Topic", began_over: int) -> None:

@@ -4,7 +4,6 @@ import bisect
 import errno
 import io
 import lzma
-import re
 import struct
 import sys
 import zipfile
@@ -18,11 +17,9 @@ import fsspec.compression
 import fsspec.core
 import pyarrow as pa
 import pyarrow.parquet as pq
-import xxhash
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lithify.segment.layout import content_bytes, is_bytes, is_pairs
-from lithify.store.driver import new_id
 from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.s3_errors import explain
 from lithify.store.urls import shown
@@ -35,7 +32,6 @@ __all__ = [
     "is_parquet",
     "open_source",
     "parquet_tables",
-    "source_id",
     "text_lines",
 ]
 
@@ -48,9 +44,6 @@ _OF_DECODERS = (
     *(ValueError, LookupError, ArithmeticError, NotImplementedError, RuntimeError),
 )
 _NOT_A_PATH = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EROFS, errno.EINVAL}
-_MARKS = ("ETag", "etag", "VersionId", "mtime", "LastModified", "last_modified", "updated", "created")  # of contents
-_HEAD_BYTES = 1 << 16
-_NAME_CHARACTERS_MAX = 100
 BATCH_BYTES_MAX = 32 << 20  # of one batch of an import: it is in memory a few times over
 _READ_ROWS = 128  # of Parquet at a time: few, as each may be as large as a record
 _FROM_THE_LOG = ("partition", "offset")  # what exports hold and the log assigns
@@ -143,22 +136,6 @@ def _decompressed(file: Any, path: str) -> Any:
     if zstd:
         return io.BufferedReader(pa.CompressedInputStream(file, "zstd"))
     return fsspec.compression.compr[compression](file, mode="r")
-
-
-def source_id(url: str, options: Mapping[str, Any]) -> str:
-    """A name for what lies there now: other contents have another one. Standard input has a new one each time."""
-    if url == "-":
-        return f"stdin-{new_id()}"
-    with explained(shown(url)):
-        system, path = file_system(url, options)
-        found = system.info(path)
-        mark = next((str(found[name]) for name in _MARKS if found.get(name)), "")
-        if not mark:
-            with system.open(path, "rb") as file:
-                mark = xxhash.xxh3_64_hexdigest(file.read(_HEAD_BYTES))
-    last = re.split(r"[?#]", path)[0].rstrip("/").rpartition("/")[2]
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", last)[-_NAME_CHARACTERS_MAX:]
-    return f"{name}-{xxhash.xxh3_64_hexdigest(repr((path, found.get('size'), mark)).encode())}"
 
 
 def _read(items: Iterator[T], name: str) -> Iterator[T]:
