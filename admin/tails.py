@@ -2,7 +2,8 @@
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,8 @@ from lithify.admin.terminal import plain_json, warn
 from lithify.log.consumer import RECORDS_MAX
 from lithify.log.follow import POLL_MS, Gap
 from lithify.log.record import Record
+from lithify.store.errors import AccessDenied, Unavailable
+from lithify.store.port import Pause
 
 if TYPE_CHECKING:
     from lithify.log.follow import OffsetReset
@@ -29,20 +32,25 @@ def tail(
     reset: "OffsetReset",
     limit: int | None,
 ) -> None:
-    """Write what there is and what comes, of all partitions in turn, until a signal or `limit` records."""
+    """Write what there is and what comes, of all partitions in turn, until a signal or `limit` records. An outage is
+    waited out, once reading has begun."""
     leave = threading.Event()
     lines = _Lines(invocation, topic, limit)
     with leave_on_signals(leave.set):
         opened = invocation.warehouse().topic(topic)
         numbers = range(opened.partitions) if partition is None else [partition]
         followers = [(number, opened.partition(number).follower(from_offset, reset)) for number in numbers]
+        outage = _Outage(topic)
         while not leave.is_set() and lines.left > 0:
-            stretches = [(number, follower.take()) for number, follower in followers]
-            for number, stretch in stretches:
-                if stretch is not None:
-                    lines.write((number, item) for item in stretch.items)
-            if all(stretch is None for _, stretch in stretches):
-                followers[0][1].wait(POLL_MS)
+            found = False
+            with outage.outlasted():
+                for number, follower in followers:
+                    stretch = follower.take()
+                    if stretch is not None:  # written before another partition is asked, which may fail
+                        lines.write((number, item) for item in stretch.items)
+                        found = True
+            if not found:
+                invocation.warehouse().driver.answer(Pause(POLL_MS))
 
 
 def consume(
@@ -63,11 +71,39 @@ def consume(
         opened = invocation.warehouse().topic(topic)
         numbers = None if partition is None else [partition]
         with opened.consumer(name, numbers, auto_offset_reset=reset, stop=leave.is_set) as consumer:
+            outage = _Outage(topic)
             while not leave.is_set() and lines.left > 0:
-                found = consumer.poll(POLL_MS if follow else 0, max_records=min(lines.left, RECORDS_MAX))
+                found: list[tuple[int, Record | Gap]] = []
+                with outage.outlasted() if follow else nullcontext():
+                    found = consumer.poll(0, max_records=min(lines.left, RECORDS_MAX))
                 if not found and not follow:
                     return
+                if not found:
+                    invocation.warehouse().driver.answer(Pause(POLL_MS))
                 lines.write(found)
+
+
+class _Outage:
+    """Told when it begins and when it ends. A refusal of who asks is none: it ends the command, as it ends others."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._lasts = False
+
+    @contextmanager
+    def outlasted(self) -> Generator[None]:
+        try:
+            yield
+        except AccessDenied:
+            raise
+        except Unavailable as error:
+            if not self._lasts:
+                warn(f"warning: {error}. Reading {self._topic} goes on as soon as the store answers")
+            self._lasts = True
+        else:
+            if self._lasts:
+                warn(f"the store answers again, and reading {self._topic} goes on")
+            self._lasts = False
 
 
 class _Lines:

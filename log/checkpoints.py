@@ -22,7 +22,7 @@ async def pin(files: PartitionFiles, name: str, ttl_ms: int | None) -> tuple[Man
     whether or not a collection has been there."""
     for _ in range(RACES_MAX):
         now_ms = await Now()
-        known = _named(await files.head(), name)
+        known = _named(await files.live_head(), name)
         if known is not None and not expired(known, now_ms):
             return await _pinned(files, known), known
         try:
@@ -56,7 +56,7 @@ async def pinned(files: PartitionFiles, name: str) -> tuple[Manifest, Checkpoint
 async def find(files: PartitionFiles, name: str) -> Checkpoint:
     """Raises NotFound where there is none of that name, or it has expired."""
     now_ms = await Now()
-    known = _any(files, await files.head(), name)
+    known = _any(files, await files.live_head(), name)
     if expired(known, now_ms):
         raise NotFound(f"{files.name}: checkpoint {name!r} has expired, and may be collected any time; take a new one")
     return known
@@ -81,5 +81,5 @@ async def refresh(files: PartitionFiles, name: str, ttl_ms: int | None) -> Check
 
 async def delete(files: PartitionFiles, name: str) -> None:
     """Raises NotFound where there is none of that name."""
-    known = _any(files, await files.head(), name)
+    known = _any(files, await files.live_head(), name)
     await files.manifest.commit(DeleteCheckpoint(known.id))

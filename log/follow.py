@@ -5,6 +5,7 @@ records, or with None where there is nothing yet; who asks decides how long to w
 """
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -225,11 +226,32 @@ async def _newer(files: PartitionFiles, number: int, *, boundary_too: bool) -> M
     return head if head.id > number else None
 
 
+class _Following(Iterator[Record | Gap]):
+    """What a follower takes, for ever. What it raises ends nothing: asked again, it goes on where it was."""
+
+    def __init__(self, follower: Follower, poll_ms: int, stop: Callable[[], bool] | None) -> None:
+        self._follower = follower
+        self._poll_ms = poll_ms
+        self._stop = stop
+        self._waiting: deque[Record | Gap] = deque()
+        self._closed = False
+
+    def __next__(self) -> Record | Gap:
+        while not self._waiting:
+            if self._closed or (self._stop is not None and self._stop()):
+                raise StopIteration
+            stretch = self._follower.take()
+            if stretch is None:
+                self._follower.wait(self._poll_ms)
+            else:
+                self._waiting.extend(stretch.items)
+        return self._waiting.popleft()
+
+    def close(self) -> None:
+        self._closed = True
+        self._waiting.clear()
+
+
 def follow(follower: Follower, poll_ms: int, stop: Callable[[], bool] | None) -> Iterator[Record | Gap]:
     """What the follower takes, for ever; `stop` is asked between two takes."""
-    while stop is None or not stop():
-        stretch = follower.take()
-        if stretch is None:
-            follower.wait(poll_ms)
-        else:
-            yield from stretch.items
+    return _Following(follower, poll_ms, stop)

@@ -21,7 +21,7 @@ from lithify.log.record import Record
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
 from lithify.log.transactions import TransactionInfo, end, forget, transaction_infos
-from lithify.manifest.appends import OpenProducer, ProducerStamp, topic_gone
+from lithify.manifest.appends import OpenProducer, ProducerStamp
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.keys import PartitionKeys
@@ -78,7 +78,8 @@ class Partition:
         `txn` is (application, version): an application's version is appended once, however often it is tried; versions
         only grow. It is remembered until the application was idle for transactional.id.expiration.ms, at least. An
         append without records commits nothing, its `txn` neither.
-        Raises InvalidRequest, NotFound, Unavailable, AlreadyExists (a `txn` before the latest): nothing was appended.
+        Raises InvalidRequest, Unavailable, AlreadyExists (a `txn` before the latest): nothing was appended; NotFound:
+        the topic was deleted, with everything in it.
         Raises CommitUnknown: it may have been; give its token to `outcome`.
         """
         transaction = _transaction(txn)
@@ -182,7 +183,8 @@ class Partition:
 
         With `follow` it never ends by itself: it looks for new commits every `poll_ms` and goes on with them, until
         `stop` (asked between two looks, and between stretches of 500 records) is true, or the iterator is closed. Where
-        retention overtakes it, it yields a `Gap` before it goes on. A start beyond the log is reset, too.
+        retention overtakes it, it yields a `Gap` before it goes on. A start beyond the log is reset, too. What it
+        raises does not end it: after Unavailable, ask it for the next record again.
         """
         reset = check_reset(auto_offset_reset)
         if not follow:
@@ -316,10 +318,7 @@ class Partition:
         return manifest if manifest.retention else replace(manifest, retention=self._unbounded())
 
     def _head(self) -> Manifest:
-        head = self._run(self._files.head())
-        if head.sealed:
-            raise topic_gone(head)
-        return head
+        return self._run(self._files.live_head())
 
     def _open(self, manifest: Manifest) -> Snapshot:
         return self._snapshot(manifest, None)

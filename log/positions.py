@@ -25,7 +25,7 @@ async def take(files: PartitionFiles, name: str, start: Callable[[Manifest], int
     it is created at the offset that `start` answers."""
     instance = await NewId()
     for _ in range(RACES_MAX):
-        head = await files.head()
+        head = await files.live_head()
         known = find_consumer(head, name)
         offset = start(head) if known is None else known.offset
         edit = CommitPosition(name, offset, known.committed_at if known else 0, instance)
@@ -43,7 +43,7 @@ async def reset(
         raise InvalidRequest(f"{files.name}: reset a consumer to an offset, 'earliest' or 'latest'")
     instance = await NewId()
     for _ in range(RACES_MAX):
-        head = await files.head()
+        head = await files.live_head()
         known = find_consumer(head, name)
         if known is None:
             raise _unknown(files, name)
@@ -57,7 +57,7 @@ async def reset(
 
 async def forget(files: PartitionFiles, name: str) -> None:
     """Raises NotFound where there is no such consumer."""
-    if find_consumer(await files.head(), name) is None:
+    if find_consumer(await files.live_head(), name) is None:
         raise _unknown(files, name)
     await files.manifest.commit(ForgetConsumer(name))
 

@@ -42,7 +42,7 @@ def _info(entry: Transaction) -> TransactionInfo:
 
 async def forget(files: PartitionFiles, application: str) -> None:
     """Raises NotFound where the partition does not know it."""
-    if find_transaction(await files.head(), application) is None:
+    if find_transaction(await files.live_head(), application) is None:
         raise NotFound(
             f"{files.name} remembers no transaction of application {application[:249]!r}; 'lithify transaction list' "
             "shows what there is"

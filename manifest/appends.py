@@ -25,7 +25,7 @@ from lithify.manifest.retention import floor_at
 from lithify.manifest.transactions import EXPIRATION_MS, Place, TransactionStamp, dated, earlier_version, remember
 from lithify.store.errors import Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
 
-__all__ = ["Append", "BelowOrphanFloor", "OpenProducer", "ProducerStamp", "topic_gone"]
+__all__ = ["Append", "BelowOrphanFloor", "OpenProducer", "ProducerStamp", "refused_for_good", "topic_gone"]
 
 
 class BelowOrphanFloor(LithifyError):
@@ -62,11 +62,14 @@ class Append:
     ) -> Next[Manifest, range] | Already[range] | Refused:
         if head is None:
             return Refused(NotFound("the partition has no manifest; create the topic first"))
+        known = self._known(head)
+        if known is not None:
+            return known
+        if head.sealed:
+            return refused_for_good(head)
         earlier = self._earlier(head)
         if earlier is not None:
             return earlier
-        if head.sealed:
-            return Refused(topic_gone(head))
         if SegmentId.manifest_id(self.segment.id) < head.orphan_floor:
             return Refused(BelowOrphanFloor(f"segment {self.segment.id} is older than the orphan floor"))
         if len(head.l0) >= self.l0_segments_max:
@@ -117,11 +120,15 @@ class Append:
         floor = floor_at(head, now_ms)
         return floor, time_index.trim(head.time_index, floor, head.next_offset, head.rows)
 
-    def _earlier(self, head: Manifest) -> Already[range] | Refused | None:
-        """What the head says of an earlier commit of this append, or of its place in its sequence."""
+    def _known(self, head: Manifest) -> Already[range] | None:
+        """That it is there, by its segment's id."""
         for known in (*reversed(head.l0), *reversed(head.retired)):
             if known.id == self.segment.id and known.base_offset is not None:
                 return Already(range(known.base_offset, known.base_offset + known.rows))
+        return None
+
+    def _earlier(self, head: Manifest) -> Already[range] | Refused | None:
+        """What the head says of its place in a sequence."""
         if self.transaction is not None:
             verdict = earlier_version(head, self.transaction)
             if verdict is not None:
@@ -169,7 +176,7 @@ class OpenProducer:
         if head is None:
             return Refused(NotFound("the partition has no manifest; create the topic first"))
         if head.sealed:
-            return Refused(topic_gone(head))
+            return refused_for_good(head)
         # The manifest's number: counted from 0, an entry that was forgotten and opened anew would give an epoch twice,
         # and a stalled instance of long ago could append as its successor.
         # Test: tests/protocol/test_p06_appends.py
@@ -191,3 +198,11 @@ class OpenProducer:
 
 def topic_gone(head: Manifest) -> NotFound:
     return NotFound(f"topic {head.topic} was deleted; a topic of that name made since is another one: open it anew")
+
+
+def refused_for_good(head: Manifest) -> Refused:
+    """By a sealed partition. SUBTLE! A client that saw it alive a moment ago may create a number that is collected by
+    now, and then nobody can tell what became of that (P4). Nobody need: whatever was there went with the topic.
+    Test: tests/log/test_deleted_topics.py
+    """
+    return Refused(topic_gone(head), final=True)

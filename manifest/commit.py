@@ -18,12 +18,13 @@ from lithify.manifest.model import Numbered
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, LithifyError, Unavailable
 from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause
 
-__all__ = ["FRESH_MS", "Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
+__all__ = ["FRESH_MS", "WAS_IT_THERE", "Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
 
 CREATE_ATTEMPTS_MAX = 10  # of one body at one number, with pauses of 50 ms doubling to 2 s: about 10 s in all
 COMMIT_ATTEMPTS_MAX = 1_000  # of one edit at successive numbers: forty rivals cost a writer about forty
 FRESH_MS = 60_000  # how long a head may be built upon without looking again; well below any grace period (P17)
 DISTANCE_MAX = 1 << 62  # of one leap of that search: keys have 20 digits
+WAS_IT_THERE = "whether this had happened before is not known; nothing of it is left"
 SEARCH_ROUNDS_MAX = 32  # restarts of one head search because the boundary overtook it
 
 S = TypeVar("S", bound=Numbered)
@@ -47,6 +48,7 @@ class Refused(msgspec.Struct, frozen=True):
     """The edit does not hold on this head; `error` says why and is raised once the head is known to be current."""
 
     error: LithifyError
+    final: bool = False  # nothing is left of what earlier attempts may have done, so it does not matter what they did
 
 
 class Edit(Protocol[S, R]):
@@ -205,7 +207,9 @@ class Lineage(Generic[S]):
         try:
             outcome = await self._commit(edit, attempt)
             if isinstance(outcome, Refused) and attempt.open_number:
-                raise outcome.error
+                if not outcome.final:
+                    raise outcome.error
+                outcome.error.add_note(WAS_IT_THERE)
             return outcome
         except LithifyError as error:
             if attempt.open_number == 0:
@@ -230,7 +234,7 @@ class Lineage(Generic[S]):
                     continue
                 # SUBTLE! A refusal speaks of this head only. Where an earlier outcome is unknown it may have been a
                 # success that the head no longer shows: its segment compacted, collected, its id below the floor.
-                # `offer` then says CommitUnknown.
+                # `offer` then says CommitUnknown, unless the refusal is for good.
                 return verdict
             value = msgspec.structs.replace(verdict.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
             self._check(head.value, value)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lithify.manifest.appends import topic_gone
+from lithify.manifest.appends import refused_for_good
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import CONSUMERS_MAX, ConsumerPosition, Manifest
 from lithify.store.errors import Fenced, LithifyError, NotFound, OffsetOutOfRange, Unavailable
@@ -41,6 +41,8 @@ class CommitPosition:
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
         if head is None:
             return Refused(NotFound("the partition has no manifest; create the topic first"))
+        if head.sealed:
+            return refused_for_good(head)
         known = find_consumer(head, self.name)
         refused = self._refusal(head, known)
         if refused is not None:
@@ -60,8 +62,6 @@ class CommitPosition:
 
     def _refusal(self, head: Manifest, known: ConsumerPosition | None) -> LithifyError | None:
         where = f"{head.topic}/{head.partition}: consumer {self.name!r}"
-        if head.sealed:
-            return topic_gone(head)
         if self.offset > head.next_offset:
             return OffsetOutOfRange(
                 f"{where}: offset {self.offset} lies beyond the log, which ends before {head.next_offset}"
@@ -91,10 +91,10 @@ class ForgetConsumer:
     repeatable = True
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
+        if head is not None and head.sealed:
+            return refused_for_good(head)
         if head is None or find_consumer(head, self.name) is None:
             return Already(None)
-        if head.sealed:
-            return Refused(topic_gone(head))
         return Next(replace(head, consumers=tuple(c for c in head.consumers if c.name != self.name)), None)
 
 

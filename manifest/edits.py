@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.manifest import time_index
-from lithify.manifest.appends import topic_gone
+from lithify.manifest.appends import refused_for_good, topic_gone
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.config import LONG_MAX
 from lithify.manifest.consumers import missed
@@ -291,13 +291,13 @@ class CreateCheckpoint:
     ) -> Next[Manifest, Checkpoint] | Already[Checkpoint] | Refused:
         if head is None:
             return Refused(NotFound("the partition has no manifest; create the topic first"))
+        if head.sealed:
+            return refused_for_good(head)
         for known in head.checkpoints:
             if known.id == self.id:
                 return Already(known)
             if known.name == self.name and known != self.replaces:
                 return Refused(AlreadyExists(f"{head.topic}/{head.partition} has a checkpoint {self.name!r} already"))
-        if head.sealed:
-            return Refused(topic_gone(head))
         others = tuple(c for c in head.checkpoints if c != self.replaces)
         if len(others) >= CHECKPOINTS_MAX:
             return Refused(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.manifest import time_index
-from lithify.manifest.appends import topic_gone
+from lithify.manifest.appends import refused_for_good, topic_gone
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import fenced, retire
 from lithify.manifest.model import RETIRED_MAX, Manifest, Retention, SegmentRef, SortedRun
@@ -36,7 +36,7 @@ class RaiseFloor:
         if head is None:
             return Refused(NotFound("the partition has no manifest; create the topic first"))
         if head.sealed:
-            return Refused(topic_gone(head))
+            return refused_for_good(head)
         by_hand = self.before_offset
         if by_hand > head.next_offset:
             text = f"{head.topic}/{head.partition}: the log ends before offset {head.next_offset}"

@@ -1,5 +1,6 @@
 """The numbered files of one partition, as one client sees them."""
 
+from lithify.manifest.appends import topic_gone
 from lithify.manifest.commit import Lineage
 from lithify.manifest.invariants import check_boundary, check_compactor, check_manifest
 from lithify.manifest.jobs import CompactorState
@@ -43,6 +44,13 @@ class PartitionFiles:
             raise NotFound(
                 f"{self.name} has no manifest under {self.keys.root}; was the topic created in this warehouse?"
             )
+        return manifest
+
+    async def live_head(self) -> Manifest:
+        """As `head`. Raises NotFound where the topic was deleted, too."""
+        manifest = await self.head()
+        if manifest.sealed:
+            raise topic_gone(manifest)
         return manifest
 
     async def compactor_state(self) -> CompactorState | None:

@@ -1,12 +1,17 @@
 """An outage and a missing permission, as the commands tell them: soon, by their names, and never as an unsafe store."""
 
 import errno
+import itertools
+import json
 from pathlib import Path
 
 import pytest
 
 from lithify.segment.sort import external_sort
 from lithify.segment.spill import spill_folder
+from lithify.store.errors import AccessDenied, Unavailable
+from lithify.store.memory import MemoryStore
+from lithify.store.port import Object
 from lithify.testing.front import Deed, Front, Seen
 from lithify.testing.server import S3Server
 from tests.admin.conftest import Lithify, changes
@@ -76,3 +81,78 @@ def test_a_full_temporary_folder_is_told_as_one(on_files: Lithify, monkeypatch: 
     monkeypatch.setitem(external_sort.__kwdefaults__, "memory_bytes", 100)
     told = on_files.refused("scan", "users", code=7, saying="No space left on device")
     assert str(spill_folder()) in told
+
+
+class Away:
+    """The store does not answer reads for a while: `for_pauses` pauses long, from the `after`-th request on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int, for_pauses: int, error: type[Unavailable]) -> None:
+        self.requests, self.pauses = 0, 0
+        get = MemoryStore.get
+
+        def answer(store: MemoryStore, key: str) -> Object | None:
+            self.requests += 1
+            if self.requests > after and self.pauses < for_pauses:
+                raise error(f"{key}: the store is away; retry later")
+            return get(store, key)
+
+        def pause(_ms: int) -> None:
+            self.pauses += 1
+
+        monkeypatch.setattr(MemoryStore, "get", answer)
+        monkeypatch.setattr("lithify.store.driver.pause", pause)
+
+
+ALL = [(partition, offset) for partition in range(2) for offset in range(3)]
+
+
+def places(stdout: str) -> list[tuple[int, int]]:
+    return [(line["partition"], line["offset"]) for line in map(json.loads, stdout.splitlines())]
+
+
+@pytest.mark.parametrize("flags", [(), ("--consumer", "c")], ids=["follow", "consumer"])
+def test_following_outlasts_an_outage_at_any_request(
+    lithify: Lithify, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    """From its first look on. It says so when the store is away and when it is back, and writes each record once."""
+    read = ("read", "t", "--follow", "--limit", "6", *flags)
+    lithify.ok("topic", "create", "t", "--partitions", "2")
+    for partition in ("0", "1"):
+        lithify.ok("append", "t", "--partition", partition, input=changes(3))
+    told = 0
+    for after in itertools.count(1):
+        if flags:
+            lithify("consumer", "delete", "t", "c")
+        with monkeypatch.context() as patched:
+            away = Away(patched, after, for_pauses=3, error=Unavailable)
+            result = lithify(*read)
+        if away.requests <= after:
+            break
+        found = places(result.stdout)
+        if flags and result.exit_code in (
+            6,
+            7,
+        ):  # over its opening, or its last commit
+            assert sorted({*found, *places(lithify.ok("read", "t", *flags))}) == ALL
+            continue
+        if result.exit_code == 7 and not found:
+            continue  # nothing had begun yet
+        assert (result.exit_code, sorted(found)) == (0, ALL), result.output
+        said = result.stderr
+        assert said.count("goes on as soon") == said.count("answers again")
+        told += said.count("answers again")
+    assert told
+
+
+@pytest.mark.parametrize("flags", [(), ("--consumer", "c")], ids=["follow", "consumer"])
+def test_following_ends_where_access_is_denied(
+    lithify: Lithify, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    lithify.ok("topic", "create", "t")
+    lithify.ok("append", "t", input=changes(3))
+    with monkeypatch.context() as patched:
+        away = Away(patched, after=1_000_000, for_pauses=0, error=AccessDenied)
+        lithify.ok("read", "t", "--follow", "--limit", "3", *flags)
+    with monkeypatch.context() as patched:
+        Away(patched, after=away.requests, for_pauses=3, error=AccessDenied)
+        assert lithify("read", "t", "--follow", "--limit", "9", *flags).exit_code == 7

@@ -1,4 +1,4 @@
-"""Consumers whose commits are lost, late or refused, and whom cleaning outruns."""
+"""Consumers whose commits are lost, late or refused, and whom cleaning outruns; followers that an outage stops."""
 
 from typing import Any
 
@@ -15,6 +15,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.port import Pause
 from lithify.testing.faults import Fault, FaultyStore
 from tests.log.conftest import HandClock
+from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored, take_and_fail
 from tests.log.test_follow import append, shown
 
@@ -191,3 +192,22 @@ def test_what_failed_after_a_commit_begins_behind_that_commit(warehouse: Warehou
     with pytest.raises(ZeroDivisionError):
         take(part.consumer("c"), 3)
     assert stored(part) == 2
+
+
+def test_an_iterator_that_failed_goes_on_when_it_is_asked_again(clock: HandClock) -> None:
+    """Before, it was over, and said so as if somebody had stopped it."""
+    store = FailingStore()
+    part = Warehouse(Driver(store, clock)).create_topic("t", probe=False).partition(0)
+    append(part, "a", "b")
+    following = part.read(follow=True)
+
+    def away(request: str, key: str) -> None:
+        if request == "read":
+            raise Unavailable(f"{key}: the store is away")
+
+    store.before = away
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            next(following)
+    store.before = lambda _request, _key: None
+    assert shown([next(following), next(following)]) == [0, 1]

@@ -284,7 +284,7 @@ def test_a_deleted_topic_ends_its_followers(warehouse: Warehouse) -> None:
 
 
 class Failing(MemoryStore):
-    """A store that cannot be read while it is told so."""
+    """It cannot be read while it is told so."""
 
     down = False
 

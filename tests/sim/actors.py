@@ -8,6 +8,7 @@ from typing import Any
 from lithify.log import checkpoints, positions
 from lithify.log.append import append, outcome
 from lithify.manifest.appends import OpenProducer, ProducerStamp
+from lithify.manifest.commit import WAS_IT_THERE
 from lithify.manifest.consumers import CommitPosition, find_consumer
 from lithify.manifest.model import ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
@@ -66,8 +67,9 @@ async def send_once(site: Site, files: PartitionFiles, handle: Handle, rows: lis
     tokens = [row.token for row in rows]
     try:
         offsets = await send(files, handle, rows)
-    except (Unavailable, NotFound, Damaged):
-        site.oracle.denied(handle.keys, tokens)
+    except (Unavailable, NotFound, Damaged) as error:
+        if WAS_IT_THERE not in getattr(error, "__notes__", ()):
+            site.oracle.denied(handle.keys, tokens)
         raise
     site.oracle.acknowledged(handle.keys, tokens, offsets)
 
