@@ -26,17 +26,18 @@ def deliver(
     config: TopicConfig,
     stamp: ProducerStamp | None,
     *,
+    now_ms: int,
     deadline_ms: int,
     clock: Clock,
 ) -> range:
-    """Append `records` once, and only once; their offsets.
+    """Append `records` once, and only once, as of `now_ms` by the store's clock; their offsets.
 
     What is unavailable is tried again, and what is unknown is settled before it is sent again. Nothing is waited for
     beyond `deadline_ms`; whoever comes later is tried once. Raises CommitUnknown where it may have happened, everything
     else where it did not: Unavailable where the time is over, and refusals at once, the edit's and the store's of who
     asks.
     """
-    table = prepare(records, config, driver.now_ms(), f"{partition.topic}/{partition.number}", admitted=True)
+    table = prepare(records, config, now_ms, f"{partition.topic}/{partition.number}", admitted=True)
     limited = _until(driver, deadline_ms, clock)
     partition = partition.lent(limited, config)
     pause_ms = PAUSE_MS_FIRST

@@ -5,13 +5,14 @@ elsewhere fences this one.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from types import TracebackType
 
 from lithify.log.batches import Batch, Batches, Delivery
 from lithify.log.delivering import deliver
 from lithify.log.intake import timestamp_problem
+from lithify.log.latest import Latest
 from lithify.log.names import check_name
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key
@@ -42,7 +43,7 @@ class Producer:
         driver: Driver,
         topic: str,
         partitions: Sequence[Partition],
-        topic_config: Callable[[], TopicConfig],
+        topic_config: Latest[TopicConfig],
         config: ProducerConfig,
         producer_id: str | None,
         clock: Clock = monotonic_ms,
@@ -55,9 +56,9 @@ class Producer:
         self._topic = topic
         self._partitions = partitions
         self._topic_config = topic_config
-        self._latest_config = topic_config()  # for senders: asking for it may fail, and would fail them
         self._config = config
         self._clock = clock
+        self._told_ms = driver.now_ms(), clock()  # the store's clock, and this one's then
         self._id = producer_id
         self._epochs = [] if producer_id is None else _open_everywhere(partitions, producer_id)
         self._sequences = [0] * len(partitions)
@@ -94,12 +95,13 @@ class Producer:
         """Hand over one record; it is durable once the delivery is done, or after `flush`. Waits while the buffer is
         full, at most max.block.ms. Whatever is raised, this record was not appended: InvalidRequest or Unavailable for
         its own sake, or the kind of what failed before."""
-        now_ms = self._driver.now_ms()
+        deadline_ms = self._clock() + self._config.max_block_ms
+        now_ms = self._now_ms()
         record = Record(key, value, now_ms if timestamp_ms is None else timestamp_ms, headers)
-        size = self._check(record, now_ms)
+        size = self._check(record, now_ms, self._topic_config.get(self._config.max_block_ms))
         record = Record(record.key, record.value, record.timestamp_ms, tuple((n, v) for n, v in record.headers))
         with self._changed:
-            self._wait_for_room(size)
+            self._wait_for_room(size, deadline_ms)
             lingers_from_ms = self._clock()
             batch, index = self._batches.add(self._place(key), record, size, lingers_from_ms)
             if key is None:
@@ -109,10 +111,19 @@ class Producer:
                 self._changed.notify_all()
             return Delivery(batch, index)
 
-    def _check(self, record: Record, now_ms: int) -> int:
+    def _now_ms(self) -> int:
+        """The store's clock; where it cannot be read, as far as this process's own has gone on since it was."""
+        try:
+            now_ms = self._driver.now_ms()
+        except Unavailable:
+            told_ms, then_ms = self._told_ms
+            return told_ms + self._clock() - then_ms
+        self._told_ms = now_ms, self._clock()
+        return now_ms
+
+    def _check(self, record: Record, now_ms: int, config: TopicConfig) -> int:
         """Its bytes. A fault found here keeps one record out; found when its batch is sent it fails the producer."""
-        problem, config = record_problem(record), self._topic_config()
-        self._latest_config = config
+        problem = record_problem(record)
         if problem is None and record.key is None and config.compacted:
             problem = "has no key, which a compacted topic cannot keep: give it a key"
         problem = problem or timestamp_problem(record.timestamp_ms, config, now_ms)
@@ -131,8 +142,7 @@ class Producer:
             self._keyless_turn += 1  # keyless records fill one batch, then the next partition's (KIP-480)
         return self._keyless_turn % len(self._partitions)
 
-    def _wait_for_room(self, size: int) -> None:
-        deadline_ms = self._clock() + self._config.max_block_ms
+    def _wait_for_room(self, size: int, deadline_ms: int) -> None:
         self._refuse_after_failure()
         while not self._batches.has_room(size):
             now_ms = self._clock()
@@ -223,8 +233,9 @@ class Producer:
             self._driver,
             partition,
             batch.records,
-            self._latest_config,
+            self._topic_config.known(),
             stamp,
+            now_ms=self._now_ms(),
             deadline_ms=batch.due_at_ms + self._config.delivery_timeout_ms,
             clock=self._clock,
         )

@@ -11,6 +11,7 @@ from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS
 from lithify.log.follow import POLL_MS, OffsetReset
 from lithify.log.info import PartitionFailure, TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
+from lithify.log.latest import Latest
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key, partitions_for_keys
 from lithify.log.producer import Producer
@@ -192,7 +193,8 @@ class Topic:
         self._fresh_config()
         partitions = [self.partition(number) for number in range(self.partitions)]
         settings = parse_producer_config(config or {})
-        return Producer(self._driver, self.name, partitions, self._fresh_config, settings, id)
+        latest = Latest(self.name, lambda: self._parsed, self._is_fresh, self._fresh_config)
+        return Producer(self._driver, self.name, partitions, latest, settings, id)
 
     def consumer(
         self,

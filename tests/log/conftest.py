@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lithify.log.latest import Latest
 from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
 from lithify.log.warehouse import Warehouse
@@ -69,9 +70,8 @@ def producer_of() -> Iterator[Make]:
         settings = parse_producer_config({key.replace("_", "."): value for key, value in config.items()})
         partitions = [topic.partition(number) for number in range(topic.partitions)]
         clock = clock or HandClock()
-        producer = Producer(
-            warehouse.driver, name, partitions, lambda: topic.parsed_config, settings, producer_id, clock
-        )
+        latest = Latest(name, lambda: topic.parsed_config, lambda: True, lambda: None)
+        producer = Producer(warehouse.driver, name, partitions, latest, settings, producer_id, clock)
         made.append(producer)
         return producer
 
