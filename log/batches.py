@@ -1,16 +1,24 @@
 """Records gathered into batches until they are due. No threads and no clock in here; the producer's lock guards it."""
 
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from lithify.log.producer_config import ProducerConfig
 from lithify.log.record import Record
-from lithify.store.errors import LithifyError, Unavailable
+from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
-__all__ = ["Batch", "Batches", "Delivery"]
+__all__ = ["Batch", "Batches", "Delivery", "wait_s"]
 
 RECORD_OVERHEAD_BYTES = 256  # of the Python objects around a small record
+_WAIT_MS_MAX = int(threading.TIMEOUT_MAX * 1000)  # some 292 years; a lock refuses to wait for longer
+
+
+def wait_s(wait_ms: int) -> float:
+    """As locks take it."""
+    return min(wait_ms, _WAIT_MS_MAX) / 1000
 
 
 class Batch:
@@ -22,6 +30,7 @@ class Batch:
         self.records: list[Record] = []
         self.bytes = 0
         self.open = True  # more may be added
+        self.pid = os.getpid()
         self.outcome: Future[range | Callable[[], LithifyError]] = Future()  # their offsets, or a new error each time
 
 
@@ -40,18 +49,26 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the record was acknowledged, or has failed."""
+        self._check_process()
         return self._batch.outcome.done()
 
     def offset(self, timeout_ms: int | None = None) -> int:
         """Wait until the record is durable; its offset. Raises what became of it instead, and Unavailable where
         `timeout_ms` passed before that is known."""
+        self._check_process()
         try:
-            outcome = self._batch.outcome.result(None if timeout_ms is None else timeout_ms / 1000)
+            outcome = self._batch.outcome.result(None if timeout_ms is None else wait_s(timeout_ms))
         except TimeoutError:
             raise Unavailable(f"the record was not acknowledged within {timeout_ms} ms; ask again, or flush") from None
         if isinstance(outcome, range):
             return outcome[self._index]
         raise outcome()
+
+    def _check_process(self) -> None:
+        if self._batch.pid != os.getpid():
+            raise InvalidRequest(
+                f"what becomes of this record, only process {self._batch.pid} knows, which handed it over; ask there"
+            )
 
 
 class _Queue:
@@ -119,9 +136,10 @@ class Batches:
 
     def settled(self, batch: Batch) -> None:
         """What was being sent is acknowledged, or has failed."""
-        self._sending.remove(batch)
-        self._queues[batch.partition].busy = False
-        self._let_go(batch)
+        if batch in self._sending:
+            self._sending.remove(batch)
+            self._queues[batch.partition].busy = False
+            self._let_go(batch)
 
     def _let_go(self, batch: Batch) -> None:
         self.bytes -= batch.bytes

@@ -4,12 +4,13 @@ With an id the producer is idempotent (KIP-98): each partition knows its epoch a
 elsewhere fences this one.
 """
 
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from types import TracebackType
 
-from lithify.log.batches import Batch, Batches, Delivery
+from lithify.log.batches import Batch, Batches, Delivery, wait_s
 from lithify.log.delivering import deliver
 from lithify.log.intake import timestamp_problem
 from lithify.log.latest import Latest
@@ -30,7 +31,8 @@ SENDERS_MAX = 8  # threads, and so appends under way at once
 
 
 class Producer:
-    """Use it in a `with` block, or `close` it: what still waits when the process ends is lost. Thread-safe.
+    """Use it in a `with` block, or `close` it: what still waits when the process ends is lost. Thread-safe; a process
+    that inherits it by a fork is refused, and opens its own.
 
     A producer fails as a whole: once a batch could not be appended, nothing else is sent, and every further call is
     refused; open another one. So nothing is lost in silence, and no later record of a partition is appended where an
@@ -52,6 +54,7 @@ class Producer:
         partition where there is an id: older holders of the id are fenced everywhere before this returns."""
         if producer_id is not None:
             check_name(f"topic {topic}: a producer's id", producer_id)
+        self._pid = os.getpid()
         self._driver = driver
         self._topic = topic
         self._partitions = partitions
@@ -68,12 +71,20 @@ class Producer:
         self._keyless_turn = int(new_id(), 16)
         self._failures: list[Failure] = []  # one for each sender at most: afterwards nothing is sent
         self._closing = False
-        self._senders = [
-            threading.Thread(target=self._send_until_closed, name=f"lithify-producer-{number}", daemon=True)
-            for number in range(min(SENDERS_MAX, len(partitions)))
-        ]
-        for sender in self._senders:
-            sender.start()
+        self._senders = self._start(min(SENDERS_MAX, len(partitions)))
+
+    def _start(self, senders: int) -> list[threading.Thread]:
+        started: list[threading.Thread] = []
+        for number in range(senders):
+            sender = threading.Thread(target=self._send_until_closed, name=f"lithify-producer-{number}", daemon=True)
+            try:
+                sender.start()
+            except RuntimeError:  # this machine has no more; those that run serve all partitions
+                break
+            started.append(sender)
+        if not started:
+            raise Unavailable(f"topic {self._topic}: no thread can be started to send records; end some, and try again")
+        return started
 
     def __enter__(self) -> "Producer":
         return self
@@ -95,6 +106,7 @@ class Producer:
         """Hand over one record; it is durable once the delivery is done, or after `flush`. Waits while the buffer is
         full, at most max.block.ms. Whatever is raised, this record was not appended: InvalidRequest or Unavailable for
         its own sake, or the kind of what failed before."""
+        self._check_process()
         deadline_ms = self._clock() + self._config.max_block_ms
         now_ms = self._now_ms()
         record = Record(key, value, now_ms if timestamp_ms is None else timestamp_ms, headers)
@@ -153,10 +165,16 @@ class Producer:
                 )
             self._batches.hurry(now_ms)
             self._changed.notify_all()
-            self._changed.wait((deadline_ms - now_ms) / 1000)
+            self._changed.wait(wait_s(deadline_ms - now_ms))
             self._refuse_after_failure()
         if self._closing:
             raise InvalidRequest(f"topic {self._topic}: the producer is closed; open another")
+
+    def _check_process(self) -> None:
+        """SUBTLE! A forked child has no senders, and perhaps locks that nobody will let go of: it would wait for ever.
+        Test: tests/log/test_producer_waits.py"""
+        if self._pid != os.getpid():
+            raise InvalidRequest(f"topic {self._topic}: the producer is process {self._pid}'s; open another one here")
 
     def _refuse_after_failure(self) -> None:
         if self._failures:
@@ -164,6 +182,7 @@ class Producer:
 
     def flush(self) -> None:
         """Wait until every record handed over so far is durable. Raises what prevented it."""
+        self._check_process()
         with self._changed:
             under_way = [batch.outcome for batch in self._batches.all()]
             self._batches.hurry(self._clock())
@@ -174,7 +193,10 @@ class Producer:
                 raise told_of_all(self._failures)
 
     def close(self) -> None:
-        """Flush, and end. Raises what prevented a record from being durable; a second call does nothing."""
+        """Flush, and end. Raises what prevented a record from being durable; a second call does nothing, nor does one
+        in a forked process: the records are its parent's to send."""
+        if self._pid != os.getpid():
+            return
         with self._changed:
             if self._closing:
                 return
@@ -188,28 +210,33 @@ class Producer:
                 sender.join()
 
     def _send_until_closed(self) -> None:
-        while True:
-            with self._changed:
-                batch = self._next()
-            if batch is None:
-                return
-            self._settle(batch, self._outcome(batch))
+        batch: Batch | None = None
+        try:
+            while True:
+                with self._changed:
+                    batch = self._next()
+                if batch is None:
+                    return
+                self._settle(batch, self._outcome(batch))
+                batch = None
+        except BaseException as error:  # noqa: BLE001 - told to everyone who waits, or they would wait for ever
+            self._settle(batch, self._fault(batch, error))
 
     def _outcome(self, batch: Batch) -> range | Failure:
         try:
             return self._send(batch)
         except LithifyError as error:
             return Failure(error)
-        except Exception as error:  # noqa: BLE001 - told to everyone who waits for these records
-            return self._fault(batch, error)
 
-    def _fault(self, batch: Batch, error: BaseException) -> Failure:
-        where = f"{self._topic}/{batch.partition}"
+    def _fault(self, batch: Batch | None, error: BaseException) -> Failure:
         # The kind alone: the words of a foreign error may quote a record.
+        ended = f"ended by {type(error).__name__}, a fault of lithify or of this machine"
+        if batch is None:
+            return Failure(Unavailable(f"topic {self._topic}: a thread that sends records {ended}"))
         return Failure(
             CommitUnknown(
-                f"{where}: sending a batch ended by {type(error).__name__}, a fault of lithify or of this machine. "
-                "Whether it was appended is not known: look for its records before you send them again"
+                f"{self._topic}/{batch.partition}: sending a batch {ended}. Whether it was appended is not known: look "
+                "for its records before you send them again"
             )
         )
 
@@ -221,7 +248,7 @@ class Producer:
             if batch is not None or (self._closing and not len(self._batches)):
                 return batch
             due_in_ms = self._batches.due_in_ms(now_ms)
-            self._changed.wait(None if due_in_ms is None else due_in_ms / 1000)
+            self._changed.wait(None if due_in_ms is None else wait_s(due_in_ms))
 
     def _send(self, batch: Batch) -> range:
         number = batch.partition
@@ -242,19 +269,19 @@ class Producer:
         self._sequences[number] += len(offsets)  # one batch of a partition is under way at a time
         return offsets
 
-    def _settle(self, batch: Batch, result: range | Failure) -> None:
+    def _settle(self, batch: Batch | None, result: range | Failure) -> None:
         with self._changed:
-            self._batches.settled(batch)
+            if batch is not None:
+                self._batches.settled(batch)
             unsent: list[Batch] = []
             if isinstance(result, Failure):
                 self._failures.append(result)
                 unsent = list(self._batches.unsent())
             self._changed.notify_all()
-        if isinstance(result, range):
-            batch.outcome.set_result(result)
-            return
-        batch.outcome.set_result(result.told)
+        if batch is not None:
+            batch.outcome.set_result(result if isinstance(result, range) else result.told)
         for other in unsent:
+            assert isinstance(result, Failure)
             other.outcome.set_result(result.refusal)
 
 

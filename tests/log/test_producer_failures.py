@@ -204,22 +204,3 @@ def test_a_delivery_does_not_keep_its_record(warehouse: Warehouse) -> None:
         finally:
             tracemalloc.stop()
     assert deliveries[-1].offset() == 99
-
-
-def test_a_fault_of_this_machine_is_told_as_unknown(
-    warehouse: Warehouse, producer_of: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody knows how far it came; and what waited behind it was not sent."""
-    warehouse.create_topic("t")
-
-    def runs_out(*_: object, **__: object) -> None:
-        raise MemoryError("record contents")
-
-    monkeypatch.setattr("lithify.log.delivering.prepare", runs_out)
-    producer = producer_of(warehouse, batch_records=1)
-    delivery = producer.append(b"k", b"v")
-    with pytest.raises(CommitUnknown, match="t/0: sending a batch ended by MemoryError, a fault of") as told:
-        delivery.offset(WAIT_MS)
-    assert "contents" not in str(told.value)
-    with pytest.raises(Unavailable, match="was not appended"):
-        producer.append(b"k", b"v")

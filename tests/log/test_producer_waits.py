@@ -1,0 +1,148 @@
+"""No wait for a producer is without an end: absurd times, senders that die, and producers that a fork hands down."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lithify
+from lithify.log.warehouse import Warehouse
+from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
+from tests.log.conftest import Make
+from tests.log.producing import WAIT_MS, Gated, values
+from tests.log.test_forks import in_a_child
+
+LONGEST_MS = 2**63 - 1
+SENDER = "lithify-producer"
+
+
+def ends(work: Callable[[], object]) -> None:
+    """One that does not end fails here, and is left behind."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(WAIT_MS / 1000)
+    assert not thread.is_alive(), "it waits for ever"
+    if raised:
+        raise raised[0]
+
+
+@pytest.mark.parametrize("name", ["linger.ms", "max.block.ms", "delivery.timeout.ms"])
+def test_any_time_that_is_taken_can_be_waited_for(warehouse: Warehouse, name: str) -> None:
+    topic = warehouse.create_topic("t")
+    settings = {"linger.ms": 10**9, "buffer.memory": 1000} | {name: LONGEST_MS}
+    producer = topic.producer(config=settings)
+    deliveries = [producer.append(b"k", b"%d" % number) for number in range(10)]
+    ends(producer.flush)
+    assert [delivery.offset(WAIT_MS) for delivery in deliveries] == list(range(10))
+    ends(producer.close)
+
+
+@pytest.mark.parametrize("timeout_ms", [LONGEST_MS, 10**400])
+def test_a_delivery_can_be_asked_for_any_time(warehouse: Warehouse, timeout_ms: int) -> None:
+    producer = warehouse.create_topic("t").producer(config={"linger.ms": 0})
+    assert producer.append(b"k", b"v").offset(timeout_ms) == 0
+    producer.close()
+
+
+@pytest.mark.parametrize("fault", [SystemExit, MemoryError, KeyboardInterrupt])
+def test_a_sender_that_dies_with_a_batch_fails_the_producer(
+    warehouse: Warehouse, producer_of: Make, monkeypatch: pytest.MonkeyPatch, fault: type[BaseException]
+) -> None:
+    """Nobody knows how far it came; and what waited behind it was not sent."""
+    warehouse.create_topic("t")
+    store = Gated(warehouse)
+
+    def dies(*_: Any, **__: Any) -> None:
+        store.reached.set()
+        assert store.gate.wait(WAIT_MS / 1000)
+        raise fault("record contents")
+
+    monkeypatch.setattr("lithify.log.producer.deliver", dies)
+    producer = producer_of(warehouse, batch_records=1)
+    first, second = producer.append(b"k", b"1"), producer.append(b"k", b"2")
+    store.gate.set()
+    with pytest.raises(CommitUnknown, match=f"t/0: sending a batch ended by {fault.__name__}, a fault of") as told:
+        first.offset(WAIT_MS)
+    assert "contents" not in str(told.value)
+    for ask in (lambda: second.offset(WAIT_MS), lambda: producer.append(b"k", b"3")):
+        with pytest.raises(Unavailable, match="the record was not appended"):
+            ask()
+    for ask in (producer.flush, producer.close):
+        with pytest.raises(CommitUnknown):
+            ends(ask)
+
+
+def test_a_sender_that_dies_without_a_batch_fails_the_producer(warehouse: Warehouse, producer_of: Make) -> None:
+    warehouse.create_topic("t")
+    broken = False
+
+    def clock() -> int:
+        if broken and threading.current_thread().name.startswith(SENDER):
+            raise ZeroDivisionError
+        return 0
+
+    producer = producer_of(warehouse, clock=clock)
+    delivery = producer.append(b"k", b"v")
+    broken = True
+    with pytest.raises(Unavailable, match=r"topic t: a thread that sends records ended by ZeroDivisionError"):
+        ends(producer.flush)
+    with pytest.raises(Unavailable, match="the record was not appended"):
+        delivery.offset(WAIT_MS)
+    with pytest.raises(Unavailable, match="the record was not appended"):
+        producer.append(b"k", b"v")
+
+
+@pytest.mark.parametrize("there_are", [0, 1])
+def test_a_machine_without_threads(
+    warehouse: Warehouse, producer_of: Make, monkeypatch: pytest.MonkeyPatch, there_are: int
+) -> None:
+    topic = warehouse.create_topic("t", partitions=5)
+    start, left = threading.Thread.start, iter(range(there_are))
+
+    def starts(thread: threading.Thread) -> None:
+        if thread.name.startswith(SENDER) and next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    if not there_are:
+        with pytest.raises(Unavailable, match="no thread can be started"):
+            producer_of(warehouse)
+        return
+    producer = producer_of(warehouse)
+    for number in range(20):
+        producer.append(b"%d" % number, b"v")
+    ends(producer.close)
+    assert sum(len(values(topic, number)) for number in range(5)) == 20
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_is_refused_and_opens_its_own(tmp_path: Path) -> None:
+    topic = lithify.open(str(tmp_path / "w")).create_topic("t", probe=False)
+    producer = topic.producer(config={"linger.ms": 10**9})
+    delivery = producer.append(b"k", b"parent")
+
+    def child() -> None:
+        assert os.getpid() != producer._pid
+        for ask in (lambda: producer.append(b"k", b"child"), producer.flush, delivery.offset, delivery.done):
+            with pytest.raises(InvalidRequest, match=r"open another one here|ask there"):
+                ask()
+        producer.close()
+        with topic.producer() as own:
+            own.append(b"k", b"child")
+
+    with producer._changed:  # as a thread of the parent's may hold it
+        assert in_a_child(child) == 0
+    producer.close()
+    assert sorted(record.value or b"" for record in topic.partition(0).read()) == [b"child", b"parent"]
