@@ -87,6 +87,8 @@ class Import:
             if not new:
                 self._count = _began_over(topic, self.application) or topic.partitions
             self.application += f" over {self._count}"
+        else:
+            self._at(partition)  # refused at once where there is none of this number
         self.began_over = self._count if self._count < topic.partitions else None  # the topic has grown since
         self._first = murmur2(self.application.encode()) & 0xFFFF  # where rows without a key begin
 

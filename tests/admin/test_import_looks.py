@@ -9,7 +9,7 @@ from lithify.admin.imports import Import
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, LithifyError
+from lithify.store.errors import Corrupt, LithifyError, NotFound
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from tests.admin.conftest import Lithify, lines
@@ -152,6 +152,11 @@ def test_a_name_that_was_taken_for_new_and_is_not_costs_a_second_look() -> None:
     again = Import(Warehouse(Driver(Metered(store))).topic("t"), MADE, None, new=True)
     send(again, 3)
     assert (again.appended, again.already_there) == (0, 10)
+
+
+def test_a_partition_that_is_not_there_is_refused_before_the_source_is_read() -> None:
+    with pytest.raises(NotFound, match="has partitions 0 to 1, no 7"):
+        begun(Driver(Metered(new_store(2))), partition=7)
 
 
 def test_a_topic_that_was_deleted_and_made_again_has_not_grown() -> None:
