@@ -125,8 +125,9 @@ class Partition:
         came no further."""
         self._run(end(self._files, application, at))
 
-    def open_producer(self, producer_id: str) -> int:
-        """Take the next epoch of an idempotent producer; older epochs are fenced here from now on."""
+    def open_producer(self, producer_id: str) -> ProducerStamp:
+        """Take the next epoch of an idempotent producer; older epochs are fenced here from now on. The stamp of its
+        first append, whose sequence counts the records that are here already."""
         edit = OpenProducer(check_name(f"{self._files.name}: a producer's id", producer_id))
         return self._run(self._files.manifest.commit(edit)).result
 

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from types import TracebackType
 
 from lithify.log.batches import Batch, Batches, Delivery, wait_s
@@ -62,9 +63,7 @@ class Producer:
         self._config = config
         self._clock = clock
         self._told_ms = driver.now_ms(), clock()  # the store's clock, and this one's then
-        self._id = producer_id
-        self._epochs = [] if producer_id is None else _open_everywhere(partitions, producer_id)
-        self._sequences = [0] * len(partitions)
+        self._stamps = [] if producer_id is None else _open_everywhere(partitions, producer_id)  # of the next batches
         self._changed = threading.Condition()
         self._batches = Batches(config)
         self._keyless: Batch | None = None
@@ -99,6 +98,14 @@ class Producer:
                 raise
             if str(failure) not in str(error):
                 error.add_note(f"and the producer failed: {failure}")
+
+    @property
+    def sequences(self) -> tuple[int, ...]:
+        """By partition, how many records of this id are in the log, those of all its former instances included; empty
+        without an id. None of theirs can come any more. An instance that hands over the same records in the same order
+        as the one before leaves out so many of each partition, and nothing is there twice. An id that a partition has
+        forgotten (the longest idle of some hundred give way) counts from 0 again."""
+        return tuple(stamp.sequence for stamp in self._stamps)
 
     def append(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None, headers: Headers = ()
@@ -253,9 +260,7 @@ class Producer:
     def _send(self, batch: Batch) -> range:
         number = batch.partition
         partition = self._partitions[number]
-        stamp = None
-        if self._id is not None:
-            stamp = ProducerStamp(self._id, self._epochs[number], self._sequences[number])
+        stamp = self._stamps[number] if self._stamps else None
         offsets = deliver(
             self._driver,
             partition,
@@ -266,7 +271,8 @@ class Producer:
             deadline_ms=batch.due_at_ms + self._config.delivery_timeout_ms,
             clock=self._clock,
         )
-        self._sequences[number] += len(offsets)  # one batch of a partition is under way at a time
+        if stamp is not None:  # one batch of a partition is under way at a time
+            self._stamps[number] = replace(stamp, sequence=stamp.sequence + len(offsets))
         return offsets
 
     def _settle(self, batch: Batch | None, result: range | Failure) -> None:
@@ -285,6 +291,6 @@ class Producer:
             other.outcome.set_result(result.refusal)
 
 
-def _open_everywhere(partitions: Sequence[Partition], producer_id: str) -> list[int]:
+def _open_everywhere(partitions: Sequence[Partition], producer_id: str) -> list[ProducerStamp]:
     with ThreadPoolExecutor(min(SENDERS_MAX, len(partitions))) as pool:
         return list(pool.map(lambda partition: partition.open_producer(producer_id), partitions))

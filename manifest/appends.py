@@ -35,7 +35,7 @@ class BelowOrphanFloor(LithifyError):
 
 @dataclass(frozen=True, slots=True)
 class ProducerStamp:
-    """`sequence` is the number, from 0, of the append's first record among all that this producer epoch sent."""
+    """`sequence` is the number, from 0, of the append's first record among all of this id that the partition holds."""
 
     id: str
     epoch: int
@@ -162,7 +162,8 @@ def _entry(head: Manifest, producer_id: str) -> ProducerEntry | None:
 
 @dataclass(frozen=True, slots=True)
 class OpenProducer:
-    """Give a producer its next epoch, before its first append; answers with the epoch. Older epochs are fenced.
+    """Give a producer its next epoch, before its first append; answers with the stamp of that. Older epochs are fenced,
+    so the sequence says for good how many records of theirs there are: an instance that starts again goes on from it.
 
     At the bound of the list the producers idle for longest give way, and only those below the orphan floor: a batch of
     theirs that is still under way is refused by its segment's age.
@@ -172,7 +173,7 @@ class OpenProducer:
 
     repeatable = True  # twice is a later epoch; nobody has used the one before
 
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, int] | Refused:
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ProducerStamp] | Refused:
         if head is None:
             return Refused(NotFound("the partition has no manifest; create the topic first"))
         if head.sealed:
@@ -192,8 +193,10 @@ class OpenProducer:
                     )
                 )
             others.remove(oldest)
-        mine = ProducerEntry(id=self.id, epoch=epoch, touched_at=number)
-        return Next(replace(head, producers=(*others, mine)), epoch)
+        earlier = _entry(head, self.id)
+        sequence = 0 if earlier is None else earlier.next_sequence
+        mine = ProducerEntry(id=self.id, epoch=epoch, next_sequence=sequence, touched_at=number)
+        return Next(replace(head, producers=(*others, mine)), ProducerStamp(self.id, epoch, sequence))
 
 
 def topic_gone(head: Manifest) -> NotFound:

@@ -41,6 +41,11 @@ def refusal(head: Manifest, edit: Any) -> LithifyError:
     return verdict.error
 
 
+def opened(head: Manifest, producer: str) -> tuple[Manifest, int]:
+    head, stamp = then(head, OpenProducer(producer))
+    return head, stamp.epoch
+
+
 def by(producer: str, epoch: int, sequence: int, name: str, rows: int = 2) -> Append:
     return Append(segment(f"000000009999-{name}", rows), L0_MAX, producer=ProducerStamp(producer, epoch, sequence))
 
@@ -75,14 +80,14 @@ def test_a_repeat_answers_with_the_offsets_of_a_retired_segment() -> None:
 
 
 def test_a_repeated_batch_of_a_producer_returns_its_offsets_under_any_segment() -> None:
-    head, epoch = then(HEAD, OpenProducer("p"))
+    head, epoch = opened(HEAD, "p")
     head, first = then(head, by("p", epoch, 0, "a"))
     head, _ = then(head, by("p", epoch, 2, "b"))
     assert by("p", epoch, 0, "c").apply(head, 9, 0) == Already(first) == Already(range(2))
 
 
 def test_only_the_latest_batches_may_be_repeated() -> None:
-    head, epoch = then(HEAD, OpenProducer("p"))
+    head, epoch = opened(HEAD, "p")
     for index in range(PRODUCER_BATCHES_KEPT + 1):
         head, _ = then(head, by("p", epoch, 2 * index, str(index)))
     assert len(head.producers[0].batches) == PRODUCER_BATCHES_KEPT
@@ -91,17 +96,31 @@ def test_only_the_latest_batches_may_be_repeated() -> None:
 
 
 def test_a_gap_in_a_sequence_is_refused() -> None:
-    head, epoch = then(HEAD, OpenProducer("p"))
+    head, epoch = opened(HEAD, "p")
     assert isinstance(refusal(head, by("p", epoch, 2, "a")), InvalidRequest)
 
 
 def test_an_older_epoch_is_fenced_from_the_moment_the_next_is_committed() -> None:
-    head, first = then(HEAD, OpenProducer("p"))
-    head, second = then(head, OpenProducer("p"))
+    head, first = opened(HEAD, "p")
+    head, second = opened(head, "p")
     assert second > first
     assert isinstance(refusal(head, by("p", first, 0, "a")), Fenced)
     assert isinstance(refusal(head, by("p", second + 1, 0, "a")), InvalidRequest)
     then(head, by("p", second, 0, "a"))
+
+
+def test_an_instance_that_starts_again_is_told_how_many_records_are_there() -> None:
+    """Tried on manifest/appends.py, and caught: a sequence from 0 in the answer, in the entry, and in both."""
+    head, first = then(HEAD, OpenProducer("p"))
+    assert first == ProducerStamp("p", first.epoch, 0)
+    head, _ = then(head, by("p", first.epoch, 0, "a", 3))
+    head, _ = then(head, OpenProducer("another"))
+    head, second = then(head, OpenProducer("p"))
+    assert second == ProducerStamp("p", second.epoch, 3)
+    assert isinstance(refusal(head, by("p", second.epoch, 0, "b")), InvalidRequest)
+    head, offsets = then(head, by("p", second.epoch, 3, "b"))
+    assert offsets == range(3, 5)
+    assert then(head, OpenProducer("p"))[1].sequence == 5
 
 
 @pytest.mark.parametrize("sequence", [0, 7])
@@ -124,10 +143,10 @@ def test_an_entry_expires_only_below_the_orphan_floor() -> None:
 def test_a_forgotten_producer_that_comes_back_does_not_share_an_epoch_with_its_past() -> None:
     """Two instances of one id, the elder asleep: the entry is forgotten at the bound, the younger opens it anew. If
     both held the same epoch, the elder's next batch would be taken for the younger's."""
-    head, elder = then(full(10, 11), OpenProducer("new"))
+    head, elder = opened(full(10, 11), "new")
     head = replace(head, producers=tuple(p for p in head.producers if p.id != "new"))  # forgotten
     head = replace(head, producers=head.producers[1:], id=head.id + 1)
-    head, younger = then(head, OpenProducer("new"))
+    head, younger = opened(head, "new")
     assert younger > elder
     head, _ = then(head, by("new", younger, 0, "a"))
     assert isinstance(refusal(head, by("new", elder, 2, "b")), Fenced)

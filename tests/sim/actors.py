@@ -138,8 +138,8 @@ def idempotent(site: Site, producer_id: str) -> Life:
             try:
                 handle = await site.open()
                 files = PartitionFiles(handle.keys)
-                epoch = (await files.manifest.commit(OpenProducer(producer_id))).result
-                await _sequence(site, actor, handle, files, ProducerStamp(producer_id, epoch, 0), done)
+                stamp = (await files.manifest.commit(OpenProducer(producer_id))).result
+                await _sequence(site, actor, handle, files, stamp, done)
             except (*TRANSIENT, Fenced, InvalidRequest):
                 continue  # opened anew; the batch under way is given up, whatever became of it
 

@@ -152,8 +152,8 @@ def _append(step: Step) -> Iterator[str]:
 
 def _producer(step: Step) -> Iterator[str]:
     producers = step.of("producers")
-    opened = [*producers.added, *(now for _, now in producers.changed)]
-    if [(entry.epoch, entry.next_sequence) for entry in opened] != [(step.manifest.id, 0)]:
+    opened = [(now, 0) for now in producers.added] + [(now, was.next_sequence) for was, now in producers.changed]
+    if len(opened) != 1 or any((now.epoch, now.next_sequence) != (step.manifest.id, sent) for now, sent in opened):
         yield "does other than open one producer"
     if any(entry.touched_at >= step.previous.orphan_floor for entry in producers.removed):
         yield "forgets a producer that may still append"

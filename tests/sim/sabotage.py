@@ -81,6 +81,13 @@ SABOTAGES = (
         "return None if head else _earlier_batch(",
     ),
     Sabotage(
+        "a producer that is opened again counts from 0",
+        "P6",
+        "manifest/appends.py",
+        "sequence = 0 if earlier is None else earlier.next_sequence",
+        "sequence = 0",
+    ),
+    Sabotage(
         "a transaction's repeat is new",
         "P6",
         "manifest/transactions.py",
