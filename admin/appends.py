@@ -93,7 +93,8 @@ def append(
 
 def _say_that_it_grew(topic: "Topic", began_over: int) -> None:
     text = f"this import began over {counted(began_over, 'partition')} and goes on over these; there are "
-    warn(f"{topic.name}: {text}{topic.partitions} now")
+    seen = "scan and get leave out records whose keys have another one now"
+    warn(f"{topic.name}: {text}{topic.partitions} now, and {seen}")
 
 
 def _lines(source: "Source", check: Check, size: int, skip: int) -> Iterator[_Batch]:

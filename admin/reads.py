@@ -10,6 +10,8 @@ import click
 
 from lithify.admin.interruption import told_to_end
 from lithify.admin.invocation import Invocation, command
+from lithify.admin.terminal import warn
+from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ def scan(
     limit: int | None,
 ) -> None:
     """The latest record of each key of TOPIC, in key order, as lines of JSON."""
-    _write(invocation, topic, partition, checkpoint, "-", limit, lambda found: found.scan(tombstones))
+    _write(invocation, topic, partition, checkpoint, "-", limit, lambda found: found.scan(tombstones), latest=True)
 
 
 @command()
@@ -117,7 +119,7 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
     opened = invocation.warehouse().topic(topic)
     number = partition_for_key(wanted, opened.partitions)
     record = _found(opened.partition(number), checkpoint).get(wanted)
-    if record is None:
+    if record is None or not opened.homes().has(record, number):
         raise NotFound(f"{topic} has no record of this key, or it was deleted")
     sys.stdout.buffer.write(record_line(record, number))
 
@@ -142,6 +144,7 @@ def export(
         rows = _write(
             *(invocation, topic, partition, checkpoint, target, None),
             lambda found: found.scan() if latest else found.read_batches(),
+            latest=latest,
         )
     if target != "-":
         output = invocation.output
@@ -161,10 +164,20 @@ def _write(
     target: str,
     limit: int | None,
     read: _Read,
+    *,
+    latest: bool = False,
 ) -> int:
+    """With `latest` and no `partition`, what keys left behind when the topic grew is left out, and that is told."""
     from lithify.admin.sinks import open_sink
+    from lithify.log.homes import at_home
 
     opened = invocation.warehouse().topic(topic)
+    homes = opened.homes() if latest and partition is None else None
+
+    def tell(number: int, records: int) -> None:
+        moved = f"{counted(records, 'record')} left out, whose keys changed their partition when the topic grew"
+        warn(f"warning: {topic}/{number}: {moved}; --partition {number} shows them")
+
     numbers = range(opened.partitions) if partition is None else [partition]
     parts = [opened.partition(number) for number in numbers]
     with (
@@ -172,7 +185,9 @@ def _write(
         invocation.output.progress(f"reading {topic}", seen=target != "-") as tick,
     ):
         for part in parts:
-            for batch in _limited(read(_found(part, checkpoint)), None if limit is None else limit - sink.rows):
+            rows = read(_found(part, checkpoint))
+            found = rows if homes is None else at_home(rows, homes, part.number, tell)
+            for batch in _limited(found, None if limit is None else limit - sink.rows):
                 sink.write(batch, part.number)
                 tick(batch.num_rows)
     return sink.rows

@@ -39,16 +39,18 @@ def tail(
     with leave_on_signals(leave.set):
         opened = invocation.warehouse().topic(topic)
         numbers = range(opened.partitions) if partition is None else [partition]
-        followers = [(number, opened.partition(number).follower(from_offset, reset)) for number in numbers]
+        followers = {number: opened.partition(number).follower(from_offset, reset) for number in numbers}
         outage = _Outage(topic)
         while not leave.is_set() and lines.left > 0:
             found = False
             with outage.outlasted():
-                for number, follower in followers:
+                for number, follower in followers.items():
                     stretch = follower.take()
                     if stretch is not None:  # written before another partition is asked, which may fail
                         lines.write((number, item) for item in stretch.items)
                         found = True
+                for number in range(len(followers), opened.partitions_now()) if partition is None else ():
+                    followers[number] = opened.partition(number).follower(0, reset, resumed=True)
             if not found:
                 invocation.warehouse().driver.answer(Pause(POLL_MS))
 

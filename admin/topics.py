@@ -11,7 +11,7 @@ from lithify.admin.failures import FAILED, FOUND_DAMAGE, Declined, tell_failures
 from lithify.admin.invocation import Invocation, command, parse_changes, parse_pairs
 from lithify.admin.output import Output, count_text, quarantine_text, size_text, time_text
 from lithify.admin.settings import option
-from lithify.admin.terminal import plain
+from lithify.admin.terminal import plain, warn
 from lithify.manifest.config import config_table
 from lithify.store.errors import InvalidRequest
 
@@ -128,7 +128,11 @@ def alter(
     if not changes and partitions is None:
         raise InvalidRequest(f"topic {name}: nothing to change; give --config, --unset or --partitions")
     altered = invocation.warehouse().topic(name)
+    before = altered.partitions
     altered.alter(dict(changes), partitions)
+    if altered.partitions > before:
+        moved = "most keys have another partition now, and scan and get show what is written of them from now on"
+        warn(f"warning: {name}: {moved}; scan --partition N shows what was there (docs/operations.md)")
     _tell(invocation.output, altered, f"topic {name} altered")
 
 

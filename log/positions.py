@@ -1,17 +1,17 @@
 """Consumers' positions by name: taking one over, resetting, forgetting (docs/rfcs/0009). Protocol coroutines."""
 
 import contextlib
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
 
 from lithify.log.names import check_name
-from lithify.manifest.consumers import CommitPosition, ForgetConsumer, find_consumer
+from lithify.manifest.consumers import CommitPosition, ForgetConsumer, find_consumer, forgotten, taken_over
 from lithify.manifest.model import ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Fenced, InvalidRequest, NotFound, Unavailable
-from lithify.store.port import NewId
+from lithify.store.port import NewId, Request
 
-__all__ = ["check_consumer_name", "forget", "reset", "take"]
+__all__ = ["Holds", "check_consumer_name", "forget", "reset", "still_holds", "take"]
 
 RACES_MAX = 8  # lost to other instances of the same name
 
@@ -20,12 +20,34 @@ def check_consumer_name(name: object) -> str:
     return check_name("a consumer's name", name)
 
 
-async def take(files: PartitionFiles, name: str, start: Callable[[Manifest], int]) -> ConsumerPosition:
+Holds = Callable[[], Coroutine[Request[Any], Any, None]]
+"""Raises where an instance was replaced by another one."""
+
+
+async def still_holds(files: PartitionFiles, name: str, instance: str) -> None:
+    """Raises Fenced where another instance took consumer `name` over, NotFound where it was forgotten."""
+    known = find_consumer(await files.live_head(), name)
+    if known is None:
+        raise forgotten(f"{files.name}: consumer {name!r}")
+    if known.instance != instance:
+        raise taken_over(f"{files.name}: consumer {name!r}", known)
+
+
+async def take(
+    files: PartitionFiles, name: str, start: Callable[[Manifest], int], holds: Holds | None = None
+) -> ConsumerPosition:
     """Take position `name` over for a new instance: whoever held it is refused at its next commit. Where there is none
-    it is created at the offset that `start` answers."""
+    it is created at the offset that `start` answers.
+
+    SUBTLE! `holds` is asked between the look at the position and the commit that takes it. A successor takes this
+    partition only after the one that `holds` looks at. So either `holds` sees it; or it comes to this partition after
+    that look, and then the commit is refused, or it replaces this one. Test: tests/log/test_growing_consumer.py
+    """
     instance = await NewId()
     for _ in range(RACES_MAX):
         head = await files.live_head()
+        if holds is not None:
+            await holds()
         known = find_consumer(head, name)
         offset = start(head) if known is None else known.offset
         edit = CommitPosition(name, offset, known.committed_at if known else 0, instance)

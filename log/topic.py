@@ -1,26 +1,30 @@
 """A topic: its configuration, its partitions, and what spans them."""
 
 import itertools
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import structlog
 
-from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS
-from lithify.log.follow import POLL_MS, OffsetReset
+from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, ConsumerConfig
+from lithify.log.follow import POLL_MS, OffsetReset, check_reset
+from lithify.log.homes import Homes, at_home
 from lithify.log.info import PartitionFailure, TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
 from lithify.log.latest import Latest
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key, partitions_for_keys
+from lithify.log.positions import check_consumer_name
 from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
 from lithify.log.record import Record
 from lithify.log.retention_policy import RetentionPolicy, policy_of, with_retention
-from lithify.log.topic_consumer import TopicConsumer
+from lithify.log.topic_consumer import TopicConsumer, came_later
 from lithify.manifest.ages import young
-from lithify.manifest.catalog import alter_topic, former_partitions, live_topic, partition_keys
+from lithify.manifest.catalog import alter_topic, former_partitions, growths_of, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
 from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
@@ -33,6 +37,8 @@ from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 from lithify.store.own_lock import OwnLock
 
 __all__ = ["CONFIG_FRESH_MS", "Topic"]
+
+log = structlog.wrap_logger(logging.getLogger("lithify.log"))
 
 CONFIG_FRESH_MS = 10_000  # by the store's clock
 
@@ -51,6 +57,7 @@ class Topic:
         self._lock = OwnLock()
         self._set(topic)
         self._partitions: dict[int, Partition] = {}
+        self._homes: tuple[int, Homes] | None = None  # of which version
         self._sticky = itertools.count(int(new_id(), 16))  # where keyless appends go, in turn
 
     def __repr__(self) -> str:
@@ -83,9 +90,14 @@ class Topic:
         """The bounds that the configuration gives; all None where nothing is deleted by age or size."""
         return policy_of(self._parsed)
 
+    def partitions_now(self) -> int:
+        """How many there are, as of CONFIG_FRESH_MS ago at most. Raises NotFound."""
+        self._fresh_config()
+        return self.partitions
+
     def partition(self, number: int) -> Partition:
         """Raises NotFound. The same handle each time."""
-        if type(number) is not int or not 0 <= number < self.partitions:
+        if type(number) is not int or not (0 <= number < self.partitions or 0 <= number < self.partitions_now()):
             raise NotFound(f"topic {self.name} has partitions 0 to {self.partitions - 1}, no {number!r}")
         with self._lock.mine():
             found = self._partitions.get(number)
@@ -101,9 +113,9 @@ class Topic:
         *,
         retention: RetentionPolicy | None = None,
     ) -> None:
-        """Change configuration values (None: back to the default), or grow the number of partitions: then keys move to
-        other partitions, and records already there do not. `retention` replaces all bounds, and adds delete to
-        cleanup.policy. Raises InvalidRequest, NotFound."""
+        """Change configuration values (None: back to the default), or grow the number of partitions: then keys change
+        their partition, records that are there do not, and `scan` and `get` no longer show what keys left behind (RFC
+        0013). `retention` replaces all bounds, and adds delete to cleanup.policy. Raises InvalidRequest, NotFound."""
         if partitions is not None and type(partitions) is not int:
             raise InvalidRequest(f"topic {self.name}: a partition count is a whole number")
         with self._lock.mine():
@@ -206,37 +218,55 @@ class Topic:
         poll_ms: int = POLL_MS,
         stop: Callable[[], bool] | None = None,
     ) -> TopicConsumer:
-        """As `Partition.consumer`, of each of these partitions (None: all there are now) in turn, each with a position
-        of its own under this name. Several processes share a topic where each is given other partitions."""
-        numbers = range(self.partitions) if partitions is None else sorted(set(partitions))
+        """As `Partition.consumer`, of each of these partitions in turn, each with a position of its own under this
+        name. Several processes share a topic where each is given other partitions.
+
+        Without `partitions` it reads all there are, and those that are added later within ten seconds of that, each
+        from its first record on, also where this consumer was away when the topic grew.
+        """
+        numbers = range(self.partitions_now()) if partitions is None else sorted(set(partitions))
         if not numbers:
             raise InvalidRequest(f"{self.name}: a consumer reads at least one partition")
-        consumers = {
-            number: self.partition(number).consumer(
-                name,
-                auto_offset_reset=auto_offset_reset,
-                auto_commit_interval_ms=auto_commit_interval_ms,
-                poll_ms=poll_ms,
-                stop=stop,
-            )
-            for number in numbers
-        }
-        return TopicConsumer(self._driver, consumers, poll_ms=poll_ms, stop=stop)
+        name = check_consumer_name(name)
+        config = ConsumerConfig(check_reset(auto_offset_reset), auto_commit_interval_ms, poll_ms, stop)
+        parts = [self.partition(number) for number in numbers]
+        later = came_later(self, name, parts)
+        consumers = {part.number: part.named_consumer(name, config, added=part.number in later) for part in parts}
+        return TopicConsumer(self._driver, consumers, config, None if partitions is not None else self)
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
-        """The latest record of each key of all partitions, one after the other, each in key order."""
+        """The latest record of each key of all partitions, one after the other, each in key order. What keys left
+        behind when they changed their partition, because the topic grew, is not among them: it is in the log of
+        `partition(n).scan()` (docs/rfcs/0013)."""
         self._fresh_config()
-        snapshots = [self.partition(number).snapshot() for number in range(self.partitions)]
+        homes = self.homes()
+        snapshots = [(number, self.partition(number).snapshot()) for number in range(self.partitions)]
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for snapshot in snapshots:
-                yield from snapshot.scan(tombstones)
+            for number, snapshot in snapshots:
+                yield from at_home(snapshot.scan(tombstones), homes, number, self._left_out)
 
         return pa.RecordBatchReader.from_batches(RECORDS, batches())
 
     def get(self, key: bytes) -> Record | None:
-        """The latest record of `key`; None where there is none, or it was deleted."""
+        """The latest record of `key`; None where there is none, or it was deleted. It is looked for in the partition
+        that the key has now, as by `scan`."""
         if type(key) is not bytes:
             raise InvalidRequest(f"{self.name}: a key is bytes, not {type(key).__name__}")
         self._fresh_config()
-        return self.partition(partition_for_key(key, self.partitions)).get(key)
+        homes = self.homes()
+        number = partition_for_key(key, homes.counts[-1])
+        found = self.partition(number).get(key)
+        return found if found is None or homes.has(found, number) else None
+
+    def _left_out(self, partition: int, records: int) -> None:
+        where = f"{self.name}/{partition}"
+        log.warning("a scan leaves out what keys left behind when the topic grew", partition=where, records=records)
+
+    def homes(self) -> Homes:
+        """Where keys live and have lived."""
+        topic, known = self._topic, self._homes
+        if known is None or known[0] != topic.id:
+            growths = self._driver.run(growths_of(self._lineage, topic))
+            known = self._homes = topic.id, Homes(growths, topic.partitions)
+        return known[1]

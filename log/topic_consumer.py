@@ -1,17 +1,39 @@
 """A named consumer of a whole topic: one position per partition, read in turn."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-from lithify.log.consumer import RECORDS_MAX, Consumer, check_poll
+from lithify.log.consumer import RECORDS_MAX, Consumer, ConsumerConfig, check_poll
 from lithify.log.follow import Gap
+from lithify.log.homes import Homes
+from lithify.log.partition import Partition
 from lithify.log.record import Record
 from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError
 from lithify.store.port import Pause
 
-__all__ = ["TopicConsumer"]
+__all__ = ["TopicConsumer", "came_later"]
+
+
+class Growing(Protocol):
+    """A topic, as far as its consumers know it."""
+
+    def partitions_now(self) -> int: ...
+    def partition(self, number: int) -> Partition: ...
+    def homes(self) -> Homes: ...
+
+
+def came_later(topic: Growing, name: str, parts: Sequence[Partition]) -> frozenset[int]:
+    """Which of these partitions came after consumer `name` first read the topic: those that were added while it had a
+    position in one of the partitions that were there. Costs nothing where the topic never grew."""
+    counts = topic.homes().counts
+    added = [part.number for part in parts if part.number >= counts[0]]
+    if not added:
+        return frozenset()
+    reads = [n for n in range(counts[-1]) if any(known.name == name for known in topic.partition(n).consumers())]
+    first = min(reads, default=counts[-1])
+    return frozenset(n for n in added if first < max(count for count in counts if count <= n))
 
 
 class TopicConsumer:
@@ -21,14 +43,18 @@ class TopicConsumer:
     """
 
     def __init__(
-        self, driver: Driver, consumers: Mapping[int, Consumer], *, poll_ms: int, stop: Callable[[], bool] | None
+        self, driver: Driver, consumers: Mapping[int, Consumer], config: ConsumerConfig, growing: "Growing | None"
     ) -> None:
+        """`growing`: the topic of which these are all partitions, and which is asked for more; None: these are all."""
         self._driver = driver
-        self._consumers = consumers
-        self._poll_ms = poll_ms
-        self._stop = stop
+        self._consumers = dict(consumers)
+        self._config = config
+        self._growing = growing
+        self._poll_ms = config.poll_ms
+        self._stop = config.stop
         self._numbers = sorted(consumers)
         self._turn = 0  # index of the partition that is asked first
+        self._owed = False  # a look for more partitions failed and was not told
 
     @property
     def positions(self) -> dict[int, int]:
@@ -71,6 +97,10 @@ class TopicConsumer:
         """Partitions with items to hand out, as many as `wanted` takes. Where one fails, those before it have theirs
         handed out now, and the next call begins with it: whoever goes on has all that the others hold, and hears of it.
         """
+        failure = self._look_for_more()
+        if failure is not None and self._owed:
+            self._owed = False
+            raise failure
         ready: list[int] = []
         waiting = 0
         for number in self._numbers[self._turn :] + self._numbers[: self._turn]:
@@ -87,7 +117,25 @@ class TopicConsumer:
                 waiting += items
             if waiting >= wanted:
                 break
+        if failure is not None and not ready:
+            raise failure
+        self._owed = failure is not None
         return ready
+
+    def _look_for_more(self) -> LithifyError | None:
+        """Open the partitions that were added since, from their first record on; what kept it from that."""
+        if self._growing is None:
+            return None
+        first = self._consumers[self._numbers[0]]
+        name = first.name
+        try:
+            for number in range(len(self._numbers), self._growing.partitions_now()):
+                part = self._growing.partition(number)
+                self._consumers[number] = part.named_consumer(name, self._config, added=True, holds=first.holds)
+                self._numbers.append(number)
+        except LithifyError as error:
+            return error
+        return None
 
     def _pass_turn(self) -> None:
         self._turn = (self._turn + 1) % len(self._numbers)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from lithify.manifest.commit import Already, Lineage, Next, Refused
@@ -12,7 +13,7 @@ from lithify.manifest.ended import say_again
 from lithify.manifest.floor import SetBounds
 from lithify.manifest.invariants import check_topic
 from lithify.manifest.keys import PartitionKeys, TopicKeys, check_topic_name, is_topic_name
-from lithify.manifest.model import FORMAT, PARTITIONS_MAX, Manifest, TopicFile
+from lithify.manifest.model import FORMAT, GROWTHS_MAX, PARTITIONS_MAX, Growth, Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import bounds_before, retention_of
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
@@ -23,6 +24,7 @@ __all__ = [
     "create_topic",
     "delete_topic",
     "former_partitions",
+    "growths_of",
     "keep_bounds",
     "live_topic",
     "partition_keys",
@@ -79,6 +81,18 @@ async def former_partitions(lineage: Lineage[TopicFile], topic: TopicFile) -> tu
     return tuple(found)
 
 
+async def growths_of(lineage: Lineage[TopicFile], topic: TopicFile) -> tuple[Growth, ...]:
+    """The latest last. Costs nothing, but for a topic of an earlier lithify what `former_partitions` does."""
+    if topic.growths is not UNSET:
+        return topic.growths
+    return tuple(Growth(count, ()) for count in reversed(await former_partitions(lineage, topic)))
+
+
+def _noted(growths: tuple[Growth, ...]) -> tuple[Growth, ...]:
+    """Of all, how many partitions there were; of the last GROWTHS_MAX, where their logs ended."""
+    return (*(replace(old, ends=()) for old in growths[:-GROWTHS_MAX]), *growths[-GROWTHS_MAX:])
+
+
 async def _version(lineage: Lineage[TopicFile], number: int) -> TopicFile:
     version = await lineage.read(number)
     if version is None or version.value is None:
@@ -111,6 +125,8 @@ class _Alter:
     topic_id: str
     changes: dict[str, str | None]  # None puts the default back
     partitions: int | None
+    growths: tuple[Growth, ...] = ()  # what it had before this one, where it grows
+    ends: tuple[int | None, ...] = ()  # of the logs of the partitions that are there
 
     repeatable = True  # it sets values
     frees = True
@@ -133,6 +149,11 @@ class _Alter:
         altered = retention_of(parse(config)) != retention_of(parse(head.config))
         former = bounds_before(head) if altered else head.former_bounds
         topic = replace(head, id=number, config=config, partitions=partitions, former_bounds=former)
+        if partitions > head.partitions:
+            known = self.ends[: head.partitions]
+            growth = Growth(head.partitions, known + (None,) * (head.partitions - len(known)))
+            earlier = self.growths if head.growths is UNSET else head.growths
+            topic = replace(topic, growths=_noted((*earlier, growth)))
         return Next(topic, (head, topic))
 
 
@@ -183,7 +204,13 @@ async def create_topic(lineage: Lineage[TopicFile], name: str, partitions: int, 
     if known is not None and not known.deleted:
         raise AlreadyExists(f"topic {name} exists already; open it, or delete it first")
     topic = TopicFile(
-        format=FORMAT, topic=name, topic_id=await NewId(), partitions=partitions, config=config, created_at_ms=0
+        format=FORMAT,
+        topic=name,
+        topic_id=await NewId(),
+        partitions=partitions,
+        config=config,
+        created_at_ms=0,
+        growths=(),
     )
     await _create_partitions(partition_keys(topic), topic)
     if known is not None:
@@ -218,14 +245,29 @@ async def alter_topic(
             raise InvalidRequest(f"topic {topic.topic}: {partitions} partitions; the limit is {PARTITIONS_MAX}")
         grown = replace(topic, partitions=partitions)
         await _create_partitions(partition_keys(grown)[topic.partitions :], grown)
-    await lineage.refresh()
-    before, altered = (await lineage.commit(_Alter(topic.topic_id, changes, partitions))).result
-    edit = SetBounds(retention_of(parse(altered.config)), altered.id, bounds_before(altered))
+    seen = (await lineage.refresh()).value
+    edit = _Alter(topic.topic_id, changes, partitions)
+    if seen is not None and seen.topic_id == topic.topic_id and seen.partitions < (partitions or 0):
+        growths, ends = await growths_of(lineage, seen), await _ends(partition_keys(seen))
+        edit = _Alter(topic.topic_id, changes, partitions, growths, ends)
+    before, altered = (await lineage.commit(edit)).result
+    bounds = SetBounds(retention_of(parse(altered.config)), altered.id, bounds_before(altered))
     # Of those that are new, too: they were made by the configuration that this client knew.
     behind = partition_keys(altered)[0 if KEEPING_KEYS & changes.keys() else before.partitions :]
     note = f"topic {topic.topic} is altered; a compactor's pass, or the same alter again, finishes that in"
-    await commit_to_each(behind, edit, note)
+    await commit_to_each(behind, bounds, note)
     return altered
+
+
+async def _ends(all_keys: list[PartitionKeys]) -> tuple[int | None, ...]:
+    """Where each partition's log ends. None: its file is damaged; that is no reason not to grow."""
+    found: list[int | None] = []
+    for keys in all_keys:
+        try:
+            found.append((await PartitionFiles(keys).head()).next_offset)
+        except Corrupt:
+            found.append(None)
+    return tuple(found)
 
 
 async def keep_bounds(files: PartitionFiles, topic: TopicFile) -> None:

@@ -11,11 +11,22 @@ from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import CONSUMERS_MAX, ConsumerPosition, Manifest
 from lithify.store.errors import Fenced, LithifyError, NotFound, OffsetOutOfRange, Unavailable
 
-__all__ = ["CommitPosition", "ForgetConsumer", "find_consumer", "missed"]
+__all__ = ["CommitPosition", "ForgetConsumer", "find_consumer", "forgotten", "missed", "taken_over"]
 
 
 def find_consumer(head: Manifest, name: str) -> ConsumerPosition | None:
     return next((consumer for consumer in head.consumers if consumer.name == name), None)
+
+
+def taken_over(where: str, known: ConsumerPosition) -> Fenced:
+    return Fenced(
+        f"{where} was taken over at manifest {known.committed_at}: another instance runs under this name, or its "
+        "position was reset. This one stops; what it read since its last commit will be read again"
+    )
+
+
+def forgotten(where: str) -> NotFound:
+    return NotFound(f"{where} was deleted; open it anew to begin again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +79,9 @@ class CommitPosition:
             )
         # An entry of this instance is its own earlier commit, whether or not it learned of that one's outcome.
         if known is not None and known.instance != self.instance and known.committed_at != self.expected:
-            return Fenced(
-                f"{where} was taken over at manifest {known.committed_at}: another instance runs under this name, or "
-                "its position was reset. This one stops; what it read since its last commit will be read again"
-            )
+            return taken_over(where, known)
         if known is None and self.expected != 0:
-            return NotFound(f"{where} was deleted; open it anew to begin again")
+            return forgotten(where)
         if known is None and len(head.consumers) >= CONSUMERS_MAX:
             return Unavailable(
                 f"{head.topic}/{head.partition} remembers {CONSUMERS_MAX} consumers, its limit: delete one that is "

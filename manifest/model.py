@@ -12,6 +12,7 @@ __all__ = [
     "COMPLETED_JOBS_MAX",
     "CONSUMERS_MAX",
     "FORMAT",
+    "GROWTHS_MAX",
     "KEY_BOUND_BYTES",
     "KIND",
     "PARTITIONS_MAX",
@@ -26,6 +27,7 @@ __all__ = [
     "Checkpoint",
     "CompletedJob",
     "ConsumerPosition",
+    "Growth",
     "Key",
     "Manifest",
     "Numbered",
@@ -56,6 +58,7 @@ PASSED_OVER_MAX = 16  # stretches of one application's versions
 CHECKPOINTS_MAX = 256
 CONSUMERS_MAX = 256
 TIME_INDEX_MAX = 128
+GROWTHS_MAX = 16  # of which it is known where the logs ended
 PARTITIONS_MAX = 10_000  # of a topic
 
 
@@ -275,6 +278,14 @@ class Boundary(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="boundar
     compactor_head: int = 0
 
 
+class Growth(msgspec.Struct, frozen=True):
+    """A topic was given more partitions: how many it had, and where their logs ended, by partition; what is missing,
+    or None, is not known."""
+
+    partitions: int
+    ends: tuple[int | None, ...]
+
+
 class TopicFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="topic"):
     """A topic's configuration at version `id`. Never collected; deletion is a version, too (P21)."""
 
@@ -287,6 +298,7 @@ class TopicFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="topic"
     # What the first alteration of retention found. Partitions whose manifests hold no bounds, because an earlier
     # version of lithify wrote them, go by these until bounds are committed there (R3).
     former_bounds: Retention | msgspec.UnsetType = msgspec.UNSET
+    growths: tuple[Growth, ...] | msgspec.UnsetType = msgspec.UNSET  # (docs/rfcs/0013) unset: not noted
 
 
 class WarehouseFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="warehouse"):

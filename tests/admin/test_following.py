@@ -57,6 +57,38 @@ def test_a_new_consumer_begins_where_it_is_told(users: Lithify) -> None:
     assert [entry["consumer"]["name"] for entry in users.json("consumer", "list", "users")] == ["c", "c", "e"]
 
 
+@pytest.mark.parametrize("flags", [(), ("--consumer", "c"), ("--auto-offset-reset", "latest"), ("--from-offset", "5")])
+def test_added_partitions_are_followed_from_their_first_record(
+    users: Lithify, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    """The topic grows, and has records in the added partition, before the reader looks again."""
+    monkeypatch.setattr("lithify.log.topic.CONFIG_FRESH_MS", 0)
+    grown: list[str] = []
+
+    def pause(_ms: int) -> None:
+        assert len(grown) < 9, "it does not see the added partition"
+        if not grown:
+            users.ok("topic", "alter", "users", "--partitions", "3")
+            users.ok("append", "users", "--partition", "2", input=changes(2))
+        grown.append("waited")
+
+    monkeypatch.setattr("lithify.store.driver.pause", pause)
+    count = 12 if flags in ((), ("--consumer", "c")) else 2
+    found = users.records("read", "users", "--follow", "--limit", str(count), *flags)
+    assert places(found)[-2:] == [(2, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_a_consumer_that_was_away_when_the_topic_grew_skips_nothing(users: Lithify, reset: str) -> None:
+    """Before, with latest it began at the end of the added partition."""
+    read = ("read", "users", "--consumer", "c", "--auto-offset-reset", reset)
+    users.ok(*read)
+    users.ok("topic", "alter", "users", "--partitions", "3")
+    users.ok("append", "users", "--partition", "2", input=changes(2))
+    assert places(users.records(*read)) == [(2, 0), (2, 1)]
+    assert users.records("read", "users", "--consumer", "new", "--auto-offset-reset", "latest") == []
+
+
 def test_positions_are_reset_and_forgotten(users: Lithify) -> None:
     users.records("read", "users", "--consumer", "c")
     reset = ("consumer", "reset", "users", "c")

@@ -147,3 +147,24 @@ def test_progress_shows_on_a_terminal_only(users: Lithify) -> None:
     seen = users("append", "users", input=changes(3), env={"FORCE_COLOR": "1"})
     assert "appending to users" in seen.stderr
     assert users("append", "users", input=changes(3)).stderr == ""
+
+
+def test_what_keys_left_behind_when_the_topic_grew_is_told(lithify: Lithify, tmp_path: Path) -> None:
+    lithify.ok("topic", "create", "t", "--config", "cleanup.policy=compact")
+    lithify.ok("append", "t", input=changes(7))
+    result = lithify("topic", "alter", "t", "--partitions", "3")
+    assert "most keys have another partition now" in result.stderr
+    everything = {line["key"] for line in lithify.records("scan", "t", "--partition", "0")}
+    assert len(everything) == 7
+    result = lithify("scan", "t")
+    seen = {json.loads(line)["key"] for line in result.stdout.splitlines()}
+    assert f"{7 - len(seen)} records left out" in result.stderr
+    assert 0 < len(seen) < 7
+    for key in everything - seen:
+        lithify.refused("get", "t", key, code=3, saying="no record of this key")
+    assert all(lithify.ok("get", "t", key) for key in seen)
+    target = tmp_path / "t.jsonl"
+    assert "left out" in lithify("export", "t", "--to", str(target)).stderr
+    assert {json.loads(line)["key"] for line in target.read_text().splitlines()} == seen
+    lithify.ok("append", "t", input=changes(7))
+    assert {line["key"] for line in map(json.loads, lithify("scan", "t").stdout.splitlines())} == everything

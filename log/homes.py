@@ -1,0 +1,72 @@
+"""Where the keys of a topic live once it has grown, and which records they left behind (docs/rfcs/0013). Pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lithify.log.partitioner import partitions_for_keys
+from lithify.log.record import Record
+from lithify.manifest.model import Growth
+from lithify.segment.arrays import longs
+
+__all__ = ["Homes", "at_home"]
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """`growths` of a topic, the latest last, and the partitions that it has now."""
+
+    growths: tuple[Growth, ...]
+    partitions: int
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The partition counts that it has had, ascending."""
+        return (*(growth.partitions for growth in self.growths), self.partitions)
+
+    def stayed(self, keys: pa.Array, offsets: Sequence[int] | npt.NDArray[np.int64], partition: int) -> Any:
+        """A mask of the records of `partition`: False for what its key left behind.
+
+        A key lives where the present count puts it. Where no count has put it, somebody has by hand, and it stays.
+        """
+        mine = [partitions_for_keys(keys, count) == partition for count in self.counts]
+        left = np.zeros(len(keys), np.bool_)
+        was_here = mine[0]
+        at = np.asarray(offsets)
+        for growth, here in zip(self.growths, mine[1:], strict=True):
+            # It may have come back since, and then what was here when it went is older than what it had elsewhere.
+            left |= was_here & ~here & (~mine[-1] | (at < _end(growth, partition)))
+            was_here = was_here | here
+        return ~left
+
+    def has(self, record: Record, partition: int) -> bool:
+        """Whether `record` of `partition` is one that its key has not left behind."""
+        assert record.offset is not None  # it comes from the log
+        return bool(self.stayed(pa.array([record.key], pa.binary()), [record.offset], partition)[0])
+
+
+def _end(growth: Growth, partition: int) -> int:
+    """Where the log of a partition ended at that growth; 0 where that is not known."""
+    return (growth.ends[partition] or 0) if partition < len(growth.ends) else 0
+
+
+def at_home(
+    batches: Iterable[pa.RecordBatch], homes: Homes, partition: int, tell: Callable[[int, int], object]
+) -> Iterator[pa.RecordBatch]:
+    """Those records of a partition that their keys have not left behind. At the end `tell` hears of which
+    partition, and how many, were left out."""
+    if not homes.growths:
+        yield from batches
+        return
+    left_out = 0
+    for batch in batches:
+        stayed = homes.stayed(batch.column("key"), longs(batch.column("offset")), partition)
+        kept = batch.filter(pa.array(stayed))
+        left_out += batch.num_rows - kept.num_rows
+        yield kept
+    if left_out:
+        tell(partition, left_out)
