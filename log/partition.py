@@ -32,7 +32,7 @@ from lithify.manifest.retention import Retention, floor_at
 from lithify.manifest.transactions import Reach, TransactionStamp
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, SnapshotExpired
+from lithify.store.errors import Corrupt, Fenced, InvalidRequest, LithifyError, NotFound, SnapshotExpired
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import Request
 
@@ -131,6 +131,15 @@ class Partition:
         first append, whose sequence counts the records that are here already."""
         edit = OpenProducer(check_name(f"{self._files.name}: a producer's id", producer_id))
         return self._run(self._files.manifest.commit(edit)).result
+
+    def check_producer(self, stamp: ProducerStamp) -> None:
+        """Raises Fenced where a later instance of the producer was opened here."""
+        newer = next((known for known in self._head().producers if known.id == stamp.id), None)
+        if newer is not None and newer.epoch > stamp.epoch:
+            raise Fenced(
+                f"{self._files.name}: producer {stamp.id!r} was opened again, at epoch {newer.epoch}: another instance "
+                "runs under this id. This one stops"
+            )
 
     def outcome(self, token: str, settle: bool = False) -> range | None:
         """What became of an append that raised CommitUnknown with `token`: its offsets, or None: it certainly did not

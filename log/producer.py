@@ -4,9 +4,10 @@ With an id the producer is idempotent (KIP-98): each partition knows its epoch a
 elsewhere fences this one.
 """
 
+import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from types import TracebackType
@@ -50,15 +51,19 @@ class Producer:
         config: ProducerConfig,
         producer_id: str | None,
         clock: Clock = monotonic_ms,
+        known: Callable[[], Sequence[Partition]] | None = None,
     ) -> None:
-        """`partitions`: all of the topic's; `clock` measures lingering, in milliseconds. Costs one commit for each
+        """`partitions`: all of the topic's, and `known` says which it has by now, without asking the store (None: it
+        never grows); `clock` measures lingering, in milliseconds. Costs one commit for each
         partition where there is an id: older holders of the id are fenced everywhere before this returns."""
         if producer_id is not None:
             check_name(f"topic {topic}: a producer's id", producer_id)
         self._pid = os.getpid()
         self._driver = driver
         self._topic = topic
-        self._partitions = partitions
+        self._partitions = list(partitions)
+        self._known = known or (lambda: partitions)
+        self._growing = threading.Lock()
         self._topic_config = topic_config
         self._config = config
         self._clock = clock
@@ -119,6 +124,7 @@ class Producer:
         record = Record(key, value, now_ms if timestamp_ms is None else timestamp_ms, headers)
         size = self._check(record, now_ms, self._topic_config.get(self._config.max_block_ms))
         record = Record(record.key, record.value, record.timestamp_ms, tuple((n, v) for n, v in record.headers))
+        self._grow(deadline_ms)
         with self._changed:
             self._wait_for_room(size, deadline_ms)
             lingers_from_ms = self._clock()
@@ -153,6 +159,33 @@ class Producer:
             limit = f"max.message.bytes ({config.max_message_bytes})"
             raise InvalidRequest(f"topic {self._topic}: the record has {size} bytes, more than {limit}")
         return size
+
+    def _grow(self, deadline_ms: int) -> None:
+        """Go on over the partitions that were added. What is gathered already goes where the former count put it."""
+        if len(self._known()) <= len(self._partitions):
+            return
+        if not self._growing.acquire(timeout=wait_s(max(deadline_ms - self._clock(), 0))):
+            raise Unavailable(f"topic {self._topic} grew, and its new partitions cannot be opened: try again")
+        try:
+            self._open_added(self._known()[len(self._partitions) :])
+        finally:
+            self._growing.release()
+
+    def _open_added(self, added: Sequence[Partition]) -> None:
+        if not added:
+            return  # another thread did
+        stamps: list[ProducerStamp] = []
+        if self._stamps:
+            # An instance that was replaced, and has not met that yet, fences its successor nowhere.
+            self._partitions[0].check_producer(self._stamps[0])
+            stamps = _open_everywhere(added, self._stamps[0].id)
+        with self._changed:
+            self._stamps += stamps  # first: who sends to a partition has its stamp
+            self._partitions += added
+            more = min(SENDERS_MAX, len(self._partitions)) - len(self._senders)
+            if more > 0 and not self._closing:
+                with contextlib.suppress(Unavailable):  # those that run serve all partitions
+                    self._senders += self._start(more)
 
     def _place(self, key: bytes | None) -> int:
         if key is not None:
@@ -292,5 +325,9 @@ class Producer:
 
 
 def _open_everywhere(partitions: Sequence[Partition], producer_id: str) -> list[ProducerStamp]:
-    with ThreadPoolExecutor(min(SENDERS_MAX, len(partitions))) as pool:
-        return list(pool.map(lambda partition: partition.open_producer(producer_id), partitions))
+    """The first one before any other, so that whoever held the id can look there whether it still does."""
+    first = [partition.open_producer(producer_id) for partition in partitions[:1]]
+    if len(partitions) <= 1:
+        return first
+    with ThreadPoolExecutor(min(SENDERS_MAX, len(partitions) - 1)) as pool:
+        return first + list(pool.map(lambda partition: partition.open_producer(producer_id), partitions[1:]))

@@ -57,6 +57,7 @@ class Topic:
         self._lock = OwnLock()
         self._set(topic)
         self._partitions: dict[int, Partition] = {}
+        self._listed: tuple[int, list[Partition]] = 0, []
         self._homes: tuple[int, Homes] | None = None  # of which version
         self._sticky = itertools.count(int(new_id(), 16))  # where keyless appends go, in turn
 
@@ -203,10 +204,16 @@ class Topic:
         (60000), delivery.timeout.ms (120000).
         """
         self._fresh_config()
-        partitions = [self.partition(number) for number in range(self.partitions)]
         settings = parse_producer_config(config or {})
         latest = Latest(self.name, lambda: self._parsed, self._is_fresh, self._fresh_config)
-        return Producer(self._driver, self.name, partitions, latest, settings, id)
+        return Producer(self._driver, self.name, self._all(), latest, settings, id, known=self._all)
+
+    def _all(self) -> list[Partition]:
+        """As far as is known: asks nothing of the store."""
+        if self._listed[0] != self.partitions:
+            count = self.partitions
+            self._listed = count, [self.partition(number) for number in range(count)]
+        return self._listed[1]
 
     def consumer(
         self,

@@ -14,7 +14,7 @@ from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, topic_lineage
 from lithify.manifest.model import GROWTHS_MAX
 from lithify.store.driver import Driver
-from lithify.store.errors import NotFound
+from lithify.store.errors import Fenced, NotFound
 from lithify.store.memory import MemoryStore
 from tests.log.conftest import HandClock
 
@@ -164,3 +164,40 @@ def test_scan_and_get_agree_with_the_history(first: int, steps: list[tuple[bytes
         assert scanned(handle) == expected
         found = {key: handle.get(key) for key in KEYS}
         assert {key: record.value for key, record in found.items() if record is not None} == expected
+
+
+@pytest.mark.parametrize("producer_id", [None, "id"])
+def test_a_producer_writes_to_where_keys_live_within_ten_seconds(
+    warehouse: Warehouse, clock: HandClock, producer_id: str | None
+) -> None:
+    """Before, its update and its tombstone went to the former partition, and nobody looked for them there."""
+    moves, stays = key_of((1, 0), (4, 3)), key_of((1, 0), (4, 0))
+    topic, elsewhere = warehouse.create_topic("t", config=CLEANED), warehouse.topic("t")
+    with elsewhere.producer(producer_id, {"linger.ms": 0}) as producer:
+        assert producer.append(moves, b"old").partition == 0
+        topic.alter(partitions=4)
+        topic.append([Record(moves, b"by another")])
+        clock.now_ms += CONFIG_FRESH_MS
+        assert [producer.append(key, b"new").partition for key in (moves, stays)] == [3, 0]
+        producer.flush()
+        assert scanned(topic) == {moves: b"new", stays: b"new"}
+        assert producer.append(moves, None).offset() == 2
+        assert (topic.get(moves), scanned(topic)) == (None, {stays: b"new"})
+
+
+def test_a_producer_that_was_replaced_opens_nothing_in_added_partitions(warehouse: Warehouse, clock: HandClock) -> None:
+    """Neither where it sees growth first, nor last: its successor is refused nowhere."""
+    key = key_of((1, 0), (2, 1))
+    topic, first, second = warehouse.create_topic("t"), warehouse.topic("t"), warehouse.topic("t")
+    older = first.producer("id", {"linger.ms": 0})
+    with second.producer("id", {"linger.ms": 0}) as newer:
+        topic.alter(partitions=2)
+        clock.now_ms += CONFIG_FRESH_MS
+        with pytest.raises(Fenced, match="another instance"):
+            older.append(key, b"older")
+        newer.append(key, b"newer").offset()
+        with pytest.raises(Fenced, match="another instance"):
+            older.append(key, b"older")
+        newer.append(key, b"newer").offset()
+    older.close()
+    assert [record.value for record in topic.partition(1).read()] == [b"newer", b"newer"]
