@@ -204,3 +204,25 @@ def test_a_delivery_does_not_keep_its_record(warehouse: Warehouse) -> None:
         finally:
             tracemalloc.stop()
     assert deliveries[-1].offset() == 99
+
+
+def test_the_time_of_a_batch_is_counted_from_when_it_is_due(warehouse: Warehouse, producer_of: Make) -> None:
+    """Behind another that took as long it is tried once, and told. Tried on log/producer.py, and caught: a time that
+    begins with the sending."""
+    topic = warehouse.create_topic("t")
+    hand = HandClock()
+
+    class Slow(Gated):
+        def put(self, key: str, body: bytes) -> None:
+            super().put(key, body)
+            hand.now_ms += 120_000 * (not self.attempts)  # the first alone
+
+    store = Slow(warehouse, [Fault.NONE, *[Fault.REFUSED] * 1000])
+    producer = producer_of(Warehouse(Driver(store, HandClock())), clock=hand, batch_records=1)
+    first, second = producer.append(b"k", b"1"), producer.append(b"k", b"2")
+    store.gate.set()
+    assert first.offset(WAIT_MS) == 0
+    with pytest.raises(Unavailable, match="refused by the plan"):
+        second.offset(WAIT_MS)
+    assert [fault for _, fault in store.attempts].count(Fault.REFUSED) == 1
+    assert values(topic) == [b"1"]
