@@ -46,7 +46,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
         source = Path(self.path).read_text(encoding="utf-8")
         if self._sabotage.old not in source:
-            raise SystemExit(f"sabotage {self._sabotage.name!r}: {self._sabotage.file} has no such line any more")
+            raise ValueError(f"sabotage {self._sabotage.name!r}: {self._sabotage.file} has no such line any more")
         return compile(source.replace(self._sabotage.old, self._sabotage.new, 1), self.path, "exec")
 
 

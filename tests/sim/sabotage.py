@@ -332,8 +332,8 @@ SABOTAGES = (
         "a topic made again has its old id",
         "P21",
         "manifest/catalog.py",
-        "topic_id=await NewId(), partitions=partitions",
-        'topic_id="0" * 16, partitions=partitions',
+        "topic_id=await NewId(),\n        partitions=partitions",
+        'topic_id="0" * 16,\n        partitions=partitions',
     ),
     Sabotage(
         "a topic is announced before its partitions are there",
