@@ -72,7 +72,7 @@ def append(
     options = invocation.options_for(source)
     given = None if source_id is None else Identity(check_source_id(source_id))
     identity = given or identify(source, options)
-    with told_to_end(), bulk.open_source(source, options) as found:
+    with told_to_end() as end_if_told, bulk.open_source(source, options) as found:
         batches = (
             _tables(found, batch_size, skip) if bulk.is_parquet(source) else _lines(found, check, batch_size, skip)
         )
@@ -82,6 +82,7 @@ def append(
         appending = _Appending(started, found.name, invocation)
         with invocation.output.progress(f"appending to {topic}") as tick:
             for batch in batches:
+                end_if_told()
                 appending.append(batch)
                 tick(batch.count)
         started.end()

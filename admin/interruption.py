@@ -1,7 +1,7 @@
-"""SIGTERM as Ctrl-C is: a command that is told to end says how far it came."""
+"""Ctrl-C and SIGTERM: a command that is told to end says how far it came."""
 
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -13,14 +13,29 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def told_to_end() -> Generator[None]:
-    """Within it SIGTERM raises Terminated. For the main thread, as signals are."""
+def told_to_end() -> Generator[Callable[[], None]]:
+    """Within it SIGTERM raises Terminated, and SIGINT KeyboardInterrupt. For the main thread, as signals are.
 
-    def end(_: int, __: FrameType | None) -> None:
-        raise Terminated
+    What it gives raises the same again, if one of them came: for loops, at the beginning of each round. An exception
+    that a signal raises is lost where it meets a destructor or a callback of a library, and the command would go on.
+    """
+    heard: list[int] = []
 
-    before = signal.signal(signal.SIGTERM, end)
+    def end(number: int, _: FrameType | None) -> None:
+        heard.append(number)
+        raise _raised(number)
+
+    def again() -> None:
+        if heard:
+            raise _raised(heard[0])
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield again
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raised(number: int) -> KeyboardInterrupt:
+    return Terminated() if number == signal.SIGTERM else KeyboardInterrupt()

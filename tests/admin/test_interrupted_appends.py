@@ -168,6 +168,31 @@ def test_an_interruption_in_the_middle_of_an_append(users: Lithify, monkeypatch:
     assert there(users) == Counter(range(40))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_that_meets_a_destructor_is_not_lost(
+    users: Lithify, number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python drops what is raised there, or in a callback of a library, and goes on."""
+    create, count = FileStore.create, iter(range(1_000))
+
+    class Dying:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), number)
+
+    def told(store: FileStore, key: str, body: bytes, frees: bool = False) -> Any:
+        if next(count) == 1:
+            Dying()
+        return create(store, key, body, frees)
+
+    monkeypatch.setattr(FileStore, "create", told)
+    ended = users("append", "users", "--batch-size", "10", input=lines(*ROWS))
+    monkeypatch.undo()
+    assert ended.exit_code == code
+    assert "10 records were appended; go on with --skip 10" in ended.stderr
+    assert there(users) == Counter(range(10))
+
+
 def fed(users: Lithify, *flags: str) -> Process:
     """A process whose first two batches are in, and that waits for more."""
     process = Process(users.url, "append", "users", "--batch-size", "10", *flags, feeds=True)

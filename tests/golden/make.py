@@ -31,6 +31,7 @@ from lithify.manifest.model import (
     Checkpoint,
     CompletedJob,
     ConsumerPosition,
+    Growth,
     Manifest,
     Numbered,
     ProducerBatch,
@@ -329,6 +330,16 @@ TOPIC_BOUNDS = TopicFile(
     created_at_ms=1_760_000_000_007,
     former_bounds=Retention(ms=86_400_000),
 )
+TOPIC_GROWTHS = TopicFile(
+    **HEAD,
+    id=6,
+    topic="users",
+    topic_id=TOPIC_ID,
+    partitions=4,
+    config={"cleanup.policy": "compact"},
+    created_at_ms=1_760_000_000_007,
+    growths=(Growth(1, (1_500,)), Growth(2, (2_000, None))),
+)
 WAREHOUSE = WarehouseFile(
     **HEAD, id=4, config={"auto.create.topics.enable": "true", "default.cleanup.policy": "compact"}
 )
@@ -344,6 +355,7 @@ FILES: dict[str, Numbered] = {
     "boundary": BOUNDARY,
     "topic": TOPIC,
     "topic-bounds": TOPIC_BOUNDS,
+    "topic-growths": TOPIC_GROWTHS,
     "warehouse": WAREHOUSE,
 }
 

@@ -29,6 +29,7 @@ KINDS: dict[str, type[Numbered]] = {
     "boundary": Boundary,
     "topic": TopicFile,
     "topic-bounds": TopicFile,
+    "topic-growths": TopicFile,
     "warehouse": WarehouseFile,
 }
 NUMBERS = {
@@ -43,6 +44,7 @@ NUMBERS = {
     "boundary": 2,
     "topic": 3,
     "topic-bounds": 5,
+    "topic-growths": 6,
     "warehouse": 4,
 }
 # Arrays say all they hold: what a bucket did not say of its records when a file was written is 0.
