@@ -3,11 +3,14 @@
 import random
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 import lithify
+from lithify.log.partitioner import partition_for_key
 from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailable
 from tests.chaos.records import Tally, Told, record
 
+T = TypeVar("T")
 TOPICS = {
     "changes": {
         "cleanup.policy": "delete",
@@ -23,7 +26,7 @@ IN_FLIGHT = 3  # records it has sent and not heard of
 TRIES = 200  # of one step, each with its own retries below
 
 
-def retried(step: Callable[[], object], tally: Tally) -> object:
+def retried(step: Callable[[], T], tally: Tally) -> T:
     """A step that may be done again where it was unavailable."""
     for _ in range(TRIES):
         try:
@@ -53,9 +56,7 @@ class PlainWriter:
             self.written += rows
 
     def _topic(self, name: str) -> lithify.Topic:
-        topic = retried(lambda: self._warehouse.topic(name), self._tally)
-        assert isinstance(topic, lithify.Topic)
-        return topic
+        return retried(lambda: self._warehouse.topic(name), self._tally)
 
     def _append(self, partition: lithify.Partition, records: list[lithify.Record]) -> None:
         for _ in range(TRIES):
@@ -87,8 +88,8 @@ class PlainWriter:
 
 
 class IdempotentWriter:
-    """A producer with an id, opened anew under it now and then, as after a crash: it goes on with what the log does not
-    hold. Its records are numbered from 0 in each topic."""
+    """A producer with an id, opened anew under it now and then, as after a crash: it goes on with what was not
+    appended. Its records are numbered from 0 in each topic."""
 
     def __init__(self, warehouse: lithify.Warehouse, name: str, told: Told, tally: Tally) -> None:
         self.name, self._told, self._tally = name, told, tally
@@ -109,9 +110,7 @@ class IdempotentWriter:
         topic = self._warehouse.topic(name)
         with topic.producer(self.name, {"linger.ms": 0}) as producer:
             self._tally("producers opened")
-            # SUBTLE! Read after the opening: no earlier instance can add to them any more.
-            held = held_by(topic, self.name)
-            missing = [record(self.name, number) for number in range(goal) if number not in held]
+            missing = still_missing(producer, topic, [record(self.name, number) for number in range(goal)])
             for first in range(0, len(missing), IN_FLIGHT):
                 sent = [(one, producer.append(one.key, one.value)) for one in missing[first : first + IN_FLIGHT]]
                 for one, delivery in sent:
@@ -119,19 +118,20 @@ class IdempotentWriter:
                     self._tally("records of idempotent producers acknowledged")
 
 
-def held_by(topic: lithify.Topic, writer: str) -> set[int]:
-    """The numbers of the writer's records that were appended. In a compacted topic of one partition, into which they
-    go in order, the last tells of all before it."""
-    found: set[int] = set()
-    for number in range(topic.partitions):
-        partition = topic.partition(number)
-        values = [one.value for one in partition.read()]
-        found |= {
-            int(value.partition(b":")[2]) for value in values if value and value.startswith(f"{writer}:".encode())
-        }
-    if "compact" in topic.config["cleanup.policy"]:
-        return set(range(max(found, default=-1) + 1))
-    return found
+def still_missing(
+    producer: lithify.Producer, topic: lithify.Topic, records: list[lithify.Record]
+) -> list[lithify.Record]:
+    """Without the first of each partition, as many as were appended by earlier instances."""
+    held = list(producer.sequences)
+    missing: list[lithify.Record] = []
+    for one in records:
+        assert one.key is not None
+        place = partition_for_key(one.key, topic.partitions)
+        if held[place]:
+            held[place] -= 1
+        else:
+            missing.append(one)
+    return missing
 
 
 class Compacting:

@@ -29,7 +29,7 @@ from lithify.store.metered import Metered
 from tests.admin.test_imports import HOW, Faults, Killed
 
 CHUNK = 10
-EVERYDAY, SLOW, ALL = 4, 20, 200
+EVERYDAY, SLOW, ALL = 4, 20, 100
 ENDED = (Killed, KeyboardInterrupt, Unavailable, CommitUnknown)
 OTHERS = "other"
 
@@ -52,7 +52,7 @@ class History:
         self.name = dice.choice(("rows-0123456789abcdef", "by hand"))
         Warehouse(self.driver()).create_topic("t", dice.choice((1, 2, 3, 5)), {"cleanup.policy": ""}, probe=False)
         self.late: Any = None  # a request of a process that is gone
-        self.over = False  # some run came to the end: what is known of the import may give way from now on
+        self.skips = {0}  # that some run had
         self.numbers = itertools.count()
 
     def driver(self, **more: Any) -> Faults:
@@ -71,6 +71,12 @@ class History:
         assert max(there.values(), default=1) == 1, there
         assert set(there) <= set(range(1, len(self.rows) + 1))
 
+    @property
+    def over(self) -> bool:
+        """Some run may have come to its end, whatever it knew of that: what is known of the import may give way."""
+        there = self.there()
+        return any(set(range(skip + 1, len(self.rows) + 1)) <= set(there) for skip in self.skips - {len(self.rows)})
+
     def batches(self, skip: int) -> Iterator[tuple[list[Record], int, bool]]:
         at, size = skip, self.dice.choice((1, 2, 5, 30, 30))
         while at < len(self.rows):
@@ -79,6 +85,7 @@ class History:
 
     def run(self, skip: int, driver: Faults, *, name: str | None = None, new: bool = False) -> bool:
         """Whether it came to its end."""
+        self.skips.add(skip)
         before, started, exact = self.there(), None, driver.late is None and not driver.how
         try:
             started = Import(Warehouse(driver).topic("t"), name or self.name, None, skip, new=new)
@@ -110,7 +117,6 @@ class History:
         how = dice.choice(("", *HOW))
         driver = self.driver(how=how, at=dice.randrange(1, 60), late=self.late, late_at=dice.randrange(1, 30))
         ended = self.run(skip, driver)
-        self.over = self.over or ended
         self.late = driver.late
         if how == "killed before" and not ended and driver.creates and self.late is None:
             self.late = driver.creates[-1][1]
@@ -118,6 +124,7 @@ class History:
     def rivals(self) -> None:
         """Two processes at once, a batch each in turn."""
         skips = [self.dice.choice((0, 0, self.dice.randrange(len(self.rows) + 1))) for _ in range(2)]
+        self.skips.update(skips)
         try:
             both = [Import(Warehouse(self.driver()).topic("t"), self.name, None, skip) for skip in skips]
             sources = [self.batches(skip) for skip in skips]
@@ -127,7 +134,6 @@ class History:
                 batch = next(sources[which], None)
                 if batch is None:
                     both[which].end()
-                    self.over = True
                     open_.remove(which)
                 else:
                     both[which].append(batch[0], batch[1], last=batch[2])
