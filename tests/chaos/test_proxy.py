@@ -90,4 +90,4 @@ def test_a_short_storm_loses_and_doubles_nothing(server: Endpoint) -> None:
 
 @pytest.mark.soak
 def test_two_thousand_commits_are_neither_lost_nor_doubled(server: Endpoint) -> None:
-    check(server, appends=500, records=150, lives=3, commits=2_000)
+    check(server, appends=400, records=200, lives=3, commits=2_000)
