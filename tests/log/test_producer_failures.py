@@ -17,7 +17,7 @@ from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailable
 from lithify.store.port import Outcome
-from lithify.testing.faults import Fault
+from lithify.testing.faults import Fault, FaultyStore
 from tests.log.conftest import HandClock, Make
 from tests.log.producing import WAIT_MS, Gated, faulty, values
 
@@ -165,6 +165,34 @@ def test_what_is_unknown_when_the_producer_is_fenced_is_settled_first(
         with pytest.raises(Fenced):
             delivery.offset(WAIT_MS)
         assert values(topic) == []
+
+
+@pytest.mark.parametrize("producer_id", [None, "me"])
+def test_what_is_told_as_not_appended_does_not_arrive_late(
+    warehouse: Warehouse, producer_of: Make, producer_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be on its way while the producer settles it; then nothing more can be sent. Tried on log/append.py, and
+    caught: a settling that takes no number, and says that it did not happen."""
+    topic = warehouse.create_topic("t")
+    hand = HandClock()
+    monkeypatch.setattr("lithify.store.driver.pause", partial(_passes, hand))
+
+    class SendsOnce(FaultyStore):
+        def put(self, key: str, body: bytes) -> None:
+            if any(fault is Fault.LATE for _, fault in self.attempts):
+                raise Unavailable(f"{key}: refused by the plan of this test")
+            super().put(key, body)
+
+    opening = [Fault.NONE] * (producer_id is not None)
+    store = SendsOnce(warehouse.store, [*opening, Fault.LATE, *[Fault.LOST_REQUEST] * (CREATE_ATTEMPTS_MAX - 1)])
+    producer = producer_of(Warehouse(Driver(store, HandClock())), producer_id=producer_id, clock=hand)
+    delivery = producer.append(b"k", b"v")
+    with pytest.raises(Unavailable, match="refused by the plan"):
+        producer.flush()
+    with pytest.raises(Unavailable, match="refused by the plan"):
+        delivery.offset(WAIT_MS)
+    store.deliver()
+    assert values(topic) == []
 
 
 class _Local:

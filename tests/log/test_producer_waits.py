@@ -4,14 +4,16 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import lithify
 from lithify.log.warehouse import Warehouse
+from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
-from tests.log.conftest import Make
+from tests.log.conftest import HandClock, Make
 from tests.log.producing import WAIT_MS, Gated, values
 from tests.log.test_forks import in_a_child
 
@@ -46,6 +48,38 @@ def test_any_time_that_is_taken_can_be_waited_for(warehouse: Warehouse, name: st
     ends(producer.flush)
     assert [delivery.offset(WAIT_MS) for delivery in deliveries] == list(range(10))
     ends(producer.close)
+
+
+def test_room_is_waited_for_as_long_as_max_block_ms_says(
+    warehouse: Warehouse, producer_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the test's clock, which goes on while the caller waits. Tried on log/producer.py, and caught: a deadline that
+    is over at once, and one that is counted from the wait."""
+    hand = HandClock()
+
+    class Waiting(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            if threading.current_thread().name.startswith(SENDER):
+                return super().wait()
+            assert timeout is not None
+            hand.now_ms += min(1_000, round(timeout * 1_000))  # woken in between, and for nothing
+            return False
+
+    shim = SimpleNamespace(Condition=Waiting, Lock=threading.Lock, Thread=threading.Thread)
+    monkeypatch.setattr("lithify.log.producer.threading", shim)
+    warehouse.create_topic("t")
+    store = Gated(warehouse)
+    gated = Warehouse(Driver(store, HandClock()))
+    producer = producer_of(gated, clock=hand, buffer_memory=1000, batch_records=1, max_block_ms=5_500)
+    for number in range(3):
+        producer.append(None, b"%d" % number)
+    began_ms = hand.now_ms
+    try:
+        with pytest.raises(Unavailable, match=r"buffer\.memory is full .* was not appended"):
+            producer.append(None, b"refused")
+    finally:
+        store.gate.set()
+    assert hand.now_ms - began_ms == 5_500
 
 
 @pytest.mark.parametrize("timeout_ms", [LONGEST_MS, 10**400])
