@@ -14,6 +14,7 @@ from lithify.log.warehouse import Warehouse
 from lithify.manifest.commit import Next
 from lithify.manifest.consumers import missed
 from lithify.manifest.model import CONSUMERS_MAX, Manifest
+from lithify.store.driver import Driver
 from lithify.store.errors import (
     Fenced,
     InvalidRequest,
@@ -23,6 +24,7 @@ from lithify.store.errors import (
 )
 from tests.log.compaction import collect, compact, files_of
 from tests.log.conftest import HandClock
+from tests.log.failing import FailingStore
 from tests.log.test_follow import COMPACTED, EXPIRING, append, expire, shown
 from tests.log.waiting import Script
 
@@ -92,6 +94,7 @@ def test_iterating_waits_and_commits_by_interval(warehouse: Warehouse, clock: Ha
 
 
 def test_what_was_being_dealt_with_when_it_failed_is_handed_out_again(part: Partition) -> None:
+    """Tried on log/consumer.py, and caught: the position is committed in place of what the caller came back after."""
     with pytest.raises(ZeroDivisionError):
         take_and_fail(part, 3)
     assert stored(part) == 2
@@ -165,6 +168,40 @@ def test_polling_waits_no_longer_than_it_may(warehouse: Warehouse, part: Partiti
     assert script.pauses_ms == [400, 400]
     assert consumer.poll(300) == []
     assert script.pauses_ms == [400, 400, 300]
+
+
+def test_a_poll_ends_when_it_is_told(warehouse: Warehouse, part: Partition) -> None:
+    """However long it may wait. Tried on log/consumer.py and log/topic_consumer.py, and caught: `stop` is not asked."""
+    for open_one in (part.consumer, warehouse.topic("t").consumer):
+        script = Script(warehouse, lambda: None)
+        consumer = open_one("c", poll_ms=400, stop=script.stop)
+        assert len(consumer.poll(10**9)) == 4
+        assert consumer.poll(10**9) == []
+        assert script.pauses_ms == [400, 400]
+        consumer.close()
+        part.reset_consumer("c", "earliest")
+
+
+def test_what_is_not_polled_asks_for_nothing(clock: HandClock) -> None:
+    """So a partition is left out by not polling it."""
+    store, asked = FailingStore(), list[str]()
+    topic = Warehouse(Driver(store, clock)).create_topic("t", partitions=2, probe=False)
+    polled, left_out = (topic.partition(number).consumer("c") for number in range(2))
+    for number in range(2):
+        append(topic.partition(number), "a")
+    store.before = lambda _, key: asked.append(key)
+    assert shown(polled.poll()) == [0]
+    assert polled.poll() == []
+    assert asked
+    assert [key for key in asked if "/00001/" in key] == []
+    assert shown(left_out.poll()) == [0]
+
+
+def test_where_a_new_name_begins_is_fixed_by_opening_it(part: Partition) -> None:
+    """The first instance dies before it commits. Tried on log/positions.py, and caught: each one begins anew."""
+    part.consumer("c", auto_offset_reset="latest")
+    append(part, "e")
+    assert shown(part.consumer("c", auto_offset_reset="latest").poll()) == [4]
 
 
 def test_who_comes_later_takes_the_name_over(any_warehouse: Warehouse) -> None:

@@ -295,6 +295,7 @@ class Failing(MemoryStore):
 
 
 def test_a_follower_outlives_an_outage(clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tried on log/follow.py, and caught: the iterator that failed is kept, and taken for one that came to its end."""
     monkeypatch.setattr("lithify.log.follow.STRETCH_RECORDS", 1)
     store = Failing()
     part = Warehouse(Driver(Metered(store), clock)).create_topic("t").partition(0)

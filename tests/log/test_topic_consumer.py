@@ -140,6 +140,25 @@ def test_what_earlier_partitions_gave_is_handed_out_where_a_later_one_fails(
     assert [stored(topic.partition(number)) for number in range(2)] == [2, 2]
 
 
+def test_what_was_found_before_an_interruption_is_handed_out_later(clock: HandClock) -> None:
+    """Partition 0 has been looked at, and nothing of it handed out, when a signal meets the look at partition 1. Tried
+    on log/consumer.py, and caught: a position that jumps to the end of the stretch that was found."""
+    store = FailingStore()
+    topic = filled(store, clock)
+    consumer = topic.consumer("c")
+    interruption: Any = KeyboardInterrupt()
+    fail_reads_of(store, topic, 1, interruption)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll()
+    assert consumer.positions == {0: 0, 1: 0}
+    consumer.commit()
+    assert [stored(topic.partition(number)) for number in range(2)] == [0, 0]
+    store.before = lambda _request, _key: None
+    assert sorted(polled(consumer, 2)[0]) == ALL
+    consumer.close()
+    assert [stored(topic.partition(number)) for number in range(2)] == [2, 2]
+
+
 def test_what_was_taken_beside_a_partition_that_was_lost_to_a_rival_is_handed_out(clock: HandClock) -> None:
     topic = filled(FailingStore(), clock)
     consumer = topic.consumer("c")
