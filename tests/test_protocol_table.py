@@ -1,4 +1,4 @@
-"""docs/protocol.md stays true: every rule has its row, and what a row names exists."""
+"""docs/protocol.md and docs/kafka-promises.md stay true: every rule has its row, and what a row names exists."""
 
 import ast
 import re
@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from lithify.log.producer_config import ProducerConfig
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "protocol.md"
+PROMISES = ROOT / "docs" / "kafka-promises.md"
 COLUMNS = ["Rule", "Says", "Code", "Test", "RFC"]
+PROMISED = ["Promise", "In Kafka", "Here", "Test"]
 RULES = [f"P{number}" for number in range(1, 22)] + [f"R{number}" for number in range(1, 7)]
 
 
@@ -18,23 +22,25 @@ def cells(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
 
 
-def read_rows() -> list[dict[str, str]]:
-    """The rows of every table on the page that has exactly the five columns."""
+def read_rows(page: Path, columns: list[str]) -> list[dict[str, str]]:
+    """The rows of every table on the page that has exactly these columns."""
     rows: list[dict[str, str]] = []
     inside = False
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
+    for line in page.read_text(encoding="utf-8").splitlines():
         row = cells(line) if line.lstrip().startswith("|") else []
-        if row == COLUMNS:
+        if row == columns:
             inside = True
         elif not row:
             inside = False
         elif inside and not set("".join(row)) <= set("-: "):
-            assert len(row) == len(COLUMNS), f"{PAGE.name}: a row of {len(row)} cells instead of 5: {line[:80]}"
-            rows.append(dict(zip(COLUMNS, row, strict=True)))
+            told = f"{page.name}: a row of {len(row)} cells instead of {len(columns)}: {line[:80]}"
+            assert len(row) == len(columns), told
+            rows.append(dict(zip(columns, row, strict=True)))
     return rows
 
 
-ROWS = read_rows()
+ROWS = read_rows(PAGE, COLUMNS)
+PROMISE_ROWS = read_rows(PROMISES, PROMISED)
 
 
 def rule_of(row: dict[str, str]) -> str:
@@ -91,13 +97,31 @@ def test_its_code_exists(row: dict[str, str]) -> None:
     assert [path for path, _ in places if path.startswith("tests/")] == []
 
 
+def places_of(row: dict[str, str]) -> list[tuple[str, str]]:
+    """A state machine is a class (`TestPartition`), not a function."""
+    places = re.findall(r"(tests/[\w/.-]+\.py)::([\w.:]+)", row["Test"])
+    assert places, f"{next(iter(row.values()))} names no test: write `tests/….py::test_name`"
+    assert len(places) == row["Test"].count("`") / 2, f"{row['Test']}: not all of it names a test"
+    places = [(path, name.replace("::", ".")) for path, name in places]
+    assert [name for _, name in places if not re.match("test_|Test[A-Z]", name.split(".")[-1])] == []
+    return places
+
+
 @pytest.mark.parametrize("row", ROWS, ids=by_rule)
 def test_its_test_exists(row: dict[str, str]) -> None:
-    places = re.findall(r"(tests/[\w/.-]+\.py)::([\w.:]+)", row["Test"])
-    assert places, f"{rule_of(row)} names no test: write `tests/….py::test_name`"
-    places = [(path, name.replace("::", ".")) for path, name in places]
-    assert missing(places) == []
-    assert [name for _, name in places if not name.split(".")[-1].startswith("test_")] == []
+    assert missing(places_of(row)) == []
+
+
+@pytest.mark.parametrize("row", PROMISE_ROWS, ids=lambda row: row["Promise"])
+def test_the_test_of_a_promise_exists(row: dict[str, str]) -> None:
+    assert missing(places_of(row)) == []
+    assert row["In Kafka"]
+    assert row["Here"]
+
+
+def test_each_setting_of_a_producer_is_promised_something() -> None:
+    told = " ".join(row["Promise"] + row["Here"] for row in PROMISE_ROWS)
+    assert [name for name in ProducerConfig.__struct_fields__ if f"`{name.replace('_', '.')}`" not in told] == []
 
 
 @pytest.mark.parametrize("row", ROWS, ids=by_rule)
