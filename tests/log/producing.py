@@ -28,17 +28,8 @@ class Gated(FaultyStore):
     def __init__(self, warehouse: Warehouse, plan: Sequence[Fault] = ()) -> None:
         super().__init__(warehouse.store, plan)
         self.gate, self.reached = threading.Event(), threading.Event()
-        self.put_keys: list[str] = []
-        self._put = threading.Condition()
 
     def put(self, key: str, body: bytes) -> None:
-        with self._put:
-            self.put_keys.append(key)
-            self._put.notify_all()
         self.reached.set()
         assert self.gate.wait(WAIT_MS / 1000)
         super().put(key, body)
-
-    def wait_for_puts(self, count: int) -> None:
-        with self._put:
-            assert self._put.wait_for(lambda: len(self.put_keys) >= count, WAIT_MS / 1000)

@@ -15,14 +15,18 @@ from lithify.store.memory import MemoryStore
 from tests.log.conftest import HandClock
 
 DELETE_RETENTION_MS = 1_000
-KEYS = [b"a", b"b", b"c", b"d"]
+KEYS = [b"a", b"b", b"c"]
+WRITES = st.tuples(st.just("write"), st.sampled_from(KEYS), st.sampled_from([None, b"", b"1"]))
+CLEANS = st.tuples(st.just("clean"), st.sampled_from([0, 0, 1, 399, 400, 999]))
 STEPS = st.lists(
-    st.tuples(st.just("write"), st.sampled_from(KEYS), st.sampled_from([None, None, b"", b"1"]))
-    | st.tuples(st.just("clean"), st.sampled_from([0, 1, 399, 400, 999, 1_000]))
-    | st.tuples(st.just("clean"), st.sampled_from([0, 1_000]))
+    WRITES
+    | WRITES
+    | CLEANS
+    | CLEANS
+    | st.tuples(st.just("deleted and cleaned away"), st.sampled_from(KEYS))
     | st.tuples(st.sampled_from(["read", "read", "open again"]), st.integers(1, 4)),
-    min_size=12,
-    max_size=30,
+    min_size=8,
+    max_size=25,
 )
 
 
@@ -31,9 +35,8 @@ class History:
     lag_ms: int  # min.compaction.lag.ms
     appended: list[Record] = field(default_factory=list[Record])
     handed: list[Record] = field(default_factory=list[Record])
-    passed: list[tuple[int, int]] = field(
-        default_factory=list[tuple[int, int]]
-    )  # by offset: when, and the log's end then
+    # By offset: when the consumer came past it, and where the log ended then.
+    passed: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
     def __post_init__(self) -> None:
         self.clock = HandClock()
@@ -56,6 +59,9 @@ class History:
                 record = Record(key, value, self.clock.now_ms, (("at", b"%d" % offset),))
                 assert self.part.append([record]) == range(offset, offset + 1)
                 self.appended.append(Record(key, value, record.timestamp_ms, record.headers, offset))
+            case "deleted and cleaned away", key:
+                for each in (("write", key, None), ("clean", 0), ("clean", DELETE_RETENTION_MS)):
+                    self.play(each)
             case "read", int(most):
                 self._read(most)
             case "clean", int(ms):
@@ -116,6 +122,9 @@ class History:
 @given(lag_ms=st.sampled_from([0, 400]), stretch=st.sampled_from([1, 500]), steps=STEPS)
 @settings(max_examples=2 * settings.default.max_examples, deadline=None)
 def test_a_consumer_misses_only_what_kafka_says(lag_ms: int, stretch: int, steps: list[tuple[object, ...]]) -> None:
+    """Tried, and caught within some hundred histories: in manifest/edits.py, a clean that tells no consumer what it
+    dropped; in manifest/consumers.py, a commit that takes the alarm back; in manifest/debt.py, no lag; in
+    segment/rules.py, tombstones that expire without a horizon."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lithify.log.follow.STRETCH_RECORDS", stretch)  # with 1 it holds a snapshot while others clean
         history = History(lag_ms)

@@ -1,6 +1,7 @@
 """Producers: batching, order, fencing, repeats, backpressure, and errors that are not lost."""
 
 import contextlib
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from lithify.log.batches import Delivery
+from lithify.log.delivering import deliver
+from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
@@ -88,21 +91,33 @@ def test_a_full_batch_is_sent_at_once(warehouse: Warehouse, producer_of: Make, c
     assert deliveries[4].offset() == 4
 
 
-def test_one_batch_of_a_partition_is_under_way_at_a_time(warehouse: Warehouse, producer_of: Make) -> None:
+def test_one_batch_of_a_partition_is_under_way_at_a_time(
+    warehouse: Warehouse, producer_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other sender takes another partition's, though that one came later. Tried on log/batches.py, and caught: a
     partition that is never busy."""
+    gate, changed, begun = threading.Event(), threading.Condition(), list[int]()
+
+    def held(driver: Driver, partition: Partition, *rest: Any, **named: Any) -> range:
+        with changed:
+            begun.append(partition.number)
+            changed.notify_all()
+        assert gate.wait(WAIT_MS / 1000)
+        return deliver(driver, partition, *rest, **named)
+
+    monkeypatch.setattr("lithify.log.producer.deliver", held)
     topic = warehouse.create_topic("t", partitions=2)
-    one, other = (next(k for k in KEYS if partition_for_key(k, 2) == number) for number in range(2))
-    store = Gated(warehouse)
-    producer = producer_of(Warehouse(Driver(store, HandClock())), batch_records=1)
+    one, other = (next(key for key in KEYS if partition_for_key(key, 2) == number) for number in range(2))
+    producer = producer_of(warehouse, batch_records=1)
     for number in range(3):
         producer.append(one, b"%d" % number)
     producer.append(other, b"v")
-    store.wait_for_puts(2)
-    under_way = {key.split("/")[2] for key in store.put_keys}
-    store.gate.set()
+    with changed:
+        assert changed.wait_for(lambda: len(begun) == 2, WAIT_MS / 1000)
+    under_way = set(begun)
+    gate.set()
     producer.close()
-    assert under_way == {"00000", "00001"}
+    assert under_way == {0, 1}
     assert values(topic) == [b"0", b"1", b"2"]
 
 
