@@ -36,6 +36,12 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses between attempts take no time."""
+    monkeypatch.setattr("lithify.store.driver.pause", lambda ms: None)
+
+
+@pytest.fixture
 def warehouse(clock: HandClock) -> Warehouse:
     return Warehouse(Driver(Metered(MemoryStore()), clock))
 

@@ -16,16 +16,13 @@ from lithify.testing.faults import Fault, FaultyStore
 from tests.log.compaction import collect, compact, files_of
 from tests.log.conftest import HandClock
 
+pytestmark = pytest.mark.usefixtures("no_waiting")
+
 COMPACTED = {"cleanup.policy": "compact"}
 NEVER_TOLD = {
     "it never happens": [Fault.LOST_REQUEST] * CREATE_ATTEMPTS_MAX,
     "the first happens late": [Fault.LATE] + [Fault.LOST_REQUEST] * (CREATE_ATTEMPTS_MAX - 1),
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.store.driver.pause", lambda ms: None)
 
 
 def faulty(warehouse: Warehouse, plan: Sequence[Fault], clock: HandClock) -> tuple[Partition, FaultyStore]:

@@ -21,14 +21,11 @@ from lithify.testing.faults import Fault, FaultyStore
 from tests.log.conftest import HandClock, Make
 from tests.log.producing import WAIT_MS, Gated, faulty, values
 
+pytestmark = pytest.mark.usefixtures("no_waiting")
+
 HAPPENED = [Fault.LOST_REPLY] + [Fault.LOST_REQUEST] * 1000
 DID_NOT = [Fault.LOST_REQUEST] * 1000
 UNKNOWN = {"it happened": HAPPENED, "it did not": DID_NOT}
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.store.driver.pause", lambda ms: None)
 
 
 @pytest.mark.parametrize("plan", UNKNOWN.values(), ids=UNKNOWN)

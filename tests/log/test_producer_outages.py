@@ -13,12 +13,9 @@ from lithify.testing.faults import FaultyStore
 from tests.log.conftest import HandClock
 from tests.log.producing import WAIT_MS, values
 
+pytestmark = pytest.mark.usefixtures("no_waiting")
+
 PATIENT = {"linger.ms": 10**9, "delivery.timeout.ms": 10**9}
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.store.driver.pause", lambda ms: None)
 
 
 class Outage(FaultyStore):
