@@ -24,8 +24,9 @@ from lithify.log.producer_failure import Failure, told_of_all
 from lithify.log.record import Headers, Record, record_bytes, record_problem
 from lithify.manifest.appends import ProducerStamp
 from lithify.manifest.config import TopicConfig
-from lithify.store.driver import Clock, Driver, monotonic_ms, new_id
+from lithify.store.driver import Clock, Driver, monotonic_ms
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
+from lithify.store.port import NewId
 
 __all__ = ["Delivery", "Producer"]
 
@@ -72,7 +73,7 @@ class Producer:
         self._changed = threading.Condition()
         self._batches = Batches(config)
         self._keyless: Batch | None = None
-        self._keyless_turn = int(new_id(), 16)
+        self._keyless_turn = int(driver.answer(NewId()), 16)
         self._failures: list[Failure] = []  # one for each sender at most: afterwards nothing is sent
         self._closing = False
         self._senders = self._start(min(SENDERS_MAX, len(partitions)))

@@ -32,9 +32,10 @@ from lithify.manifest.retention import Retention, bounds_before
 from lithify.segment.arrays import from_longs
 from lithify.segment.schema import RECORDS
 from lithify.store.apart import Failure, attempt
-from lithify.store.driver import Driver, new_id
+from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 from lithify.store.own_lock import OwnLock
+from lithify.store.port import NewId
 
 __all__ = ["CONFIG_FRESH_MS", "Topic"]
 
@@ -59,7 +60,7 @@ class Topic:
         self._partitions: dict[int, Partition] = {}
         self._listed: tuple[int, list[Partition]] = 0, []
         self._homes: tuple[int, Homes] | None = None  # of which version
-        self._sticky = itertools.count(int(new_id(), 16))  # where keyless appends go, in turn
+        self._sticky = itertools.count(int(driver.answer(NewId()), 16))  # where keyless appends go, in turn
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r}, {self.partitions} partitions)"
@@ -205,8 +206,9 @@ class Topic:
         """
         self._fresh_config()
         settings = parse_producer_config(config or {})
-        latest = Latest(self.name, lambda: self._parsed, self._is_fresh, self._fresh_config)
-        return Producer(self._driver, self.name, self._all(), latest, settings, id, known=self._all)
+        clock = self._driver.monotonic_ms
+        latest = Latest(self.name, lambda: self._parsed, self._is_fresh, self._fresh_config, clock)
+        return Producer(self._driver, self.name, self._all(), latest, settings, id, clock, known=self._all)
 
     def _all(self) -> list[Partition]:
         """As far as is known: asks nothing of the store."""
