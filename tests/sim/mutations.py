@@ -6,16 +6,12 @@ The parent imports nothing of the product, so that its children import it sabota
 
 import argparse
 import asyncio
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import json
 import multiprocessing
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -26,11 +22,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
-from tests.sim.sabotage import SABOTAGES, Sabotage
+from tests.sim.sabotage import SABOTAGES
+from tests.sim.sabotaged import Finder
 
 __all__ = ["RECORD", "replayed", "searched", "table"]
 
-ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_name("mutations.json")
 Result = tuple[str, int | None, int, str]
 """A sabotage, the seed that caught it, how many were played, what was found."""
@@ -38,37 +34,11 @@ Result = tuple[str, int | None, int, str]
 PRELOADED = (asyncio, mock, msgspec, np, pa, pc, pq, xxhash)
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, sabotage: Sabotage) -> None:
-        super().__init__(name, path)
-        self._sabotage = sabotage
-
-    def get_code(self, fullname: str) -> Any:
-        source = Path(self.path).read_text(encoding="utf-8")
-        if self._sabotage.old not in source:
-            raise ValueError(f"sabotage {self._sabotage.name!r}: {self._sabotage.file} has no such line any more")
-        return compile(source.replace(self._sabotage.old, self._sabotage.new, 1), self.path, "exec")
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, sabotage: Sabotage) -> None:
-        self._sabotage = sabotage
-        self._module = "lithify." + sabotage.file.removesuffix(".py").replace("/", ".")
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._module:
-            return None
-        file = str(ROOT / self._sabotage.file)
-        return importlib.util.spec_from_file_location(fullname, file, loader=_Loader(fullname, file, self._sabotage))
-
-
 def _seeds(name: str, seeds: Sequence[int]) -> Result:
     """In a fresh process: the first of `seeds` that catches the sabotage, how many were played, and what was found."""
     assert not any(module.startswith("lithify") for module in sys.modules), "the product must be imported sabotaged"
     sabotage = next(s for s in SABOTAGES if s.name == name)
-    sys.meta_path.insert(0, _Finder(sabotage))
+    sys.meta_path.insert(0, Finder(sabotage))
     from tests.sim.history import play
 
     for played, seed in enumerate(seeds, 1):
