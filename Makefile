@@ -34,6 +34,7 @@ check: .venv/.installed ## the everyday part of the tests, in under two minutes
 
 sim: .venv/.installed ## simulated histories of everything at once (SEEDS=20000, SEED=17 or CASE=file tells one)
 	@$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),20000) $(if $(SEED),--seed $(SEED)) $(if $(CASE),--case $(CASE)) $(ARGS)
+	@$(if $(SEED)$(CASE),,$(BIN)/python -m tests.sim.clients --seeds $(or $(CLIENT_SEEDS),300))
 
 mutate: .venv/.installed ## seeds that catch each sabotage of the product (SEEDS=2000)
 	@$(BIN)/python -m tests.sim.mutations search --seeds $(or $(SEEDS),2000) $(ARGS)

@@ -1,0 +1,169 @@
+"""One history of clients, from its seed; then rest: everybody is gone, and whoever comes then finds all there is."""
+
+import gc
+import logging
+import random
+import warnings
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lithify.log.warehouse import Warehouse
+from tests.sim.cast import STORES_DIFFER_MS, Climate, Violation
+from tests.sim.clients import keepers, members, rest, senders, threads
+from tests.sim.clients.groups import Groups
+from tests.sim.clients.site import TOPIC, Site
+from tests.sim.clients.truth import KEYS, Truth
+from tests.sim.clients.world import ClientWorld, Process
+from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Turns, Uniform
+
+__all__ = ["Found", "Mask", "play"]
+
+Main = Callable[[Process], None]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What is left of a history: some actors away, some faults gone, some turns not taken."""
+
+    without: frozenset[str] = frozenset()
+    calm: frozenset[tuple[str, int]] = frozenset()
+    turns: tuple[tuple[str, int], ...] | None = None
+
+
+@dataclass
+class Found:
+    seed: int
+    steps: int = 0
+    violation: str | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    trace: list[str] | None = None
+    turns: Turns = field(default_factory=list)
+    faults: list[tuple[str, int]] = field(default_factory=list)
+    actors: tuple[str, ...] = ()
+
+
+def play(seed: int, mask: Mask = Mask(), *, tracing: bool = False) -> Found:
+    dice = random.Random(f"clients/{seed}")
+    length = dice.choice((300, 800, 1_500))
+    scheduler: Scheduler = _scheduler(dice, length) if mask.turns is None else Script(list(mask.turns))
+    world = ClientWorld(f"clients/{seed}", Climate(), Uniform(dice), mask.calm, mask.without)
+    found = Found(seed, counts=world.counts)
+    if tracing:
+        found.trace = world.trace = []
+    with _quiet(), threads.in_place(world.spawn):
+        try:
+            site = _site(dice, world)
+            roster = _roster(dice, site)
+            found.actors = tuple(roster)
+            climate = _climate(dice, length)
+            rest.alone(world, _first(dice, site), "first")
+            world.climate, world.scheduler, world.turns = climate, scheduler, []
+            for name, main in roster.items():
+                world.process(name, main)
+            world.run(length)
+            world.end_all()
+            found.turns = [(name, steps) for name, steps in world.turns]
+            rest.rest(site)
+        except Violation as violation:
+            found.violation = str(violation)
+        finally:
+            found.steps, found.faults = world.steps, list(world.faults)
+            found.turns = found.turns or [(name, steps) for name, steps in world.turns]
+            world.end_all()
+    return found
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """The product warns of much that is meant here; and whoever crashes in front of a lock never begins what he holds
+    ready, of which Python warns when it is thrown away."""
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+            yield
+            gc.collect()
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _first(dice: random.Random, site: Site) -> Main:
+    partitions = dice.choice((1, 1, 2, 3))
+    config = {
+        "cleanup.policy": "compact,delete" if site.expires else "compact",
+        "retention.records": dice.choice(("4", "12")) if site.expires else "-1",
+        "min.cleanable.dirty.ratio": dice.choice(("0", "0.3")),
+        "delete.retention.ms": dice.choice(("0", "1000", "86400000")),
+        "l0.segments.tier": dice.choice(("2", "3")),
+    }
+
+    def main(process: Process) -> None:
+        Warehouse(process.driver).create_topic(TOPIC, partitions, config, probe=False)
+
+    return main
+
+
+def _site(dice: random.Random, world: ClientWorld) -> Site:
+    groups = Groups()
+    truth = Truth(world, groups.moved)
+    groups.truth = world.witness = truth
+    rest_ms = dice.choice((50, 300, 2_000))
+    return Site(world, truth, groups, rest_ms, grace_ms=dice.choice((1_000, 20_000)), expires=dice.random() < 0.3)
+
+
+def _roster(dice: random.Random, site: Site) -> dict[str, Main]:
+    found: dict[str, Main] = {"writer 0": keepers.writer(site, dice.choice((5, 12, 30)))}
+    if dice.random() < 0.4:
+        found["writer 1"] = keepers.writer(site, dice.choice((5, 12)))
+    reset = dice.choice(("earliest", "earliest", "latest"))
+    for index in range(dice.choice((1, 1, 2, 2, 3))):
+        found[f"member {index}"] = members.member(site, "g", reset)
+    if dice.random() < 0.5:
+        for index in range(dice.choice((1, 1, 2))):
+            found[f"state store {index}"] = members.state_store(site, "s")
+    if dice.random() < 0.2:
+        found["passer-by"] = members.state_store(site, None)
+    for index in range(dice.choice((0, 1, 1, 2))):
+        source = senders.Source(f"source{index}")
+        site.sources.append(source)
+        for _ in range(dice.choice((4, 12, 30))):
+            source.add(site, dice.choice(KEYS))
+        found[f"sender {index}"] = senders.sender(site, source)
+        if dice.random() < 0.25:
+            found[f"usurper {index}"] = senders.usurper(site, source)
+    of_the_topic = {
+        "grower": (0.6, keepers.grower(site)),
+        "trimmer": (0.2, keepers.trimmer(site)),
+        "compactor": (0.7, keepers.compactor(site)),
+        "collector": (0.6, keepers.collector(site)),
+    }
+    return found | {name: main for name, (share, main) in of_the_topic.items() if dice.random() < share}
+
+
+def _climate(dice: random.Random, length: int) -> Climate:
+    return Climate(
+        fault_share=dice.choice((0.0, 0.03, 0.1, 0.2)),
+        crash_share=dice.choice((0.0, 0.002, 0.01)),
+        sleep_share=dice.choice((0.0, 0.01, 0.04)),
+        stall_share=dice.choice((0.0, 0.0, 0.01, 0.05)),
+        jump_share=dice.choice((0.0, 0.0, 0.005)),
+        tick_ms=dice.choice((5, 40, 200)),
+        page_keys=dice.choice((3, 12)),
+        coarse_times=dice.random() < 0.3,
+        skew_ms=dice.choice((0, 0, STORES_DIFFER_MS)),
+        blackouts=tuple(
+            (first, first + dice.randrange(5, 60))
+            for first in [dice.randrange(length) for _ in range(dice.choice((0, 0, 1)))]
+        ),
+    )
+
+
+def _scheduler(dice: random.Random, length: int) -> Scheduler:
+    kind = dice.random()
+    if kind < 0.35:
+        return Uniform(dice)
+    if kind < 0.6:
+        return Bursts(dice, dice.choice((3, 10, 30)))
+    return Priorities(dice, dice.choice((2, 5, 10)), length)

@@ -1,0 +1,141 @@
+"""One-line sabotages of the product's clients, each of which some history must notice."""
+
+from tests.sim.sabotage_line import Sabotage
+
+__all__ = ["SABOTAGES"]
+
+SABOTAGES = (
+    Sabotage(
+        "what was taken, and is not handed out, is committed",
+        "handed out at least once",
+        "log/topic_consumer.py",
+        "found += [(number, item) for item in self._consumers[number].hand_out(max_records - len(found))]",
+        "found += [(number, i) for i in self._consumers[number].hand_out(max_records)][: max_records - len(found)]",
+    ),
+    Sabotage(
+        "a position jumps to the end of its stretch",
+        "handed out at least once",
+        "log/consumer.py",
+        "            self._position = item.offset + 1\n",
+        "            self._position = self._follower.position\n",
+    ),
+    Sabotage(
+        "what its caller failed over is committed",
+        "handed out at least once",
+        "log/consumer.py",
+        "edit = CommitPosition(mine.name, self._done, mine.committed_at,",
+        "edit = CommitPosition(mine.name, self._position, mine.committed_at,",
+    ),
+    Sabotage(
+        "a commit comes before its caller came back",
+        "handed out at least once",
+        "log/consumer.py",
+        "        item = self._waiting.popleft()\n",
+        "        item = self._waiting.popleft()\n        self._come_back()\n",
+    ),
+    Sabotage(
+        "added partitions are read from their end",
+        "read from the first record",
+        "log/topic_consumer.py",
+        "self._config, added=True, holds=first.holds",
+        "self._config, added=False, holds=first.holds",
+    ),
+    Sabotage(
+        "who was away takes no partition for an added one",
+        "read from the first record",
+        "log/topic_consumer.py",
+        "return frozenset(n for n in added if first < max(count for count in counts if count <= n))",
+        "return frozenset()",
+    ),
+    Sabotage(
+        "consumers do not see that a topic grew",
+        "read from the first record",
+        "log/topic_consumer.py",
+        "for number in range(len(self._numbers), self._growing.partitions_now()):",
+        "for number in range(len(self._numbers), 0):",
+    ),
+    Sabotage(
+        "whoever was replaced commits on",
+        "one instance",
+        "manifest/consumers.py",
+        "if known is not None and known.instance != self.instance and known.committed_at != self.expected:",
+        "if known is not None and known.committed_at < self.expected:",
+    ),
+    Sabotage(
+        "the end of a scan is committed before it was handed out",
+        "states are rebuilt",
+        "log/consumer.py",
+        "self._rebuilding = rebuilt_to is not None",
+        "self._rebuilding = False",
+    ),
+    Sabotage(
+        "taking over commits the end of the scan",
+        "states are rebuilt",
+        "log/positions.py",
+        "offset = start(head) if known is None else known.offset",
+        "offset = start(head) if known is None else head.next_offset",
+    ),
+    Sabotage(
+        "what was missed is not told",
+        "gaps",
+        "log/follow.py",
+        "        return Gap(lost_from, self.position, reason)\n",
+        "        return None if reason else Gap(lost_from, self.position, reason)\n",
+    ),
+    Sabotage(
+        "what a key left behind is shown",
+        "growth",
+        "log/topic.py",
+        "return found if found is None or homes.has(found, number) else None",
+        "return found",
+    ),
+    Sabotage(
+        "keys are looked for where they were",
+        "growth",
+        "log/topic.py",
+        "number = partition_for_key(key, homes.counts[-1])",
+        "number = partition_for_key(key, homes.counts[0])",
+    ),
+    Sabotage(
+        "two batches of one partition are sent at once",
+        "once and in order",
+        "log/batches.py",
+        "        batch.open, queue.busy = False, True\n",
+        "        batch.open = False\n",
+    ),
+    Sabotage(
+        "a batch that was sent leaves its sequence where it was",
+        "once and in order",
+        "log/producer.py",
+        "self._stamps[number] = replace(stamp, sequence=stamp.sequence + len(offsets))",
+        "self._stamps[number] = replace(stamp, sequence=stamp.sequence)",
+    ),
+    Sabotage(
+        "what is unknown is told as not appended",
+        "told as it is",
+        "log/delivering.py",
+        "                raise unknown from None\n",
+        "                raise Unavailable(str(unknown)) from None\n",
+    ),
+    Sabotage(
+        "a producer goes on after a batch that failed",
+        "once and in order",
+        "log/producer.py",
+        "                unsent = list(self._batches.unsent())\n",
+        "",
+    ),
+    Sabotage(
+        "an open producer does not see that its topic grew",
+        "growth",
+        "log/producer.py",
+        "if len(self._known()) <= len(self._partitions):",
+        "if len(self._known()) > 0:",
+    ),
+    Sabotage(
+        "a producer that is opened again counts from 0",
+        "once and in order",
+        "manifest/appends.py",
+        "sequence = 0 if earlier is None else earlier.next_sequence",
+        "sequence = 0",
+    ),
+)

@@ -1,0 +1,174 @@
+"""What `threading` and `concurrent.futures` give the product, for fibres: whoever waits lets the others go on.
+
+They stand in the product's modules while a history is played (`in_place`), so that its locks, senders and pools are the
+simulator's, and any order of them can come about.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from lithify.store.port import NewId
+from tests.sim.clients.fibres import Wait, ask
+
+__all__ = ["in_place"]
+
+Spawn = Callable[[str, Callable[[], None]], Callable[[], bool]]
+"""Begins a thread of the process that runs; answers with who knows its end."""
+
+_spawn: list[Spawn] = []  # of the history that is played
+
+
+class Lock:
+    def __init__(self) -> None:
+        self._held = False
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if self._held and blocking:
+            ask(Wait(lambda: not self._held, None if timeout < 0 else int(timeout * 1000)))
+        if self._held:
+            return False
+        self._held = True
+        return True
+
+    def release(self) -> None:
+        self._held = False
+
+    def __enter__(self) -> bool:
+        while not self.acquire():
+            pass
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Condition:
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._told = 0
+
+    def __enter__(self) -> bool:
+        return self._lock.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        before = self._told
+        self._lock.release()
+        ask(Wait(lambda: self._told > before, None if timeout is None else min(int(timeout * 1000), 1 << 40)))
+        self._lock.__enter__()
+        return self._told > before
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        if not predicate():
+            self.wait(timeout)
+        return predicate()
+
+    def notify_all(self) -> None:
+        self._told += 1
+
+
+class Thread:
+    def __init__(self, target: Callable[[], None], name: str = "", daemon: bool = False) -> None:
+        self._target, self._name = target, name
+        self._ended: Callable[[], bool] = lambda: False
+
+    def start(self) -> None:
+        self._ended = _spawn[-1](self._name, self._target)
+
+    def join(self) -> None:
+        while not self._ended():
+            ask(Wait(self._ended, None))
+
+
+class Future:
+    def __init__(self) -> None:
+        self._result: list[Any] = []
+
+    def __class_getitem__(cls, _: Any) -> type["Future"]:
+        return cls
+
+    def done(self) -> bool:
+        return bool(self._result)
+
+    def set_result(self, result: Any) -> None:
+        self._result.append(result)
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self._result:
+            ask(Wait(self.done, None if timeout is None else int(timeout * 1000)))
+        if not self._result:
+            raise TimeoutError
+        return self._result[0]
+
+
+def wait(futures: Iterable[Future]) -> None:
+    for future in futures:
+        while not future.done():
+            ask(Wait(future.done, None))
+
+
+class Pool:
+    """Each piece of work in a thread of its own."""
+
+    def __init__(self, _: int) -> None:
+        """As many as are asked for."""
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whoever maps has waited."""
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        found: list[tuple[list[Any], list[Exception]]] = []
+        threads: list[Thread] = []
+        for item in items:
+            done, failed = list[Any](), list[Exception]()
+            found.append((done, failed))
+            threads.append(Thread(_kept(work, item, done, failed), "pool"))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        for done, failed in found:
+            if failed:
+                raise failed[0]
+            yield done[0]
+
+
+def _kept(work: Callable[[Any], Any], item: Any, done: list[Any], failed: list[Exception]) -> Callable[[], None]:
+    def run() -> None:
+        try:
+            done.append(work(item))
+        except Exception as error:  # noqa: BLE001 - raised where the results are asked for
+            failed.append(error)
+
+    return run
+
+
+def _new_id() -> str:
+    return ask(NewId())
+
+
+@contextmanager
+def in_place(spawn: Spawn) -> Generator[None]:
+    threading = SimpleNamespace(Condition=Condition, Lock=Lock, Thread=Thread)
+    stands_in = {
+        "lithify.log.producer.threading": threading,
+        "lithify.log.producer.ThreadPoolExecutor": Pool,
+        "lithify.log.producer.wait": wait,
+        "lithify.log.latest.threading": threading,
+        "lithify.log.batches.Future": Future,
+        "lithify.store.own_lock.threading": threading,
+        "lithify.segment.execute.new_id": _new_id,
+    }
+    with ExitStack() as stack:
+        for place, what in stands_in.items():
+            stack.enter_context(patch(place, what))
+        _spawn.append(spawn)
+        stack.callback(_spawn.pop)
+        yield
