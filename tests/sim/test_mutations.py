@@ -1,13 +1,12 @@
 """Every rule is proved by what its removal does: each sabotage on record is caught by its seed."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.sim.mutations import table
+from tests.sim.mutations import RECORD, table
 from tests.sim.sabotage import SABOTAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,9 +14,8 @@ RULES = {f"P{number}" for number in range(1, 22)} | {f"R{number}" for number in 
 
 
 def test_every_rule_is_sabotaged_and_every_sabotage_was_caught() -> None:
-    record = json.loads(Path(__file__).with_name("mutations.json").read_text(encoding="utf-8"))
     assert {sabotage.rule for sabotage in SABOTAGES} == RULES
-    assert {sabotage.name for sabotage in SABOTAGES} == record.keys()
+    assert {sabotage.name for sabotage in SABOTAGES} == RECORD.read().keys()
 
 
 def test_the_table_of_the_protocol_is_the_record() -> None:

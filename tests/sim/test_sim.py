@@ -1,9 +1,6 @@
 """The simulation's share of the everyday run: some histories, the failures of old, and that the harness holds."""
 
 import itertools
-import os
-import subprocess
-import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -11,6 +8,7 @@ import pytest
 
 from lithify.manifest.model import Manifest, Retired
 from tests.sim.cases import FOLDER, load, save
+from tests.sim.elsewhere import told_elsewhere
 from tests.sim.history import Mask, play
 from tests.sim.shrink import shrunk
 from tests.sim.test_mutations import RULES
@@ -86,18 +84,7 @@ def test_every_fault_rule_and_kind_of_commit_comes_about() -> None:
 def test_a_seed_is_a_history_whatever_the_process() -> None:
     """Nothing else decides: neither the order of hashes nor what was played before."""
     program = "from tests.sim.history import play\nprint([(f.steps, f.turns, f.counts) for f in map(play, (3, 5))])"
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
-    assert told == {f"{[(f.steps, f.turns, f.counts) for f in map(play, (3, 5))]}\n"}
+    assert told_elsewhere(program) == {f"{[(f.steps, f.turns, f.counts) for f in map(play, (3, 5))]}\n"}
 
 
 def test_the_record_of_turns_is_the_history() -> None:

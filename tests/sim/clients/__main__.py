@@ -13,7 +13,6 @@ from collections import Counter
 from tests.sim.clients.history import Found, play
 
 FAILURES_SHOWN = 5
-LINES_SHOWN = 40
 
 
 def many(first: int, count: int, processes: int) -> int:

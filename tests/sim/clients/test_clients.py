@@ -1,7 +1,5 @@
 """The share that the simulation of clients has in the everyday run, and that its harness holds."""
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +12,7 @@ from tests.sim.clients.fibres import Fibre, ask
 from tests.sim.clients.history import play
 from tests.sim.clients.mutations import RECORD
 from tests.sim.clients.sabotage import SABOTAGES
+from tests.sim.elsewhere import told_elsewhere
 
 SEEDS_EVERYDAY, SEEDS, SEEDS_A_TEST = 10, 60, 10
 ROOT = Path(__file__).resolve().parents[3]
@@ -80,23 +79,11 @@ def test_what_a_client_meets_comes_about() -> None:
 @pytest.mark.slow
 def test_a_seed_is_a_history_whatever_the_process() -> None:
     program = "from tests.sim.clients.history import play\nprint([(f.steps, f.turns) for f in map(play, (3, 5))])"
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
-    assert told == {f"{[(f.steps, f.turns) for f in map(play, (3, 5))]}\n"}
+    assert told_elsewhere(program) == {f"{[(f.steps, f.turns) for f in map(play, (3, 5))]}\n"}
 
 
 def test_every_sabotage_was_caught() -> None:
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
-    assert {sabotage.name for sabotage in SABOTAGES} == record.keys()
+    assert {sabotage.name for sabotage in SABOTAGES} == RECORD.read().keys()
 
 
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: sabotage.name)

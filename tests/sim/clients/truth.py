@@ -56,8 +56,6 @@ class Shelf:
     floor: int = 0  # as it is stored
     deleted_to: int = 0
     positions: dict[str, Position] = field(default_factory=dict)
-    first: dict[str, int] = field(default_factory=dict)  # the first position of each name
-    reached: dict[tuple[str, str], int] = field(default_factory=dict)  # (name, instance): the last it committed
     replaced: set[tuple[str, str]] = field(default_factory=set)
 
     def explained(self, offset: int) -> bool:
@@ -183,8 +181,6 @@ class Truth:
             shelf.replaced.add((name, before.instance))
         self.moved(shelf, name, before, position)
         shelf.positions[name] = position
-        shelf.first.setdefault(name, position.offset)
-        shelf.reached[name, position.instance] = position.offset
 
     def put(self, author: Author, key: str, body: bytes) -> None:
         """Segments count once a manifest names them."""

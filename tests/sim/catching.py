@@ -1,0 +1,83 @@
+"""Which seed of a simulation catches each sabotage, and the record of it: each is tried in a process of its own, whose
+imports find the source sabotaged.
+
+The parent imports nothing of the product, so that its children import it sabotaged.
+"""
+
+import importlib
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.sim.sabotage_line import Sabotage
+from tests.sim.sabotaged import Finder
+
+__all__ = ["Caught", "Record", "searched"]
+
+Work = tuple[str, Sabotage, Sequence[int]]
+
+
+class Caught(NamedTuple):
+    sabotage: Sabotage
+    seed: int | None  # that caught it; None: it escaped
+    played: int
+    found: str
+
+
+def _first(work: Work) -> Caught:
+    """In a fresh process: the first of the seeds that catches the sabotage."""
+    history, sabotage, seeds = work
+    assert not any(module.startswith("lithify") for module in sys.modules), "the product must be imported sabotaged"
+    sys.meta_path.insert(0, Finder(sabotage))
+    play = importlib.import_module(history).play
+    for played, seed in enumerate(seeds, 1):
+        found = play(seed)
+        if found.violation is not None:
+            return Caught(sabotage, seed, played, found.violation)
+    return Caught(sabotage, None, len(seeds), "")
+
+
+def searched(history: str, work: Iterable[tuple[Sabotage, Sequence[int]]]) -> Iterator[Caught]:
+    """`history`: the module that plays a seed."""
+    processes = len(os.sched_getaffinity(0))
+    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(_first, [(history, *each) for each in work])
+
+
+class Record(NamedTuple):
+    """Of the sabotages of one simulation."""
+
+    path: Path
+    history: str
+    sabotages: Sequence[Sabotage]
+
+    def read(self) -> dict[str, Any]:
+        return json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
+
+    def replayed(self) -> Iterator[Caught]:
+        """Of each sabotage on record, what its seed finds today."""
+        known = self.read()
+        return searched(self.history, [(each, [known[each.name]["seed"]]) for each in self.sabotages])
+
+    def tell(self, results: Iterable[Caught], *, keep: bool) -> int:
+        """How many escaped."""
+        escaped = 0
+        for result in results:
+            sabotage, seed, _, found = result
+            escaped += seed is None
+            caught = "ESCAPED" if seed is None else f"caught by seed {seed}"
+            print(f"{sabotage.rule:26} {sabotage.name:55} {caught:22} {found[:110]}", flush=True)
+            if keep and seed is not None:
+                self._keep(result)
+        return escaped
+
+    def _keep(self, result: Caught) -> None:
+        sabotage, seed, played, found = result
+        new = {"rule": sabotage.rule, "seed": seed, "played": played, "found": found}
+        record = self.read() | {sabotage.name: new}
+        kept = {each.name: record[each.name] for each in self.sabotages if each.name in record}
+        self.path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
