@@ -12,6 +12,11 @@ from tests.log.conftest import HandClock
 WAIT_MS = 60_000  # a test that waits for so long has failed
 
 
+def passes(hand: HandClock, ms: int) -> None:
+    """A pause, by the clock of the test."""
+    hand.now_ms += ms
+
+
 def values(topic: Topic, number: int = 0) -> list[bytes | None]:
     return [record.value for record in topic.partition(number).read()]
 

@@ -130,8 +130,8 @@ class SomeBatches:
 def test_batches_go_in_order_and_when_they_are_due(config: ProducerConfig, steps: list[tuple[str, Any, Any]]) -> None:
     """Tried on log/batches.py, and caught: a full batch that is added to, or that lingers; the batch that is due last
     first; two batches of a partition at once; one that is sent before it is due; a batch that is added to while it is
-    sent; a flush that hurries nothing; one that makes a batch less due; the
-    bytes of a batch that was sent, or never will be, still counted; a wait for what has to wait for another.
+    sent; a flush that hurries nothing; one that makes a batch less due; the bytes of a batch that was sent, or never
+    will be, still counted; a wait for what has to wait for another.
     """
     some = SomeBatches(config)
     for step in steps:

@@ -10,7 +10,7 @@ from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
 from lithify.store.errors import AccessDenied, CommitUnknown, Unavailable
 from lithify.testing.faults import Fault
 from tests.log.conftest import HandClock, Make
-from tests.log.producing import faulty, values
+from tests.log.producing import faulty, passes, values
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -35,7 +35,7 @@ def test_unknown_commits_are_made_good_once(
     outcome asked for without `settle`."""
     topic = warehouse.create_topic("t")
     hand = HandClock()
-    monkeypatch.setattr("lithify.store.driver.pause", partial(_passes, hand))
+    monkeypatch.setattr("lithify.store.driver.pause", partial(passes, hand))
     lossy, store = faulty(warehouse, 0 if producer_id is None else 1, plan)
     producer = producer_of(lossy, producer_id=producer_id, clock=hand, linger_ms=10**9)
     first = producer.append(b"k", b"1")
@@ -46,10 +46,6 @@ def test_unknown_commits_are_made_good_once(
     store.deliver()
     assert (first.offset(), second.offset()) == (0, 1)
     assert values(topic) == [b"1", b"2"]
-
-
-def _passes(hand: HandClock, ms: int) -> None:
-    hand.now_ms += ms
 
 
 def test_what_stays_unknown_is_told_as_such(warehouse: Warehouse, producer_of: Make) -> None:

@@ -19,7 +19,7 @@ from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailabl
 from lithify.store.port import Outcome
 from lithify.testing.faults import Fault, FaultyStore
 from tests.log.conftest import HandClock, Make
-from tests.log.producing import WAIT_MS, Gated, faulty, values
+from tests.log.producing import WAIT_MS, Gated, faulty, passes, values
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -121,7 +121,7 @@ def test_a_token_speaks_of_the_one_append_that_may_have_happened(
     for happens in range(4):
         plan = [*never * happens, *HAPPENED]
         hand = HandClock()
-        monkeypatch.setattr("lithify.store.driver.pause", partial(_passes, hand))
+        monkeypatch.setattr("lithify.store.driver.pause", partial(passes, hand))
         lossy, _ = faulty(warehouse, 0 if producer_id is None else 1, plan)
         value = b"%d" % happens
         delivery = producer_of(lossy, producer_id=producer_id, clock=hand, linger_ms=0).append(b"k", value)
@@ -130,10 +130,6 @@ def test_a_token_speaks_of_the_one_append_that_may_have_happened(
         except CommitUnknown as unknown:
             there = topic.partition(0).outcome(unknown.token, settle=True) is not None
         assert values(topic).count(value) == there, happens
-
-
-def _passes(hand: HandClock, ms: int) -> None:
-    hand.now_ms += ms
 
 
 @pytest.mark.parametrize("first", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.LATE])
@@ -172,7 +168,7 @@ def test_what_is_told_as_not_appended_does_not_arrive_late(
     caught: a settling that takes no number, and says that it did not happen."""
     topic = warehouse.create_topic("t")
     hand = HandClock()
-    monkeypatch.setattr("lithify.store.driver.pause", partial(_passes, hand))
+    monkeypatch.setattr("lithify.store.driver.pause", partial(passes, hand))
 
     class SendsOnce(FaultyStore):
         def put(self, key: str, body: bytes) -> None:
