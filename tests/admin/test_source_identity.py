@@ -38,6 +38,29 @@ def test_another_content_of_the_same_size_and_time_is_another_import(on_files: L
     assert on_files.json("append", "days", "--from", str(path))["already_there"] == 1
 
 
+def test_the_same_bytes_at_another_time_are_the_same_import(on_files: Lithify, tmp_path: Path) -> None:
+    """Fetched again, copied, touched: an import that was interrupted goes on."""
+    on_files.ok("topic", "create", "days")
+    path = tmp_path / "daily.jsonl"
+    for at in (THEN, LATER):
+        put(path, lines({"key": "a", "value": "1"}, {"key": "b", "value": "2"}).encode() + b"bad", at)
+        on_files.refused("append", "days", "--from", str(path), "--batch-size", "2", code=2, saying="line 3 is not")
+    assert len(on_files.records("read", "days")) == 2
+
+
+def test_of_what_is_looked_at_as_a_whole_nothing_else_counts(site: "Site", tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    put(path, bytes(4 * FEW))
+    before = identify(str(path), {})
+    put(path, bytes(4 * FEW), LATER)
+    assert identify(str(path), {}) == before
+    for size, ranges in [(0, True), (1, False), (FEW, True), (FEW - 1, False), (2 * FEW, True)]:
+        site.body, site.ranges, site.headers = bytes(size), ranges, {"ETag": "one", "Last-Modified": "then"}
+        before = site.identity()
+        site.headers = {"ETag": "other", "Last-Modified": "later"}
+        assert site.identity() == before
+
+
 @pytest.mark.parametrize("at", [0, 40_000, FEW - 1, FEW, 3 * FEW, -FEW, -1])
 def test_wherever_a_local_file_differs(tmp_path: Path, at: int) -> None:
     """Small ones are looked at as a whole."""
