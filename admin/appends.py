@@ -76,7 +76,7 @@ def append(
         batches = (
             _tables(found, batch_size, skip) if bulk.is_parquet(source) else _lines(found, check, batch_size, skip)
         )
-        started = Import(opened, identity.name, partition, skip, new=identity.new)
+        started = Import(opened, identity.name, partition, skip, new=identity.new, given=given is not None)
         if started.began_over is not None:
             _say_that_it_grew(opened, started.began_over)
         appending = _Appending(started, found.name, invocation)
@@ -177,7 +177,9 @@ class _Appending:
             lines[0] += f"; {it.already_there} of this source were there already"
         if it.passed_over:
             counts = f"the first {it.passed_over} were" if it.passed_over > 1 else "the first one was"
-            lines.append(f"  {counts} passed over; without --skip those that are missing are appended")
+            lines.append(f"  {counts} passed over")
+        if again := [flag for flag, given in (("--source-id", it.found_by_name), ("--skip", it.passed_over)) if given]:
+            lines.append(f"  to repeat it, give the same {' and '.join(again)}")
         if it.already_there and not it.appended:
             lines.append("  to append them once more, give another --source-id")
         lines += [f"  partition {number}: offsets {given.start} to {given.stop - 1}" for number, given in offsets]

@@ -1,11 +1,12 @@
 """An import: the rows of a source into a topic, each once, however often it is interrupted and begun again.
 
 In each partition it is an application that numbers its appends, and the version is a row's number in the source: what
-is in up to there is in, what comes after is not (docs/rfcs/0011).
+is in up to there is in, what comes after is not, and the rows lie in the order of the source (docs/rfcs/0011).
 """
 
 import contextlib
 import re
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -30,11 +31,15 @@ SOURCE_ID_CHARACTERS_MAX = 200
 LOOKS_AT_ONCE = 16  # at partitions, where the topic has grown
 KEYLESS_STRETCH_ROWS = 10_000  # rows without a key that go to one partition, before the next one's turn
 _MADE = re.compile(r".*-[0-9a-f]{16}")  # a source's id that the command made itself
+_LIKE_A_COUNT = re.compile(r".* over [0-9]+")
 
 
 def check_source_id(given: str) -> str:
     if not 1 <= len(given) <= SOURCE_ID_CHARACTERS_MAX or not given.isprintable():
         raise InvalidRequest(f"--source-id is a text of 1 to {SOURCE_ID_CHARACTERS_MAX} printable characters")
+    if _LIKE_A_COUNT.fullmatch(given):
+        # With --partition, 'x over 4' would be taken for the import of 'x' into 4 partitions.
+        raise InvalidRequest("--source-id cannot end in ' over' and a number, where imports note their partitions")
     return given
 
 
@@ -45,11 +50,12 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     already_there: int  # that an earlier run had
     unknown: int  # that may have been appended
     source_id: str
-    skip: int | None  # as much as was to be is in up to this record, and no other; None: it is not as simple as that
+    skip: int | None  # with which --skip it goes on; None: with the one that was given
     passed_over: int  # how many of the first records this run passed over
+    forgotten: bool = False  # a partition that had some of it knows nothing of it any more
 
     def fields(self) -> dict[str, object]:
-        return msgspec.structs.asdict(self)
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "forgotten"}
 
     def __str__(self) -> str:
         if not self.appended + self.already_there + self.unknown:
@@ -59,26 +65,40 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
             told += f", {self.already_there} were there already"
         if self.unknown:
             told += f", {self.unknown} may have been"
-        if self.skip is not None:
-            return f"{told}; go on with --skip {self.skip}"
-        how = f"--source-id {self.source_id}" + (f" --skip {self.passed_over}" if self.passed_over else "")
+        if self.forgotten and self.skip is None:
+            return f"{told}; compare the log with the source before you go on"
+        # SUBTLE! Always by the name. A bad line is mended, and the file has another name: with --skip alone the first
+        # rows would count as passed over there, although they are in. And always with the number where it is exact:
+        # it holds where the name is not remembered any more. Test: tests/properties/test_imports.py
+        skip = self.passed_over if self.skip is None else self.skip
+        how = f"--source-id {shlex.quote(self.source_id)}" + (f" --skip {skip}" if skip else "")
         return f"{told}; go on with {how}, which appends what is missing and nothing twice"
 
 
 class Import:
     """`partition`: all rows go there; None: each where its key belongs. `new`: nobody can have sent anything under this
-    name."""
+    name. `given`: a person gave the name."""
 
     def __init__(
-        self, topic: Topic, source_id: str, partition: int | None, skip: int = 0, *, new: bool = False
+        self,
+        topic: Topic,
+        source_id: str,
+        partition: int | None,
+        skip: int = 0,
+        *,
+        new: bool = False,
+        given: bool = False,
     ) -> None:
         self.source_id = source_id
+        self._given = given
         self.offsets: dict[int, range] = {}  # from the first to the last that each partition was given
         self.appended = self.already_there = self._unknown = 0
         self._topic = topic
         self._partition = partition
         self._new = new
         self.passed_over = self._done_to = skip  # every row up to the latter is in, or was to be passed over
+        self._in_order_from: int | None = None  # rows up to there would come after later ones, and are left out
+        self._forgotten = False
         self._open: set[int] = set()  # partitions that know it, and not that it has ended
         self._reached: dict[int, Reach] = {}  # of the partitions that were looked at
         self.application = f"import {source_id}"
@@ -120,6 +140,8 @@ class Import:
         places = self._places(table.column("key").chunk(0), rows)
         numbers = np.unique(places).tolist()
         for number in numbers:
+            self._check_order(number, rows[places == number], self._reach(number))
+        for number in numbers:
             # SUBTLE! Only the last part of all says that it is the end. Said with another, it would be said of an
             # import that is not over if a later part fails: the entry would give way first, and its rows come again.
             # Test: tests/admin/test_imports.py
@@ -140,7 +162,8 @@ class Import:
         end = first + table.num_rows - 1
         while True:
             reach = self._reach(number)
-            missing = _missing(mine, reach)
+            self._check_order(number, mine, reach)
+            missing = mine[mine > reach.version]
             if not len(missing):
                 self.already_there += len(mine)
                 return
@@ -158,13 +181,30 @@ class Import:
                 continue
             except CommitUnknown:
                 raise
-            except LithifyError:
+            except LithifyError as error:
                 self._unknown = 0
+                if isinstance(error, InvalidRequest) and reach != Reach():
+                    with contextlib.suppress(LithifyError):
+                        self._forgotten = self._look(number) == Reach()
                 raise
             self._unknown = 0
             self.already_there += len(mine) - len(missing)
             self._appended(number, given, reach.after(stamp.first, stamp.version), last=last)
             return
+
+    def _check_order(self, number: int, mine: npt.NDArray[np.int64], reach: Reach) -> None:
+        """What was passed over is not appended any more once later rows are in: of two values of a key the older one
+        would win, and where another import has these rows, they would be there twice."""
+        late = [each for each in reach.passed_over if np.any((mine >= each.first) & (mine <= each.last))]
+        if late:
+            self._in_order_from = late[-1].last
+            these = numbers_text("record", range(late[0].first, late[0].last + 1))
+            were = "was" if late[0].first == late[0].last else "were"
+            raise InvalidRequest(
+                f"{self._topic.name}/{number}: {these} of the source {were} passed over (--skip), and later ones are "
+                "in. Appended now, they would come after these, and twice if another import has them. Give --skip "
+                f"{self._in_order_from}, which leaves them out"
+            )
 
     def _appended(self, number: int, given: range, reach: Reach, *, last: bool) -> None:
         self.appended += len(given)
@@ -175,6 +215,11 @@ class Import:
             self._open.discard(number)
         else:
             self._open.add(number)
+
+    @property
+    def found_by_name(self) -> bool:
+        """A name that the command made itself and a person gave again: the source may have another name by now."""
+        return self._given and self._made
 
     @property
     def _made(self) -> bool:
@@ -197,16 +242,10 @@ class Import:
             already_there=self.already_there,
             unknown=self._unknown,
             source_id=self.source_id,
-            skip=None if ahead or self._unknown else self._done_to,
+            skip=self._in_order_from or (None if ahead or self._unknown else self._done_to),
             passed_over=self.passed_over,
+            forgotten=self._forgotten,
         )
-
-
-def _missing(rows: npt.NDArray[np.int64], reach: Reach) -> npt.NDArray[np.int64]:
-    missing = rows > reach.version
-    for each in reach.passed_over:
-        missing |= (rows >= each.first) & (rows <= each.last)
-    return rows[missing]
 
 
 def _progress(reach: Reach) -> tuple[int, int]:

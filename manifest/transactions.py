@@ -134,8 +134,8 @@ def remember(
     if len(reach.passed_over) > PASSED_OVER_MAX:
         return InvalidRequest(
             f"{place.head.topic}/{place.head.partition}: transaction {stamp.application!r} was passed over in "
-            f"{PASSED_OVER_MAX} places, its limit. Nothing was appended; send first what was passed over ('lithify "
-            "append' without --skip does)"
+            f"{PASSED_OVER_MAX} places, its limit. Nothing was appended; go on under another name ('lithify append' "
+            "with another --source-id, and the same --skip)"
         )
     mine = Transaction(
         application=stamp.application,

@@ -6,13 +6,15 @@ skipped; an outcome taken for known too early; a `skip` although another partiti
 batch.
 """
 
+import contextlib
+import random
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from lithify.admin.imports import Import
+from lithify.admin.imports import Import, check_source_id
 from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
@@ -273,3 +275,27 @@ def test_forgotten_in_its_midst_it_stops() -> None:
     with pytest.raises(InvalidRequest, match="was forgotten"):
         started.append(rest[0][0], rest[0][1], last=False)
     assert stored(store).total() == 4
+
+
+@pytest.mark.parametrize("source_id", ["x over 4", "x over 0", " over 12"])
+def test_a_name_that_would_be_taken_for_another_import_is_refused(source_id: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot end in ' over' and a number"):
+        check_source_id(source_id)
+
+
+def test_another_name_or_another_place_is_another_import() -> None:
+    """Applications are named by what was put together: no two ways give one name."""
+    dice = random.Random(1)
+    words = ["x", "over", "4", "import", "x over", "over 4", "4 over"]
+    found: dict[str, tuple[str, int | None]] = {}
+    tried = 0
+    for partitions in (1, 2, 4):
+        topic = Warehouse(Driver(Metered(new_store(partitions)))).topic("t")
+        for _ in range(300):
+            given = " ".join(dice.choice(words) for _ in range(dice.randrange(1, 5)))
+            with contextlib.suppress(InvalidRequest):
+                name, partition = check_source_id(given), dice.choice((None, 0))
+                what = (name, partitions if partition is None else None)
+                assert found.setdefault(Import(topic, name, partition).application, what) == what
+                tried += 1
+    assert tried > 100

@@ -189,7 +189,7 @@ def test_a_signal_that_meets_a_destructor_is_not_lost(
     ended = users("append", "users", "--batch-size", "10", input=lines(*ROWS))
     monkeypatch.undo()
     assert ended.exit_code == code
-    assert "10 records were appended; go on with --skip 10" in ended.stderr
+    assert re.search(r"10 records were appended; go on with --source-id stdin-\S+ --skip 10, ", ended.stderr)
     assert there(users) == Counter(range(10))
 
 
@@ -210,8 +210,10 @@ def test_told_to_end_it_says_how_far_it_came(users: Lithify, number: signal.Sign
         process.of.send_signal(number)
         assert process.end() == code
     (told,) = filter(None, process.said)
-    assert re.fullmatch(r"lithify: standard input: .*\. 20 records were appended; go on with --skip 20", told)
-    users.ok("append", "users", "--skip", "20", input=lines(*ROWS))
+    how = r"20 records were appended; go on with --source-id (stdin-\S+) --skip 20, which appends what is missing .*"
+    said = re.fullmatch(rf"lithify: standard input: .*\. {how}", told)
+    assert said is not None
+    users.ok("append", "users", "--source-id", said[1], "--skip", "20", input=lines(*ROWS))
     assert there(users) == Counter(range(40))
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -82,11 +83,12 @@ def test_a_bad_line_is_named_and_nothing_of_its_batch_is_written(users: Lithify,
     bad, saying = BAD_LINES[case]
     text = changes(12) + "\n" + bad + "\n" + changes(3)
     told = users.refused("append", "users", "--batch-size", "5", code=2, saying=f"line 14 {saying}", input=text)
-    assert "10 records were appended; go on with --skip 10" in told
+    said = re.search(r"10 records were appended; go on with --source-id (stdin-\S+) --skip 10, ", told)
+    assert said is not None
     assert "secret" not in told
     assert len(users.records("read", "users")) == 10
     mended = changes(12) + "\n" + changes(3)
-    users.ok("append", "users", "--skip", "10", input=mended)
+    users.ok("append", "users", "--source-id", said[1], "--skip", "10", input=mended)
     values = [line["value"] for line in users.records("read", "users")]
     assert sorted(values) == sorted([f"v{n}" for n in range(12)] + ["v0", "v1", "v2"])
 
