@@ -32,6 +32,14 @@ class _Batch:
     last: bool = False  # nothing comes after it
 
 
+@dataclass
+class _Passing:
+    """Over the first `count` records, of which there may be fewer."""
+
+    count: int
+    done: int = 0
+
+
 @command()
 @click.argument("topic")
 @click.option("--partition", type=int, help="Append to this partition; else Kafka's partitioner chooses by the key.")
@@ -63,9 +71,11 @@ def append(
     warehouse says so: see 'lithify warehouse alter'.
     """
     from lithify.admin import bulk
+    from lithify.admin.formats import check_format, is_parquet
     from lithify.admin.identity import Identity, identify
     from lithify.admin.imports import Import, check_source_id
 
+    check_format(source)
     warehouse = invocation.warehouse()
     opened = warehouse.topic(topic, for_append=True)
     check = _check(opened, warehouse.driver.now_ms)
@@ -73,8 +83,12 @@ def append(
     given = None if source_id is None else Identity(check_source_id(source_id))
     identity = given or identify(source, options)
     with told_to_end() as end_if_told, bulk.open_source(source, options) as found:
+        passing = _Passing(skip)
+        largest = opened.parsed_config.max_message_bytes
         batches = (
-            _tables(found, batch_size, skip) if bulk.is_parquet(source) else _lines(found, check, batch_size, skip)
+            _tables(found, batch_size, passing)
+            if is_parquet(source)
+            else _lines(found, check, batch_size, passing, largest)
         )
         started = Import(opened, identity.name, partition, skip, new=identity.new, given=given is not None)
         if started.began_over is not None:
@@ -86,7 +100,7 @@ def append(
                 appending.append(batch)
                 tick(batch.count)
         started.end()
-    appending.tell(opened)
+    appending.tell(opened, passing.done)
     if identity.compared and started.already_there:
         known = f"neither a version nor a time is told of it, and only {identity.compared} were compared"
         warn(f"{found.name}: {known}; if its content is another, give another --source-id")
@@ -98,15 +112,16 @@ def _say_that_it_grew(topic: "Topic", began_over: int) -> None:
     warn(f"{topic.name}: {text}{topic.partitions} now, and {seen}")
 
 
-def _lines(source: "Source", check: Check, size: int, skip: int) -> Iterator[_Batch]:
+def _lines(source: "Source", check: Check, size: int, passing: "_Passing", largest: int) -> Iterator[_Batch]:
     from lithify.admin.bulk import BATCH_BYTES_MAX, text_lines
     from lithify.admin.lines import parse_line
     from lithify.log.record import record_bytes
 
     records: list[Any] = []
-    first, held_bytes = skip + 1, 0
-    for index, (number, line) in enumerate(text_lines(source), start=1):
-        if index <= skip:
+    first, held_bytes = passing.count + 1, 0
+    for index, (number, line) in enumerate(text_lines(source, largest), start=1):
+        if index <= passing.count:
+            passing.done = index
             continue
         record = parse_line(line, number)
         problem = check(record)
@@ -141,10 +156,12 @@ def _check(topic: "Topic", now_ms: Callable[[], int]) -> Check:
     return check
 
 
-def _tables(source: "Source", size: int, skip: int) -> Iterator[_Batch]:
-    from lithify.admin.bulk import parquet_tables
+def _tables(source: "Source", size: int, passing: "_Passing") -> Iterator[_Batch]:
+    from lithify.admin.bulk import open_parquet, parquet_tables
 
-    found = parquet_tables(source, size, skip)
+    file = open_parquet(source)
+    passing.done = min(passing.count, file.metadata.num_rows)
+    found = parquet_tables(file, source.name, size, passing.count)
     return (_Batch(rows.table, rows.first, rows.table.num_rows, rows.last) for rows in found)
 
 
@@ -168,16 +185,18 @@ class _Appending:
         where = "" if batch is None else f" (records {batch.first} to {batch.first + batch.count - 1})"
         return HowFar(f"{self._source}{where}", str(came), came.fields())
 
-    def tell(self, topic: "Topic") -> None:
+    def tell(self, topic: "Topic", passed_over: int) -> None:
         it = self._import
         offsets = sorted(it.offsets.items())
         partitions = {str(number): {"first": given.start, "last": given.stop - 1} for number, given in offsets}
         lines = [f"{counted(it.appended, 'record')} appended to {topic.name}"]
         if it.already_there:
             lines[0] += f"; {it.already_there} of this source were there already"
-        if it.passed_over:
-            counts = f"the first {it.passed_over} were" if it.passed_over > 1 else "the first one was"
-            lines.append(f"  {counts} passed over")
+        if passed_over:
+            counts = f"the first {passed_over} were" if passed_over > 1 else "the first one was"
+            lines.append(
+                f"  {counts} passed over" + (", and there are no more" if passed_over < it.passed_over else "")
+            )
         if again := [flag for flag, given in (("--source-id", it.found_by_name), ("--skip", it.passed_over)) if given]:
             lines.append(f"  to repeat it, give the same {' and '.join(again)}")
         if it.already_there and not it.appended:
@@ -185,7 +204,7 @@ class _Appending:
         lines += [f"  partition {number}: offsets {given.start} to {given.stop - 1}" for number, given in offsets]
         expired = self._expired(topic)
         value = {"topic": topic.name, "appended": it.appended, "already_there": it.already_there}
-        value["passed_over"] = it.passed_over
+        value["passed_over"] = passed_over
         value |= {"source_id": it.source_id, "partitions": partitions, "expired": expired}
         self._output.answer(value, lambda: self._output.lines(lines))
         if expired:

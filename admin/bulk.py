@@ -1,35 +1,31 @@
 """Where appended records come from: standard input, or any URL of fsspec's; JSON lines, or Parquet."""
 
 import bisect
-import errno
 import io
-import lzma
-import struct
+import os
+import stat
 import sys
-import zipfile
-import zlib
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any, NamedTuple, TypeVar
 
-import fsspec
-import fsspec.compression
 import fsspec.core
 import pyarrow as pa
 import pyarrow.parquet as pq
-from botocore.exceptions import BotoCoreError, ClientError
+from fsspec.implementations.local import LocalFileSystem
 
+from lithify.admin.explained import explained
+from lithify.admin.formats import check_format, decompressed, is_parquet
 from lithify.segment.layout import content_bytes, is_bytes, is_pairs
-from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, NotFound, Unavailable
-from lithify.store.s3_errors import explain
+from lithify.store.errors import InvalidRequest
 from lithify.store.urls import shown
 
 __all__ = [
     "BATCH_BYTES_MAX",
     "Source",
-    "explained",
     "file_system",
-    "is_parquet",
+    "is_pipe",
+    "open_parquet",
     "open_source",
     "parquet_tables",
     "text_lines",
@@ -37,62 +33,13 @@ __all__ = [
 
 T = TypeVar("T")
 
-# What decoders raise about the bytes they are given; EOFError is gzip's, bz2's and lzma's about a file that ends too
-# early. click would take it for Ctrl-D, and say "interrupted".
-_OF_DECODERS = (
-    *(EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowException, struct.error),
-    *(ValueError, LookupError, ArithmeticError, NotImplementedError, RuntimeError),
-)
-_NOT_A_PATH = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EROFS, errno.EINVAL}
 BATCH_BYTES_MAX = 32 << 20  # of one batch of an import: it is in memory a few times over
 _READ_ROWS = 128  # of Parquet at a time: few, as each may be as large as a record
+_READ_BYTES = 1 << 20  # of lines at a time
+_LINE_BYTES_MIN = 1 << 20  # that any record may take, for spaces and headers without bytes
+_ESCAPED = 8  # bytes of a line for one of a record, at most: \\u0000 takes six
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FROM_THE_LOG = ("partition", "offset")  # what exports hold and the log assigns
-
-
-def is_parquet(url: str) -> bool:
-    return url.rpartition(".")[2].lower() == "parquet"
-
-
-@contextmanager
-def explained(name: str) -> Generator[None]:
-    """What goes wrong within is said by `name`, as an error of ours. Requires: nothing of ours runs within."""
-    try:
-        yield
-    except LithifyError:
-        raise
-    except OSError as error:
-        raise _of_the_system(error, name) from error
-    except (BotoCoreError, ClientError) as error:
-        raise explain(error, name) from error
-    except pa.ArrowInvalid:
-        # Not chained, nor are others of decoders: their messages may quote a value.
-        raise InvalidRequest(f"{name} is not a Parquet file, or a damaged one") from None
-    except _OF_DECODERS as error:
-        raise _damaged(error, name) from None
-    except Exception as error:  # every filesystem has its own (of aiohttp, of a cloud's client)
-        raise Unavailable(f"{name} could not be reached ({type(error).__name__}); try again") from error
-
-
-def _damaged(error: Exception, name: str) -> InvalidRequest:
-    return InvalidRequest(f"{name} is damaged, or cut short ({type(error).__name__}); fetch it again")
-
-
-def _of_the_system(error: OSError, name: str) -> LithifyError:
-    match error:
-        case FileNotFoundError():
-            return NotFound(f"{name} does not exist; check the URL")
-        case PermissionError():
-            return AccessDenied(f"{name}: permission denied; check the permissions, or the credentials")
-        case IsADirectoryError():
-            return InvalidRequest(f"{name} is a folder; name a file in it")
-        case TimeoutError() | ConnectionError():  # raised by clients, too, and then without a number
-            return Unavailable(f"{name}: the connection was lost ({type(error).__name__}); try again")
-        case _ if error.errno is None:  # no call of the system's: a codec, or Arrow, about the bytes it was given
-            return _damaged(error, name)
-        case _ if error.errno in _NOT_A_PATH:
-            return InvalidRequest(f"{name}: {error.strerror}; check the URL")
-        case _:
-            return Unavailable(f"{name}: {error.strerror or type(error).__name__}; try again")
 
 
 def file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
@@ -110,6 +57,14 @@ class Source(NamedTuple):
     name: str  # as it may be shown
 
 
+def is_pipe(system: Any, path: str) -> bool:
+    """Or a terminal, or another device: what can be read once. Raises OSError."""
+    if not isinstance(system, LocalFileSystem):
+        return False
+    mode = os.stat(path).st_mode
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
 @contextmanager
 def open_source(url: str, options: Mapping[str, Any]) -> Generator[Source]:
     """`-` is standard input. What ends in .gz, .zst, .bz2 or .xz is decompressed. What its reading raises is explained
@@ -117,25 +72,20 @@ def open_source(url: str, options: Mapping[str, Any]) -> Generator[Source]:
     if url == "-":
         yield Source(sys.stdin.buffer, "standard input")
         return
+    check_format(url)
     with ExitStack() as stack:
         with explained(shown(url)):
             system, path = file_system(url, options)
-            file = stack.enter_context(system.open(path, "rb"))
+            piped = is_pipe(system, path)
+            if piped and is_parquet(url):
+                raise InvalidRequest(
+                    f"{shown(url)} is a pipe, and Parquet is not read in order; write it to a file first"
+                )
+            # fsspec would seek in it.
+            file = stack.enter_context(io.FileIO(path) if piped else system.open(path, "rb"))
             if not is_parquet(url):
-                file = stack.enter_context(_decompressed(file, path))
+                file = stack.enter_context(decompressed(file, url))
         yield Source(file, shown(url))
-
-
-def _decompressed(file: Any, path: str) -> Any:
-    zstd = path.lower().endswith(".zst")
-    compression = fsspec.core.get_compression(path, "infer")
-    if not zstd and compression is None:
-        return file
-    if getattr(file, "size", None) == 0:  # decompressors take it for nothing that was compressed
-        raise EOFError
-    if zstd:
-        return io.BufferedReader(pa.CompressedInputStream(file, "zstd"))
-    return fsspec.compression.compr[compression](file, mode="r")
 
 
 def _read(items: Iterator[T], name: str) -> Iterator[T]:
@@ -144,11 +94,44 @@ def _read(items: Iterator[T], name: str) -> Iterator[T]:
         yield from items
 
 
-def text_lines(source: Source) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, with their numbers from 1."""
-    for number, line in enumerate(_read(iter(source.file), source.name), start=1):
-        if not line.isspace():
-            yield number, line
+def text_lines(source: Source, record_bytes_max: int) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, with their numbers from 1. Raises InvalidRequest at one that no record can be: it is
+    not held in memory to its end."""
+    longest = _LINE_BYTES_MIN + _ESCAPED * record_bytes_max
+    for number, line in enumerate(_lines(_read(_pieces(source.file), source.name), longest), start=1):
+        if line is None or len(line) > longest:
+            raise InvalidRequest(
+                f"line {number} is longer than {longest} bytes, which no record is whose max.message.bytes is "
+                f"{record_bytes_max}"
+            )
+        text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        if text and not text.isspace():
+            yield number, text
+
+
+def _pieces(file: Any) -> Iterator[bytes]:
+    """As they come: of a pipe, what has arrived."""
+    read = getattr(file, "read1", file.read)
+    while piece := read(_READ_BYTES):
+        yield piece
+
+
+def _lines(pieces: Iterator[bytes], longest: int) -> Iterator[bytes | None]:
+    """Lines without their ends; None: one that is longer, at least."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        first, *more = piece.split(b"\n")
+        held.append(first)
+        size += len(first)
+        if more:
+            yield b"".join(held)
+            yield from more[:-1]
+            held, size = [more[-1]], len(more[-1])
+        if size > longest:
+            yield None
+            return
+    yield b"".join(held)
 
 
 class Rows(NamedTuple):
@@ -157,19 +140,23 @@ class Rows(NamedTuple):
     last: bool  # nothing comes after it
 
 
-def parquet_tables(source: Source, rows_max: int, skip: int) -> Iterator[Rows]:
-    """Tables of at most `rows_max` rows and BATCH_BYTES_MAX bytes after the first `skip` rows."""
+def open_parquet(source: Source) -> pq.ParquetFile:
     with explained(source.name):
-        file = pq.ParquetFile(source.file, page_checksum_verification=True)
+        return pq.ParquetFile(source.file, page_checksum_verification=True)
+
+
+def parquet_tables(file: pq.ParquetFile, source: str, rows_max: int, skip: int) -> Iterator[Rows]:
+    """Tables of at most `rows_max` rows and BATCH_BYTES_MAX bytes after the first `skip` rows. `source`: its name."""
+    with explained(source):
         columns = [name for name in file.schema_arrow.names if name not in _FROM_THE_LOG]
         count = file.metadata.num_rows
         batches = file.iter_batches(batch_size=min(rows_max, _READ_ROWS), columns=columns)
     at = skip
-    for table in _cut(_after(skip, _read(batches, source.name)), rows_max):
+    for table in _cut(_after(skip, _read(batches, source)), rows_max):
         yield Rows(table, at + 1, at + table.num_rows == count)
         at += table.num_rows
     if at < count or at > max(skip, count):
-        raise InvalidRequest(f"{source.name} is damaged: it has {at} rows, and says {count}; fetch it again")
+        raise InvalidRequest(f"{source} is damaged: it has {at} rows, and says {count}; fetch it again")
 
 
 def _after(skip: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -12,6 +11,7 @@ import click
 from lithify.admin.failures import BROKEN_PIPE, tell
 from lithify.admin.invocation import Invocation, outermost
 from lithify.admin.logs import set_up_logs
+from lithify.admin.streams import OutputFailed, drain, guard_streams, silence
 
 __all__ = ["cli", "main"]
 
@@ -56,7 +56,7 @@ class _Root(click.Group):
             sys.stdout.flush()
         except BrokenPipeError:
             # Here, since click would answer 1. Python flushes again at its end and would complain: it writes nowhere.
-            _silence(sys.stdout)
+            silence(sys.stdout)
             return BROKEN_PIPE
         return result
 
@@ -69,7 +69,9 @@ class _Root(click.Group):
             code = result if isinstance(result, int) else 0
         except Exception as error:  # noqa: BLE001 - the outermost place: nobody is left to raise to
             how_far = None if invocation.how_far is None else invocation.how_far()
+            error = error.told if isinstance(error, OutputFailed) else error
             code = tell(error, as_json=invocation.as_json, debug=invocation.log_level == "debug", how_far=how_far)
+            drain()
         finally:
             invocation.close()
         sys.exit(code)
@@ -90,18 +92,9 @@ def cli(context: click.Context) -> None:
     set_up_logs(invocation.log_format, invocation.log_level or "warning")
 
 
-def _silence(stream: Any) -> None:
-    try:
-        descriptor = stream.fileno()
-    except OSError:  # captured: it has none
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
-
-
 def main() -> NoReturn:
     """The console script."""
+    guard_streams()
     cli.main(prog_name="lithify")
 
 

@@ -11,6 +11,7 @@ from types import FrameType
 
 import structlog
 
+from lithify.admin.interruption import not_ignored
 from lithify.compactor.compactor import Compactor
 from lithify.compactor.info import NOTHING_DUE, PartitionReport
 from lithify.gc.collector import Collector
@@ -149,7 +150,7 @@ def leave_on_signals(stop: Callable[[], None]) -> Generator[None]:
     listener = threading.Thread(target=listen, name="lithify-signals", daemon=True)
     listener.start()
     woken = signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
-    before = {number: signal.signal(number, _heard) for number in _LEAVE}
+    before = {number: signal.signal(number, _heard) for number in not_ignored(_LEAVE)}
     try:
         yield
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from lithify.admin.interruption import Terminated
+from lithify.admin.interruption import HungUp, Terminated
 from lithify.admin.invocation import HowFar
 from lithify.admin.terminal import json_bytes, warn
 from lithify.store.apart import Failure
@@ -28,6 +28,7 @@ __all__ = [
     "BROKEN_PIPE",
     "FAILED",
     "FOUND_DAMAGE",
+    "HUNG_UP",
     "INTERRUPTED",
     "TERMINATED",
     "UNEXPECTED",
@@ -42,6 +43,7 @@ FAILED = 1
 USAGE = InvalidRequest.exit_code
 FOUND_DAMAGE = Corrupt.exit_code
 UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
+HUNG_UP = 129  # 128 + SIGHUP
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 TERMINATED = 143  # 128 + SIGTERM
 BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -76,6 +78,7 @@ def exit_codes_table() -> str:
     rows.append((FAILED, "", _DONE_IN_PART))
     rows += [(kind.exit_code, kind.__name__, what) for kind, what in _KINDS]
     rows.append((UNEXPECTED, "Unexpected", "a fault of lithify: please report it"))
+    rows.append((HUNG_UP, "HungUp", "SIGHUP, of a terminal that goes away: as with SIGTERM"))
     rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
     rows.append((BROKEN_PIPE, "", "the reader of the output went away"))
     rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came, `export` leaves what was there"))
@@ -103,6 +106,8 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
             kind, message, code = "Usage", error.format_message(), USAGE
         case Declined():
             kind, message, code = "Declined", str(error), FAILED
+        case click.Abort(__cause__=HungUp()):
+            kind, message, code = "HungUp", "the terminal went away", HUNG_UP
         case click.Abort(__cause__=Terminated()):
             kind, message, code = "Terminated", "told to end", TERMINATED
         case click.Abort() | KeyboardInterrupt():
@@ -111,7 +116,10 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
             kind, message, code = "Unexpected", _unexpected(error), UNEXPECTED
     if how_far is not None:
         what = "" if message.startswith(how_far.what) else f"{how_far.what}: "
-        message = f"{what}{message.rstrip('.')}. {how_far.text}"
+        # An error speaks of its one append, and the command of all of them.
+        message = message.rstrip(".").removesuffix(". Nothing was appended")
+        message = message.replace("Nothing was appended", "Nothing of this batch was appended")
+        message = f"{what}{message}. {how_far.text}"
     token = error.token if isinstance(error, CommitUnknown) else ""
     if as_json:
         body = {"kind": kind, "message": message, "exit_code": code} | ({"token": token} if token else {})

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
-from lithify.admin.bulk import explained, file_system
+from lithify.admin.bulk import file_system, is_pipe
+from lithify.admin.explained import explained
 from lithify.store.driver import new_id
 from lithify.store.urls import shown
 
@@ -46,7 +47,7 @@ def identify(url: str, options: Mapping[str, Any]) -> Identity:
         found = system.info(path)
         last = re.split(r"[?#]", path)[0].rstrip("/").rpartition("/")[2]
         name = re.sub(r"[^A-Za-z0-9._-]", "_", last)[-_NAME_CHARACTERS_MAX:]
-        if found.get("type") == "other":
+        if is_pipe(system, path):
             return Identity(f"{name}-{new_id()}", new=True)
         mark, size = mark_of(found), found.get("size")
         digest, compared = _ends(system, path, size)

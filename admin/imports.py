@@ -135,7 +135,7 @@ class Import:
     def append(self, records: Any, first: int, *, last: bool) -> None:
         """A batch: rows `first` and on of the source, without a gap to the one before. `last`: it is its end. Requires:
         none before it raised."""
-        table = self._topic.prepare(records)
+        table = self._topic.prepare(records, first=first)
         rows = np.arange(first, first + table.num_rows)
         places = self._places(table.column("key").chunk(0), rows)
         numbers = np.unique(places).tolist()

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["export", "get", "read", "scan"]
 
 _partition = click.option("--partition", type=int, help="Only this partition; else all, one after the other.")
-_limit = click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N records.")
+
+
+def _at_most(_: click.Context, __: click.Parameter, given: int | None) -> int | None:
+    return None if given is None else min(given, sys.maxsize)  # more than that there cannot be
+
+
+_limit = click.option("--limit", type=click.IntRange(0), callback=_at_most, metavar="N", help="At most N records.")
 _checkpoint = click.option(
     "--checkpoint", metavar="NAME", help="What this checkpoint pins, instead of what is there now."
 )

@@ -9,14 +9,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-import fsspec
-import fsspec.compression
-import fsspec.core
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
-from lithify.admin.bulk import explained, file_system, is_parquet
+from lithify.admin.bulk import file_system
+from lithify.admin.explained import explained_target
+from lithify.admin.formats import check_format, compressed, is_parquet
 from lithify.admin.lines import record_lines
 from lithify.segment.schema import RECORDS
 from lithify.store.disk import Disk, sync_folder
@@ -53,18 +52,26 @@ class _LocalFile:
         self._output: FileOutput | None = None
 
     def open(self) -> None:
-        with suppress(FileNotFoundError):
-            mode = self._disk.stat(self._path).st_mode
-            if stat.S_ISDIR(mode):
-                raise IsADirectoryError
-            if not stat.S_ISREG(mode):
-                raise InvalidRequest(f"{self._path} is not a file: give --to - and send the output there")
+        before = self._mode_before()
         try:
             self._output = FileOutput(
                 *(self._disk, self._temporary, self._path), require=lambda: None, publish=self._publish
             )
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(f"{self._path.parent} is not a folder that exists: make it, or name another") from error
+        if before is not None and before != stat.S_IMODE(self._disk.stat(self._temporary).st_mode):
+            self._disk.set_mode(self._temporary, before)  # who could not read the former one cannot read this one
+
+    def _mode_before(self) -> int | None:
+        try:
+            mode = self._disk.stat(self._path).st_mode
+        except FileNotFoundError:
+            return None
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError
+        if not stat.S_ISREG(mode):
+            raise InvalidRequest(f"{self._path} is not a file: give --to - and send the output there")
+        return stat.S_IMODE(mode)
 
     def write(self, data: Any, /) -> int:
         assert self._output is not None
@@ -177,7 +184,7 @@ class Sink:
     def write(self, batch: pa.RecordBatch, partition: int) -> None:
         """`batch` has schema RECORDS."""
         self.rows += batch.num_rows
-        with explained(self._name) if self._name else nullcontext():
+        with explained_target(self._name) if self._name else nullcontext():
             if self._writer is None:
                 self._file.write(b"".join(record_lines(batch, partition)))
                 return
@@ -198,16 +205,19 @@ def open_sink(url: str, options: Mapping[str, Any]) -> Generator[Sink]:
         yield Sink(sys.stdout.buffer, None, parquet=False)  # a reader that goes away is no error of ours
         return
     name = shown(url)
-    with explained(name):
-        target, path = _target(url, options)
+    check_format(url)
+    if url.endswith("/"):
+        raise InvalidRequest(f"{name} is a folder; name a file in it")
+    with explained_target(name):
+        target = _target(url, options)
     pipe = _Pipe(target)
     try:
-        with explained(name):
+        with explained_target(name):
             target.open()
-            file: Any = pipe if is_parquet(url) else _compressed(pipe, path)
+            file: Any = pipe if is_parquet(url) else compressed(pipe, url)
             sink = Sink(file, name, parquet=is_parquet(url))
         yield sink
-        with explained(name):
+        with explained_target(name):
             sink.finish()
             if file is not pipe:
                 file.close()
@@ -217,15 +227,8 @@ def open_sink(url: str, options: Mapping[str, Any]) -> Generator[Sink]:
         target.abort()
 
 
-def _compressed(pipe: _Pipe, path: str) -> Any:
-    if path.lower().endswith(".zst"):
-        return pa.CompressedOutputStream(pipe, "zstd")
-    compression = fsspec.core.get_compression(path, "infer")
-    return pipe if compression is None else fsspec.compression.compr[compression](pipe, mode="w")
-
-
-def _target(url: str, options: Mapping[str, Any]) -> tuple[_Target, str]:
+def _target(url: str, options: Mapping[str, Any]) -> _Target:
     if url.partition("://")[0].lower() in ("s3", "s3a"):
-        return _StoredObject(url, options), url
+        return _StoredObject(url, options)
     system, path = file_system(url, options)
-    return (_LocalFile(Disk(), path) if isinstance(system, LocalFileSystem) else _Elsewhere(system, path)), path
+    return _LocalFile(Disk(), path) if isinstance(system, LocalFileSystem) else _Elsewhere(system, path)

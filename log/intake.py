@@ -1,7 +1,7 @@
 """The door through which records enter: everything is checked before anything is written."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +22,11 @@ _ROWS_NAMED = 5  # in a refusal
 _HEADERS = L0.field("headers").type
 
 
-def prepare(records: Records, config: TopicConfig, now_ms: int, where: str, *, admitted: bool = False) -> pa.Table:
+def prepare(
+    records: Records, config: TopicConfig, now_ms: int, where: str, *, admitted: bool = False, first: int = 0
+) -> pa.Table:
     """Records as a table of columns key, value, timestamp_ms, headers, ready to be encoded; `where` names the place
-    in refusals. Raises InvalidRequest naming rows by their index, never their contents.
+    in refusals. Raises InvalidRequest naming rows by their index, never their contents; `first` is that of the first.
 
     `admitted`: what the configuration says against a record was found not to hold when each was handed over. It is not
     asked again: time has passed, and the configuration may have changed.
@@ -34,10 +36,11 @@ def prepare(records: Records, config: TopicConfig, now_ms: int, where: str, *, a
     else:
         table = _table(records, now_ms, where)
     if table.num_rows and not admitted:
-        _check_keys(table, config, where)
+        place = _Place(where, first)
+        _check_keys(table, config, place)
         _check_headers(table, where)
-        _check_sizes(table, config, where)
-        _check_timestamps(table, config, now_ms, where)
+        _check_sizes(table, config, place)
+        _check_timestamps(table, config, now_ms, place)
     if config.message_timestamp_type == "LogAppendTime":
         index = table.schema.get_field_index("timestamp_ms")
         stamped = pa.repeat(pa.scalar(now_ms, pa.int64()), table.num_rows)
@@ -91,14 +94,22 @@ def _too_large(where: str) -> InvalidRequest:
     )
 
 
-def _refuse(bad: Flags, where: str, what: str) -> None:
+class _Place(NamedTuple):
+    name: str
+    first: int  # the index of the first record
+
+
+def _refuse(bad: Flags, where: _Place, what: str) -> None:
     rows = np.flatnonzero(bad)
     if len(rows):
-        named = ", ".join(str(row) for row in rows[:_ROWS_NAMED]) + (", …" if len(rows) > _ROWS_NAMED else "")
-        raise InvalidRequest(f"{where}: {len(rows)} of {len(bad)} records (rows {named}) {what}. Nothing was appended")
+        named = ", ".join(str(where.first + row) for row in rows[:_ROWS_NAMED])
+        named += ", …" if len(rows) > _ROWS_NAMED else ""
+        raise InvalidRequest(
+            f"{where.name}: {len(rows)} of {len(bad)} records (rows {named}) {what}. Nothing was appended"
+        )
 
 
-def _check_keys(table: pa.Table, config: TopicConfig, where: str) -> None:
+def _check_keys(table: pa.Table, config: TopicConfig, where: _Place) -> None:
     keys: Any = table.column("key").chunk(0)
     if config.compacted and keys.null_count:
         _refuse(nulls(keys), where, "have no key, which a compacted topic cannot keep: give each a key")
@@ -110,10 +121,10 @@ def _check_headers(table: pa.Table, where: str) -> None:
         raise InvalidRequest(f"{where}: headers hold a null entry or a null name: leave it out. Nothing was appended")
 
 
-def _check_sizes(table: pa.Table, config: TopicConfig, where: str) -> None:
+def _check_sizes(table: pa.Table, config: TopicConfig, where: _Place) -> None:
     sizes = _sizes(table)
     if int(sizes.sum()) > APPEND_BYTES_MAX:
-        raise _too_large(where)
+        raise _too_large(where.name)
     most = config.max_message_bytes
     what = f"are larger than max.message.bytes ({most}); the largest has {int(sizes.max())} bytes"
     _refuse(sizes > most, where, what)
@@ -139,7 +150,7 @@ def _lengths(column: Any) -> Longs:
     return lengths
 
 
-def _check_timestamps(table: pa.Table, config: TopicConfig, now_ms: int, where: str) -> None:
+def _check_timestamps(table: pa.Table, config: TopicConfig, now_ms: int, where: _Place) -> None:
     times = longs(table.column("timestamp_ms").chunk(0))
     oldest_ms, latest_ms = _admitted(config, now_ms)
     _refuse(times < 0, where, "have a timestamp_ms before 1970")

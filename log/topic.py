@@ -194,9 +194,9 @@ class Topic:
                 raise
         return done
 
-    def prepare(self, records: Records) -> pa.Table:
-        """What `Partition.append_prepared` takes. Raises InvalidRequest, NotFound."""
-        return prepare(records, self._fresh_config(), self._driver.now_ms(), self.name)
+    def prepare(self, records: Records, *, first: int = 0) -> pa.Table:
+        """What `Partition.append_prepared` takes. Raises InvalidRequest, NotFound; refusals count rows from `first`."""
+        return prepare(records, self._fresh_config(), self._driver.now_ms(), self.name, first=first)
 
     def producer(self, id: str | None = None, config: Mapping[str, str | int] | None = None) -> Producer:  # noqa: A002
         """Send records one by one, in batches. With an `id` it is idempotent, and whoever held the id before is fenced.

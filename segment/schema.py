@@ -130,11 +130,15 @@ def _plain(chunk: Any, field: pa.Field) -> pa.Array:
 
 
 def _is_time(kind: Any) -> bool:
+    """Milliseconds since 1970, as a number or as text, or a timestamp. Of spans and days Arrow would take the bare
+    number, whatever its unit is."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return not (pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    tests = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_null, *_IS_TEXT)
+    return any(test(kind) for test in tests)
 
 
+_IS_TEXT: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _FITS: Final = {
     "key": is_bytes,
     "value": is_bytes,

@@ -62,6 +62,9 @@ class Disk:
     def make_folder(self, folder: Path) -> None:
         folder.mkdir()
 
+    def set_mode(self, path: Path, mode: int) -> None:
+        path.chmod(mode)
+
     def touch(self, path: Path) -> None:
         """Set the times of what is there to now, by the filesystem's own clock."""
         os.utime(path)

@@ -10,6 +10,7 @@ import lzma
 import os
 import random
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -207,7 +208,7 @@ def test_a_real_kill_leaves_what_was_there(on_files: Lithify, tmp_path: Path) ->
     on_files.ok("topic", "create", "users")
     on_files.ok("append", "users", input=changes(50))
     target = tmp_path / "out.jsonl"
-    for number in (signal.SIGKILL, signal.SIGTERM):
+    for number in (signal.SIGKILL, signal.SIGHUP, signal.SIGTERM):
         target.write_bytes(OLD)
         child = subprocess.run(
             [sys.executable, "-c", CHILD, str(int(number)), "export", "users", "--to", str(target)],
@@ -216,7 +217,7 @@ def test_a_real_kill_leaves_what_was_there(on_files: Lithify, tmp_path: Path) ->
             timeout=120,
             check=False,
         )
-        assert child.returncode == (143 if number == signal.SIGTERM else -number)
+        assert child.returncode == {signal.SIGTERM: 143, signal.SIGHUP: 129}.get(number, -number)
         assert target.read_bytes() == OLD
         left = list(tmp_path.glob(".lithify-export-*"))
         assert len(left) == (number == signal.SIGKILL)
@@ -235,6 +236,38 @@ def write_and_be_ended(*arguments):
 sinks.Sink.write = write_and_be_ended
 cli.main()
 """
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_who_could_not_read_the_former_one_cannot_read_this_one(tmp_path: Path, mode: int, disk: ScriptedDisk) -> None:
+    target = tmp_path / "out.jsonl"
+    target.write_bytes(OLD)
+    target.chmod(mode)
+    seen = set[int]()
+
+    def play(_: int, name: str, act: Callable[[], Any]) -> Any:
+        if name == "write":
+            seen.update(stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir())
+        return act()
+
+    disk.play = play
+    export(target)
+    assert stat.S_IMODE(target.stat().st_mode) == mode
+    assert seen == {mode}
+
+
+@pytest.mark.parametrize("target", ["http://127.0.0.1:9/out.jsonl", "http://127.0.0.1:9/out.parquet"])
+def test_what_takes_no_writes_is_not_called_damaged(on_files: Lithify, target: str) -> None:
+    on_files.ok("topic", "create", "users")
+    told = on_files.refused("export", "users", "--to", target, code=2, saying="cannot be written to; name a file")
+    assert "damaged" not in told
+
+
+def test_a_name_that_ends_as_a_folder_s_is_none_of_a_file(on_files: Lithify, tmp_path: Path) -> None:
+    on_files.ok("topic", "create", "users")
+    on_files.refused("export", "users", "--to", f"{tmp_path}/new/", code=2, saying="/new/ is a folder; name a file in")
+    on_files.refused("export", "users", "--to", "", code=2, saying="an empty URL was given")
+    assert not list(tmp_path.glob("new*"))
 
 
 def test_what_cannot_be_written_is_told_before_anything_is_read(

@@ -139,3 +139,37 @@ def test_columns_of_one_name_are_refused() -> None:
 def test_an_empty_append_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="no rows"):
         encode_append(normalise(pa.table({"value": pa.array([], pa.string())}), NOW_MS), "key")
+
+
+SPANS = [pa.duration("s"), pa.duration("ns"), pa.time32("s"), pa.time64("us"), pa.date32(), pa.date64()]
+TIMES = [
+    pa.int8(),
+    pa.uint64(),
+    pa.int64(),
+    pa.string(),
+    pa.large_string(),
+    pa.timestamp("s"),
+    pa.timestamp("ns", "UTC"),
+]
+
+
+@pytest.mark.parametrize("kind", [*SPANS, *(pa.dictionary(pa.int32(), kind) for kind in SPANS)], ids=str)
+def test_a_span_of_time_is_no_timestamp(kind: Any) -> None:
+    """Arrow would take its bare number, whatever its unit is."""
+    storage = pa.array([5], pa.int32() if kind in (pa.time32("s"), pa.date32()) else pa.int64())
+    if pa.types.is_dictionary(kind):
+        inner = kind.value_type
+        storage = storage.cast(pa.int32()) if inner in (pa.time32("s"), pa.date32()) else storage
+        column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), storage.view(inner))
+    else:
+        column = storage.view(kind)
+    with pytest.raises(InvalidRequest, match=r"'timestamp_ms' has type .* cast it before appending"):
+        normalise(pa.table({"key": ["a"], "value": ["b"], "timestamp_ms": column}), NOW_MS)
+
+
+@pytest.mark.parametrize("kind", TIMES, ids=str)
+def test_a_number_a_text_or_a_timestamp_is_one(kind: Any) -> None:
+    column = pa.array(["5"], kind) if kind in TIMES[3:5] else pa.array([5], kind)
+    table = normalise(pa.table({"key": ["a"], "value": ["b"], "timestamp_ms": column}), NOW_MS)
+    expected = 5_000 if kind == pa.timestamp("s") else 0 if kind == pa.timestamp("ns", "UTC") else 5
+    assert table.column("timestamp_ms").to_pylist() == [expected]

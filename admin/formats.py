@@ -1,0 +1,131 @@
+"""How records lie in a file, by its name: Parquet, or lines of JSON, which may be compressed."""
+
+import bz2
+import gzip
+import io
+import lzma
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import IO, Any
+
+import pyarrow as pa
+
+from lithify.store.errors import InvalidRequest
+from lithify.store.urls import shown
+
+__all__ = ["check_format", "compressed", "decompressed", "is_parquet"]
+
+_COMPRESSED = ("gz", "bz2", "xz", "zst")
+# Of others a decoder reads what it takes for the whole (a zip's first file), and an export would be none of them.
+_NOT_OURS = {
+    *("7z", "br", "deflate", "jar", "lz", "lz4", "lzma", "lzo", "rar", "snappy", "sz", "tar", "tbz", "tbz2", "tgz"),
+    *("txz", "tzst", "z", "zip", "zlib", "zstd", "zz"),
+}
+_READ_BYTES = 1 << 16
+
+
+def _suffix(url: str) -> str:
+    """`gz` of http://host/in.jsonl.gz?signature=…: a query is no part of the name."""
+    part = next((part for part in url.split("::") if "/" in part), url)  # simplecache::http://…
+    if re.match(r"https?://", part, re.IGNORECASE):
+        part = re.split(r"[?#]", part)[0]
+    _, dot, suffix = part.rpartition("/")[2].rpartition(".")
+    return suffix.lower() if dot else ""
+
+
+def is_parquet(url: str) -> bool:
+    return _suffix(url) == "parquet"
+
+
+def check_format(url: str) -> None:
+    """Raises InvalidRequest where the name says a format that is neither read nor written."""
+    if not url:
+        raise InvalidRequest("an empty URL was given; name a file, or - for standard input and output")
+    suffix = _suffix(url)
+    if suffix in _NOT_OURS:
+        known = ", ".join(f".{each}" for each in _COMPRESSED[:-1])
+        raise InvalidRequest(
+            f"{shown(url)}: .{suffix} is neither read nor written. Use plain lines of JSON, {known} or "
+            f".{_COMPRESSED[-1]}, or .parquet"
+        )
+
+
+def decompressed(file: Any, url: str) -> Any:
+    """The bytes within, of all that the file holds: it may be several that were compressed and joined."""
+    suffix = _suffix(url)
+    if suffix not in _COMPRESSED:
+        return file
+    if getattr(file, "size", None) == 0:  # decompressors take it for nothing that was compressed
+        raise EOFError
+    match suffix:
+        case "gz":
+            return gzip.GzipFile(fileobj=file, mode="rb")
+        case "zst":
+            return io.BufferedReader(pa.CompressedInputStream(file, "zstd"))
+        case "bz2":
+            return io.BufferedReader(_Members(file, bz2.BZ2Decompressor, b""), _READ_BYTES)
+        case _:
+            return io.BufferedReader(_Members(file, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ), b"\0"), _READ_BYTES)
+
+
+def compressed(file: Any, url: str) -> IO[bytes]:
+    match _suffix(url):
+        case "gz":
+            return gzip.GzipFile(fileobj=file, mode="wb")
+        case "zst":
+            return pa.CompressedOutputStream(file, "zstd")
+        case "bz2":
+            return bz2.BZ2File(file, "w")
+        case "xz":
+            return lzma.LZMAFile(file, "w")
+        case _:
+            return file
+
+
+class _Members(io.RawIOBase):
+    """One compressed stream after the other. Python's readers take what follows the first one for garbage where it is
+    damaged, and leave it out without a word. `padding` may stand between them."""
+
+    def __init__(self, file: Any, new: Callable[[], Any], padding: bytes) -> None:
+        self._file = file
+        self._new = new
+        self._padding = padding
+        self._decoder: Any = None  # of the stream that is being read
+        self._rest = b""  # what was read and not decoded
+        self._ended = 0  # streams
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        into = memoryview(buffer)
+        while True:
+            if self._decoder is None and not self._next():
+                return 0
+            if not self._rest and self._decoder.needs_input:
+                self._more()
+            data = self._decoder.decompress(self._rest, len(into))
+            self._rest = b""
+            if self._decoder.eof:
+                self._rest, self._decoder = self._decoder.unused_data, None
+                self._ended += 1
+            if data:
+                into[: len(data)] = data
+                return len(data)
+
+    def _next(self) -> bool:
+        """Whether there is another stream."""
+        while self._ended:
+            self._rest = self._rest.lstrip(self._padding) or self._file.read(_READ_BYTES)
+            if not self._rest:
+                return False
+            if self._rest[:1] != self._padding:
+                break
+        self._decoder = self._new()
+        return True
+
+    def _more(self) -> None:
+        self._rest = self._file.read(_READ_BYTES)
+        if not self._rest:
+            raise EOFError
