@@ -7,7 +7,7 @@ import lzma
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from lithify.store.urls import shown
 
 __all__ = ["check_format", "compressed", "decompressed", "is_parquet"]
 
+_PARQUET = "parquet"
 _COMPRESSED = ("gz", "bz2", "xz", "zst")
 # Of others a decoder reads what it takes for the whole (a zip's first file), and an export would be none of them.
 _NOT_OURS = {
@@ -35,7 +36,7 @@ def _suffix(url: str) -> str:
 
 
 def is_parquet(url: str) -> bool:
-    return _suffix(url) == "parquet"
+    return _suffix(url) == _PARQUET
 
 
 def check_format(url: str) -> None:
@@ -44,11 +45,8 @@ def check_format(url: str) -> None:
         raise InvalidRequest("an empty URL was given; name a file, or - for standard input and output")
     suffix = _suffix(url)
     if suffix in _NOT_OURS:
-        known = ", ".join(f".{each}" for each in _COMPRESSED[:-1])
-        raise InvalidRequest(
-            f"{shown(url)}: .{suffix} is neither read nor written. Use plain lines of JSON, {known} or "
-            f".{_COMPRESSED[-1]}, or .parquet"
-        )
+        known = f"{', '.join(f'.{each}' for each in _COMPRESSED)} or .{_PARQUET}"
+        raise InvalidRequest(f"{shown(url)}: .{suffix} is neither read nor written. Use plain lines of JSON, {known}")
 
 
 def decompressed(file: Any, url: str) -> Any:
@@ -69,7 +67,7 @@ def decompressed(file: Any, url: str) -> Any:
             return io.BufferedReader(_Members(file, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ), b"\0"), _READ_BYTES)
 
 
-def compressed(file: Any, url: str) -> IO[bytes]:
+def compressed(file: Any, url: str) -> Any:
     match _suffix(url):
         case "gz":
             return gzip.GzipFile(fileobj=file, mode="wb")
@@ -100,30 +98,28 @@ class _Members(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         into = memoryview(buffer)
-        while True:
-            if self._decoder is None and not self._next():
-                return 0
-            if not self._rest and self._decoder.needs_input:
+        while decoder := self._decoder or self._next():
+            if not self._rest and decoder.needs_input:
                 self._more()
-            data = self._decoder.decompress(self._rest, len(into))
-            self._rest = b""
-            if self._decoder.eof:
-                self._rest, self._decoder = self._decoder.unused_data, None
+            data = decoder.decompress(self._rest, len(into))
+            self._rest, self._decoder = b"", decoder
+            if decoder.eof:
+                self._rest, self._decoder = decoder.unused_data, None
                 self._ended += 1
             if data:
                 into[: len(data)] = data
                 return len(data)
+        return 0
 
-    def _next(self) -> bool:
-        """Whether there is another stream."""
+    def _next(self) -> Any:
+        """Of the stream that comes now; None: there is no other."""
         while self._ended:
             self._rest = self._rest.lstrip(self._padding) or self._file.read(_READ_BYTES)
             if not self._rest:
-                return False
+                return None
             if self._rest[:1] != self._padding:
                 break
-        self._decoder = self._new()
-        return True
+        return self._new()
 
     def _more(self) -> None:
         self._rest = self._file.read(_READ_BYTES)
