@@ -206,8 +206,6 @@ def open_sink(url: str, options: Mapping[str, Any]) -> Generator[Sink]:
         return
     name = shown(url)
     check_format(url)
-    if url.endswith("/"):
-        raise InvalidRequest(f"{name} is a folder; name a file in it")
     with explained_target(name):
         target = _target(url, options)
     pipe = _Pipe(target)
@@ -230,5 +228,7 @@ def open_sink(url: str, options: Mapping[str, Any]) -> Generator[Sink]:
 def _target(url: str, options: Mapping[str, Any]) -> _Target:
     if url.partition("://")[0].lower() in ("s3", "s3a"):
         return _StoredObject(url, options)
+    if url.endswith("/"):
+        raise InvalidRequest(f"{shown(url)} is a folder; name a file in it")
     system, path = file_system(url, options)
     return _LocalFile(Disk(), path) if isinstance(system, LocalFileSystem) else _Elsewhere(system, path)
