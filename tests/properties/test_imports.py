@@ -8,7 +8,7 @@ The oracle is what the test counts by itself: the rows of a source, and those th
 Tried, and caught in the first 100 histories: an import that ends with any part of its last batch; what was passed over
 taken for there, by the entry or by the import; an append that follows a version alone, whatever was passed over; a
 topic that has grown and is not asked; a number to go on from, told while a partition was not looked at; advice that
-leaves out what was passed over, or the name; rows that may be there and are not told; keyless rows in turn by batch;
+leaves out the name; rows that may be there and are not told; keyless rows in turn by batch;
 rows that were passed over and are appended behind later ones; a name that holds the time of a small file.
 """
 
