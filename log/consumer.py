@@ -119,7 +119,8 @@ class Consumer:
         rebuilt_to: int | None = None,
     ) -> None:
         """`taken` is the position as this instance took it over. With `rebuilt_to` nothing is committed before
-        `rebuilt` was called, and the first commit then says that what this consumer holds was made anew up to there."""
+        `scanned` was called and the caller came back after that; the first commit then says that what this consumer
+        holds was made anew up to there."""
         self._driver = driver
         self._files = files
         self._follower = follower
@@ -129,6 +130,7 @@ class Consumer:
         self._stop = config.stop
         self._rebuilt_to = rebuilt_to or 0
         self._rebuilding = rebuilt_to is not None
+        self._scanned = False
         self._anew = taken.offset == 0  # what this instance holds it has read itself
         self._waiting: deque[Record | Gap] = deque()  # of the follower's last stretch
         self._position = follower.position
@@ -167,9 +169,9 @@ class Consumer:
         """Raises Fenced where another instance took the name over, NotFound where it was forgotten."""
         await still_holds(self._files, self._entry.name, self._entry.instance)
 
-    def rebuilt(self) -> None:
-        """The scan whose end this consumer goes on from was read to its end."""
-        self._rebuilding = False
+    def scanned(self) -> None:
+        """The scan that this consumer goes on from was read to its end; whether that was loaded is not known yet."""
+        self._scanned = True
 
     def __iter__(self) -> Self:
         return self
@@ -233,16 +235,25 @@ class Consumer:
         or the topic was deleted; Unavailable, CommitUnknown: commit again, or those records are read once more;
         InvalidRequest after `scan_and_follow`, while its state was not read to the end.
         """
+        self._deal()
         if self._rebuilding:
             raise InvalidRequest(
                 f"{self._files.name}: consumer {self.name!r} goes on from a scan that was not read to its end, so "
                 "nothing is committed: read `state` to its end first, or begin anew"
             )
-        self._done, self._came_back = self._position, True
         self._commit()
 
-    def _come_back(self) -> None:
+    def _deal(self) -> None:
+        """The caller has dealt with all that it was handed.
+
+        SUBTLE! With the last of a scan, too, only now: whoever takes the whole of it at once, as `read_all` does, has
+        read it to its end before it has loaded any of it. Test: tests/log/test_scan_and_follow.py
+        """
         self._done, self._came_back = self._position, True
+        self._rebuilding = self._rebuilding and not self._scanned
+
+    def _come_back(self) -> None:
+        self._deal()
         if self._interval_ms is None or not self._is_behind():
             return
         now_ms = self._driver.now_ms()
@@ -278,12 +289,18 @@ class Consumer:
         return {"partition": self._files.name, "consumer": self.name}
 
     def close(self) -> None:
-        """Commit, if commits are automatic, and end. To repeat it is harmless, and commits what an error kept back."""
+        """Commit, if commits are automatic, and end. To repeat it is harmless, and commits what an error kept back.
+
+        After `scan_and_follow` nothing is committed by it before a change was asked for once the state was read: it may
+        be called because loading that state failed. Leaving the `with` block without an error says that it did not."""
         if not self._closed:
             self._end()
             self._done, self._came_back = self._position, True
         if self._rebuilding:
-            log.warning("position not committed: the scan was not read to its end", **self._names)
+            log.warning(
+                "position not committed: the scan was not read to its end, or no change was asked for after it",
+                **self._names,
+            )
         elif self._interval_ms is not None and self._came_back:
             self._commit()
 
@@ -299,6 +316,8 @@ class Consumer:
     ) -> None:
         """After an error the next instance begins with what was handed out last: it was perhaps not dealt with."""
         if error is None:
+            if not self._closed:
+                self._deal()
             self.close()
         elif not self._closed:
             self._end()

@@ -20,7 +20,8 @@ __all__ = ["ScanAndFollow", "scan_and_follow"]
 @dataclass(frozen=True, slots=True)
 class ScanAndFollow:
     """Read `state` to its end first, then iterate over `changes`, for ever. A deleted key is not in the state; in the
-    changes it is a record with value None. A named consumer commits nothing before the state was read to its end.
+    changes it is a record with value None. A named consumer commits nothing before the state was read to its end and,
+    after that, a change was asked for, `commit` was called, or its `with` block was left without an error.
 
     `state` raises SnapshotExpired where reading it takes longer than the collector's grace period: begin anew. A `Gap`
     in the changes means that the state has missed something: begin anew, too.
@@ -50,10 +51,10 @@ def scan_and_follow(
 
 
 def _told_at_its_end(state: pa.RecordBatchReader, consumer: Consumer) -> pa.RecordBatchReader:
-    """The same, of which the consumer learns that its caller came back after the last batch."""
+    """The same, of which the consumer learns that it was read to its end."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from state
-        consumer.rebuilt()
+        consumer.scanned()
 
     return pa.RecordBatchReader.from_batches(RECORDS, batches())

@@ -1,7 +1,11 @@
 """A state made anew by a scan and kept by a named consumer: what is committed of it, and when."""
 
+from collections.abc import Callable
+
+import pyarrow as pa
 import pytest
 
+from lithify.log.consumer import Consumer
 from lithify.log.partition import Partition
 from lithify.log.warehouse import Warehouse
 from lithify.store.errors import InvalidRequest
@@ -64,10 +68,67 @@ def test_what_was_not_scanned_to_its_end_is_no_state(part: Partition, clock: Han
     assert stored(part) == 1
 
 
-def test_a_state_that_was_scanned_is_committed_by_closing_alone(part: Partition) -> None:
+def in_batches(state: pa.RecordBatchReader) -> object:
+    for _ in state:
+        pass
+    return None
+
+
+READ: dict[str, Callable[[pa.RecordBatchReader], object]] = {
+    "for": in_batches,
+    "list": list,
+    "read_all": lambda state: state.read_all(),
+    "to_pylist": lambda state: state.read_all().to_pylist(),
+    "a table by others": pa.table,
+    "one batch": lambda state: state.read_next_batch(),
+    "not at all": lambda _: None,
+}
+Leave = Callable[[Consumer], object]
+LEAVE: dict[str, Leave] = {
+    "close": Consumer.close,
+    "closed twice": lambda consumer: (consumer.close(), consumer.close()),
+    "error": lambda consumer: consumer.__exit__(ZeroDivisionError, ZeroDivisionError(), None),
+    "error, then close": lambda consumer: (LEAVE["error"](consumer), consumer.close()),
+    "gone": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("leave", LEAVE)
+@pytest.mark.parametrize("first", [False, True], ids=["state first", "a change first"])
+@pytest.mark.parametrize("read", READ)
+def test_however_a_state_is_read_nothing_is_committed_before_the_caller_came_back(
+    part: Partition, clock: HandClock, read: str, first: bool, leave: str
+) -> None:
+    """Loading what it took of the state fails: who comes next has no state, and must not begin behind it."""
     rebuilt = part.scan_and_follow("c")
-    assert rebuilt.state.read_all().num_rows == 4
+    consumer = rebuilt.consumer
+    assert consumer is not None
+    if first:
+        append(part, "e")
+        assert shown(consumer.poll()) == [4]
+    clock.now_ms += 5_000
+    READ[read](rebuilt.state)
+    LEAVE[leave](consumer)
+    assert stored(part) == 0
+    assert len(part.consumer("c").poll()) == 4 + first
+
+
+def ask(consumer: Consumer) -> object:
+    return consumer.poll()
+
+
+def ask_and_fail(consumer: Consumer) -> object:
+    consumer.poll()
+    return LEAVE["error"](consumer)
+
+
+@pytest.mark.parametrize("back", [ask, Consumer.commit, ask_and_fail, lambda found: found.__exit__(None, None, None)])
+@pytest.mark.parametrize("read", ["for", "list", "read_all", "to_pylist"])
+def test_who_came_back_after_the_state_commits_it(part: Partition, read: str, back: Leave) -> None:
+    rebuilt = part.scan_and_follow("c")
     assert rebuilt.consumer is not None
+    READ[read](rebuilt.state)
+    back(rebuilt.consumer)
     rebuilt.consumer.close()
     assert stored(part) == 4
 
