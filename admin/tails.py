@@ -50,7 +50,7 @@ def tail(
                         lines.write((number, item) for item in stretch.items)
                         found = True
                 for number in range(len(followers), opened.partitions_now()) if partition is None else ():
-                    followers[number] = opened.partition(number).follower(0, reset, resumed=True)
+                    followers[number] = opened.partition(number).follower(0, reset, added=True)
             if not found:
                 invocation.warehouse().driver.answer(Pause(POLL_MS))
 

@@ -9,26 +9,17 @@ from typing import Self
 
 import structlog
 
-from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, SnapshotOf, check_poll_ms, placed
-from lithify.log.positions import Holds, still_holds, take
+from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, check_poll_ms
+from lithify.log.positions import still_holds
 from lithify.log.record import Record
 from lithify.manifest.ages import young
 from lithify.manifest.consumers import CommitPosition
-from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.model import ConsumerPosition, Manifest
+from lithify.manifest.model import ConsumerPosition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 
-__all__ = [
-    "AUTO_COMMIT_INTERVAL_MS",
-    "RECORDS_MAX",
-    "Consumer",
-    "ConsumerConfig",
-    "Start",
-    "check_poll",
-    "open_consumer",
-]
+__all__ = ["AUTO_COMMIT_INTERVAL_MS", "RECORDS_MAX", "Consumer", "ConsumerConfig", "check_poll"]
 
 AUTO_COMMIT_INTERVAL_MS = 5_000  # as Kafka's auto.commit.interval.ms
 RECORDS_MAX = 500  # of one poll, as Kafka's max.poll.records
@@ -58,47 +49,6 @@ class ConsumerConfig:
 def check_poll(timeout_ms: int, max_records: int) -> None:
     if type(timeout_ms) is not int or timeout_ms < 0 or type(max_records) is not int or max_records < 1:
         raise InvalidRequest("timeout_ms is a whole number from 0, max_records one from 1")
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """With `rebuilt_to` an instance goes on from there, holding what a scan before that offset showed. In a partition
-    that was `added` after the consumer first read its topic it begins at offset 0, where it has no position. `holds`
-    raises where the one that opens an added partition was replaced."""
-
-    rebuilt_to: int | None = None
-    added: bool = False
-    holds: Holds | None = None
-
-
-def open_consumer(
-    driver: Driver,
-    keys: PartitionKeys,
-    snapshot_of: SnapshotOf,
-    name: str,
-    config: ConsumerConfig,
-    start: Start,
-) -> "Consumer":
-    """Take the name over.
-
-    SUBTLE! Taking over commits the old position, not `rebuilt_to`: the scan is read only afterwards, and an instance
-    that dies over it must not leave a position that its successor has no state for.
-    """
-    files = PartitionFiles(keys)
-    rebuilt_to = start.rebuilt_to
-
-    def beginning(head: Manifest) -> int:
-        if start.added:
-            return 0
-        snapshot = snapshot_of(head)
-        reset = config.auto_offset_reset if rebuilt_to is None else "earliest"
-        where = f"{files.name}: consumer {name!r}"
-        return placed(where, None, snapshot.log_start_offset, snapshot.next_offset, reset)
-
-    taken = driver.run(take(files, name, beginning, start.holds))
-    begin = taken.offset if rebuilt_to is None else rebuilt_to
-    follower = Follower(driver, files, snapshot_of, begin, config.auto_offset_reset, resumed=True)
-    return Consumer(driver, files, follower, taken, config, rebuilt_to)
 
 
 class Consumer:
@@ -136,7 +86,7 @@ class Consumer:
         self._position = follower.position
         self._done = self._position  # everything before was dealt with, once the caller came back for more
         self._came_back = False
-        self._tried_ms = driver.now_ms()
+        self._tried_ms = taken.committed_at_ms
         self._closed = False
         if taken.missed_to and taken.offset:
             log.warning(

@@ -104,6 +104,8 @@ class Follower:
 
     `start_offset` 0 is the log's beginning, wherever that is by now; None: `reset` says where to begin. Where it begins
     is fixed here. With `resumed` the offset is where an earlier reader left off: what is missing from there is lost.
+    In a partition that was `added` it goes on at the log's start where records were gone before it came to the first,
+    whatever `reset` says.
     """
 
     def __init__(
@@ -115,8 +117,11 @@ class Follower:
         reset: OffsetReset,
         *,
         resumed: bool = False,
+        added: bool = False,
+        manifest: Manifest | None = None,
     ) -> None:
-        """`files` are this follower's own. Raises OffsetOutOfRange, NotFound."""
+        """`files` are this follower's own; with `manifest`, the newest of them that was seen, nothing is asked of the
+        store. Raises NotFound, OffsetOutOfRange; with `manifest` the first `take` does that."""
         if start_offset is not None and (type(start_offset) is not int or start_offset < 0):
             raise InvalidRequest(f"{files.name}: offsets are whole numbers from 0")
         self._driver = driver
@@ -126,12 +131,14 @@ class Follower:
         self._looks = 0
         self._at_end = False
         self._stretches: Iterator[Stretch] | None = None
-        self._open(driver.run(files.head()))
+        self._added = added
+        self._open(driver.run(files.head()) if manifest is None else manifest)
         self._first = self._manifest.id
         self.position: int
         self.first_to = 0  # how far it has come in the manifest it began with; 0: not at all
         begins = start_offset == 0 and not resumed
-        if start_offset is None or begins or reset == "error" or start_offset > self._snapshot.next_offset:
+        raises = reset == "error" and manifest is None and not added
+        if start_offset is None or begins or raises or start_offset > self._snapshot.next_offset:
             self.position = self._placed(start_offset)
         else:
             self.position = start_offset  # below the floor it begins with a gap
@@ -190,16 +197,20 @@ class Follower:
             return None
         # What was deleted by hand is no loss, unless the reset policy goes beyond it.
         lost_from = max(self.position, self._manifest.deleted_to)
+        reset = self._reset_at(self.position)
         self.position = self._placed(self.position)
         if lost_from >= self.position:
             return None
         floor = self._snapshot.log_start_offset
-        reason = f"the log starts at offset {floor} by now; auto_offset_reset is {self._reset}"
+        reason = f"the log starts at offset {floor} by now; auto_offset_reset is {reset}"
         return Gap(lost_from, self.position, reason)
 
     def _placed(self, offset: int | None) -> int:
         floor, end = self._snapshot.log_start_offset, self._snapshot.next_offset
-        return placed(self._files.name, offset, floor, end, self._reset)
+        return placed(self._files.name, offset, floor, end, self._reset_at(offset))
+
+    def _reset_at(self, offset: int | None) -> OffsetReset:
+        return "earliest" if self._added and offset == 0 else self._reset
 
     def _read(self) -> Iterator[Stretch]:
         records, end = self._snapshot.read(self.position), self._snapshot.next_offset

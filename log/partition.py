@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from lithify.log import checkpoints, positions
 from lithify.log.append import append, outcome
-from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, Consumer, ConsumerConfig, Start, open_consumer
+from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, Consumer, ConsumerConfig
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, bounded, check_poll_ms, check_reset
 from lithify.log.follow import follow as _follow
 from lithify.log.info import PartitionInfo, partition_info
 from lithify.log.intake import Records, prepare
 from lithify.log.names import check_name
+from lithify.log.opening import Opening, Start
 from lithify.log.positions import Holds
 from lithify.log.record import Record
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
@@ -217,12 +218,18 @@ class Partition:
         return snapshot.read_batches(*bounded(snapshot, start_offset, end_offset, check_reset(auto_offset_reset)))
 
     def follower(
-        self, start_offset: int | None = 0, auto_offset_reset: OffsetReset = "earliest", *, resumed: bool = False
+        self,
+        start_offset: int | None = 0,
+        auto_offset_reset: OffsetReset = "earliest",
+        *,
+        resumed: bool = False,
+        added: bool = False,
     ) -> Follower:
         """What `read(follow=True)` is made of, for those who do the waiting themselves: `take` never waits. With
-        `resumed` the offset is where an earlier reader left off: what is missing from there is a gap."""
-        files = PartitionFiles(self._files.keys)
-        return Follower(self._driver, files, self._open, start_offset, check_reset(auto_offset_reset), resumed=resumed)
+        `resumed` the offset is where an earlier reader left off: what is missing from there is a gap. So it is in a
+        partition that was `added`, of which everything was to be read."""
+        files, reset = PartitionFiles(self._files.keys), check_reset(auto_offset_reset)
+        return Follower(self._driver, files, self._open, start_offset, reset, resumed=resumed or added, added=added)
 
     def scan_and_follow(
         self,
@@ -253,15 +260,14 @@ class Partition:
         """Go on reading where the last consumer of this name left off, and take the name over from it: an instance that
         still runs is refused at its next commit. A new name begins where `auto_offset_reset` says."""
         config = ConsumerConfig(check_reset(auto_offset_reset), auto_commit_interval_ms, poll_ms, stop)
-        return self.named_consumer(positions.check_consumer_name(name), config)
+        return self.opening(positions.check_consumer_name(name), config).take()
 
-    def named_consumer(
-        self, name: str, config: ConsumerConfig, *, added: bool = False, holds: Holds | None = None
-    ) -> Consumer:
-        """As `consumer`. Where the partition was `added` after the consumer first read its topic, and it has no
-        position here, it begins at offset 0. `holds` raises where another instance has replaced the one that asks."""
+    def opening(self, name: str, config: ConsumerConfig, *, added: bool = False, holds: Holds | None = None) -> Opening:
+        """As `consumer`, in two steps. Where the partition was `added` after the consumer first read its topic, and it
+        has no position here, it begins at offset 0. `holds` raises where another instance has replaced the one that
+        asks."""
         start = Start(added=added, holds=holds)
-        return open_consumer(self._driver, self._files.keys, self._open, name, config, start)
+        return Opening(self._driver, self._files.keys, self._open, name, config, start)
 
     def consumers(self) -> tuple[ConsumerInfo, ...]:
         """Named consumers with their positions and lags, by name."""

@@ -5,15 +5,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
 from lithify.log.names import check_name
-from lithify.manifest.consumers import CommitPosition, ForgetConsumer, find_consumer, forgotten, taken_over
+from lithify.manifest.consumers import ForgetConsumer, ResetPosition, TakePosition, find_consumer, forgotten, taken_over
 from lithify.manifest.model import ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Fenced, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import NewId, Request
 
-__all__ = ["Holds", "check_consumer_name", "forget", "reset", "still_holds", "take"]
+__all__ = ["Holds", "check_consumer_name", "forget", "look", "reset", "still_holds", "take"]
 
-RACES_MAX = 8  # lost to other instances of the same name
+RACES_MAX = 8  # lost to other instances that take the same name over
 
 
 def check_consumer_name(name: object) -> str:
@@ -33,48 +33,53 @@ async def still_holds(files: PartitionFiles, name: str, instance: str) -> None:
         raise taken_over(f"{files.name}: consumer {name!r}", known)
 
 
+async def look(
+    files: PartitionFiles, name: str, start: Callable[[Manifest], int], holds: Holds | None = None
+) -> TakePosition:
+    """What takes `name` over for a new instance, once it is committed; nothing is taken yet. `start` answers where the
+    name begins if it has no position; it raises where an instance of it could not begin."""
+    head = await files.live_head()
+    new_at = start(head)
+    if holds is not None:
+        await holds()
+    known = find_consumer(head, name)
+    holder = None if holds is None else known.instance if known is not None else ""
+    return TakePosition(name, await NewId(), new_at, holder)
+
+
 async def take(
     files: PartitionFiles, name: str, start: Callable[[Manifest], int], holds: Holds | None = None
 ) -> ConsumerPosition:
-    """Take position `name` over for a new instance: whoever held it is refused at its next commit. Where there is none
-    it is created at the offset that `start` answers.
+    """Take position `name` over for a new instance, wherever it is by then: whoever held it is refused at its next
+    commit. Where there is none it is created at the offset that `start` answers.
 
     SUBTLE! `holds` is asked between the look at the position and the commit that takes it. A successor takes this
     partition only after the one that `holds` looks at. So either `holds` sees it; or it comes to this partition after
-    that look, and then the commit is refused, or it replaces this one. Test: tests/log/test_growing_consumer.py
+    that look, and then the commit is refused, since the name has another holder, or it replaces this one.
+    Test: tests/log/test_growing_consumer.py
     """
-    instance = await NewId()
     for _ in range(RACES_MAX):
-        head = await files.live_head()
-        if holds is not None:
-            await holds()
-        known = find_consumer(head, name)
-        offset = start(head) if known is None else known.offset
-        edit = CommitPosition(name, offset, known.committed_at if known else 0, instance)
-        with contextlib.suppress(Fenced):  # somebody committed meanwhile: take over from there
+        edit = await look(files, name, start, holds)
+        with contextlib.suppress(Fenced):  # somebody took it over meanwhile: does this one still hold its first?
             return (await files.manifest.commit(edit)).result
-    raise Unavailable(f"{files.name}: others commit consumer {name!r} all the time; is its name used twice?")
+    raise Unavailable(f"{files.name}: others take consumer {name!r} over all the time; is its name used twice?")
 
 
 async def reset(
     files: PartitionFiles, name: str, to: int | Literal["earliest", "latest"], floor: Callable[[Manifest], int]
 ) -> ConsumerPosition:
     """Put position `name` to an offset, to the log's start (`floor` answers it) or to its end; an instance that runs is
-    refused at its next commit. Raises NotFound where there is no such consumer, OffsetOutOfRange."""
+    refused at its next commit, however often it commits. Raises NotFound where there is no such consumer,
+    OffsetOutOfRange."""
     if to not in ("earliest", "latest") and (type(to) is not int or to < 0):
         raise InvalidRequest(f"{files.name}: reset a consumer to an offset, 'earliest' or 'latest'")
-    instance = await NewId()
-    for _ in range(RACES_MAX):
-        head = await files.live_head()
-        known = find_consumer(head, name)
-        if known is None:
-            raise _unknown(files, name)
-        offset = to if isinstance(to, int) else floor(head) if to == "earliest" else head.next_offset
-        # From the log's start everything is made anew, whatever was dropped so far.
-        edit = CommitPosition(name, offset, known.committed_at, instance, head.next_offset if to == "earliest" else 0)
-        with contextlib.suppress(Fenced):  # it committed meanwhile
-            return (await files.manifest.commit(edit)).result
-    raise Unavailable(f"{files.name}: consumer {name!r} commits all the time; stop it, then reset its position")
+    head = await files.live_head()
+    if find_consumer(head, name) is None:
+        raise _unknown(files, name)
+    offset = to if isinstance(to, int) else floor(head) if to == "earliest" else None
+    # From the log's start everything is made anew, whatever was dropped so far.
+    edit = ResetPosition(name, offset, await NewId(), anew=to == "earliest")
+    return (await files.manifest.commit(edit)).result
 
 
 async def forget(files: PartitionFiles, name: str) -> None:

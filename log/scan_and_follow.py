@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lithify.log.consumer import Consumer, ConsumerConfig, Start, open_consumer
+from lithify.log.consumer import Consumer, ConsumerConfig
 from lithify.log.follow import Follower, Gap, SnapshotOf, follow
+from lithify.log.opening import Opening, Start
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.manifest.keys import PartitionKeys
@@ -44,7 +45,7 @@ def scan_and_follow(
     """The changes come from the named `consumer`, if there is one."""
     end = snapshot.next_offset
     if consumer is not None:
-        changes = open_consumer(driver, keys, snapshot_of, consumer, config, Start(rebuilt_to=end))
+        changes = Opening(driver, keys, snapshot_of, consumer, config, Start(rebuilt_to=end)).take()
         return ScanAndFollow(_told_at_its_end(snapshot.scan(), changes), end, changes, changes)
     follower = Follower(driver, PartitionFiles(keys), snapshot_of, end, config.auto_offset_reset, resumed=True)
     return ScanAndFollow(snapshot.scan(), end, follow(follower, config.poll_ms, config.stop), None)

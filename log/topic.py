@@ -240,7 +240,10 @@ class Topic:
         config = ConsumerConfig(check_reset(auto_offset_reset), auto_commit_interval_ms, poll_ms, stop)
         parts = [self.partition(number) for number in numbers]
         later = came_later(self, name, parts)
-        consumers = {part.number: part.named_consumer(name, config, added=part.number in later) for part in parts}
+        openings = {part.number: part.opening(name, config, added=part.number in later) for part in parts}
+        for opening in openings.values():  # what one partition refuses takes none
+            opening.look()
+        consumers = {number: opening.take() for number, opening in openings.items()}
         return TopicConsumer(self._driver, consumers, config, None if partitions is not None else self)
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:

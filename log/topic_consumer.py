@@ -131,7 +131,7 @@ class TopicConsumer:
         try:
             for number in range(len(self._numbers), self._growing.partitions_now()):
                 part = self._growing.partition(number)
-                self._consumers[number] = part.named_consumer(name, self._config, added=True, holds=first.holds)
+                self._consumers[number] = part.opening(name, self._config, added=True, holds=first.holds).take()
                 self._numbers.append(number)
         except LithifyError as error:
             return error

@@ -11,7 +11,16 @@ from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import CONSUMERS_MAX, ConsumerPosition, Manifest
 from lithify.store.errors import Fenced, LithifyError, NotFound, OffsetOutOfRange, Unavailable
 
-__all__ = ["CommitPosition", "ForgetConsumer", "find_consumer", "forgotten", "missed", "taken_over"]
+__all__ = [
+    "CommitPosition",
+    "ForgetConsumer",
+    "ResetPosition",
+    "TakePosition",
+    "find_consumer",
+    "forgotten",
+    "missed",
+    "taken_over",
+]
 
 
 def find_consumer(head: Manifest, name: str) -> ConsumerPosition | None:
@@ -50,44 +59,133 @@ class CommitPosition:
     repeatable = True
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
-        if head is None:
-            return Refused(NotFound("the partition has no manifest; create the topic first"))
-        if head.sealed:
-            return refused_for_good(head)
+        if head is None or head.sealed:
+            return _no_log(head)
         known = find_consumer(head, self.name)
         refused = self._refusal(head, known)
         if refused is not None:
             return Refused(refused)
-        missed_to = 0 if known is None or self.offset == 0 else known.missed_to
-        mine = ConsumerPosition(
-            name=self.name,
-            offset=self.offset,
-            committed_at=number,
-            committed_at_ms=now_ms,
-            instance=self.instance,
-            missed_to=missed_to if missed_to > self.rebuilt_to else 0,
-        )
-        others = (consumer for consumer in head.consumers if consumer.name != self.name)
-        consumers = tuple(sorted((*others, mine), key=lambda consumer: consumer.name))
-        return Next(replace(head, consumers=consumers), mine)
+        mine = _moved(known, self.name, self.offset, self.instance, self.rebuilt_to)
+        return _put(head, mine, number, now_ms)
 
     def _refusal(self, head: Manifest, known: ConsumerPosition | None) -> LithifyError | None:
-        where = f"{head.topic}/{head.partition}: consumer {self.name!r}"
+        where = _where(head, self.name)
         if self.offset > head.next_offset:
-            return OffsetOutOfRange(
-                f"{where}: offset {self.offset} lies beyond the log, which ends before {head.next_offset}"
-            )
+            return _beyond(head, self.name, self.offset)
         # An entry of this instance is its own earlier commit, whether or not it learned of that one's outcome.
         if known is not None and known.instance != self.instance and known.committed_at != self.expected:
             return taken_over(where, known)
         if known is None and self.expected != 0:
             return forgotten(where)
-        if known is None and len(head.consumers) >= CONSUMERS_MAX:
-            return Unavailable(
-                f"{head.topic}/{head.partition} remembers {CONSUMERS_MAX} consumers, its limit: delete one that is "
-                "not used any more ('lithify consumer list' and 'delete')"
-            )
+        return _full(head) if known is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class TakePosition:
+    """From now on consumer `name` is `instance`, at the position that the name has; answers with its entry.
+
+    SUBTLE! It holds whatever that position is by then. Were it for one position alone, an instance that commits at each
+    record could never be replaced: it would always have committed meanwhile. Test: tests/log/test_taking_over.py
+    `new_at`: where the name begins if it has no position. `holder`: only if that instance has the name ("": nobody);
+    None: whoever has it.
+    """
+
+    name: str
+    instance: str
+    new_at: int
+    holder: str | None = None
+
+    repeatable = True  # twice: whoever came between had it for a while. Never Already, as with CommitPosition
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
+        if head is None or head.sealed:
+            return _no_log(head)
+        known = find_consumer(head, self.name)
+        if known is None:
+            return self._create(head, number, now_ms)
+        if self.holder is not None and known.instance not in (self.holder, self.instance):
+            return Refused(taken_over(_where(head, self.name), known))
+        return _put(head, _moved(known, self.name, known.offset, self.instance), number, now_ms)
+
+    def _create(self, head: Manifest, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
+        if self.holder:
+            return Refused(forgotten(_where(head, self.name)))
+        refused = _beyond(head, self.name, self.new_at) if self.new_at > head.next_offset else _full(head)
+        if refused is not None:
+            return Refused(refused)
+        return _put(head, _moved(None, self.name, self.new_at, self.instance), number, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPosition:
+    """Consumer `name` goes on at `offset` (None: the log's end), whoever has the name; that one is refused at its next
+    commit. `anew`: from the log's start, so whatever was dropped so far is no matter to the next instance."""
+
+    name: str
+    offset: int | None
+    instance: str
+    anew: bool = False
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
+        if head is None or head.sealed:
+            return _no_log(head)
+        known = find_consumer(head, self.name)
+        offset = head.next_offset if self.offset is None else self.offset
+        if known is None:
+            return Refused(forgotten(_where(head, self.name)))
+        if offset > head.next_offset:
+            return Refused(_beyond(head, self.name, offset))
+        mine = _moved(known, self.name, offset, self.instance, head.next_offset if self.anew else 0)
+        return _put(head, mine, number, now_ms)
+
+
+def _where(head: Manifest, name: str) -> str:
+    return f"{head.topic}/{head.partition}: consumer {name!r}"
+
+
+def _no_log(head: Manifest | None) -> Refused:
+    if head is None:
+        return Refused(NotFound("the partition has no manifest; create the topic first"))
+    return refused_for_good(head)
+
+
+def _beyond(head: Manifest, name: str, offset: int) -> OffsetOutOfRange:
+    return OffsetOutOfRange(
+        f"{_where(head, name)}: offset {offset} lies beyond the log, which ends before {head.next_offset}"
+    )
+
+
+def _full(head: Manifest) -> Unavailable | None:
+    if len(head.consumers) < CONSUMERS_MAX:
         return None
+    return Unavailable(
+        f"{head.topic}/{head.partition} remembers {CONSUMERS_MAX} consumers, its limit: delete one that is "
+        "not used any more ('lithify consumer list' and 'delete')"
+    )
+
+
+def _moved(
+    known: ConsumerPosition | None, name: str, offset: int, instance: str, rebuilt_to: int = 0
+) -> ConsumerPosition:
+    """The entry as `instance` makes it of the one that is there; when is said by `_put`."""
+    missed_to = 0 if known is None or offset == 0 else known.missed_to
+    return ConsumerPosition(
+        name=name,
+        offset=offset,
+        committed_at=0,
+        committed_at_ms=0,
+        instance=instance,
+        missed_to=missed_to if missed_to > rebuilt_to else 0,
+    )
+
+
+def _put(head: Manifest, moved: ConsumerPosition, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition]:
+    mine = replace(moved, committed_at=number, committed_at_ms=now_ms)
+    others = (consumer for consumer in head.consumers if consumer.name != mine.name)
+    consumers = tuple(sorted((*others, mine), key=lambda consumer: consumer.name))
+    return Next(replace(head, consumers=consumers), mine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pytest
 from lithify.log.follow import Gap
 from lithify.log.topic import CONFIG_FRESH_MS, Topic
 from lithify.log.topic_consumer import TopicConsumer
-from lithify.store.errors import Fenced, Unavailable
+from lithify.store.errors import Fenced, OffsetOutOfRange, Unavailable
 from tests.log.conftest import HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored
@@ -85,10 +85,14 @@ def opened_later(topic: Topic, clock: HandClock) -> Topic:
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_what_retention_took_before_it_came_is_a_gap(clock: HandClock, away: bool) -> None:
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+def test_what_retention_took_before_it_came_is_a_gap(clock: HandClock, reset: Any, away: bool) -> None:
+    """Whatever is to be done where the log has no such offset: with latest the rest was skipped, too, and with error
+    the name was taken over anew by each poll."""
     topic, elsewhere = topics(clock, FailingStore())
     topic.alter(EXPIRING)
-    consumer = elsewhere.consumer("c", auto_offset_reset="earliest")
+    elsewhere.consumer("c").close()
+    consumer = elsewhere.consumer("c", auto_offset_reset=reset)
     consumer.poll()
     if away:
         consumer.close()
@@ -98,11 +102,40 @@ def test_what_retention_took_before_it_came_is_a_gap(clock: HandClock, away: boo
     opened_later(elsewhere, clock)
     append(topic.partition(1), "c")
     if away:
-        consumer = elsewhere.consumer("c")
+        consumer = elsewhere.consumer("c", auto_offset_reset=reset)
     gap, record = [item for number, item in consumer.poll() + consumer.poll() if number == 1]
     assert isinstance(gap, Gap)
     assert (gap.start_offset, gap.end_offset) == (0, 2)
     assert shown([record]) == [2]
+    before = topic.partition(1).describe().manifest_id
+    assert consumer.poll() == []
+    consumer.commit()
+    assert topic.partition(1).describe().manifest_id == before + 1
+    append(topic.partition(1), "d")
+    topic.partition(1).delete_records(4)
+    append(topic.partition(1), "e")
+    if reset == "error":  # from its first record on it is a partition like others
+        with pytest.raises(OffsetOutOfRange):
+            consumer.poll()
+    else:
+        assert shown(item for _, item in consumer.poll()) == ([4] if reset == "earliest" else [(4, 5)])
+
+
+def test_an_opening_that_one_partition_refuses_takes_none(clock: HandClock) -> None:
+    topic, elsewhere = topics(clock, FailingStore())
+    grow(topic)
+    opened_later(elsewhere, clock)
+    older = topic.consumer("c", auto_commit_interval_ms=None)
+    assert len(older.poll()) == 2
+    older.commit()
+    for number in range(2):
+        append(topic.partition(number), "b", "c")
+    assert len(older.poll()) == 4
+    topic.partition(1).delete_records(2)
+    with pytest.raises(OffsetOutOfRange, match="t/1"):
+        elsewhere.consumer("c", auto_offset_reset="error")
+    older.commit()
+    assert [stored(topic.partition(number)) for number in range(2)] == [3, 3]
 
 
 def test_what_keeps_it_from_seeing_growth_is_told_and_keeps_nothing_else(clock: HandClock) -> None:
@@ -154,7 +187,7 @@ def test_who_was_replaced_takes_no_added_partition(clock: HandClock) -> None:
     assert [stored(topic.partition(number)) for number in range(1, 3)] == [1, 1]
 
 
-@pytest.mark.parametrize("request_number", range(12))
+@pytest.mark.parametrize("request_number", range(24))
 def test_who_is_replaced_while_it_takes_an_added_partition_does_not_keep_it(
     clock: HandClock, request_number: int
 ) -> None:

@@ -6,7 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.consumers import CommitPosition, ForgetConsumer, find_consumer, missed
+from lithify.manifest.consumers import (
+    CommitPosition,
+    ForgetConsumer,
+    ResetPosition,
+    TakePosition,
+    find_consumer,
+    missed,
+)
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.model import CONSUMERS_MAX, FORMAT, ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
@@ -30,7 +37,10 @@ def having(*consumers: ConsumerPosition) -> Manifest:
     return replace(HEAD, consumers=consumers)
 
 
-def committed(head: Manifest, edit: CommitPosition) -> ConsumerPosition:
+Edit = CommitPosition | TakePosition | ResetPosition
+
+
+def committed(head: Manifest, edit: Edit) -> ConsumerPosition:
     verdict = edit.apply(head, 9, 99)
     assert isinstance(verdict, Next)
     following = replace(verdict.value, id=9)
@@ -39,7 +49,7 @@ def committed(head: Manifest, edit: CommitPosition) -> ConsumerPosition:
     return verdict.result
 
 
-def refused(head: Manifest, edit: CommitPosition) -> LithifyError:
+def refused(head: Manifest, edit: Edit) -> LithifyError:
     verdict = edit.apply(head, 9, 99)
     assert isinstance(verdict, Refused)
     return verdict.error
@@ -73,6 +83,43 @@ def test_what_does_not_hold_is_refused_with_what_to_do() -> None:
     assert isinstance(error, Unavailable)
     assert "lithify consumer" in str(error)
     assert committed(full, CommitPosition("c7", 6, 7, "one")).offset == 6
+    assert isinstance(refused(full, TakePosition("new", "one", 1)), Unavailable)
+    assert committed(full, TakePosition("c7", "two", 1)).offset == 5
+    assert isinstance(refused(HEAD, TakePosition("c", "one", 101)), OffsetOutOfRange)
+
+
+@pytest.mark.parametrize("offset", [0, 5, 100])
+@pytest.mark.parametrize("at", [1, 8])
+def test_a_name_is_taken_over_wherever_its_position_is_by_then(offset: int, at: int) -> None:
+    taken = committed(having(entry(offset=offset, at=at, missed_to=60)), TakePosition("c", "two", 3))
+    assert (taken.offset, taken.instance, taken.committed_at) == (offset, "two", 9)
+    assert taken.missed_to == (60 if offset else 0)  # who takes over, takes it along
+    assert isinstance(refused(having(taken), CommitPosition("c", 6, at, "one")), Fenced)
+    assert committed(HEAD, TakePosition("c", "two", 3)).offset == 3
+
+
+@pytest.mark.parametrize(("holder", "taken"), [("one", True), ("", False), ("three", False), (None, True)])
+def test_a_name_is_taken_over_from_the_holder_that_was_seen_and_no_other(holder: str | None, taken: bool) -> None:
+    for of in ("one", "two"):  # its own, of which it has not learned, is no other's
+        edit = TakePosition("c", "two", 0, holder)
+        if taken or of == "two":
+            assert committed(having(entry(instance=of)), edit).offset == 5
+        else:
+            assert isinstance(refused(having(entry(instance=of)), edit), Fenced)
+    if holder:
+        assert isinstance(refused(HEAD, TakePosition("c", "two", 0, holder)), NotFound)
+    else:
+        assert committed(HEAD, TakePosition("c", "two", 0, holder)).offset == 0
+
+
+def test_a_reset_holds_whoever_has_the_name_and_whatever_it_has_committed() -> None:
+    head = having(entry(at=8, missed_to=60))
+    assert committed(head, ResetPosition("c", 90, "two")).missed_to == 60
+    assert committed(head, ResetPosition("c", 4, "two", anew=True)).missed_to == 0
+    end = committed(head, ResetPosition("c", None, "two"))
+    assert (end.offset, end.instance) == (HEAD.next_offset, "two")
+    assert isinstance(refused(head, ResetPosition("c", 101, "two")), OffsetOutOfRange)
+    assert isinstance(refused(HEAD, ResetPosition("c", 1, "two")), NotFound)
 
 
 def test_forgetting_is_forgetting_one() -> None:

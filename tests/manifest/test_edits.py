@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
 from lithify.manifest.commit import Already, Refused
-from lithify.manifest.consumers import CommitPosition, ForgetConsumer
+from lithify.manifest.consumers import CommitPosition, ForgetConsumer, ResetPosition, TakePosition
 from lithify.manifest.edits import (
     Claim,
     Collect,
@@ -95,6 +95,10 @@ def damaged(head: Manifest) -> Manifest:
         (SetBounds(Retention(records=6), 5, KEEP_ALL), "bounds"),
         (CommitPosition("x", 5, X.committed_at, "another"), "position"),
         (CommitPosition("z", 5, 0, "i"), "position"),
+        (TakePosition("x", "another", 0), "position"),
+        (TakePosition("z", "i", 5), "position"),
+        (ResetPosition("x", 5, "another"), "position"),
+        (ResetPosition("x", None, "another"), "position"),
         (ForgetConsumer("x"), "position"),
         (Seal(), "seal"),
     ],
@@ -155,6 +159,8 @@ OF_A_PARTITION = [
     RaiseFloor(3),
     SetBounds(KEEP_ALL, 5, KEEP_ALL),
     CommitPosition("x", 5, X.committed_at, "another"),
+    TakePosition("x", "another", 5),
+    ResetPosition("x", 5, "another"),
 ]
 
 

@@ -1,0 +1,96 @@
+"""Opening a named consumer: first all that may refuse it, then the commit that takes its name over (docs/rfcs/0009)."""
+
+from dataclasses import dataclass
+
+from lithify.log.consumer import Consumer, ConsumerConfig
+from lithify.log.follow import Follower, SnapshotOf, placed
+from lithify.log.positions import Holds, look, take
+from lithify.manifest.consumers import TakePosition, find_consumer
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import ConsumerPosition, Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.driver import Driver
+
+__all__ = ["Opening", "Start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """With `rebuilt_to` an instance goes on from there, holding what a scan before that offset showed. In a partition
+    that was `added` after the consumer first read its topic it begins at offset 0, where it has no position. `holds`
+    raises where the one that opens an added partition was replaced."""
+
+    rebuilt_to: int | None = None
+    added: bool = False
+    holds: Holds | None = None
+
+
+class Opening:
+    """A consumer that is about to be. `look` raises what refuses it, and changes nothing; `take` replaces whoever has
+    the name, and asks nothing of the store after the commit that does so: else the name might be taken, and nobody
+    have it. Who opens several partitions looks at all before it takes one."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        keys: PartitionKeys,
+        snapshot_of: SnapshotOf,
+        name: str,
+        config: ConsumerConfig,
+        start: Start,
+    ) -> None:
+        self._driver = driver
+        self._files = PartitionFiles(keys)
+        self._snapshot_of = snapshot_of
+        self._name = name
+        self._config = config
+        self._start = start
+        self._found: TakePosition | None = None
+
+    def look(self) -> None:
+        """Raises OffsetOutOfRange where this consumer could not begin, NotFound where the topic was deleted."""
+        self._found = self._driver.run(look(self._files, self._name, self._beginning, self._start.holds))
+
+    def take(self) -> Consumer:
+        """Take the name over.
+
+        SUBTLE! Taking over commits the old position, not `rebuilt_to`: the scan is read only afterwards, and an
+        instance that dies over it must not leave a position that its successor has no state for.
+        """
+        if self._start.holds is not None:
+            taken = self._driver.run(take(self._files, self._name, self._beginning, self._start.holds))
+        else:
+            if self._found is None:
+                self.look()
+            assert self._found is not None
+            taken = self._driver.run(self._files.manifest.commit(self._found)).result
+        return self._consumer(taken)
+
+    def _consumer(self, taken: ConsumerPosition) -> Consumer:
+        rebuilt_to = self._start.rebuilt_to
+        follower = Follower(
+            self._driver,
+            self._files,
+            self._snapshot_of,
+            taken.offset if rebuilt_to is None else rebuilt_to,
+            self._config.auto_offset_reset,
+            resumed=True,
+            added=self._start.added,
+            manifest=self._files.manifest.seen.value,  # the one that the commit made
+        )
+        return Consumer(self._driver, self._files, follower, taken, self._config, rebuilt_to)
+
+    def _beginning(self, head: Manifest) -> int:
+        """Where the name begins if it has no position in `head`. Raises OffsetOutOfRange where that, or the position
+        that it has, is no place to begin at."""
+        known = find_consumer(head, self._name)
+        if self._start.added and (known is None or known.offset == 0):
+            return 0
+        wanted = self._start.rebuilt_to
+        if wanted is None and known is not None:
+            wanted = known.offset
+        snapshot = self._snapshot_of(head)
+        floor = snapshot.log_start_offset
+        where = f"{self._files.name}: consumer {self._name!r}"
+        begin = placed(where, wanted, floor, snapshot.next_offset, self._config.auto_offset_reset)
+        return floor if self._start.rebuilt_to is not None else begin
