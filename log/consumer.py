@@ -150,6 +150,8 @@ class Consumer:
 
     def _await_some(self, timeout_ms: int | None) -> bool:
         """Whether something waits to be handed out now."""
+        if self._closed:
+            return False  # nor has who asks dealt with anything: an error may have closed it
         self._come_back()
         waited_ms = 0
         while not self._waiting and not self._closed and (self._stop is None or not self._stop()):

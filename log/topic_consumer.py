@@ -1,6 +1,6 @@
 """A named consumer of a whole topic: one position per partition, read in turn."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -39,7 +39,8 @@ def came_later(topic: Growing, name: str, parts: Sequence[Partition]) -> frozens
 class TopicConsumer:
     """Iterate over it, or `poll` it: pairs of a partition's number and a record, or a gap, of it. One thread at a time.
 
-    Offsets are in order within each partition; commits are as `Consumer` makes them, each partition's by itself.
+    Offsets are in order within each partition; commits are as `Consumer` makes them, each partition's by itself. What
+    it raises ends nothing: asked again, it goes on with all that the partitions hold.
     """
 
     def __init__(
@@ -55,33 +56,50 @@ class TopicConsumer:
         self._numbers = sorted(consumers)
         self._turn = 0  # index of the partition that is asked first
         self._owed = False  # a look for more partitions failed and was not told
+        self._within: int | None = None  # the partition of whose stretch an iteration hands out the rest
+        self._closed = False
 
     @property
     def positions(self) -> dict[int, int]:
         """By partition: the offset from which the next record is sought."""
         return {number: consumer.position for number, consumer in self._consumers.items()}
 
-    def __iter__(self) -> Iterator[tuple[int, Record | Gap]]:
-        """Waits for what comes. Ends when `stop` says so."""
-        while self._stop is None or not self._stop():
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> tuple[int, Record | Gap]:
+        """The next item; waits for it. Ends when `stop` says so, or after `close`."""
+        found = self._rest_of_a_stretch()
+        while not found:
+            if self._is_over():
+                raise StopIteration
             found = self.poll(self._poll_ms, max_records=1)
-            while found:  # the rest of that partition's stretch: to look at the others between any two would cost GETs
-                yield from found
-                number, _ = found[0]
-                consumer = self._consumers[number]
-                found = [(number, item) for item in (consumer.poll(0, 1) if consumer.waiting else ())]
+        self._within, _ = found[0]
+        return found[0]
+
+    def _rest_of_a_stretch(self) -> list[tuple[int, Record | Gap]]:
+        """To look at the other partitions between any two items would cost GETs. Where it raises, the next step goes on
+        with those."""
+        number, self._within = self._within, None
+        if number is None or not self._consumers[number].waiting:
+            return []
+        return [(number, item) for item in self._consumers[number].poll(0, 1)]
+
+    def _is_over(self) -> bool:
+        return self._closed or (self._stop is not None and self._stop())
 
     def poll(self, timeout_ms: int = 0, max_records: int = RECORDS_MAX) -> list[tuple[int, Record | Gap]]:
         """What there is, at most `max_records`; where there is nothing it is waited for, at most `timeout_ms`."""
         check_poll(timeout_ms, max_records)
         left_ms = timeout_ms
-        while True:
+        while not self._closed:
             found = self._poll_each(max_records)
-            if found or left_ms <= 0 or (self._stop is not None and self._stop()):
+            if found or left_ms <= 0 or self._is_over():
                 return found
             pause_ms = min(left_ms, self._poll_ms)
             self._driver.answer(Pause(pause_ms))
             left_ms -= pause_ms
+        return []
 
     def _poll_each(self, max_records: int) -> list[tuple[int, Record | Gap]]:
         """SUBTLE! First all that may fail, then the handing out. An item that was taken from one partition and dropped,
@@ -154,6 +172,7 @@ class TopicConsumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._closed = True
         self._each(lambda consumer: consumer.__exit__(kind, error, trace))
 
     def _each(self, do: Callable[[Consumer], object]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lithify.log.topic import Topic
+from lithify.log.topic import CONFIG_FRESH_MS, Topic
 from lithify.log.topic_consumer import TopicConsumer
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
@@ -204,3 +204,81 @@ def test_closing_again_commits_what_could_not_be(clock: HandClock) -> None:
     consumer.close()
     assert [stored(topic.partition(number)) for number in range(2)] == [2, 2]
     assert consumer.poll() == []
+
+
+@pytest.mark.parametrize("error", [Unavailable, Corrupt, Fenced])
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_iterator_that_failed_goes_on_when_it_is_asked_again(
+    clock: HandClock, error: type[LithifyError], number: int
+) -> None:
+    """Before, it was over, and said so as if somebody had stopped it."""
+    store = FailingStore()
+    topic = filled(store, clock)
+    consumer = topic.consumer("c")
+    fail_reads_of(store, topic, number, error("told by the test"))
+    items, told = [], 0
+    while len(items) < 4:
+        try:
+            items += [(at, *shown([item])) for at, item in [next(consumer)]]
+        except error:
+            told += 1
+            assert told < 9, "what the others hold is kept back"
+            if told == 3:
+                store.before = lambda _request, _key: None
+    assert sorted(items) == ALL
+    assert told == 3
+    consumer.close()
+    assert [stored(topic.partition(each)) for each in range(2)] == [2, 2]
+
+
+def test_a_commit_that_is_refused_within_a_stretch_keeps_no_other_partition_back(clock: HandClock) -> None:
+    topic = filled(FailingStore(), clock)
+    consumer = topic.consumer("c")
+    (first, _) = next(consumer)
+    topic.partition(first).consumer("c")
+    clock.now_ms += 5_000
+    with pytest.raises(Fenced):
+        next(consumer)
+    assert [(number, *shown([item])) for number, item in (next(consumer), next(consumer))] == [
+        (1 - first, 0),
+        (1 - first, 1),
+    ]
+
+
+@pytest.mark.parametrize("how", ["close", "block", "error"])
+@pytest.mark.parametrize("taken", [0, 1, 2, 3])
+def test_closed_it_ends_and_opens_nothing_more(clock: HandClock, how: str, taken: int) -> None:
+    """Before, who iterated over it waited for ever, and added partitions were opened under its name."""
+    topic = filled(FailingStore(), clock)
+    consumer = topic.consumer("c")
+    seen = 0
+    for _ in consumer if taken else ():
+        seen += 1
+        if seen == taken:
+            if how == "close":
+                consumer.close()
+            else:
+                error = ZeroDivisionError() if how == "error" else None
+                consumer.__exit__(type(error) if error else None, error, None)
+    assert seen == taken
+    consumer.close()
+    topic.alter(partitions=3)
+    clock.now_ms += CONFIG_FRESH_MS
+    assert consumer.poll(1_000) == []
+    assert list(consumer) == []
+    with pytest.raises(StopIteration):
+        next(consumer)
+    assert [len(topic.partition(number).consumers()) for number in range(3)] == [1, 1, 0]
+
+
+def test_what_was_not_dealt_with_is_not_committed_by_asking_who_is_closed(clock: HandClock) -> None:
+    topic = filled(FailingStore(), clock)
+    for consumer in (topic.partition(0).consumer("c"), topic.consumer("c", [0])):
+        clock.now_ms += 5_000
+        assert consumer.poll()
+        consumer.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+        assert consumer.poll() == []
+        clock.now_ms += 5_000
+        assert list(consumer) == []
+        consumer.close()
+        assert stored(topic.partition(0)) == 0

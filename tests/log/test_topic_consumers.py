@@ -28,6 +28,9 @@ NUMBERS = st.integers(0, PARTITIONS_MAX - 1)
 FILES = st.sampled_from(["segments", "manifest"])
 
 
+OVER = object()  # what an iterator answers that has ended
+
+
 class _Caller:
     """An instance, and what its caller was handed: `given` and not come back after yet."""
 
@@ -150,17 +153,18 @@ class TopicConsumers(RuleBasedStateMachine):
     @precondition(lambda self: self.callers)
     @rule(which=st.integers(0, 3), most=st.integers(1, 6))
     def iterate(self, which: int, most: int) -> None:
-        """Until so many were handed out, or there is nothing, or it fails. The caller comes back for each."""
+        """So often, or until there is nothing. The caller comes back for each, also after it was told of a failure."""
         caller = self._caller(which)
         caller.consumer._stop = stop = _After(1)
         items = iter(caller.consumer)
         for _ in range(most):
             stop.asked = 0
             self._came_back(caller)
-            found = self._call(caller, lambda: next(items, None))
-            if found is None:
+            found = self._call(caller, lambda: next(items, OVER))
+            if found is OVER:
                 break
-            self._hand(caller, *found)
+            if found is not None:
+                self._hand(caller, *found)
         caller.consumer._stop = None
 
     def _hand(self, caller: _Caller, number: int, item: Any) -> None:
@@ -195,25 +199,37 @@ class TopicConsumers(RuleBasedStateMachine):
         self._call(caller, caller.consumer.commit)
 
     @precondition(lambda self: len(self.callers) > 1)
-    @rule(which=st.integers(0, 3), again=st.booleans())
-    def close(self, which: int, again: bool) -> None:
+    @rule(which=st.integers(0, 3), again=st.booleans(), asks=st.booleans())
+    def close(self, which: int, again: bool, asks: bool) -> None:
         caller = self._caller(which)
         self._came_back(caller)
         self._call(caller, caller.consumer.close)
+        if asks:
+            self._ask_closed(caller)
         if again:
             self._call(caller, caller.consumer.close)
         self._leave(caller)
 
     @precondition(lambda self: len(self.callers) > 1)
-    @rule(which=st.integers(0, 3), closes=st.booleans())
-    def fail(self, which: int, closes: bool) -> None:
+    @rule(which=st.integers(0, 3), closes=st.booleans(), asks=st.booleans())
+    def fail(self, which: int, closes: bool, asks: bool) -> None:
         """Its block ends with an error: what it was handed last is not dealt with."""
         caller = self._caller(which)
         error = ZeroDivisionError()
         self._call(caller, lambda: caller.consumer.__exit__(ZeroDivisionError, error, None))
+        if asks:
+            self._ask_closed(caller)
         if closes:
             self._call(caller, caller.consumer.close)
         self._leave(caller)
+
+    def _ask_closed(self, caller: _Caller) -> None:
+        """It is over, whatever is asked, and opens no partition; what it was handed last is no more dealt with."""
+        before = set(caller.consumer.positions)
+        self.clock.now_ms += 4_000
+        assert caller.consumer.poll(1_000) == []
+        assert list(caller.consumer) == []
+        assert set(caller.consumer.positions) == before
 
     def _leave(self, caller: _Caller) -> None:
         self.callers.remove(caller)
