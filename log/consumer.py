@@ -10,6 +10,7 @@ from typing import Self
 import structlog
 
 from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, check_poll_ms
+from lithify.log.own_process import OwnProcess
 from lithify.log.positions import still_holds
 from lithify.log.record import Record
 from lithify.manifest.ages import young
@@ -56,7 +57,8 @@ class Consumer:
 
     Every record is handed out at least once over all instances of this name: a position is committed only once the
     caller came back for more (every `auto_commit_interval_ms`), called `commit`, or left the `with` block without an
-    error. An instance that opens later takes the name over; then this one's next commit raises Fenced.
+    error. An instance that opens later takes the name over; then this one's next commit raises Fenced. A process that
+    inherits it by a fork is refused, and opens its own.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Consumer:
         """`taken` is the position as this instance took it over. With `rebuilt_to` nothing is committed before
         `scanned` was called and the caller came back after that; the first commit then says that what this consumer
         holds was made anew up to there."""
+        self._process = OwnProcess()
         self._driver = driver
         self._files = files
         self._follower = follower
@@ -150,6 +153,7 @@ class Consumer:
 
     def _await_some(self, timeout_ms: int | None) -> bool:
         """Whether something waits to be handed out now."""
+        self._check_process()
         if self._closed:
             return False  # nor has who asks dealt with anything: an error may have closed it
         self._come_back()
@@ -187,6 +191,7 @@ class Consumer:
         or the topic was deleted; Unavailable, CommitUnknown: commit again, or those records are read once more;
         InvalidRequest after `scan_and_follow`, while its state was not read to the end.
         """
+        self._check_process()
         self._deal()
         if self._rebuilding:
             raise InvalidRequest(
@@ -194,6 +199,9 @@ class Consumer:
                 "nothing is committed: read `state` to its end first, or begin anew"
             )
         self._commit()
+
+    def _check_process(self) -> None:
+        self._process.check(f"{self._files.name}: this instance of consumer {self.name!r}")
 
     def _deal(self) -> None:
         """The caller has dealt with all that it was handed.
@@ -245,6 +253,8 @@ class Consumer:
 
         After `scan_and_follow` nothing is committed by it before a change was asked for once the state was read: it may
         be called because loading that state failed. Leaving the `with` block without an error says that it did not."""
+        if not self._process.is_here:
+            return  # what its parent has read is its parent's to commit
         if not self._closed:
             self._end()
             self._done, self._came_back = self._position, True
@@ -267,6 +277,8 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """After an error the next instance begins with what was handed out last: it was perhaps not dealt with."""
+        if not self._process.is_here:
+            return
         if error is None:
             if not self._closed:
                 self._deal()

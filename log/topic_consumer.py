@@ -7,6 +7,7 @@ from typing import Protocol, Self
 from lithify.log.consumer import RECORDS_MAX, Consumer, ConsumerConfig, check_poll
 from lithify.log.follow import Gap
 from lithify.log.homes import Homes
+from lithify.log.own_process import OwnProcess
 from lithify.log.partition import Partition
 from lithify.log.record import Record
 from lithify.store.driver import Driver
@@ -47,6 +48,7 @@ class TopicConsumer:
         self, driver: Driver, consumers: Mapping[int, Consumer], config: ConsumerConfig, growing: "Growing | None"
     ) -> None:
         """`growing`: the topic of which these are all partitions, and which is asked for more; None: these are all."""
+        self._process = OwnProcess()
         self._driver = driver
         self._consumers = dict(consumers)
         self._config = config
@@ -91,6 +93,7 @@ class TopicConsumer:
     def poll(self, timeout_ms: int = 0, max_records: int = RECORDS_MAX) -> list[tuple[int, Record | Gap]]:
         """What there is, at most `max_records`; where there is nothing it is waited for, at most `timeout_ms`."""
         check_poll(timeout_ms, max_records)
+        self._process.check(f"this instance of consumer {self._consumers[self._numbers[0]].name!r}")
         left_ms = timeout_ms
         while not self._closed:
             found = self._poll_each(max_records)
