@@ -10,6 +10,7 @@ from lithify.log.follow import Follower, Gap, SnapshotOf, follow
 from lithify.log.opening import Opening, Start
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
+from lithify.log.whole import Whole
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.schema import RECORDS
@@ -58,4 +59,4 @@ def _told_at_its_end(state: pa.RecordBatchReader, consumer: Consumer) -> pa.Reco
         yield from state
         consumer.scanned()
 
-    return pa.RecordBatchReader.from_batches(RECORDS, batches())
+    return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches(), repr(consumer)))

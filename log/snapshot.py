@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from lithify.log.reader import in_offset_order, latest_by_key
 from lithify.log.record import Record, to_records
+from lithify.log.whole import Whole
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Checkpoint, Manifest, SegmentRef
 from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
@@ -21,7 +22,8 @@ class Snapshot:
     """One manifest of a partition, and its log start offset as it was when the snapshot was taken (R3).
 
     Thread-safe; it holds nothing open. Pinned by `checkpoint` it stays readable until that is deleted or expires; else
-    for as long as its manifest is retained: then reads raise SnapshotExpired.
+    for as long as its manifest is retained: then reads raise SnapshotExpired. A read that failed fails again, however
+    often it is asked for more: begin another one.
     """
 
     def __init__(
@@ -59,16 +61,16 @@ class Snapshot:
     def read(self, start_offset: int = 0, end_offset: int | None = None) -> Iterator[Record]:
         """Every stored record with start_offset ≤ offset < end_offset, in offset order, superseded ones and tombstones
         (value None) included; those below the log start offset are not shown. Raises OffsetOutOfRange."""
-        return to_records(self._in_offset_order(start_offset, end_offset))
+        return Whole(to_records(self._in_offset_order(start_offset, end_offset)), self._where)
 
     def read_batches(self, start_offset: int = 0, end_offset: int | None = None) -> pa.RecordBatchReader:
         """As `read`, in batches with columns key, value, offset, timestamp_ms, headers."""
-        return pa.RecordBatchReader.from_batches(RECORDS, self._in_offset_order(start_offset, end_offset))
+        return self._reader(self._in_offset_order(start_offset, end_offset))
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """The latest record of each key, in key order; deleted keys only with `tombstones`."""
         batches = latest_by_key(self._manifest, self._open, self._floor, tombstones=tombstones)
-        return pa.RecordBatchReader.from_batches(RECORDS, self._guarded(batches))
+        return self._reader(self._guarded(batches))
 
     def get(self, key: bytes) -> Record | None:
         """The latest record of `key`; None where there is none, or it was deleted."""
@@ -102,6 +104,9 @@ class Snapshot:
 
     def _open(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX) -> SegmentReader:
         return SegmentReader(self._store, self._keys.key_of(ref), ref, fetch_bytes=fetch_bytes)
+
+    def _reader(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches, self._where))
 
     def _guarded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:

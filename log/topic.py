@@ -23,6 +23,7 @@ from lithify.log.producer_config import parse_producer_config
 from lithify.log.record import Record
 from lithify.log.retention_policy import RetentionPolicy, policy_of, with_retention
 from lithify.log.topic_consumer import TopicConsumer, came_later
+from lithify.log.whole import Whole
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import alter_topic, former_partitions, growths_of, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
@@ -258,7 +259,7 @@ class Topic:
             for number, snapshot in snapshots:
                 yield from at_home(snapshot.scan(tombstones), homes, number, self._left_out)
 
-        return pa.RecordBatchReader.from_batches(RECORDS, batches())
+        return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches(), self.name))
 
     def get(self, key: bytes) -> Record | None:
         """The latest record of `key`; None where there is none, or it was deleted. It is looked for in the partition
