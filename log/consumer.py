@@ -11,6 +11,7 @@ import structlog
 
 from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, check_poll_ms
 from lithify.log.own_process import OwnProcess
+from lithify.log.patience import Patience
 from lithify.log.positions import still_holds
 from lithify.log.record import Record
 from lithify.manifest.ages import young
@@ -90,6 +91,7 @@ class Consumer:
         self._done = self._position  # everything before was dealt with, once the caller came back for more
         self._came_back = False
         self._tried_ms = taken.committed_at_ms
+        self._has_clock = True  # when it was last asked what time it is
         self._closed = False
         if taken.missed_to and taken.offset:
             log.warning(
@@ -136,7 +138,8 @@ class Consumer:
         return self._hand_out_one()
 
     def poll(self, timeout_ms: int = 0, max_records: int = RECORDS_MAX) -> list[Record | Gap]:
-        """What there is, at most `max_records`; where there is nothing it is waited for, at most `timeout_ms`."""
+        """What there is, at most `max_records`; where there is nothing it is looked for again until `timeout_ms` have
+        passed. It looks once, however long the store takes to answer."""
         check_poll(timeout_ms, max_records)
         self._await_some(timeout_ms)
         return self.hand_out(max_records)
@@ -157,7 +160,7 @@ class Consumer:
         if self._closed:
             return False  # nor has who asks dealt with anything: an error may have closed it
         self._come_back()
-        waited_ms = 0
+        patience = Patience(self._driver, timeout_ms)
         while not self._waiting and not self._closed and (self._stop is None or not self._stop()):
             stretch = self._follower.take()
             if stretch is not None:
@@ -165,11 +168,9 @@ class Consumer:
                 if not stretch.items:
                     self._position = stretch.end_offset
                 continue
-            if timeout_ms is not None and waited_ms >= timeout_ms:
+            if patience.is_over:
                 break
-            pause_ms = self._poll_ms if timeout_ms is None else min(self._poll_ms, timeout_ms - waited_ms)
-            self._follower.wait(pause_ms)
-            waited_ms += pause_ms
+            patience.wait(self._poll_ms)
             self._come_back()
         return bool(self._waiting)
 
@@ -216,7 +217,12 @@ class Consumer:
         self._deal()
         if self._interval_ms is None or not self._is_behind():
             return
-        now_ms = self._driver.now_ms()
+        try:
+            now_ms = self._driver.now_ms()
+        except Unavailable as error:  # what waits is handed out all the same
+            self._warn_of_the_clock(error)
+            return
+        self._has_clock = True
         if young(self._tried_ms, now_ms, self._interval_ms):
             return
         try:
@@ -224,6 +230,11 @@ class Consumer:
         except (Unavailable, CommitUnknown) as error:  # the next commit settles it; until then nothing is lost
             self._warn(error)
         self._tried_ms = now_ms  # not where it was refused: whoever asks this instance again hears it again
+
+    def _warn_of_the_clock(self, error: LithifyError) -> None:
+        if self._has_clock:  # once, and not at each record
+            self._warn(error)
+        self._has_clock = False
 
     def _is_behind(self) -> bool:
         """Whether there is something to commit."""

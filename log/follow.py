@@ -36,6 +36,9 @@ __all__ = [
 ]
 
 POLL_MS = 1_000  # between two looks for something new
+_POLL_MS_MAX = (
+    24 * 3_600_000
+)  # who looks less often than once a day is not following; nor can every machine wait for ever
 STRETCH_RECORDS = 500  # records handed out at a time, as Kafka's max.poll.records
 
 OffsetReset = Literal["earliest", "latest", "error"]
@@ -70,8 +73,8 @@ def check_reset(value: object) -> OffsetReset:
 
 
 def check_poll_ms(value: object) -> int:
-    if type(value) is not int or value < 1:
-        raise InvalidRequest("poll_ms is a whole number of milliseconds from 1")
+    if type(value) is not int or not 1 <= value <= _POLL_MS_MAX:
+        raise InvalidRequest(f"poll_ms is a whole number of milliseconds from 1 to {_POLL_MS_MAX}, a day")
     return value
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -234,9 +234,7 @@ class Topic:
         Without `partitions` it reads all there are, and those that are added later within ten seconds of that, each
         from its first record on, also where this consumer was away when the topic grew.
         """
-        numbers = range(self.partitions_now()) if partitions is None else sorted(set(partitions))
-        if not numbers:
-            raise InvalidRequest(f"{self.name}: a consumer reads at least one partition")
+        numbers = range(self.partitions_now()) if partitions is None else self._chosen(partitions)
         name = check_consumer_name(name)
         config = ConsumerConfig(check_reset(auto_offset_reset), auto_commit_interval_ms, poll_ms, stop)
         parts = [self.partition(number) for number in numbers]
@@ -246,6 +244,12 @@ class Topic:
             opening.look()
         consumers = {number: opening.take() for number, opening in openings.items()}
         return TopicConsumer(self._driver, consumers, config, None if partitions is not None else self)
+
+    def _chosen(self, partitions: object) -> list[int]:
+        numbers: list[Any] = list(partitions) if isinstance(partitions, Iterable) else []
+        if not numbers or not all(type(number) is int for number in numbers):
+            raise InvalidRequest(f"{self.name}: a consumer's partitions are a list of numbers, at least one: [0, 2]")
+        return sorted(set(numbers))
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """The latest record of each key of all partitions, one after the other, each in key order. What keys left

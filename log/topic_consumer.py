@@ -9,10 +9,10 @@ from lithify.log.follow import Gap
 from lithify.log.homes import Homes
 from lithify.log.own_process import OwnProcess
 from lithify.log.partition import Partition
+from lithify.log.patience import Patience
 from lithify.log.record import Record
 from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError
-from lithify.store.port import Pause
 
 __all__ = ["TopicConsumer", "came_later"]
 
@@ -91,32 +91,33 @@ class TopicConsumer:
         return self._closed or (self._stop is not None and self._stop())
 
     def poll(self, timeout_ms: int = 0, max_records: int = RECORDS_MAX) -> list[tuple[int, Record | Gap]]:
-        """What there is, at most `max_records`; where there is nothing it is waited for, at most `timeout_ms`."""
+        """What there is, at most `max_records`; where there is nothing it is looked for again until `timeout_ms` have
+        passed. It looks at each partition once, however long the store takes to answer."""
         check_poll(timeout_ms, max_records)
         self._process.check(f"this instance of consumer {self._consumers[self._numbers[0]].name!r}")
-        left_ms = timeout_ms
+        patience, first = Patience(self._driver, timeout_ms), True
         while not self._closed:
-            found = self._poll_each(max_records)
-            if found or left_ms <= 0 or self._is_over():
+            found = self._poll_each(max_records, None if first else patience)
+            if found or patience.is_over or self._is_over():
                 return found
-            pause_ms = min(left_ms, self._poll_ms)
-            self._driver.answer(Pause(pause_ms))
-            left_ms -= pause_ms
+            patience.wait(self._poll_ms)
+            first = False
         return []
 
-    def _poll_each(self, max_records: int) -> list[tuple[int, Record | Gap]]:
+    def _poll_each(self, max_records: int, patience: Patience | None) -> list[tuple[int, Record | Gap]]:
         """SUBTLE! First all that may fail, then the handing out. An item that was taken from one partition and dropped,
         because another one fails, would be committed as dealt with: its consumer cannot tell the two apart.
         Test: tests/log/test_topic_consumer.py
         """
         found: list[tuple[int, Record | Gap]] = []
-        for number in self._look_at_each(max_records):
+        for number in self._look_at_each(max_records, patience):
             found += [(number, item) for item in self._consumers[number].hand_out(max_records - len(found))]
         return found
 
-    def _look_at_each(self, wanted: int) -> list[int]:
-        """Partitions with items to hand out, as many as `wanted` takes. Where one fails, those before it have theirs
-        handed out now, and the next call begins with it: whoever goes on has all that the others hold, and hears of it.
+    def _look_at_each(self, wanted: int, patience: Patience | None) -> list[int]:
+        """Partitions with items to hand out, as many as `wanted` takes, or as there is `patience` for. Where one fails,
+        those before it have theirs handed out now, and the next call begins with it: whoever goes on has all that the
+        others hold, and hears of it.
         """
         failure = self._look_for_more()
         if failure is not None and self._owed:
@@ -136,7 +137,7 @@ class TopicConsumer:
             if items:
                 ready.append(number)
                 waiting += items
-            if waiting >= wanted:
+            if waiting >= wanted or (patience is not None and patience.is_over):
                 break
         if failure is not None and not ready:
             raise failure
