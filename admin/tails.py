@@ -15,6 +15,7 @@ from lithify.admin.terminal import plain_json, warn
 from lithify.log.consumer import RECORDS_MAX
 from lithify.log.follow import POLL_MS, Gap
 from lithify.log.record import Record
+from lithify.segment.spill import NoSpill
 from lithify.store.errors import AccessDenied, Unavailable
 from lithify.store.port import Pause
 
@@ -43,12 +44,13 @@ def tail(
         outage = _Outage(topic)
         while not leave.is_set() and lines.left > 0:
             found = False
-            with outage.outlasted():
-                for number, follower in followers.items():
+            for number, follower in followers.items():
+                with outage.outlasted(number):  # of this partition alone: what the others hold comes meanwhile
                     stretch = follower.take()
-                    if stretch is not None:  # written before another partition is asked, which may fail
+                    if stretch is not None:
                         lines.write((number, item) for item in stretch.items)
                         found = True
+            with outage.outlasted():
                 for number in range(len(followers), opened.partitions_now()) if partition is None else ():
                     followers[number] = opened.partition(number).follower(0, reset, added=True)
             if not found:
@@ -86,26 +88,29 @@ def consume(
 
 
 class _Outage:
-    """Told when it begins and when it ends. A refusal of who asks is none: it ends the command, as it ends others."""
+    """Told when it begins and when it ends, of each partition by itself. A refusal of who asks is none, nor is a fault
+    of this machine's disk, which does not end by waiting: these end the command, as they end others."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self._lasts = False
+        self._of: set[int | None] = set()
 
     @contextmanager
-    def outlasted(self) -> Generator[None]:
+    def outlasted(self, partition: int | None = None) -> Generator[None]:
+        """`partition` None: of what concerns all of them."""
+        where = self._topic if partition is None else f"{self._topic}/{partition}"
         try:
             yield
-        except AccessDenied:
+        except (AccessDenied, NoSpill):
             raise
         except Unavailable as error:
-            if not self._lasts:
-                warn(f"warning: {error}. Reading {self._topic} goes on as soon as the store answers")
-            self._lasts = True
+            if partition not in self._of:
+                warn(f"warning: {error}. Reading {where} goes on as soon as the store answers")
+            self._of.add(partition)
         else:
-            if self._lasts:
-                warn(f"the store answers again, and reading {self._topic} goes on")
-            self._lasts = False
+            if partition in self._of:
+                warn(f"the store answers again, and reading {where} goes on")
+            self._of.discard(partition)
 
 
 class _Lines:

@@ -20,7 +20,12 @@ from lithify.store.driver import new_id
 from lithify.store.errors import Unavailable
 from lithify.store.file_output import forget
 
-__all__ = ["Run", "SpillFile", "spill_folder"]
+__all__ = ["NoSpill", "Run", "SpillFile", "spill_folder"]
+
+
+class NoSpill(Unavailable):
+    """This machine's temporary folder cannot take what a sort spills. No store comes back that would end it: whoever
+    outlasts outages is told, too. Test: tests/admin/test_outages.py"""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -90,7 +95,7 @@ def spill_folder() -> Path:
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError as error:
-        raise Unavailable("no temporary folder can be written to, which sorting needs: name one in TMPDIR") from error
+        raise NoSpill("no temporary folder can be written to, which sorting needs: name one in TMPDIR") from error
 
 
 @contextmanager
@@ -101,4 +106,4 @@ def _explained(folder: Path) -> Generator[None]:
         remedy = "make room, or name another folder in TMPDIR"
         if error.errno in (errno.EMFILE, errno.ENFILE):
             remedy = "let the process open more files (ulimit -n)"
-        raise Unavailable(f"{folder}: {error.strerror}; a sort keeps up to twice its bytes there: {remedy}") from error
+        raise NoSpill(f"{folder}: {error.strerror}; a sort keeps up to twice its bytes there: {remedy}") from error

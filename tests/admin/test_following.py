@@ -57,7 +57,15 @@ def test_a_new_consumer_begins_where_it_is_told(users: Lithify) -> None:
     assert [entry["consumer"]["name"] for entry in users.json("consumer", "list", "users")] == ["c", "c", "e"]
 
 
-@pytest.mark.parametrize("flags", [(), ("--consumer", "c"), ("--auto-offset-reset", "latest"), ("--from-offset", "5")])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--consumer", "c"),
+        ("--auto-offset-reset", "latest"),
+        ("--from-offset", "5", "--auto-offset-reset", "error"),
+    ],
+)
 def test_added_partitions_are_followed_from_their_first_record(
     users: Lithify, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:

@@ -3,12 +3,14 @@
 import errno
 import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lithify.segment.sort import external_sort
-from lithify.segment.spill import spill_folder
+from lithify.segment.spill import SpillFile, spill_folder
 from lithify.store.errors import AccessDenied, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Object
@@ -24,6 +26,7 @@ COMMANDS = [
 ]
 PROBING = {"LITHIFY_COMPACTOR_PROBE": "true"}
 UNSAFE = "both win"
+BATCH = pa.record_batch({"key": pa.array([b"k"], pa.binary())})
 
 
 def on_s3(front: Front, server: S3Server) -> Lithify:
@@ -156,3 +159,52 @@ def test_following_ends_where_access_is_denied(
     with monkeypatch.context() as patched:
         Away(patched, after=away.requests, for_pauses=3, error=AccessDenied)
         assert lithify("read", "t", "--follow", "--limit", "9", *flags).exit_code == 7
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_partition_that_cannot_be_read_keeps_no_other_back(
+    lithify: Lithify, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Before, each round ended with the first that failed, so those behind it were never read."""
+    lithify.ok("topic", "create", "t", "--partitions", "3")
+    for partition in range(3):
+        lithify.ok("append", "t", "--partition", str(partition), input=changes(3))
+    read, pauses = MemoryStore.read, 0
+
+    def pause(_ms: int) -> None:
+        nonlocal pauses
+        pauses += 1
+
+    def one_away(store: MemoryStore, key: str, start: int, length: int) -> bytes:
+        if f"/{number:05d}/segments/" in key and pauses < 4:
+            raise Unavailable(f"{key}: 503, retry later")
+        return read(store, key, start, length)
+
+    monkeypatch.setattr(MemoryStore, "read", one_away)
+    monkeypatch.setattr("lithify.store.driver.pause", pause)
+    result = lithify("read", "t", "--follow", "--limit", "9")
+    assert result.exit_code == 0, result.output
+    found = places(result.stdout)
+    assert {partition for partition, _ in found[:6]} == {0, 1, 2} - {number}
+    assert found[6:] == [(number, offset) for offset in range(3)]
+    told, over = result.stderr.splitlines()
+    assert f"Reading t/{number} goes on as soon as" in told
+    assert f"reading t/{number} goes on" in over
+
+
+@pytest.mark.parametrize("flags", [("--follow",), ("--follow", "--consumer", "c")], ids=["follow", "consumer"])
+def test_a_full_temporary_folder_is_no_outage_of_the_store(
+    on_files: Lithify, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    """Before, it was waited out: it read the segments again every second, and said once that the store was away."""
+    on_files.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
+    on_files.ok("append", "users", input=changes(50))
+    disk = ScriptedDisk()
+    disk.fail_calls("write", errno.ENOSPC)
+
+    def spilling(*_: object) -> Iterator[pa.RecordBatch]:
+        SpillFile(disk, spill_folder(), pa.schema({"key": pa.binary()})).write([BATCH])
+        yield from ()
+
+    monkeypatch.setattr("lithify.log.snapshot.in_offset_order", spilling)
+    on_files.refused("read", "users", *flags, code=7, saying="No space left on device")
