@@ -280,6 +280,7 @@ class Consumer:
     def _end(self) -> None:
         self._closed = True
         self._waiting.clear()
+        self._follower.close()
 
     def __enter__(self) -> Self:
         return self

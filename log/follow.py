@@ -6,13 +6,13 @@ records, or with None where there is nothing yet; who asks decides how long to w
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import msgspec
 
-from lithify.log.record import Record
+from lithify.log.record import Record, record_bytes
 from lithify.log.snapshot import Snapshot
 from lithify.manifest.appends import topic_gone
 from lithify.manifest.model import Manifest
@@ -40,6 +40,7 @@ _POLL_MS_MAX = (
     24 * 3_600_000
 )  # who looks less often than once a day is not following; nor can every machine wait for ever
 STRETCH_RECORDS = 500  # records handed out at a time, as Kafka's max.poll.records
+STRETCH_BYTES = 1 << 20  # of keys, values and headers, as Kafka's max.partition.fetch.bytes; one record at least
 
 OffsetReset = Literal["earliest", "latest", "error"]
 """Where to go on when the log has no record at an offset any more, or not yet (Kafka's auto.offset.reset)."""
@@ -103,7 +104,8 @@ def bounded(snapshot: Snapshot, start: int | None, end: int | None, reset: Offse
 
 
 class Follower:
-    """One reader of a partition, going on for ever. Not thread-safe; it holds nothing open between two stretches.
+    """One reader of a partition, going on for ever. Not thread-safe. Between two stretches of a manifest it holds open
+    what it reads from, a sort perhaps; `close` lets go of it.
 
     `start_offset` 0 is the log's beginning, wherever that is by now; None: `reset` says where to begin. Where it begins
     is fixed here. With `resumed` the offset is where an earlier reader left off: what is missing from there is lost.
@@ -133,7 +135,7 @@ class Follower:
         self._reset: OffsetReset = reset
         self._looks = 0
         self._at_end = False
-        self._stretches: Iterator[Stretch] | None = None
+        self._stretches: Generator[Stretch] | None = None
         self._added = added
         self._open(driver.run(files.head()) if manifest is None else manifest)
         self._first = self._manifest.id
@@ -179,6 +181,12 @@ class Follower:
         """Let time pass, between half of `ms` and all of it."""
         self._driver.answer(Pause(ms))
 
+    def close(self) -> None:
+        """Let go of what it reads: a sort, and its file. The next `take` begins anew at the position."""
+        stretches, self._stretches = self._stretches, None
+        if stretches is not None:
+            stretches.close()
+
     def _open(self, manifest: Manifest) -> None:
         if manifest.sealed:
             raise topic_gone(manifest)
@@ -215,16 +223,28 @@ class Follower:
     def _reset_at(self, offset: int | None) -> OffsetReset:
         return "earliest" if self._added and offset == 0 else self._reset
 
-    def _read(self) -> Iterator[Stretch]:
+    def _read(self) -> Generator[Stretch]:
         records, end = self._snapshot.read(self.position), self._snapshot.next_offset
         reached = self.position
-        while items := list(itertools.islice(records, STRETCH_RECORDS)):
+        while items := _stretch(records):
             last = items[-1].offset
             assert last is not None  # it comes from the log
             reached = last + 1
             yield Stretch([*items], reached)
         if reached < end:
             yield Stretch([], end)  # compaction took the last ones
+
+
+def _stretch(records: Iterator[Record]) -> list[Record]:
+    """The next of them: until STRETCH_RECORDS, or the one that comes to STRETCH_BYTES."""
+    items: list[Record] = []
+    held_bytes = 0
+    for record in itertools.islice(records, STRETCH_RECORDS):
+        items.append(record)
+        held_bytes += record_bytes(record)
+        if held_bytes >= STRETCH_BYTES:
+            break
+    return items
 
 
 async def _newer(files: PartitionFiles, number: int, *, boundary_too: bool) -> Manifest | None:
@@ -264,6 +284,7 @@ class _Following(Iterator[Record | Gap]):
     def close(self) -> None:
         self._closed = True
         self._waiting.clear()
+        self._follower.close()
 
 
 def follow(follower: Follower, poll_ms: int, stop: Callable[[], bool] | None) -> Iterator[Record | Gap]:
