@@ -134,7 +134,7 @@ def _is_time(kind: Any) -> bool:
     number, whatever its unit is."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    tests = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_null, *_IS_TEXT)
+    tests = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_null, *_IS_TEXT)
     return any(test(kind) for test in tests)
 
 

@@ -95,7 +95,7 @@ class Driver:
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self.store = store
         self.answer = store_answers(store, clock)
-        self.monotonic_ms: Clock = monotonic_ms if clock is None else clock  # for spans of time inside this process
+        self.monotonic_ms: Clock = monotonic_ms  # for spans inside this process
 
     def run(self, coroutine: Coroutine[Request[Any], Any, T]) -> T:
         return drive(coroutine, self.answer)

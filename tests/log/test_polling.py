@@ -37,7 +37,7 @@ class Slow:
                 self.requests += 1
             return answer(request)
 
-        driver.answer = slowly
+        driver.answer, driver.monotonic_ms = slowly, self.clock
         self.topic: Topic = Warehouse(driver).create_topic("t", partitions=partitions, probe=False)
 
     def consumer(self, kind: str, poll_ms: int) -> Any:
