@@ -1,7 +1,9 @@
 """Those who read: members of a group, and state stores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+
+import pyarrow as pa
 
 from lithify.log.follow import OffsetReset
 from lithify.log.topic_consumer import TopicConsumer
@@ -43,7 +45,7 @@ def member(site: Site, name: str, reset: OffsetReset) -> Main:
 def _one_instance(site: Site, process: Process, name: str, reset: OffsetReset) -> None:
     say = process.actor.say
     interval_ms = say.choice((None, 1, 500, 5_000))
-    rounds, most = say.choice((2, 6, 20)), say.choice((1, 2, 3, 500))
+    rounds, most, commits = say.choice((2, 6, 20)), say.choice((1, 2, 3, 500)), say.choice((0.2, 0.2, 0.2, 1.0))
     asked = 0
 
     def stop() -> bool:
@@ -62,7 +64,7 @@ def _one_instance(site: Site, process: Process, name: str, reset: OffsetReset) -
             _iterates(site, process, consumer, caller)
         else:
             for _ in range(rounds):
-                _polls(site, process, consumer, caller, most)
+                _polls(site, process, consumer, caller, most, commits)
         if say.random() < 0.2:
             raise _Broke
         caller.came_back()
@@ -70,7 +72,7 @@ def _one_instance(site: Site, process: Process, name: str, reset: OffsetReset) -
         _is_committed(site, name, consumer)
 
 
-def _polls(site: Site, process: Process, consumer: TopicConsumer, caller: Caller, most: int) -> None:
+def _polls(site: Site, process: Process, consumer: TopicConsumer, caller: Caller, most: int, commits: float) -> None:
     say = process.actor.say
     caller.came_back()
     try:
@@ -82,7 +84,7 @@ def _polls(site: Site, process: Process, consumer: TopicConsumer, caller: Caller
         site.rest(process)
     if say.random() < 0.1:
         raise _Broke
-    if say.random() < 0.2:
+    if say.random() < commits:
         caller.came_back()
         consumer.commit()
         _is_committed(site, caller.name, consumer)
@@ -120,6 +122,8 @@ def state_store(site: Site, name: str | None) -> Main:
                 site.world.counts["state store fenced"] += 1
             except TRANSIENT:
                 site.world.counts["state store ended by an outage"] += 1
+            except _Broke:
+                site.world.counts["state store ended by its caller"] += 1
 
     return main
 
@@ -140,12 +144,9 @@ def _one_state(site: Site, process: Process, name: str | None) -> None:
     )
     end = both.next_offset
     caller = Caller(site.groups, name or "", {number: end})
-    state: dict[bytes, int] = {}
     try:
-        for batch in both.state:
-            for row in batch.to_pylist():
-                state[row["key"]] = row["offset"]
-    except LithifyError:
+        state = _loaded(site, process, both.state)
+    except (LithifyError, _Broke):
         if both.consumer is not None and say.random() < 0.7:
             both.consumer.close()
         raise
@@ -162,6 +163,35 @@ def _one_state(site: Site, process: Process, name: str | None) -> None:
         caller.came_back()
         if both.consumer is not None:
             both.consumer.close()
+
+
+def _loaded(site: Site, process: Process, state: pa.RecordBatchReader) -> dict[bytes, int]:
+    """Read batch by batch or all at once; loading it may fail at any row. Where reading fails it may be asked again."""
+    say = process.actor.say
+    held: dict[bytes, int] = {}
+    batches = iter(state.read_all().to_batches() if say.random() < 0.4 else _stubborn(site, process, state))
+    fails = say.random() < 0.15
+    for batch in batches:
+        for row in batch.to_pylist():
+            if fails and say.random() < 0.2:
+                raise _Broke
+            held[row["key"]] = row["offset"]
+    return held
+
+
+def _stubborn(site: Site, process: Process, state: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Asks again after an error, as Unavailable says; an end is an end."""
+    asks = process.actor.say.choice((1, 1, 3))
+    while True:
+        try:
+            yield state.read_next_batch()
+        except StopIteration:
+            return
+        except TRANSIENT:
+            asks -= 1
+            if not asks:
+                raise
+            site.world.counts["state asked again after an outage"] += 1
 
 
 def _is_the_state(site: Site, number: int, end: int, state: dict[bytes, int]) -> None:

@@ -71,9 +71,23 @@ SABOTAGES = (
     Sabotage(
         "taking over commits the end of the scan",
         "states are rebuilt",
-        "log/positions.py",
-        "offset = start(head) if known is None else known.offset",
-        "offset = start(head) if known is None else head.next_offset",
+        "manifest/consumers.py",
+        "return _put(head, _moved(known, self.name, known.offset, self.instance), number, now_ms)",
+        "return _put(head, _moved(known, self.name, head.next_offset, self.instance), number, now_ms)",
+    ),
+    Sabotage(
+        "a state that was read at once counts as loaded",
+        "states are rebuilt",
+        "log/consumer.py",
+        "        self._scanned = True\n",
+        "        self._scanned, self._rebuilding = True, False\n",
+    ),
+    Sabotage(
+        "a state that failed, asked again, ends",
+        "states are rebuilt",
+        "log/whole.py",
+        "            raise self._failed.with_traceback(None)\n",
+        "            raise StopIteration\n",
     ),
     Sabotage(
         "what was missed is not told",
