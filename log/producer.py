@@ -20,7 +20,7 @@ from lithify.log.names import check_name
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key
 from lithify.log.producer_config import ProducerConfig
-from lithify.log.producer_failure import Failure, told_of_all
+from lithify.log.producer_failure import Failure, noted_on, told_of_all
 from lithify.log.record import Headers, Record, record_bytes, record_problem
 from lithify.manifest.appends import ProducerStamp
 from lithify.manifest.config import TopicConfig
@@ -76,6 +76,7 @@ class Producer:
         self._keyless_turn = int(driver.answer(NewId()), 16)
         self._failures: list[Failure] = []  # one for each sender at most: afterwards nothing is sent
         self._closing = False
+        self._closed = False  # nothing is under way any more, and what failed was told
         self._senders = self._start(min(SENDERS_MAX, len(partitions)))
 
     def _start(self, senders: int) -> list[threading.Thread]:
@@ -99,11 +100,15 @@ class Producer:
     ) -> None:
         try:
             self.close()
-        except Exception as failure:
+        except LithifyError as failure:
             if error is None:
                 raise
-            if str(failure) not in str(error):
-                error.add_note(f"and the producer failed: {failure}")
+            # Who leaves the block by a refusal of this producer, and keeps no delivery, would hear "retry" where there
+            # is something to look up first.
+            its_own = any(one.raised(error) for one in self._failures)
+            if its_own and isinstance(failure, CommitUnknown) and not isinstance(error, CommitUnknown):
+                raise failure from error
+            noted_on(error, self._failures)
 
     @property
     def sequences(self) -> tuple[int, ...]:
@@ -234,14 +239,21 @@ class Producer:
                 raise told_of_all(self._failures)
 
     def close(self) -> None:
-        """Flush, and end. Raises what prevented a record from being durable; a second call does nothing, nor does one
-        in a forked process: the records are its parent's to send."""
-        if self._pid != os.getpid():
+        """Flush, and end. Raises what prevented a record from being durable, to each thread that calls it before it has
+        returned, or raised, in one; later calls do nothing, nor does one in a forked process: the records are its
+        parent's to send."""
+        if self._pid != os.getpid() or self._closed:
             return
         with self._changed:
-            if self._closing:
-                return
             self._closing = True
+        try:
+            self._end()
+        except LithifyError:
+            self._closed = True
+            raise
+        self._closed = True
+
+    def _end(self) -> None:
         try:
             self.flush()
         finally:

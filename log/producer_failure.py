@@ -6,10 +6,11 @@ then: 600 refused records of 1 MB took 600 MB. Test: tests/log/test_producer_fai
 
 import copy
 from collections.abc import Sequence
+from weakref import WeakSet
 
 from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
 
-__all__ = ["Failure", "told_of_all"]
+__all__ = ["Failure", "noted_on", "told_of_all"]
 
 
 class Failure:
@@ -17,6 +18,7 @@ class Failure:
 
     def __init__(self, error: LithifyError) -> None:
         self._error = _fresh(error)
+        self._raised = WeakSet[BaseException]()
 
     @property
     def unknown(self) -> bool:
@@ -24,20 +26,35 @@ class Failure:
 
     def told(self) -> LithifyError:
         """To whoever asks about the batch."""
-        return _fresh(self._error)
+        return self._remembered(_fresh(self._error))
 
     def refusal(self) -> LithifyError:
         """To whoever asks about a record that was never sent because of it: certainly not appended, so this is never
         CommitUnknown, and has no token."""
         kind = Unavailable if self.unknown else type(self._error)
-        text = f"the record was not appended, since its producer had failed before it was sent: {self._error}"
+        text = f"the record was not appended, since its producer had failed before it was sent: {self}"
         if issubclass(kind, Unavailable):
             text += ". Open another producer, and append this record again"
-        return kind(text)
+        return self._remembered(kind(text))
 
-    def note(self) -> str:
+    def __str__(self) -> str:
+        """Its words, and what to ask by."""
         token = f" (token {self._error.token})" if isinstance(self._error, CommitUnknown) else ""
-        return f"another batch of this producer failed, too: {self._error}{token}"
+        return f"{self._error}{token}"
+
+    def raised(self, error: BaseException) -> bool:
+        """Whether `error` is one of those that were told because of it."""
+        return error in self._raised
+
+    def is_told_by(self, error: BaseException) -> bool:
+        """Whether whoever sees `error` learns of it, and of its token."""
+        if isinstance(error, CommitUnknown) and isinstance(self._error, CommitUnknown):
+            return error.token == self._error.token
+        return any(str(self) in text for text in (str(error), *getattr(error, "__notes__", ())))
+
+    def _remembered(self, error: LithifyError) -> LithifyError:
+        self._raised.add(error)
+        return error
 
 
 def told_of_all(failures: Sequence[Failure]) -> LithifyError:
@@ -47,8 +64,15 @@ def told_of_all(failures: Sequence[Failure]) -> LithifyError:
     error = told.told()
     for other in failures:
         if other is not told:
-            error.add_note(other.note())
+            error.add_note(f"another batch of this producer failed, too: {other}")
     return error
+
+
+def noted_on(error: BaseException, failures: Sequence[Failure]) -> None:
+    """What it does not tell already."""
+    for failure in failures:
+        if not failure.is_told_by(error):
+            error.add_note(f"and the producer failed: {failure}")
 
 
 def _fresh(error: LithifyError) -> LithifyError:
