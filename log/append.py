@@ -90,7 +90,7 @@ async def _delay(files: PartitionFiles, l0_segments_max: int) -> None:
     await files.head()  # the cached head may be long compacted
     over = len(_l0(files)) - slow_from
     if over >= 0:
-        await Pause(DELAY_MS_MAX * (over + 1) // (l0_segments_max - slow_from + 1))
+        await Pause(DELAY_MS_MAX * (over + 1) // (l0_segments_max - slow_from + 1), gives_way=True)
 
 
 def _l0(files: PartitionFiles) -> tuple[SegmentRef, ...]:

@@ -248,7 +248,7 @@ class Lineage(Generic[S]):
                 return Committed(Version(number, value), verdict.result, repeated=False)
             if number > dead and rival is not None:
                 attempt.open_number, attempt.nonce = before
-                await Pause(min(5 * (losses + 1), 100))
+                await Pause(min(5 * (losses + 1), 100), gives_way=True)
                 head, verified = await self._forward(rival) or rival, False
                 await self._saw(head)
                 continue

@@ -135,6 +135,7 @@ class Pause(Request[None], msgspec.Struct, frozen=True):
     """Let this much time pass; the driver spreads it at random between half and the whole."""
 
     ms: int
+    gives_way: bool = False  # to compaction, or to rivals: who has no time left goes on at once
 
 
 class StoreSpec(msgspec.Struct, frozen=True):

@@ -1,16 +1,19 @@
 """What a producer makes of requests that fail: tried again, settled, told as unknown, or told at once."""
 
+import threading
 from collections.abc import Sequence
 from functools import partial
 
 import pytest
 
+from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
-from lithify.store.errors import AccessDenied, CommitUnknown, Unavailable
-from lithify.testing.faults import Fault
+from lithify.store.driver import Driver
+from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
+from lithify.testing.faults import Fault, FaultyStore
 from tests.log.conftest import HandClock, Make
-from tests.log.producing import faulty, passes, values
+from tests.log.producing import WAIT_MS, faulty, passes, values
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -113,3 +116,82 @@ def test_what_happened_before_access_was_denied_is_acknowledged(warehouse: Wareh
     delivery = producer.append(b"k", b"1")
     producer.flush()
     assert (delivery.offset(), values(topic)) == (0, [b"1"])
+
+
+NEARLY_FULL = 6  # of 8: appends give way to compaction
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 10_000])
+def test_a_batch_whose_time_is_over_is_tried_though_compaction_is_behind(
+    warehouse: Warehouse, producer_of: Make, timeout_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the pause that gives way to compaction was refused, and with it the whole producer. Tried, and caught: on
+    log/append.py a pause like any other; on log/delivering.py no pause that is left out, and one that always is."""
+    topic = warehouse.create_topic("t", config={"l0.segments.max": 8})
+    for number in range(NEARLY_FULL):
+        topic.partition(0).append([Record(b"k", b"%d" % number)])
+    hand = HandClock()
+    paused: list[int] = []
+
+    def pause(ms: int) -> None:
+        paused.append(ms)
+        hand.now_ms += ms
+
+    monkeypatch.setattr("lithify.store.driver.pause", pause)
+    producer = producer_of(warehouse, clock=hand, batch_records=1, delivery_timeout_ms=timeout_ms)
+    assert producer.append(b"k", b"v").offset(WAIT_MS) == NEARLY_FULL
+    assert bool(paused) is bool(timeout_ms), "while there is time it gives way"
+
+
+def test_a_batch_whose_time_is_over_is_tried_though_others_append(warehouse: Warehouse, producer_of: Make) -> None:
+    """It knows no newer manifest than its last, so its first try meets theirs. Tried on manifest/commit.py, and caught:
+    a pause for rivals that is like any other."""
+    topic = warehouse.create_topic("t")
+    producer = producer_of(warehouse, batch_records=1, delivery_timeout_ms=0)
+    assert producer.append(b"k", b"0").offset(WAIT_MS) == 0
+    for number in range(1, 9, 2):
+        topic.partition(0).append([Record(b"k", b"rival")])
+        assert producer.append(b"k", b"mine").offset(WAIT_MS) == number + 1
+
+
+def test_a_full_partition_is_named_by_whoever_gives_up(warehouse: Warehouse, producer_of: Make) -> None:
+    topic = warehouse.create_topic("t", config={"l0.segments.max": 8})
+    for number in range(8):
+        topic.partition(0).append([Record(b"k", b"%d" % number)])
+    producer = producer_of(warehouse, batch_records=1, delivery_timeout_ms=0)
+    with pytest.raises(Unavailable, match=r"^t/0 holds 8 L0 segments, its limit: compaction is behind\. Nothing was"):
+        producer.append(b"k", b"v").offset(WAIT_MS)
+
+
+@pytest.mark.parametrize("over_after", range(40))
+def test_what_is_unknown_stays_so_whenever_its_time_is_over(
+    warehouse: Warehouse, producer_of: Make, over_after: int
+) -> None:
+    """The time may be over between any two looks at the clock. Tried on log/delivering.py, and caught: a pause that is
+    refused after what is unknown was found to have time left; it was told as not appended."""
+    topic = warehouse.create_topic("t")
+    left = iter(range(over_after))
+    sending = threading.Event()
+
+    def clock() -> int:
+        if not sending.is_set() or threading.current_thread() is threading.main_thread():
+            return 0
+        return 0 if next(left, None) is not None else 120_001
+
+    class Sends(FaultyStore):
+        def put(self, key: str, body: bytes) -> None:
+            super().put(key, body)
+            sending.set()
+
+    plan = [Fault.LOST_REPLY, *[Fault.LOST_REQUEST] * 1000]
+    lossy = Warehouse(Driver(Sends(warehouse.store, plan), HandClock()))
+    producer = producer_of(lossy, clock=clock, batch_records=1, delivery_timeout_ms=120_000)
+    delivery = producer.append(b"k", b"v")
+    try:
+        there = delivery.offset(WAIT_MS) >= 0
+    except CommitUnknown as unknown:
+        there = topic.partition(0).outcome(unknown.token, settle=True) is not None
+    except LithifyError:
+        there = False
+    assert there
+    assert values(topic) == [b"v"]

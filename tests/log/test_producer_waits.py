@@ -82,6 +82,38 @@ def test_room_is_waited_for_as_long_as_max_block_ms_says(
     assert hand.now_ms - began_ms == 5_500
 
 
+def test_flush_sends_every_batch_of_a_partition_and_not_its_first_alone(
+    warehouse: Warehouse, producer_of: Make
+) -> None:
+    """While one is being sent a full one waits behind it, and behind that one that lingers. Tried on log/batches.py,
+    and caught: a hurry that reaches the first batch of each partition alone."""
+    topic = warehouse.create_topic("t")
+    store = Gated(warehouse)
+    gated = Warehouse(Driver(store, HandClock()))
+    producer = producer_of(gated, batch_records=2, linger_ms=10**9)
+    for number in range(5):
+        producer.append(b"k", b"%d" % number)
+    assert store.reached.wait(WAIT_MS / 1000)
+    begun, flush = threading.Event(), producer._batches.hurry
+
+    def hurry(now_ms: int) -> None:
+        flush(now_ms)
+        begun.set()
+
+    producer._batches.hurry = hurry
+    flushing = threading.Thread(target=producer.flush, daemon=True)
+    flushing.start()
+    assert begun.wait(WAIT_MS / 1000)
+    store.gate.set()
+    flushing.join(WAIT_MS / 1000)
+    try:
+        assert not flushing.is_alive(), "a batch lingers on"
+    finally:
+        producer._batches.hurry = flush
+        producer._batches._queues[0].waiting.clear()
+    assert values(topic) == [b"%d" % number for number in range(5)]
+
+
 @pytest.mark.parametrize("timeout_ms", [LONGEST_MS, 10**400])
 def test_a_delivery_can_be_asked_for_any_time(warehouse: Warehouse, timeout_ms: int) -> None:
     producer = warehouse.create_topic("t").producer(config={"linger.ms": 0})
