@@ -8,8 +8,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
+from concurrent.futures import wait
 from types import TracebackType
 
 from lithify.log.batches import Batch, Batches, Delivery, wait_s
@@ -21,8 +20,8 @@ from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key
 from lithify.log.producer_config import ProducerConfig
 from lithify.log.producer_failure import Failure, noted_on, told_of_all
+from lithify.log.producer_stamps import open_everywhere
 from lithify.log.record import Headers, Record, record_bytes, record_problem
-from lithify.manifest.appends import ProducerStamp
 from lithify.manifest.config import TopicConfig
 from lithify.store.driver import Clock, Driver, monotonic_ms
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
@@ -53,23 +52,26 @@ class Producer:
         producer_id: str | None,
         clock: Clock = monotonic_ms,
         known: Callable[[], Sequence[Partition]] | None = None,
+        look: Callable[[], Sequence[Partition]] | None = None,
     ) -> None:
         """`partitions`: all of the topic's, and `known` says which it has by now, without asking the store (None: it
-        never grows); `clock` measures lingering, in milliseconds. Costs one commit for each
-        partition where there is an id: older holders of the id are fenced everywhere before this returns."""
+        never grows); `look` asks, and answers the same (None: `known`). `clock` measures lingering, in milliseconds.
+        Costs one commit for each partition where there is an id: older holders of the id are fenced everywhere before
+        this returns."""
         if producer_id is not None:
             check_name(f"topic {topic}: a producer's id", producer_id)
         self._pid = os.getpid()
         self._driver = driver
         self._topic = topic
-        self._partitions = list(partitions)
         self._known = known or (lambda: partitions)
-        self._growing = threading.Lock()
         self._topic_config = topic_config
         self._config = config
         self._clock = clock
         self._told_ms = driver.now_ms(), clock()  # the store's clock, and this one's then
-        self._stamps = [] if producer_id is None else _open_everywhere(partitions, producer_id)  # of the next batches
+        self._stamps = None
+        if producer_id is not None:
+            self._stamps = open_everywhere(driver, producer_id, partitions[0], look or self._known)
+        self._partitions = list(self._known())
         self._changed = threading.Condition()
         self._batches = Batches(config)
         self._keyless: Batch | None = None
@@ -77,7 +79,7 @@ class Producer:
         self._failures: list[Failure] = []  # one for each sender at most: afterwards nothing is sent
         self._closing = False
         self._closed = False  # nothing is under way any more, and what failed was told
-        self._senders = self._start(min(SENDERS_MAX, len(partitions)))
+        self._senders = self._start(min(SENDERS_MAX, len(self._partitions)))
 
     def _start(self, senders: int) -> list[threading.Thread]:
         started: list[threading.Thread] = []
@@ -116,7 +118,7 @@ class Producer:
         without an id. None of theirs can come any more. An instance that hands over the same records in the same order
         as the one before leaves out so many of each partition, and nothing is there twice. An id that a partition has
         forgotten (the longest idle of some hundred give way) counts from 0 again."""
-        return tuple(stamp.sequence for stamp in self._stamps)
+        return () if self._stamps is None else self._stamps.sequences(len(self._partitions))
 
     def append(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None, headers: Headers = ()
@@ -130,9 +132,9 @@ class Producer:
         record = Record(key, value, now_ms if timestamp_ms is None else timestamp_ms, headers)
         size = self._check(record, now_ms, self._topic_config.get(self._config.max_block_ms))
         record = Record(record.key, record.value, record.timestamp_ms, tuple((n, v) for n, v in record.headers))
-        self._grow(deadline_ms)
         with self._changed:
             self._wait_for_room(size, deadline_ms)
+            self._grow()
             lingers_from_ms = self._clock()
             batch, index = self._batches.add(self._place(key), record, size, lingers_from_ms)
             if key is None:
@@ -166,32 +168,17 @@ class Producer:
             raise InvalidRequest(f"topic {self._topic}: the record has {size} bytes, more than {limit}")
         return size
 
-    def _grow(self, deadline_ms: int) -> None:
-        """Go on over the partitions that were added. What is gathered already goes where the former count put it."""
-        if len(self._known()) <= len(self._partitions):
+    def _grow(self) -> None:
+        """Go on over the partitions that were added. Nothing is waited for: an id is opened there by who sends there.
+        What is gathered already goes where the former count put it. Requires: the lock is held."""
+        known = self._known()
+        if len(known) <= len(self._partitions):
             return
-        if not self._growing.acquire(timeout=wait_s(max(deadline_ms - self._clock(), 0))):
-            raise Unavailable(f"topic {self._topic} grew, and its new partitions cannot be opened: try again")
-        try:
-            self._open_added(self._known()[len(self._partitions) :])
-        finally:
-            self._growing.release()
-
-    def _open_added(self, added: Sequence[Partition]) -> None:
-        if not added:
-            return  # another thread did
-        stamps: list[ProducerStamp] = []
-        if self._stamps:
-            # An instance that was replaced, and has not met that yet, fences its successor nowhere.
-            self._partitions[0].check_producer(self._stamps[0])
-            stamps = _open_everywhere(added, self._stamps[0].id)
-        with self._changed:
-            self._stamps += stamps  # first: who sends to a partition has its stamp
-            self._partitions += added
-            more = min(SENDERS_MAX, len(self._partitions)) - len(self._senders)
-            if more > 0 and not self._closing:
-                with contextlib.suppress(Unavailable):  # those that run serve all partitions
-                    self._senders += self._start(more)
+        self._partitions += known[len(self._partitions) :]
+        more = min(SENDERS_MAX, len(self._partitions)) - len(self._senders)
+        if more > 0:
+            with contextlib.suppress(Unavailable):  # those that run serve all partitions
+                self._senders += self._start(more)
 
     def _place(self, key: bytes | None) -> int:
         if key is not None:
@@ -304,21 +291,24 @@ class Producer:
             self._changed.wait(None if due_in_ms is None else wait_s(due_in_ms))
 
     def _send(self, batch: Batch) -> range:
-        number = batch.partition
-        partition = self._partitions[number]
-        stamp = self._stamps[number] if self._stamps else None
+        partition, config = self._partitions[batch.partition], self._topic_config.known()
+        deadline_ms = batch.due_at_ms + self._config.delivery_timeout_ms
+        stamp = None
+        if self._stamps is not None:
+            stamp = self._stamps.of(partition, config, deadline_ms=deadline_ms, clock=self._clock)
+        now_ms = self._now_ms()
         offsets = deliver(
             self._driver,
             partition,
             batch.records,
-            self._topic_config.known(),
+            config,
             stamp,
-            now_ms=self._now_ms(),
-            deadline_ms=batch.due_at_ms + self._config.delivery_timeout_ms,
+            now_ms=now_ms,
+            deadline_ms=deadline_ms,
             clock=self._clock,
         )
-        if stamp is not None:  # one batch of a partition is under way at a time
-            self._stamps[number] = replace(stamp, sequence=stamp.sequence + len(offsets))
+        if self._stamps is not None:
+            self._stamps.appended(batch.partition, len(offsets))
         return offsets
 
     def _settle(self, batch: Batch | None, result: range | Failure) -> None:
@@ -335,12 +325,3 @@ class Producer:
         for other in unsent:
             assert isinstance(result, Failure)
             other.outcome.set_result(result.refusal)
-
-
-def _open_everywhere(partitions: Sequence[Partition], producer_id: str) -> list[ProducerStamp]:
-    """The first one before any other, so that whoever held the id can look there whether it still does."""
-    first = [partition.open_producer(producer_id) for partition in partitions[:1]]
-    if len(partitions) <= 1:
-        return first
-    with ThreadPoolExecutor(min(SENDERS_MAX, len(partitions) - 1)) as pool:
-        return first + list(pool.map(lambda partition: partition.open_producer(producer_id), partitions[1:]))

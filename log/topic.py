@@ -57,6 +57,7 @@ class Topic:
         self._driver = driver
         self._lineage = lineage
         self._lock = OwnLock()
+        self._handing_out = OwnLock()
         self._set(topic)
         self._partitions: dict[int, Partition] = {}
         self._listed: tuple[int, list[Partition]] = 0, []
@@ -102,7 +103,9 @@ class Topic:
         """Raises NotFound. The same handle each time."""
         if type(number) is not int or not (0 <= number < self.partitions or 0 <= number < self.partitions_now()):
             raise NotFound(f"topic {self.name} has partitions 0 to {self.partitions - 1}, no {number!r}")
-        with self._lock.mine():
+        # SUBTLE! By a lock of its own, which nobody holds while the store is asked: `append` of a producer comes here,
+        # and waits for nothing. Test: tests/log/test_growing_producer.py
+        with self._handing_out.mine():
             found = self._partitions.get(number)
             if found is None:
                 keys = partition_keys(self._topic)[number]
@@ -209,7 +212,14 @@ class Topic:
         settings = parse_producer_config(config or {})
         clock = self._driver.monotonic_ms
         latest = Latest(self.name, lambda: self._parsed, self._is_fresh, self._fresh_config, clock)
-        return Producer(self._driver, self.name, self._all(), latest, settings, id, clock, known=self._all)
+        return Producer(
+            self._driver, self.name, self._all(), latest, settings, id, clock, known=self._all, look=self._look
+        )
+
+    def _look(self) -> list[Partition]:
+        with self._lock.mine():
+            self._read()
+        return self._all()
 
     def _all(self) -> list[Partition]:
         """As far as is known: asks nothing of the store."""

@@ -194,10 +194,11 @@ def test_a_producer_that_was_replaced_opens_nothing_in_added_partitions(warehous
         topic.alter(partitions=2)
         clock.now_ms += CONFIG_FRESH_MS
         with pytest.raises(Fenced, match="another instance"):
-            older.append(key, b"older")
+            older.append(key, b"older").offset()
         newer.append(key, b"newer").offset()
         with pytest.raises(Fenced, match="another instance"):
             older.append(key, b"older")
         newer.append(key, b"newer").offset()
-    older.close()
+    with pytest.raises(Fenced, match="another instance"):
+        older.close()
     assert [record.value for record in topic.partition(1).read()] == [b"newer", b"newer"]

@@ -120,9 +120,9 @@ SABOTAGES = (
     Sabotage(
         "a batch that was sent leaves its sequence where it was",
         "once and in order",
-        "log/producer.py",
-        "self._stamps[number] = replace(stamp, sequence=stamp.sequence + len(offsets))",
-        "self._stamps[number] = replace(stamp, sequence=stamp.sequence)",
+        "log/producer_stamps.py",
+        "self._stamps[partition] = replace(stamp, sequence=stamp.sequence + records)",
+        "self._stamps[partition] = replace(stamp, sequence=stamp.sequence)",
     ),
     Sabotage(
         "what is unknown is told as not appended",
@@ -142,8 +142,8 @@ SABOTAGES = (
         "an open producer does not see that its topic grew",
         "growth",
         "log/producer.py",
-        "if len(self._known()) <= len(self._partitions):",
-        "if len(self._known()) > 0:",
+        "if len(known) <= len(self._partitions):",
+        "if len(known) > 0:",
     ),
     Sabotage(
         "a producer that is opened again counts from 0",

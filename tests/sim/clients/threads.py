@@ -159,7 +159,7 @@ def in_place(spawn: Spawn) -> Generator[None]:
     threading = SimpleNamespace(Condition=Condition, Lock=Lock, Thread=Thread)
     stands_in = {
         "lithify.log.producer.threading": threading,
-        "lithify.log.producer.ThreadPoolExecutor": Pool,
+        "lithify.log.producer_stamps.ThreadPoolExecutor": Pool,
         "lithify.log.producer.wait": wait,
         "lithify.log.latest.threading": threading,
         "lithify.log.batches.Future": Future,
