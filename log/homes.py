@@ -37,10 +37,11 @@ class Homes:
         left = np.zeros(len(keys), np.bool_)
         was_here = mine[0]
         at = np.asarray(offsets)
-        for growth, here in zip(self.growths, mine[1:], strict=True):
-            # It may have come back since, and then what was here when it went is older than what it had elsewhere.
-            left |= was_here & ~here & (~mine[-1] | (at < _end(growth, partition)))
-            was_here = was_here | here
+        for growth, before, after in zip(self.growths, mine, mine[1:], strict=False):
+            # It comes back here: what it finds is older than what it had elsewhere.
+            left |= was_here & ~before & after & (at < _end(growth, partition))
+            was_here = was_here | after
+        left |= was_here & ~mine[-1]
         return ~left
 
     def has(self, record: Record, partition: int) -> bool:

@@ -121,9 +121,11 @@ def _expected(site: Site, key: bytes) -> bytes | None:
     number = home_of(key, truth.partitions)
     counts = [count for count, _ in truth.growths] + [truth.partitions]
     left_before = 0  # what lies before that offset of its home it left there
+    was_here = False
     for (count, ends), after in zip(truth.growths, counts[1:], strict=True):
-        if home_of(key, count) == number != home_of(key, after) and number < len(ends):
-            left_before = ends[number] or 0
+        was_here = was_here or home_of(key, count) == number
+        if was_here and home_of(key, count) != number == home_of(key, after) and number < len(ends):
+            left_before = ends[number] or 0  # it came back
     shelf = truth.shelves[number]
     mine = [at for at, row in shelf.rows.items() if row.key == key and at >= left_before]
     latest = max(mine, default=None)
