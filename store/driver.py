@@ -32,6 +32,7 @@ from lithify.store.port import (
 __all__ = ["Answer", "Clock", "Driver", "drive", "machine_ms", "monotonic_ms", "new_id", "pause", "store_answers"]
 
 T = TypeVar("T")
+_PAUSE_MS_MAX = 1 << 40  # some 34 years; a system refuses to sleep for some hundred
 Clock = Callable[[], int]  # -> milliseconds since 1970
 Answer = Callable[[Request[Any]], Any]
 
@@ -111,7 +112,7 @@ def new_id() -> str:
 
 def pause(ms: int) -> None:
     """Sleep between half of `ms` and all of it, so that rivals do not stay in step."""
-    time.sleep(ms * random.uniform(0.5, 1.0) / 1000)
+    time.sleep(min(ms, _PAUSE_MS_MAX) * random.uniform(0.5, 1.0) / 1000)
 
 
 def monotonic_ms() -> int:
