@@ -10,10 +10,16 @@ from lithify.log.producer_config import ProducerConfig
 from lithify.log.record import Record
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
-__all__ = ["Batch", "Batches", "Delivery", "wait_s"]
+__all__ = ["Batch", "Batches", "Delivery", "taken_bytes", "wait_s"]
 
 RECORD_OVERHEAD_BYTES = 256  # of the Python objects around a small record
+HEADER_OVERHEAD_BYTES = 160  # of those around each of its headers
 _WAIT_MS_MAX = int(threading.TIMEOUT_MAX * 1000)  # some 292 years; a lock refuses to wait for longer
+
+
+def taken_bytes(record: Record, record_bytes: int) -> int:
+    """Of the buffer and of a batch, by a record that has so many bytes itself."""
+    return record_bytes + RECORD_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * len(record.headers)
 
 
 def wait_s(wait_ms: int) -> float:
@@ -92,18 +98,18 @@ class Batches:
         return len(self._sending) + sum(len(queue.waiting) for queue in self._queues.values())
 
     def has_room(self, more_bytes: int) -> bool:
-        """A record larger than the whole buffer goes alone."""
-        return self.bytes == 0 or self.bytes + more_bytes + RECORD_OVERHEAD_BYTES <= self._config.buffer_memory
+        """For a record that takes so much (`taken_bytes`). One larger than the whole buffer goes alone."""
+        return self.bytes == 0 or self.bytes + more_bytes <= self._config.buffer_memory
 
-    def add(self, partition: int, record: Record, record_bytes: int, now_ms: int) -> tuple[Batch, int]:
+    def add(self, partition: int, record: Record, more_bytes: int, now_ms: int) -> tuple[Batch, int]:
         """Put the record into its partition's open batch; the batch, and the record's index in it."""
         queue = self._queues.setdefault(partition, _Queue())
         if not queue.waiting or not queue.waiting[-1].open:
             queue.waiting.append(Batch(partition, now_ms + self._config.linger_ms))
         batch = queue.waiting[-1]
         batch.records.append(record)
-        batch.bytes += record_bytes + RECORD_OVERHEAD_BYTES
-        self.bytes += record_bytes + RECORD_OVERHEAD_BYTES
+        batch.bytes += more_bytes
+        self.bytes += more_bytes
         if len(batch.records) >= self._config.batch_records or batch.bytes >= self._config.batch_size:
             batch.open = False
             batch.due_at_ms = min(batch.due_at_ms, now_ms)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lithify.log.record import Record, record_bytes, record_problem
+from lithify.log.record import HEADERS_MAX, Record, record_bytes, record_problem
 from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.segment.arrays import Flags, Longs, from_longs, longs, nulls, starts
 from lithify.segment.schema import L0, normalise
@@ -20,6 +20,7 @@ APPEND_BYTES_MAX = 512 << 20  # of keys, values and headers: an append is one ob
 
 _ROWS_NAMED = 5  # in a refusal
 _HEADERS = L0.field("headers").type
+_LONGER = np.array([1 << 6, 1 << 13, 1 << 20, 1 << 27], np.int64)  # from here on a number takes one byte more
 
 
 def prepare(
@@ -38,7 +39,7 @@ def prepare(
     if table.num_rows and not admitted:
         place = _Place(where, first)
         _check_keys(table, config, place)
-        _check_headers(table, where)
+        _check_headers(table, place)
         _check_sizes(table, config, place)
         _check_timestamps(table, config, now_ms, place)
     if config.message_timestamp_type == "LogAppendTime":
@@ -115,10 +116,15 @@ def _check_keys(table: pa.Table, config: TopicConfig, where: _Place) -> None:
         _refuse(nulls(keys), where, "have no key, which a compacted topic cannot keep: give each a key")
 
 
-def _check_headers(table: pa.Table, where: str) -> None:
+def _check_headers(table: pa.Table, where: _Place) -> None:
     entries: Any = table.column("headers").chunk(0).flatten()
     if entries.null_count or entries.field("key").null_count:
-        raise InvalidRequest(f"{where}: headers hold a null entry or a null name: leave it out. Nothing was appended")
+        raise InvalidRequest(
+            f"{where.name}: headers hold a null entry or a null name: leave it out. Nothing was appended"
+        )
+    counts = _lengths(table.column("headers").chunk(0))
+    what = f"have more than {HEADERS_MAX} headers; the largest number is {int(counts.max())}"
+    _refuse(counts > HEADERS_MAX, where, what)
 
 
 def _check_sizes(table: pa.Table, config: TopicConfig, where: _Place) -> None:
@@ -136,11 +142,16 @@ def _sizes(table: pa.Table) -> Longs:
     headers: Any = table.column("headers").chunk(0)
     if headers.null_count < len(headers):
         entries = headers.flatten()
-        inside = _lengths(entries.field("key")) + _lengths(entries.field("value"))
+        inside = _counted(_lengths(entries.field("key"))) + _counted(_lengths(entries.field("value")))
         upto = np.concatenate([[0], np.cumsum(inside)])
         stops = np.cumsum(_lengths(headers))
         sizes += upto[stops] - upto[np.concatenate([[0], stops[:-1]])]
     return sizes
+
+
+def _counted(lengths: Longs) -> Longs:
+    """As `record_bytes` counts a header's: with the bytes of their number."""
+    return lengths + 1 + np.searchsorted(_LONGER, lengths, side="right")
 
 
 def _lengths(column: Any) -> Longs:

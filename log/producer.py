@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from types import TracebackType
 
-from lithify.log.batches import Batch, Batches, Delivery, wait_s
+from lithify.log.batches import Batch, Batches, Delivery, taken_bytes, wait_s
 from lithify.log.delivering import deliver
 from lithify.log.intake import timestamp_problem
 from lithify.log.latest import Latest
@@ -155,7 +155,8 @@ class Producer:
         return now_ms
 
     def _check(self, record: Record, now_ms: int, config: TopicConfig) -> int:
-        """Its bytes. A fault found here keeps one record out; found when its batch is sent it fails the producer."""
+        """What it takes of the buffer. A fault found here keeps one record out; found when its batch is sent it fails
+        the producer."""
         problem = record_problem(record)
         if problem is None and record.key is None and config.compacted:
             problem = "has no key, which a compacted topic cannot keep: give it a key"
@@ -166,7 +167,7 @@ class Producer:
         if size > config.max_message_bytes:
             limit = f"max.message.bytes ({config.max_message_bytes})"
             raise InvalidRequest(f"topic {self._topic}: the record has {size} bytes, more than {limit}")
-        return size
+        return taken_bytes(record, size)
 
     def _grow(self) -> None:
         """Go on over the partitions that were added. Nothing is waited for: an id is opened there by who sends there.

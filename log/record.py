@@ -6,9 +6,11 @@ from types import NoneType
 import msgspec
 import pyarrow as pa
 
-__all__ = ["Headers", "Record", "record_bytes", "record_problem", "to_records"]
+__all__ = ["HEADERS_MAX", "Headers", "Record", "record_bytes", "record_problem", "to_records"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
+
+HEADERS_MAX = 10_000  # of one record: a producer, and whoever reads it as Records, holds some 150 bytes for each
 
 _BYTES = (bytes, NoneType)
 _PAIRS = (tuple, list)
@@ -41,6 +43,8 @@ def record_problem(record: object) -> str | None:
         return "has a timestamp_ms that is no whole number of milliseconds since 1970"
     if type(record.headers) not in _PAIRS or not all(_is_header(pair) for pair in record.headers):
         return "has headers that are no sequence of (str, bytes or None) pairs"
+    if len(record.headers) > HEADERS_MAX:
+        return f"has {len(record.headers)} headers; at most {HEADERS_MAX} are taken"
     return None
 
 
@@ -59,9 +63,17 @@ def _has_utf8(text: str) -> bool:
 
 
 def record_bytes(record: Record) -> int:
-    """Key, value and headers together: what max.message.bytes bounds."""
-    headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers
+    """Key, value and headers together: what max.message.bytes bounds. A header counts with its two lengths, as Kafka
+    writes them: two bytes at least, so that none is for nothing."""
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += _counted(len(name) if name.isascii() else len(name.encode())) + _counted(len(value or b""))
+    return size
+
+
+def _counted(length: int) -> int:
+    """So many bytes, and their number before them: 7 bits in each byte of it, after its sign."""
+    return length + (length.bit_length() + 7) // 7
 
 
 def to_records(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:

@@ -20,6 +20,7 @@ _LARGE: tuple[Callable[[Any], bool], ...] = (_T.is_large_binary, _T.is_large_str
 _VIEWS: tuple[Callable[[Any], bool], ...] = (_T.is_binary_view, _T.is_string_view)
 _LISTS: tuple[Callable[[Any], bool], ...] = (_T.is_list, _T.is_large_list, _T.is_fixed_size_list, _T.is_map)
 _PLAIN_BYTES_MAX = (1 << 31) - 1
+_ENTRY_BYTES = 8  # of a list of pairs in the plain layout: where its key ends, and its value
 _VIEW_WORDS = 4  # 32-bit words of a view, its length first
 
 
@@ -46,10 +47,10 @@ def is_pairs(kind: Any) -> bool:
 
 def content_bytes(array: Any) -> int:
     """What the values of an array for which `is_bytes` or `is_pairs` holds have together, once each stands for itself;
-    of lists also those under a null."""
+    of lists also those under a null, and for each entry of theirs the lengths of its two."""
     if _is(array.type, _LISTS):
-        _, _, *columns = _entries(array)
-        return sum(content_bytes(column) for column in columns)
+        _, absent, *columns = _entries(array)
+        return len(absent) * _ENTRY_BYTES + sum(content_bytes(column) for column in columns)
     return int(_lengths(array).sum())
 
 

@@ -56,7 +56,7 @@ class SomeBatches:
     def add(self, partition: int, size: int) -> None:
         value = b"%d" % self.added
         self.added += 1
-        batch, index = self.batches.add(partition, Record(None, value), size, self.now_ms)
+        batch, index = self.batches.add(partition, Record(None, value), size + RECORD_OVERHEAD_BYTES, self.now_ms)
         assert batch.records[index].value == value
         self.bytes += size + RECORD_OVERHEAD_BYTES
         self.waiting[partition].append((value, size + RECORD_OVERHEAD_BYTES, self.now_ms + self.config.linger_ms))
