@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lithify.log.follow import Gap
     from lithify.log.info import PartitionInfo, RunInfo, SegmentInfo, TopicInfo
     from lithify.log.partition import Partition
+    from lithify.log.partitioner import partition_for_key
     from lithify.log.producer import Delivery, Producer
     from lithify.log.record import Record
     from lithify.log.retention_policy import RetentionPolicy
@@ -91,6 +92,7 @@ __all__ = [
     "Warehouse",
     "WarehouseInfo",
     "open",
+    "partition_for_key",
 ]
 
 _MODULES = {
@@ -124,6 +126,7 @@ _MODULES = {
     "Warehouse": "lithify.log.warehouse",
     "WarehouseInfo": "lithify.log.warehouse",
     "open": "lithify.log.warehouse",
+    "partition_for_key": "lithify.log.partitioner",
 }
 
 

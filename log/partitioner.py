@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lithify.segment.arrays import nulls
+from lithify.store.errors import InvalidRequest
 
 __all__ = ["murmur2", "partition_for_key", "partitions_for_keys"]
 
@@ -36,6 +37,11 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
+    """Where a record of `key` goes in a topic of so many partitions. Raises InvalidRequest."""
+    if type(key) is not bytes or type(partitions) is not int or partitions < 1:
+        raise InvalidRequest(
+            "give a key as bytes, and a number of partitions from 1; records without a key go anywhere"
+        )
     return (murmur2(key) & _POSITIVE) % partitions
 
 

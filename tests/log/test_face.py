@@ -25,11 +25,12 @@ NAMES = [
     *("LocalEngine", "MaintenanceReport", "NotFound", "OffsetOutOfRange", "Partition", "PartitionInfo", "Producer"),
     *("Record", "RetentionPolicy", "RunInfo", "ScanAndFollow", "SegmentInfo", "Snapshot", "SnapshotExpired"),
     *("SparkEngine", "Topic", "TopicConsumer", "TopicInfo", "TransactionInfo"),
-    *("Unavailable", "Warehouse", "WarehouseInfo", "open"),
+    *("Unavailable", "Warehouse", "WarehouseInfo", "open", "partition_for_key"),
 ]
 
 SIGNATURES = {
     "open": "(url, clock=None, storage_options=None)",
+    "partition_for_key": "(key, partitions)",
     "Record": "(key, value, timestamp_ms=None, headers=(), offset=None)",
     "RetentionPolicy": "(max_records=None, max_age_seconds=None, max_total_bytes=None)",
     "Warehouse.create_topic": "(self, name, partitions=1, config=None, *, retention=None, probe=True)",

@@ -1,18 +1,23 @@
 """Producers that are killed and started again under their id: what the log holds of theirs is told at the opening."""
 
+import re
+import textwrap
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lithify
 from lithify.log.latest import Latest
 from lithify.log.partitioner import partition_for_key
 from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
-from lithify.store.errors import LithifyError
+from lithify.store.errors import InvalidRequest, LithifyError
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Outcome
@@ -119,3 +124,22 @@ def live(warehouse: Warehouse, records: int) -> None:
                 producer.append(key, value)
     finally:
         producer.close()
+
+
+def test_the_page_can_be_followed(warehouse: Warehouse) -> None:
+    """By its own lines: a first run that is cut off anywhere, then the whole source again."""
+    page = (Path(__file__).parents[2] / "docs" / "from-kafka.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^### Over a restart\n(.*?)^- ", page, re.MULTILINE | re.DOTALL)
+    program = textwrap.dedent("\n".join(line for line in section.splitlines() if line.startswith("    ")))
+    topic = warehouse.create_topic("t", partitions=PARTITIONS)
+    for end in (0, 5, 17, len(SOURCE), len(SOURCE)):
+        exec(program, {"lithify": lithify, "topic": topic, "source": SOURCE[:end]})
+    for number in range(PARTITIONS):
+        expected = [value for key, value in SOURCE if lithify.partition_for_key(key, PARTITIONS) == number]
+        assert values(topic, number) == expected
+
+
+@pytest.mark.parametrize("arguments", [("k", 2), (b"k", 0), (b"k", True), (None, 2), (b"k", 1.0)])
+def test_where_a_key_goes_is_asked_by_bytes_and_a_count(arguments: tuple[Any, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="give a key as bytes"):
+        lithify.partition_for_key(*arguments)
