@@ -115,11 +115,15 @@ class Batches:
             batch.due_at_ms = min(batch.due_at_ms, now_ms)
         return batch, len(batch.records) - 1
 
-    def hurry(self, now_ms: int) -> None:
-        """Whatever waits is due now, however it would linger. It is joined by others until it is sent."""
+    def hurry(self, now_ms: int) -> bool:
+        """Whatever waits is due now, however it would linger. It is joined by others until it is sent. Whether any was
+        not due before."""
+        lingered = False
         for queue in self._queues.values():
             for batch in queue.waiting:
+                lingered = lingered or batch.due_at_ms > now_ms
                 batch.due_at_ms = min(batch.due_at_ms, now_ms)
+        return lingered
 
     def take(self, now_ms: int) -> Batch | None:
         """The batch that is due for longest, now being sent; None where none is."""

@@ -7,6 +7,7 @@ elsewhere fences this one.
 import contextlib
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from types import TracebackType
@@ -76,6 +77,7 @@ class Producer:
         self._batches = Batches(config)
         self._keyless: Batch | None = None
         self._keyless_turn = int(driver.answer(NewId()), 16)
+        self._waiting = deque[object]()  # for room in the buffer, in the order in which they came
         self._failures: list[Failure] = []  # one for each sender at most: afterwards nothing is sent
         self._closing = False
         self._closed = False  # nothing is under way any more, and what failed was told
@@ -189,16 +191,29 @@ class Producer:
         return self._keyless_turn % len(self._partitions)
 
     def _wait_for_room(self, size: int, deadline_ms: int) -> None:
+        """First come, first served: small records do not overtake a large one that waits until there is room."""
+        turn = object()
+        self._waiting.append(turn)
+        try:
+            self._wait_in_line(turn, size, deadline_ms)
+        finally:
+            self._waiting.remove(turn)
+            if self._waiting:
+                self._changed.notify_all()
+
+    def _wait_in_line(self, turn: object, size: int, deadline_ms: int) -> None:
         self._refuse_after_failure()
-        while not self._batches.has_room(size):
+        while self._waiting[0] is not turn or not self._batches.has_room(size):
             now_ms = self._clock()
             if now_ms >= deadline_ms:
                 raise Unavailable(
                     f"topic {self._topic}: buffer.memory is full of records that are not acknowledged yet. This record "
                     "was not appended; retry later"
                 )
-            self._batches.hurry(now_ms)
-            self._changed.notify_all()
+            # SUBTLE! Not each time: two who wait would wake each other for ever, and keep a processor busy.
+            # Test: tests/log/test_producer_waits.py
+            if self._batches.hurry(now_ms):
+                self._changed.notify_all()
             self._changed.wait(wait_s(deadline_ms - now_ms))
             self._refuse_after_failure()
         if self._closing:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import lithify
+from lithify.log.partitioner import partition_for_key
+from lithify.log.producer import Producer
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
@@ -82,6 +84,83 @@ def test_room_is_waited_for_as_long_as_max_block_ms_says(
     assert hand.now_ms - began_ms == 5_500
 
 
+def test_a_large_record_is_not_overtaken_by_small_ones(warehouse: Warehouse, producer_of: Make) -> None:
+    """First come, first served: those that come later wait behind it, though there is room for them. Tried on
+    log/producer.py, and caught: whoever finds room takes it."""
+    topic = warehouse.create_topic("t", partitions=2)
+    store = Gated(warehouse)
+    gated = Warehouse(Driver(store, HandClock()))
+    hand = HandClock()
+    producer = producer_of(gated, clock=hand, buffer_memory=2_000, batch_records=1, max_block_ms=10**9)
+    producer.append(b"k", b"first")  # takes more than 256, so that there is no room for the large one
+    threads: list[threading.Thread] = []
+
+    def appends(value: bytes, waiting: int) -> None:
+        thread = threading.Thread(target=lambda: producer.append(b"k", value), daemon=True)
+        threads.append(thread)
+        thread.start()
+        with producer._changed:
+            assert producer._changed.wait_for(lambda: len(producer._waiting) == waiting, WAIT_MS / 1000)
+
+    appends(b"x" * 1_600, 1)
+    appends(b"small", 2)
+    appends(b"smaller", 3)
+    assert [record.value for batch in producer._batches.all() for record in batch.records] == [b"first"]
+    store.gate.set()
+    for thread in threads:
+        thread.join(WAIT_MS / 1000)
+        assert not thread.is_alive()
+    producer.close()
+    assert values(topic, partition_for_key(b"k", 2)) == [b"first", b"x" * 1_600, b"small", b"smaller"]
+
+
+def both_wait(producer: Producer) -> bool:
+    """At the same moment."""
+    with producer._changed:
+        return len(producer._changed._waiters) == 2  # pyright: ignore
+
+
+def test_whoever_gives_up_waiting_lets_the_next_one_pass(warehouse: Warehouse, producer_of: Make) -> None:
+    """At once, and not when something else happens; until then nobody is busy. Tried on log/producer.py, and caught:
+    who gives up stays in line, or wakes nobody; those who wait wake each other for ever."""
+    warehouse.create_topic("t")
+    store = Gated(warehouse)
+    gated = Warehouse(Driver(store, HandClock()))
+    hand = HandClock()
+    producer = producer_of(gated, clock=hand, buffer_memory=2_000, batch_records=1, max_block_ms=10**9)
+    producer.append(b"k", b"first")
+    refused: list[Exception] = []
+
+    def appends(value: bytes) -> threading.Thread:
+        def run() -> None:
+            try:
+                producer.append(b"k", value)
+            except Unavailable as error:
+                refused.append(error)
+
+        waiting = len(producer._waiting) + 1
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        with producer._changed:
+            assert producer._changed.wait_for(lambda: len(producer._waiting) == waiting, WAIT_MS / 1000)
+        hand.now_ms += 1
+        return thread
+
+    assert store.reached.wait(WAIT_MS / 1000)
+    large, small = appends(b"x" * 1_700), appends(b"small")
+    assert any(both_wait(producer) for _ in range(1_000)), "they wake each other"
+    hand.now_ms += 10**9 - 2
+    with producer._changed:
+        producer._changed.notify()  # the large one: it has waited for longest, and its time is over
+    large.join(WAIT_MS / 1000)
+    small.join(WAIT_MS / 1000)
+    try:
+        assert [str(error).count("buffer.memory is full") for error in refused] == [1]
+        assert not small.is_alive(), "it waits for what it need not"
+    finally:
+        store.gate.set()
+
+
 def test_flush_sends_every_batch_of_a_partition_and_not_its_first_alone(
     warehouse: Warehouse, producer_of: Make
 ) -> None:
@@ -96,9 +175,9 @@ def test_flush_sends_every_batch_of_a_partition_and_not_its_first_alone(
     assert store.reached.wait(WAIT_MS / 1000)
     begun, flush = threading.Event(), producer._batches.hurry
 
-    def hurry(now_ms: int) -> None:
-        flush(now_ms)
+    def hurry(now_ms: int) -> bool:
         begun.set()
+        return flush(now_ms)
 
     producer._batches.hurry = hurry
     flushing = threading.Thread(target=producer.flush, daemon=True)
