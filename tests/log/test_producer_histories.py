@@ -32,6 +32,7 @@ from tests.log.conftest import HandClock
 from tests.log.producing import WAIT_MS
 
 PARTITIONS = 3
+PARTITIONS_MAX = 5
 STEP_MS = 64  # of the clock, at most, while nobody works
 
 # So many requests in a row meet a fault, each after so long. What is lost is a create's; others are refused, or late.
@@ -57,7 +58,8 @@ OPERATIONS = st.lists(
     st.tuples(st.just("append"), st.integers(0, 7))
     | st.tuples(st.just("append"), st.integers(0, 7))
     | st.tuples(st.just("append"), st.integers(0, 7))
-    | st.tuples(st.sampled_from(["sends", "flush", "time passes", "late", "rival", "taken over"]), st.integers(0, 2)),
+    | st.tuples(st.sampled_from(["sends", "flush", "time passes", "late", "rival", "taken over"]), st.integers(0, 2))
+    | st.tuples(st.sampled_from(["grows", "nearly full"]), st.integers(0, 2)),
     min_size=5,
     max_size=60,
 )
@@ -155,11 +157,14 @@ class History:
     turns: Turns
     sent: list[Sent] = field(default_factory=list)
     refused: list[bytes] = field(default_factory=list)
+    l0_max: int = 1_000
+    calm: bool = True  # no request fails
+    taken_over: bool = False
 
     def __post_init__(self) -> None:
         self.clock = HandClock()
         self.whole = Warehouse(Driver(Metered(MemoryStore()), self.clock))
-        self.topic = self.whole.create_topic("t", partitions=PARTITIONS)
+        self.topic = self.whole.create_topic("t", partitions=PARTITIONS, config={"l0.segments.max": self.l0_max})
         self.weather = Weather(self.whole, self.clock)
 
     def open(self) -> None:
@@ -167,11 +172,14 @@ class History:
         driver = Driver(self.weather, self.clock)
         topic = Warehouse(driver).topic("t")
         latest = Latest("t", lambda: topic.parsed_config, lambda: True, lambda: None)
-        partitions = [topic.partition(number) for number in range(PARTITIONS)]
+        self.known = topic._all()
+        self.look = topic._look
         settings = parse_producer_config(self.config)
-        self.producer = Producer(driver, "t", partitions, latest, settings, self.producer_id, self.clock)
+        self.producer = Producer(
+            driver, "t", self.known, latest, settings, self.producer_id, self.clock, lambda: self.known
+        )
 
-    def play(self, operation: tuple[str, int]) -> None:
+    def play(self, operation: tuple[str, int]) -> None:  # noqa: C901 - one flat table
         match operation:
             case "append", which:
                 self._append(which)
@@ -183,13 +191,33 @@ class History:
                 pass
             case "late", _:
                 self.weather.deliver()
-            case "rival", number:
+            case "grows", _:
+                self._grows()
+            case "nearly full", number:
+                for _ in range(min(self.l0_max - 2 - len(self.topic.partition(number).describe().l0), 6)):
+                    self.topic.partition(number).append([Record(b"rival", b"rival")])
+            case "rival", number if self._has_room(number):
                 self.topic.partition(number).append([Record(b"rival", b"rival")])
+            case "rival", _:
+                pass
             case "taken over", number:
                 if self.producer_id is not None:
+                    self.taken_over = True
                     self.topic.partition(number).open_producer(self.producer_id)
             case _:
                 raise AssertionError(operation)
+
+    def _has_room(self, number: int) -> bool:
+        return len(self.topic.partition(number).describe().l0) < self.l0_max
+
+    def _grows(self) -> None:
+        """And the producer learns of it, whatever is away."""
+        if self.topic.partitions < PARTITIONS_MAX:
+            self.topic.alter(partitions=self.topic.partitions + 1)
+            spells, self.weather.spells = self.weather.spells, []
+            plan, self.weather._plan = self.weather._plan, iter(lambda: Fault.NONE, None)
+            self.known = self.look()
+            self.weather.spells, self.weather._plan = spells, plan
 
     def _append(self, which: int) -> None:
         value = b"%d:" % (len(self.sent) + len(self.refused)) + b"x" * 100 * which
@@ -201,7 +229,7 @@ class History:
         except LithifyError:
             self.refused.append(value)
             return
-        assert key is None or delivery.partition == partition_for_key(key, PARTITIONS)
+        assert key is None or delivery.partition == partition_for_key(key, len(self.known))
         sent = Sent(value, len(key or b"") + len(value), delivery, self.clock.now_ms + self.config["linger.ms"])
         delivery._batch.outcome.add_done_callback(lambda _: self._ended(sent))
         self.sent.append(sent)
@@ -226,6 +254,8 @@ class History:
         self._waits(self.producer.close)
         self.weather.spells = []
         assert all(sent.delivery.done() for sent in self.sent)
+        if self.calm and not self.taken_over and all(map(self._has_room, range(self.topic.partitions))):
+            assert all(self._kind(sent) == "acknowledged" for sent in self.sent), "it failed for nothing"
         settled = [self._told(sent) for sent in self.sent]
         for sent, is_there in zip(self.sent, settled, strict=True):
             event(f"a record is {self._kind(sent)}, and {'there' if is_there else 'not there'}")
@@ -259,7 +289,8 @@ class History:
         return "acknowledged"
 
     def _judge(self, settled: list[bool]) -> None:
-        logs = [[record.value for record in self.topic.partition(number).read()] for number in range(PARTITIONS)]
+        count = self.topic.partitions
+        logs = [[record.value for record in self.topic.partition(number).read()] for number in range(count)]
         for number, log in enumerate(logs):
             mine = [value for value in log if value != b"rival"]
             ours = [
@@ -281,11 +312,12 @@ class History:
 
 
 @pytest.mark.parametrize("producer_id", [None, "me"])
-@given(CONFIGS, SPELLS, OPERATIONS)
+@given(CONFIGS, st.sampled_from([8, 1_000]), st.just([]) | SPELLS, OPERATIONS)
 @settings(deadline=None)
 def test_every_record_ends_as_it_is_told(
     producer_id: str | None,
     config: dict[str, int],
+    l0_max: int,
     spells: list[tuple[Fault, int, int]],
     operations: list[tuple[str, int]],
 ) -> None:
@@ -293,12 +325,12 @@ def test_every_record_ends_as_it_is_told(
     failure that is forgotten; a flush, or a wait for room, that hurries nothing; on log/producer_failure.py, what was
     never sent told as CommitUnknown; on log/delivering.py, a refusal told while an outcome is open, what settled as
     appended sent again, what is unknown tried for ever, and waits beyond the deadline; on log/batches.py, the youngest
-    batch first, no bound of memory, and the offset of another record. Not seen by it, and held by test_producer.py and
-    test_producer_failures.py: a full batch that lingers, a batch with an id that is repeated before it is settled, a
-    time that begins with the sending.
+    batch first, no bound of memory, and the offset of another record. Not seen by it, and held by test_producer.py,
+    test_producer_failures.py and test_producer_attempts.py: a full batch that lingers, a batch with an id that is
+    repeated before it is settled, a time that begins with the sending, a pause that gives way and is like any other.
     """
     turns = Turns()
-    history = History(producer_id, config, turns)
+    history = History(producer_id, config, turns, l0_max=l0_max)
 
     def passes(ms: int) -> None:
         history.clock.now_ms += ms
@@ -309,7 +341,7 @@ def test_every_record_ends_as_it_is_told(
         patch.setattr("lithify.log.producer.threading", shim)
         patch.setattr("lithify.log.producer.SENDERS_MAX", 1)
         history.open()
-        history.weather.spells = list(spells)
+        history.weather.spells, history.calm = list(spells), not spells
         for operation in operations:
             history.play(operation)
             if operation[0] in ("sends", "flush", "time passes"):
