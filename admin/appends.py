@@ -49,6 +49,9 @@ class _Passing:
 @click.option(
     "--source-id", metavar="ID", help="What the source is called, so that it can be continued under another URL."
 )
+@click.option(
+    "--new-source", is_flag=True, help="Another source is under this URL now: an import that stopped part-way stays so."
+)
 @click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Pass over the first N records.")
 @option("batch.size")
 def append(
@@ -57,6 +60,7 @@ def append(
     partition: int | None,
     source: str,
     source_id: str | None,
+    new_source: bool,
     skip: int,
     batch_size: int,
 ) -> None:
@@ -75,6 +79,8 @@ def append(
     from lithify.admin.identity import Identity, identify
     from lithify.admin.imports import Import, check_source_id
 
+    if new_source and source_id is not None:
+        raise InvalidRequest("give either --source-id or --new-source: by another name it is another source anyway")
     check_format(source)
     warehouse = invocation.warehouse()
     opened = warehouse.topic(topic, for_append=True)
@@ -90,7 +96,8 @@ def append(
             if is_parquet(source)
             else _lines(found, check, batch_size, passing, largest)
         )
-        started = Import(opened, identity.name, partition, skip, new=identity.new, given=given is not None)
+        how = {"new": identity.new, "given": given is not None, "new_source": new_source}
+        started = Import(opened, identity.name, partition, skip, **how, now_ms=warehouse.driver.now_ms)
         if started.began_over is not None:
             _say_that_it_grew(opened, started.began_over)
         appending = _Appending(started, found.name, invocation)

@@ -6,29 +6,28 @@ is in up to there is in, what comes after is not, and the rows lie in the order 
 
 import contextlib
 import re
-import shlex
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lithify.admin.import_entries import Entries, began_over, look_at
+from lithify.admin.progress import Progress
+from lithify.admin.unfinished import SamePath, Unfinished, made_name
 from lithify.log.partition import Partition
 from lithify.log.partitioner import murmur2, partitions_for_keys
 from lithify.log.topic import Topic
-from lithify.log.transactions import TransactionInfo
 from lithify.manifest.model import Stretch
 from lithify.manifest.transactions import Reach, TransactionStamp
-from lithify.manifest.words import counted, numbers_text
+from lithify.manifest.words import numbers_text
 from lithify.segment.arrays import from_longs
 from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, LithifyError
 
-__all__ = ["SOURCE_ID_CHARACTERS_MAX", "Import", "Progress", "check_source_id"]
+__all__ = ["SOURCE_ID_CHARACTERS_MAX", "Import", "check_source_id"]
 
 SOURCE_ID_CHARACTERS_MAX = 200
-LOOKS_AT_ONCE = 16  # at partitions, where the topic has grown
 KEYLESS_STRETCH_ROWS = 10_000  # rows without a key that go to one partition, before the next one's turn
 _MADE = re.compile(r".*-[0-9a-f]{16}")  # a source's id that the command made itself
 _LIKE_A_COUNT = re.compile(r".* over [0-9]+")
@@ -43,41 +42,10 @@ def check_source_id(given: str) -> str:
     return given
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an import came, and how it goes on."""
-
-    appended: int  # records that this run appended
-    already_there: int  # that an earlier run had
-    unknown: int  # that may have been appended
-    source_id: str
-    skip: int | None  # with which --skip it goes on; None: with the one that was given
-    passed_over: int  # how many of the first records this run passed over
-    forgotten: bool = False  # a partition that had some of it knows nothing of it any more
-
-    def fields(self) -> dict[str, object]:
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "forgotten"}
-
-    def __str__(self) -> str:
-        if not self.appended + self.already_there + self.unknown:
-            return "Nothing was appended"
-        told = f"{counted(self.appended, 'record')} {'was' if self.appended == 1 else 'were'} appended"
-        if self.already_there:
-            told += f", {self.already_there} were there already"
-        if self.unknown:
-            told += f", {self.unknown} may have been"
-        if self.forgotten and self.skip is None:
-            return f"{told}; compare the log with the source before you go on"
-        # SUBTLE! Always by the name. A bad line is mended, and the file has another name: with --skip alone the first
-        # rows would count as passed over there, although they are in. And always with the number where it is exact:
-        # it holds where the name is not remembered any more. Test: tests/properties/test_imports.py
-        skip = self.passed_over if self.skip is None else self.skip
-        how = f"--source-id {shlex.quote(self.source_id)}" + (f" --skip {skip}" if skip else "")
-        return f"{told}; go on with {how}, which appends what is missing and nothing twice"
-
-
 class Import:
     """`partition`: all rows go there; None: each where its key belongs. `new`: nobody can have sent anything under this
-    name. `given`: a person gave the name."""
+    name. `given`: a person gave the name. `new_source`: whatever was imported from this path before is another source.
+    """
 
     def __init__(
         self,
@@ -88,6 +56,8 @@ class Import:
         *,
         new: bool = False,
         given: bool = False,
+        new_source: bool = False,
+        now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.source_id = source_id
         self._given = given
@@ -99,22 +69,69 @@ class Import:
         self.passed_over = self._done_to = skip  # every row up to the latter is in, or was to be passed over
         self._in_order_from: int | None = None  # rows up to there would come after later ones, and are left out
         self._forgotten = False
+        self._beside: set[int] = set()  # partitions that were looked at for others, and have no row yet
         self._open: set[int] = set()  # partitions that know it, and not that it has ended
         self._reached: dict[int, Reach] = {}  # of the partitions that were looked at
         self.application = f"import {source_id}"
         self._count = topic.partitions
+        self._name = made_name(source_id)
+        self._same_path: SamePath | None = None
+        if self._name is not None and not (new or given):
+            self._same_path = SamePath(topic, source_id, self._name, partition, now_ms)
+        self._replaces = new_source
+        self._instead: Unfinished | None = None  # an earlier import of the path, which this one is refused for
         if partition is None:
             if not new:
-                self._count = _began_over(topic, self.application) or topic.partitions
+                self._count = self._began_over() or topic.partitions
             self.application += f" over {self._count}"
         else:
             self._at(partition)  # refused at once where there is none of this number
         self.began_over = self._count if self._count < topic.partitions else None  # the topic has grown since
-        self._first = murmur2(self.application.encode()) & 0xFFFF  # where rows without a key begin
+        # Where rows without a key begin.
+        self._first = murmur2(self.application.encode()) & 0xFFFF
+        if self._name is not None:
+            self._first = self._name.first_place(self._count)
+
+    def _began_over(self) -> int | None:
+        """Any partition may be the only one that knows, so all are looked at, where the topic has grown."""
+        former = self._topic.former_partitions()
+        if not former:
+            return None
+        looks = look_at(self._topic, range(self._topic.partitions))
+        for number, entries in looks.items():
+            if not isinstance(entries, LithifyError):
+                self._check_path(number, entries)
+        return began_over(self._topic, self.application, former, looks)
+
+    def _check_path(self, number: int, entries: Entries) -> None:
+        """SUBTLE! "line 5 is not a JSON object": it is mended, and the same command started again. The file has another
+        name by now, and its first rows are in under the former one. Test: tests/admin/test_unfinished_imports.py"""
+        if self._same_path is None or self._replaces:
+            return
+        self._instead = self._same_path.met(entries, self.application, self._done_to)
+        if self._instead is not None:
+            raise self._instead.refusal(f"{self._topic.name}/{number}")
+
+    def _check_paths(self, keyless: npt.NDArray[np.int64]) -> None:
+        """In partitions where the rows of another content of the path would have begun: with its first row an import
+        is known. `keyless`: rows of this batch without a key, which another content sends elsewhere."""
+        if self._same_path is None or self._partition is not None or self._name is None:
+            return
+        stretches = np.unique((keyless - 1) // KEYLESS_STRETCH_ROWS).tolist()
+        numbers = {place for each in stretches for place in self._name.first_places(self._count, each)}
+        if self._done_to and self._done_to == self.passed_over:
+            numbers = set(range(self._count))  # the first row of the other one does not come in this run
+        looks = look_at(self._topic, sorted(numbers - self._reached.keys() - self._beside))
+        self._beside |= looks.keys()
+        for number, entries in looks.items():
+            if not isinstance(entries, LithifyError):  # it counts once a row goes there
+                self._check_path(number, entries)
 
     def _look(self, number: int) -> Reach:
         """How far the import is in a partition."""
-        known = self._at(number).transactions()
+        return self._note(number, self._at(number).transactions())
+
+    def _note(self, number: int, known: Entries) -> Reach:
         found = next((each for each in known if each.application == self.application), None)
         reach = Reach(found.version, tuple(Stretch(*each) for each in found.passed_over)) if found else Reach()
         self._reached[number] = reach
@@ -127,7 +144,11 @@ class Import:
         known = self._reached.get(number)
         if known is not None:
             return known
-        return Reach() if self._new else self._look(number)
+        if self._new:
+            return Reach()
+        entries = self._at(number).transactions()
+        self._check_path(number, entries)
+        return self._note(number, entries)
 
     def _at(self, number: int) -> Partition:
         return self._topic.partition(number)
@@ -137,8 +158,14 @@ class Import:
         none before it raised."""
         table = self._topic.prepare(records, first=first)
         rows = np.arange(first, first + table.num_rows)
-        places = self._places(table.column("key").chunk(0), rows)
-        numbers = np.unique(places).tolist()
+        keys = table.column("key").chunk(0)
+        places = self._places(keys, rows)
+        # In the order of their first rows: where an import is known at all, it is where its first row goes.
+        numbers = places[np.sort(np.unique(places, return_index=True)[1])].tolist()
+        if self._replaces and self._same_path is not None:
+            self._same_path.end()
+            self._same_path = None
+        self._check_paths(rows[keys.is_null().to_numpy(zero_copy_only=False)])
         for number in numbers:
             self._check_order(number, rows[places == number], self._reach(number))
         for number in numbers:
@@ -228,6 +255,12 @@ class Import:
     def end(self) -> None:
         """All rows are in, but for those that were passed over. Where a person named the source, it may grow, and is
         not ended."""
+        if self._made and (self._given or self.passed_over):
+            # Rows that did not come in this run may have gone to other partitions; open there, it would be in the way.
+            places = range(self._count) if self._partition is None else [self._partition]
+            for number, entries in look_at(self._topic, [n for n in places if n not in self._reached]).items():
+                if not isinstance(entries, LithifyError):
+                    self._note(number, entries)
         for number in sorted(self._open) if self._made else []:
             # Were it never told, the entry would expire by itself: no reason to say that the import failed.
             with contextlib.suppress(LithifyError):
@@ -237,58 +270,20 @@ class Import:
         places = range(self._count) if self._partition is None else [self._partition]
         seen = self._new or all(number in self._reached for number in places)
         ahead = not seen or any(reach.version > self._done_to for reach in self._reached.values())
+        skip = self._in_order_from or (None if ahead or self._unknown else self._done_to)
+        instead = self._instead
         return Progress(
             appended=self.appended,
             already_there=self.already_there,
             unknown=self._unknown,
-            source_id=self.source_id,
-            skip=self._in_order_from or (None if ahead or self._unknown else self._done_to),
+            source_id=instead.source_id if instead else self.source_id,
+            skip=instead.skip if instead else skip,
             passed_over=self.passed_over,
             forgotten=self._forgotten,
+            told=instead is not None,
         )
 
 
 def _progress(reach: Reach) -> tuple[int, int]:
     """Grows with each append."""
     return reach.version, -sum(each.last - each.first + 1 for each in reach.passed_over)
-
-
-def _began_over(topic: Topic, name: str) -> int | None:
-    """Over how many partitions this import began; None: as many as there are, or it begins now."""
-    former = topic.former_partitions()
-    if not former:
-        return None
-    shape = re.compile(re.escape(name) + r" over ([0-9]+)")
-    looks = _all_entries(topic)
-    entries = [each for look in looks if not isinstance(look, LithifyError) for each in look]
-    found = {int(match[1]) for each in entries if (match := shape.fullmatch(each.application))}
-    if len(found) > 1:
-        counts = " and ".join(map(str, sorted(found)))
-        raise InvalidRequest(
-            f"topic {topic.name}: {name} was begun over {counts} partitions, while the topic grew. Compare the log "
-            f"with the source; 'lithify transaction forget {topic.name} …' forgets what is wrong"
-        )
-    failed = {n: look for n, look in enumerate(looks[: max(former)]) if isinstance(look, LithifyError)}
-    if failed and not found:
-        # It may be the only one that knows. Over another count the import's rows would go elsewhere, and come twice.
-        error = next(iter(failed.values()))
-        error.add_note(
-            f"topic {topic.name} has grown to {counted(topic.partitions, 'partition')}, and without "
-            f"{numbers_text('partition', list(failed))} it is not known over how many this import began; nothing was "
-            "appended. With --partition the question does not arise"
-        )
-        raise error
-    return found.pop() if found else None
-
-
-def _all_entries(topic: Topic) -> list[tuple[TransactionInfo, ...] | LithifyError]:
-    """Of each partition, or why it does not tell."""
-
-    def look(number: int) -> tuple[TransactionInfo, ...] | LithifyError:
-        try:
-            return topic.partition(number).transactions()
-        except LithifyError as error:
-            return error
-
-    with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="lithify-import") as pool:
-        return list(pool.map(look, range(topic.partitions)))

@@ -213,7 +213,7 @@ def test_the_command_says_it_and_does_not_take_it_back(on_files: Lithify, tmp_pa
 def test_a_bad_line_is_mended_and_whatever_is_then_repeated_doubles_nothing(
     on_files: Lithify, tmp_path: Path, flags: str
 ) -> None:
-    """The mended file has another name: rows that the former one sent are passed over there, although they are in."""
+    """Also the number alone, as whoever counts by himself gives it: the mended file has another name."""
     path = tmp_path / "in.jsonl"
     on_files.ok("topic", "create", "users")
     text = LINES.splitlines(keepends=True)
@@ -224,12 +224,12 @@ def test_a_bad_line_is_mended_and_whatever_is_then_repeated_doubles_nothing(
     said = re.search(r"go on with --source-id (in\.jsonl-\S+) --skip 10, ", told)
     assert said is not None
     path.write_text(LINES)
-    told = on_files.ok("append", "users", "--from", str(path), *flags.format(said[1]).split())
-    assert ("to repeat it, give the same --source-id" in told) == ("--source-id" in flags)
-    if "--source-id" in flags:
-        on_files.ok("append", "users", "--from", str(path), "--source-id", said[1])
-    else:
-        on_files.refused("append", "users", "--from", str(path), code=2, saying="Give --skip 10, which leaves them")
+    again = ("append", "users", "--from", str(path), *flags.format(said[1]).split())
+    if "--source-id" not in flags:
+        on_files.refused(*again, code=2, saying=f"go on with --source-id {said[1]} --skip 10, which")
+        again = (*again, "--source-id", said[1])
+    assert "to repeat it, give the same --source-id" in on_files.ok(*again)
+    on_files.ok("append", "users", "--from", str(path), "--source-id", said[1])
     assert [int(line["value"]) for line in on_files.records("read", "users")] == [*range(1, 21)]
 
 

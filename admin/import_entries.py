@@ -1,0 +1,58 @@
+"""What the partitions of a topic remember of an import."""
+
+import re
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+
+from lithify.log.topic import Topic
+from lithify.log.transactions import TransactionInfo
+from lithify.manifest.words import counted, numbers_text
+from lithify.store.errors import InvalidRequest, LithifyError
+
+__all__ = ["LOOKS_AT_ONCE", "Entries", "began_over", "look_at"]
+
+LOOKS_AT_ONCE = 16
+
+Entries = tuple[TransactionInfo, ...]
+
+
+def look_at(topic: Topic, numbers: Collection[int]) -> dict[int, Entries | LithifyError]:
+    """What each of these partitions remembers, or why it does not tell."""
+
+    def look(number: int) -> Entries | LithifyError:
+        try:
+            return topic.partition(number).transactions()
+        except LithifyError as error:
+            return error
+
+    if not numbers:
+        return {}
+    with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="lithify-import") as pool:
+        return dict(zip(numbers, pool.map(look, numbers), strict=True))
+
+
+def began_over(
+    topic: Topic, name: str, former: tuple[int, ...], looks: dict[int, Entries | LithifyError]
+) -> int | None:
+    """Over how many partitions this import began; None: as many as there are, or it begins now. `former`: how many
+    there were before the topic grew. `looks`: at all partitions."""
+    shape = re.compile(re.escape(name) + r" over ([0-9]+)")
+    entries = [each for look in looks.values() if not isinstance(look, LithifyError) for each in look]
+    found = {int(match[1]) for each in entries if (match := shape.fullmatch(each.application))}
+    if len(found) > 1:
+        counts = " and ".join(map(str, sorted(found)))
+        raise InvalidRequest(
+            f"topic {topic.name}: {name} was begun over {counts} partitions, while the topic grew. Compare the log "
+            f"with the source; 'lithify transaction forget {topic.name} …' forgets what is wrong"
+        )
+    failed = {n: look for n, look in looks.items() if n < max(former) and isinstance(look, LithifyError)}
+    if failed and not found:
+        # It may be the only one that knows. Over another count the import's rows would go elsewhere, and come twice.
+        error = next(iter(failed.values()))
+        error.add_note(
+            f"topic {topic.name} has grown to {counted(topic.partitions, 'partition')}, and without "
+            f"{numbers_text('partition', list(failed))} it is not known over how many this import began; nothing was "
+            "appended. With --partition the question does not arise"
+        )
+        raise error
+    return found.pop() if found else None
