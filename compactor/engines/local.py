@@ -26,7 +26,8 @@ class LocalEngine:
     def __init__(self, parallelism: int | None = None) -> None:
         if parallelism is not None and parallelism < 1:
             raise InvalidRequest(f"parallelism is {parallelism}: it must be at least 1")
-        self._pool = ThreadPoolExecutor(parallelism or os.cpu_count() or 1, thread_name_prefix="lithify-merge")
+        self._width = parallelism or os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="lithify-merge")
         self._attempts: weakref.WeakSet[Underway] = weakref.WeakSet()
         self._closed = False
 
@@ -44,7 +45,7 @@ class LocalEngine:
         def run(task: MergeTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
             return outcome_of(task, lambda: execute(task, store, cancelled, tiers=tiers))
 
-        attempt = Underway(self._pool, tasks, run)
+        attempt = Underway(self._pool, self._width, tasks, run)
         self._attempts.add(attempt)
         return attempt
 

@@ -52,7 +52,8 @@ class SparkEngine:
             raise InvalidRequest("config is for a session started here; the session given to SparkEngine has its own")
         self._master = session_or_master if isinstance(session_or_master, str) else None
         self._config = dict(config or {})
-        self._pool = ThreadPoolExecutor(parallelism or _JOBS_MAX, thread_name_prefix="lithify-spark")
+        self._width = parallelism or _JOBS_MAX
+        self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="lithify-spark")
         given = None if isinstance(session_or_master, str) else Opened(jobs_of(session_or_master))
         self._session = HeldSession(self._pool, self._open, given)
         self._private = PrivateFiles()
@@ -84,7 +85,7 @@ class SparkEngine:
             if self._closed:
                 raise InvalidRequest(f"{label}: this engine is closed; make a new one")
             opening = self._session.current(self._prepare)
-            attempt = SparkAttempt(self._pool, opening, self._private, stores, tasks, label)
+            attempt = SparkAttempt(self._pool, self._width, opening, self._private, stores, tasks, label)
             self._attempts.add(attempt)
         return attempt
 

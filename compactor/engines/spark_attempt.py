@@ -39,6 +39,7 @@ class SparkAttempt:
     def __init__(
         self,
         pool: ThreadPoolExecutor,
+        width: int,
         opening: Future[Opened],
         private: PrivateFiles,
         stores: Mapping[str, Store],
@@ -52,7 +53,7 @@ class SparkAttempt:
         self._tags = {_tag(task) for task in tasks}
         self._stop_file = StopFile(private.create(f"attempt-{new_id()}"))
         weakref.finalize(self, self._stop_file.close)  # threads at work hold on to `self`
-        self._underway = Underway(pool, tasks, self._run)
+        self._underway = Underway(pool, width, tasks, self._run)
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
         """See `Running`."""

@@ -2,8 +2,9 @@
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from lithify.compactor.engine import TaskFailure
 from lithify.segment.execute import TaskCancelled
@@ -16,19 +17,43 @@ RunTask = Callable[[MergeTask, Callable[[], bool]], TaskResult | TaskFailure]
 
 
 class Underway:
-    """`tasks` begin at once, as far as `pool` has threads. Thread-safe."""
+    """`tasks` begin in their order, as far as `pool` has threads. Thread-safe.
 
-    def __init__(self, pool: ThreadPoolExecutor, tasks: Sequence[MergeTask], run: RunTask) -> None:
+    At most `width` of them, as many as the pool has threads, stand in its queue: the next one goes to its end when one
+    has ended. So attempts take turns, and a small one does not wait for all tasks of a large one.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor, width: int, tasks: Sequence[MergeTask], run: RunTask) -> None:
+        self._pool = pool
+        self._run_task = run
         self._landed: queue.SimpleQueue[TaskResult | TaskFailure] = queue.SimpleQueue()
         self._withdrawn = threading.Event()
-        self._futures = [pool.submit(self._run, run, task) for task in tasks]
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._left = deque(tasks)
+        self._begun: list[Future[None]] = []  # those that may still wait in the pool's queue
+        self._open = 0  # how many are in the pool
+        with self._lock:
+            for _ in range(width):
+                self._begin_next()
 
-    def _run(self, run: RunTask, task: MergeTask) -> None:
+    def _begin_next(self) -> None:
+        if self._left and not self._withdrawn.is_set():
+            self._open += 1
+            self._begun = [future for future in self._begun if not future.done()]
+            self._begun.append(self._pool.submit(self._run, self._left.popleft()))
+        elif not self._open:
+            self._ended.set()
+
+    def _run(self, task: MergeTask) -> None:
         try:
-            outcome = run(task, self._withdrawn.is_set)
+            self._landed.put(self._run_task(task, self._withdrawn.is_set))
         except TaskCancelled:
-            return
-        self._landed.put(outcome)
+            pass
+        finally:
+            with self._lock:
+                self._open -= 1
+                self._begin_next()
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
         """What has landed since the last call; waits up to `timeout_ms` for something, if something can still come."""
@@ -47,14 +72,15 @@ class Underway:
 
     def withdraw(self) -> None:
         """Tasks that wait do not begin; those that run are told at the next block they ask."""
-        self._withdrawn.set()
-        for future in self._futures:
-            future.cancel()
+        with self._lock:
+            self._withdrawn.set()
+            self._open -= sum(future.cancel() for future in self._begun)
+            self._begun = []
+            self._begin_next()  # none: but it may have ended with this
 
     def ended(self, timeout_ms: int | None) -> bool:
         """Whether every task has ended; waits for it up to `timeout_ms` (None: as long as it takes)."""
-        timeout_s = None if timeout_ms is None else timeout_ms / 1000
-        return not wait(self._futures, timeout=timeout_s).not_done
+        return self._ended.wait(None if timeout_ms is None else timeout_ms / 1000)
 
     def stop(self) -> None:
         self.withdraw()

@@ -1,0 +1,70 @@
+"""Attempts share an engine task by task: the one task of a small job does not wait for all of a large one."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+
+from lithify.compactor.engine import TaskFailure
+from lithify.compactor.engines.underway import Underway
+from lithify.segment.execute import TaskCancelled
+from lithify.segment.task import MergeTask, TaskResult
+
+
+class Told:
+    """Tasks are names; each runs when the test says so, and notes that it began."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.pool = ThreadPoolExecutor(width)
+        self.began: list[str] = []
+        self._go = threading.Semaphore(0)
+        self._lock = threading.Lock()
+
+    def start(self, *names: str) -> Underway:
+        return Underway(self.pool, self.width, cast("tuple[MergeTask, ...]", names), self._run)
+
+    def _run(self, task: Any, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
+        with self._lock:
+            self.began.append(task)
+        assert self._go.acquire(timeout=60)
+        if cancelled():
+            raise TaskCancelled(task)
+        return TaskFailure(0, "engine", task)
+
+    def go(self, tasks: int) -> None:
+        self._go.release(tasks)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_two_attempts_take_turns(width: int) -> None:
+    engine = Told(width)
+    large = engine.start(*(f"large {number}" for number in range(40)))
+    small = engine.start("small 0", "small 1")
+    engine.go(42)
+    assert small.ended(60_000)
+    assert large.ended(60_000)
+    assert sorted(engine.began) == sorted([*(f"large {n}" for n in range(40)), "small 0", "small 1"])
+    assert max(engine.began.index(name) for name in ("small 0", "small 1")) <= 2 * width + 2
+    assert len(large.results(0)) == 40
+    assert [each.reason for each in small.results(0) if isinstance(each, TaskFailure)] == ["small 0", "small 1"]
+
+
+def test_a_stop_begins_nothing_more_and_waits_for_what_runs() -> None:
+    engine = Told(2)
+    large = engine.start(*(f"{number}" for number in range(40)))
+    large.withdraw()
+    assert not large.ended(0) or len(engine.began) == 0
+    engine.go(40)
+    large.stop()
+    assert large.ended(0)
+    assert len(engine.began) <= 2
+    assert large.results(0) == []
+
+
+def test_an_attempt_without_tasks_has_ended() -> None:
+    nothing = Told(1).start()
+    assert nothing.ended(0)
+    assert nothing.results(60_000) == []
