@@ -1,4 +1,4 @@
-"""The service: passes of the compactor on its interval, and of the collector on its own, until it is told to leave."""
+"""The service: the compactor, and passes of the collector on its interval, until it is told to leave."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from lithify.admin.interruption import not_ignored
 from lithify.compactor.compactor import Compactor
 from lithify.compactor.info import NOTHING_DUE, PartitionReport
 from lithify.gc.collector import Collector
-from lithify.store.apart import place_of
+from lithify.store.apart import Told, place_of
 from lithify.store.driver import monotonic_ms
 from lithify.store.errors import Fenced, LithifyError
 
@@ -27,27 +27,26 @@ log = structlog.wrap_logger(logging.getLogger("lithify.service"))
 
 
 class Compacting:
-    """A pass, a rest of `interval_ms`, a pass. `changed` in a partition's state is logged once, idleness never."""
+    """Compacts until it is told to leave. What keeps a partition waiting is logged once for each change, idleness
+    never."""
 
     def __init__(
         self, compactor: Compactor, interval_ms: int, initial_delay_ms: int = 0, take_over: bool = False
     ) -> None:
         self._compactor = compactor
-        self._interval_ms = interval_ms
+        self._interval_ms = interval_ms  # the rest after a fault of ours
         self._initial_delay_ms = initial_delay_ms
         self._take_over = take_over
         self._stopped = threading.Event()
-        self._told: dict[tuple[str, int], str] = {}
+        self._told = Told()
 
     def run(self) -> None:
-        """Returns after `stop`. A pass that fails is logged, and the next one tries again. Raises Fenced, of which
-        EpochRegression is one: this compactor owns nothing any more."""
+        """Returns after `stop`. Raises EpochRegression, a kind of Fenced: the store went back in time."""
         self._stopped.wait(self._initial_delay_ms / 1000)
         while not self._stopped.is_set():
-            with _logged("compaction pass failed"):
-                for report in self._compactor.run_once(self._take_over).partitions:
-                    self._tell(report)
-                self._take_over = False  # asked for once: what others take over later is theirs
+            with _logged("compaction failed"):
+                take_over, self._take_over = self._take_over, False  # asked for once
+                self._compactor.run(take_over, self._tell)
             self._stopped.wait(self._interval_ms / 1000)
 
     def stop(self) -> None:
@@ -56,14 +55,13 @@ class Compacting:
         self._compactor.stop()
 
     def _tell(self, report: PartitionReport) -> None:
-        where = report.topic, report.partition
         rests = report.outcome == "idle" and report.detail == NOTHING_DUE
         text = "" if rests or report.outcome == "worked" else f"{report.outcome}: {report.detail}"
         # Waiting counts down in its text: only another kind of rest is news.
         kind = report.outcome if text and report.outcome != "idle" else text
-        if kind and kind != self._told.get(where) and report.outcome != "failed":  # failures are logged as they come
+        news = self._told.is_news((report.topic, report.partition), kind or None)
+        if news and kind and report.outcome != "failed":  # failures are logged as they come
             log.warning("partition rests", topic=report.topic, partition=report.partition, reason=text)
-        self._told[where] = kind
 
 
 class Collecting:

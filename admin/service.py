@@ -1,4 +1,4 @@
-"""`lithify compactor run`: one pass with its report, or the service."""
+"""`lithify compactor run`: until nothing is due, with a report, or the service."""
 
 import logging
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ def compactor() -> None:
 
 
 @command(compactor)
-@click.option("--once", is_flag=True, help="One pass over all partitions, then a report. Else for ever.")
+@click.option("--once", is_flag=True, help="Until nothing is due, then a report. Else for ever.")
 @click.option("--take-over", is_flag=True, help="Claim partitions whose compactor is at work, too.")
 @option("engine")
 @option("master")

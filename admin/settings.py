@@ -126,7 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=15_000,
         commands=_DAEMON,
-        meaning="rest between two passes over all partitions",
+        meaning="rest between two looks at all partitions",
     ),
     Setting(
         name="compactor.initial.delay.ms",
@@ -134,7 +134,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="ms",
         default=0,
         commands=_DAEMON,
-        meaning="rest before the first pass",
+        meaning="rest before the first look",
     ),
     Setting(
         name="compactor.concurrency",
@@ -143,7 +143,7 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=2,
         commands=_DAEMON,
-        meaning="partitions worked on at once",
+        meaning="jobs at once; where all of them are long, one short and one requested job besides",
     ),
     Setting(
         name="compactor.bytes.in.flight",

@@ -52,15 +52,24 @@ class Budget:
 
 
 class CompactionAnswers:
-    """The answers for one partition's coordinator; `close` ends what it left running."""
+    """The answers for one partition's coordinator; `close` ends what it left running. `jobs`: whether a job may begin;
+    else there is no room for any."""
 
     def __init__(
-        self, driver: Driver, engine: Engine, budget: Budget, stopping: Callable[[], bool], paused: Callable[[], bool]
+        self,
+        driver: Driver,
+        engine: Engine,
+        budget: Budget,
+        stopping: Callable[[], bool],
+        paused: Callable[[], bool],
+        *,
+        jobs: bool = True,
     ) -> None:
         self._driver = driver
         self._engine = engine
         self._budget = budget
         self._reserved = 0
+        self._jobs = jobs
         self._stopping = stopping
         self._paused = paused
         self._running: Running | None = None
@@ -97,17 +106,22 @@ class CompactionAnswers:
     def step_ended(self) -> None:
         """Gives back what the step had reserved, and forgets the look it had not ended."""
         self._look = None
-        self._budget.give_back(self._reserved)
-        self._reserved = 0
+        self._give_back()
 
     def close(self) -> None:
         if self._running is not None:
             self._running.stop()
 
     def _reserve(self, input_bytes: int, *, alone: bool) -> bool:
-        granted = self._budget.take(input_bytes, alone=alone)
-        self._reserved += input_bytes if granted else 0
-        return granted
+        self._give_back()  # what is asked for takes the place of what this step had before
+        if not self._jobs or not self._budget.take(input_bytes, alone=alone):
+            return False
+        self._reserved = input_bytes
+        return True
+
+    def _give_back(self) -> None:
+        self._budget.give_back(self._reserved)
+        self._reserved = 0
 
     def _verify(self, request: VerifyOutputs) -> frozenset[str] | None:
         look, self._look = self._look, None  # one that fails begins anew

@@ -14,10 +14,10 @@ from lithify.compactor.attempt import HEARTBEAT_MS, JobWork, Step
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import Reserve, SplitRanges, WeighSegment
 from lithify.compactor.estimate import estimate, target_bytes
-from lithify.compactor.failures import failure_of, is_in_vain, runs_alone
+from lithify.compactor.needs import Needs, needs, want
 from lithify.compactor.plan import choose_requested, freeze, kind_of, offset_ranges
 from lithify.compactor.policy import (
-    Action,
+    LEASE_MS,
     Admit,
     Drop,
     Propose,
@@ -29,9 +29,9 @@ from lithify.compactor.policy import (
     incumbent_lives,
     no_room,
     pinned_by,
-    segments_of,
     tiered_first,
 )
+from lithify.compactor.turns import Want
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.commit import FRESH_MS, Refused
@@ -42,7 +42,7 @@ from lithify.manifest.jobs import CompactorState, Job, JobError, KeyRange, Kind,
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.units import Unit, units
+from lithify.manifest.units import Unit
 from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
@@ -62,9 +62,13 @@ class _Damaged(Exception):
 class Coordinator:
     """Compacts one partition, as one owner. One coroutine at a time; `step` until it answers "idle"."""
 
-    def __init__(self, files: PartitionFiles, worker: str) -> None:
+    def __init__(self, files: PartitionFiles, worker: str, *, stands_by: bool = False) -> None:
+        """`stands_by`: an earlier one of this process was fenced here. It leaves the partition to whoever took it, as
+        long as they come within a lease when something is due (docs/rfcs/0014)."""
         self.files = files
         self._worker = worker  # host:pid, for people
+        self._stands_by = stands_by
+        self._watched: tuple[int, int] | None = None  # the `.compactor` at which something was found due, and when
         self._topic = topic_lineage(files.keys.topic)
         self._epoch: int | None = None
         self._owner = ""
@@ -95,16 +99,20 @@ class Coordinator:
         action = decide(manifest, state, config, now_ms)
         if isinstance(action, Wait):
             return await self._rest(action)
-        input_bytes = _input_bytes(action, manifest)
-        if input_bytes and not await Reserve(input_bytes, self._runs_alone(action, state)):
-            return Step("deferred", f"a job of {input_bytes} bytes waits until others of this compactor have finished")
+        if not take_over and (why := self._waits_for(state, now_ms)) is not None:
+            self._watch(now_ms)
+            return Step("standby", f"{why}; waiting as a standby")
+        needed = needs(action, manifest, state, owned=self._epoch is not None)
+        if needed.input_bytes and not await Reserve(needed.input_bytes, needed.alone):
+            return _deferred(needed)
         if self._epoch is None:
-            theirs = state is not None and state.owner != self._owner
-            if theirs and not take_over and incumbent_lives(state, now_ms):
-                return Step("standby", f"{state.owner_name if state else ''} is at work here; waiting as a standby")
             await self._claim(manifest)
             now_ms, manifest, state = await self._look()
             action = decide(manifest, state, config, now_ms)
+            before, needed = needed, needs(action, manifest, state, owned=True)
+            if needed.input_bytes and needed != before and not await Reserve(needed.input_bytes, needed.alone):
+                await self._end_planning()
+                return _deferred(needed)
         match action:
             case Wait():
                 return await self._rest(action)
@@ -131,20 +139,36 @@ class Coordinator:
         now_ms = self._boundary_seen_ms = await Now()
         return now_ms, await self.files.head(), await self.files.compactor_state()
 
-    def _runs_alone(self, action: Action, state: CompactorState | None) -> bool:
-        """Whether the job of `action` may be what killed the compactors before this one (P14)."""
-        if state is None:
-            return False
-        match action:
-            case Propose(due):
-                return runs_alone(failure_of(state, segments_of(due.units)))
-            case Resume(job):  # what its former owner left open is counted by the claim, which comes later
-                return runs_alone(failure_of(state, job.segments), died=self._epoch is None and is_in_vain(job))
-            case _:
-                return False
+    def want(self, config: TopicConfig, now_ms: int, *, take_over: bool = False) -> Want | None:
+        """What the next step is for, as far as the files were read; None: they were not."""
+        manifest, state = self.files.manifest.seen.value, self.files.compactor.seen.value
+        if manifest is None:
+            return None
+        action = decide(manifest, state, config, now_ms)
+        if not take_over and self._waits_for(state, now_ms) is not None:
+            action = Wait("another compactor is at work")
+        return want(action, manifest, state, config, owned=self._epoch is not None)
+
+    def _waits_for(self, state: CompactorState | None, now_ms: int) -> str | None:
+        """Why this one waits as a standby (P5); None: it need not."""
+        if self._epoch is not None or state is None or state.owner == self._owner:
+            return None
+        if incumbent_lives(state, now_ms):
+            return f"{state.owner_name} is at work here"
+        # SUBTLE! An idle owner shows no life. If who lost a partition claimed it as soon as something is due there, the
+        # two would fence each other in turn. Test: tests/compactor/test_turns_of_partitions.py
+        number, since_ms = self._watched or (-1, now_ms)
+        waits = self._stands_by and (number != state.id or young(since_ms, now_ms, LEASE_MS))
+        return f"{state.owner_name} took this over, and may be about to begin" if waits else None
+
+    def _watch(self, now_ms: int) -> None:
+        number = self.files.compactor.seen.number
+        if self._watched is None or self._watched[0] != number:
+            self._watched = number, now_ms
 
     async def _rest(self, wait: Wait) -> Step:
         """There is nothing to do, or not yet: whoever waits for this owner need not wait any longer."""
+        self._watched = None
         await self._end_planning()
         return _resting(wait)
 
@@ -314,18 +338,8 @@ class Coordinator:
             return ()
 
 
-def _input_bytes(action: Action, manifest: Manifest) -> int:
-    """What the job of `action` reads, 0 where it is none; of a request, all that it could name."""
-    match action:
-        case Propose(due):
-            return sum(unit.bytes for unit in due.units)
-        case Resume(job):
-            return 0 if job.plan is None else job.plan.input_bytes
-        case Admit(request):
-            named = set(request.requested)
-            return sum(u.bytes for u in units(manifest) if not named or u.id in named)
-        case _:
-            return 0
+def _deferred(needed: Needs) -> Step:
+    return Step("deferred", f"a job of {needed.input_bytes} bytes waits until others of this compactor have finished")
 
 
 def _resting(wait: Wait) -> Step:

@@ -36,6 +36,7 @@ __all__ = [
     "survey",
     "tiered_first",
     "urgency",
+    "urgency_of",
 ]
 
 ENGINE_LOST_MAX = 30  # attempts in a row on one set of sources under which the engine died, hours by the pauses between
@@ -199,9 +200,14 @@ URGENCY_NONE = 1_000
 
 
 def urgency(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> tuple[int, int]:
-    """Which partition goes first: the smaller. What is under way or asked for, then debts in the order in which they
-    are paid, of alike debts the topic with the larger compaction.priority."""
-    match decide(manifest, state, config, now_ms):
+    """Which partition goes first: the smaller."""
+    return urgency_of(decide(manifest, state, config, now_ms), config)
+
+
+def urgency_of(action: Action, config: TopicConfig) -> tuple[int, int]:
+    """What is under way or asked for, then debts in the order in which they are paid; of alike debts the topic with the
+    larger compaction.priority."""
+    match action:
         case Propose(due) | Drop(due):
             return 1 + due.urgency, -config.compaction_priority
         case Wait():

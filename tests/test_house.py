@@ -42,8 +42,10 @@ ALLOWED = {
 PURE_FILES = [
     "compactor/estimate.py",
     "compactor/jobs.py",
+    "compactor/needs.py",
     "compactor/plan.py",
     "compactor/policy.py",
+    "compactor/turns.py",
     "gc/reachable.py",
     "manifest/codec.py",
     "manifest/consumers.py",

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import structlog
@@ -12,13 +13,14 @@ from structlog.testing import capture_logs
 from lithify.admin.daemon import Collecting, Compacting, leave_on_signals, run_together
 from lithify.admin.service import make_collector
 from lithify.compactor.compactor import Compactor
-from lithify.compactor.info import MaintenanceReport, PartitionReport
+from lithify.compactor.info import PartitionReport
+from lithify.compactor.service import Tell
 from lithify.gc.collector import Collector, GcReport
 from lithify.log import warehouse as warehouses
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import new_id
-from lithify.store.errors import EpochRegression, Fenced, InvalidRequest, Unavailable
+from lithify.store.errors import EpochRegression, InvalidRequest, Unavailable
 
 
 @pytest.fixture
@@ -26,8 +28,8 @@ def warehouse() -> Warehouse:
     return warehouses.open(f"memory://{new_id()}")
 
 
-class Passes:
-    """Stands before a compactor: each pass is announced, some raise instead, and the last one ends the service."""
+class Runs:
+    """Stands before a compactor: each run has its fate, and the last one ends the service."""
 
     def __init__(self, real: Compactor, fates: list[Callable[[], None]]) -> None:
         self._real = real
@@ -35,26 +37,33 @@ class Passes:
         self.done = 0
         self.service: Compacting
 
-    def run_once(self, take_over: bool = False) -> object:
+    def run(self, take_over: bool, tell: Tell) -> None:
         fate = self._fates[self.done]
         self.done += 1
         if self.done == len(self._fates):
             self.service.stop()
         fate()
-        return self._real.run_once(take_over)
+        self._real.run(take_over, self._leaving(tell))
+
+    def _leaving(self, tell: Tell) -> Tell:
+        def tell_and_leave(report: PartitionReport) -> None:
+            tell(report)
+            self._real.stop()
+
+        return tell_and_leave
 
     def stop(self) -> None:
-        """The real one goes on: only the loop is under test."""
+        """The real one goes on until it has told something: only the loop is under test."""
 
 
 def fine() -> None:
-    """A pass like any other."""
+    """A run like any other."""
 
 
-def service(warehouse: Warehouse, *fates: Callable[[], None]) -> tuple[Compacting, Passes]:
-    passes = Passes(Compactor(warehouse, "local"), list(fates))
-    made = passes.service = Compacting(passes, interval_ms=1)  # type: ignore[arg-type]
-    return made, passes
+def service(warehouse: Warehouse, *fates: Callable[[], None]) -> tuple[Compacting, Runs]:
+    runs = Runs(Compactor(warehouse, "local"), list(fates))
+    made = runs.service = Compacting(runs, interval_ms=1)  # type: ignore[arg-type]
+    return made, runs
 
 
 def raising(error: Exception) -> Callable[[], None]:
@@ -64,24 +73,48 @@ def raising(error: Exception) -> Callable[[], None]:
     return fate
 
 
-def test_a_pass_that_fails_is_logged_and_the_next_one_works(warehouse: Warehouse) -> None:
+def test_a_fault_of_ours_is_logged_and_the_next_run_works(warehouse: Warehouse) -> None:
     topic = warehouse.create_topic("users", config={"cleanup.policy": "compact"})
     topic.append([Record(b"k", b"v"), Record(b"k", b"w")])
-    made, passes = service(warehouse, raising(Unavailable("the store sleeps")), raising(KeyError("a record")), fine)
+    made, runs = service(warehouse, raising(Unavailable("the store sleeps")), raising(KeyError("a record")), fine)
     with capture_logs() as logs:
         made.run()
-    assert passes.done == 3
-    failed = [entry for entry in logs if entry["event"] == "compaction pass failed"]
+    assert runs.done == 3
+    failed = [entry for entry in logs if entry["event"] == "compaction failed"]
     assert [entry["kind"] for entry in failed] == ["Unavailable", "KeyError"]
     assert "a record" not in str(failed)
     assert len(topic.partition(0).describe().runs) == 1
 
 
-@pytest.mark.parametrize("error", [Fenced("taken over"), EpochRegression("back in time")])
-def test_only_a_take_over_ends_the_service_and_with_it_the_collector(warehouse: Warehouse, error: Fenced) -> None:
+def test_topics_that_cannot_be_listed_end_no_service(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told once, and once that it is over; whoever is known is served meanwhile."""
+    topic = warehouse.create_topic("users", config={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
+    topic.append([Record(b"k", b"v"), Record(b"k", b"w")])
+    folders, told = warehouse.store.folders, list[PartitionReport]()
+
+    def failing(prefix: str) -> Any:
+        worked = sum(report.outcome == "worked" for report in told)
+        if worked == 1:
+            topic.append([Record(b"k", b"x")])
+            raise Unavailable("the store sleeps")
+        if worked:
+            compactor.stop()
+        return folders(prefix)
+
+    monkeypatch.setattr(warehouse.store, "folders", failing)
+    compactor = Compactor(warehouse, "local", interval_ms=1)
+    with capture_logs() as logs:
+        compactor.run(tell=told.append)
+    events = [entry["event"] for entry in logs if "topics" in entry["event"]]
+    assert events == ["topics not listed", "no longer: topics not listed"]
+    assert not topic.partition(0).describe().l0, "what came while they could not be listed is merged"
+
+
+def test_a_store_that_went_back_in_time_ends_the_service_and_with_it_the_collector(warehouse: Warehouse) -> None:
+    error = EpochRegression("back in time")
     made, _ = service(warehouse, raising(error), fine)
     collecting = Collecting(Collector(warehouse), interval_ms=3_600_000, sweep_interval_ms=3_600_000)
-    with pytest.raises(Fenced) as raised:
+    with pytest.raises(EpochRegression) as raised:
         run_together([made, collecting])
     assert raised.value is error
 
@@ -90,17 +123,15 @@ class Standby:
     """Reports, one after the other."""
 
     def __init__(self, *outcomes: tuple[str, str]) -> None:
-        self._outcomes = list(outcomes)
+        self._outcomes = outcomes
         self.service: Compacting
 
-    def run_once(self, take_over: bool = False) -> MaintenanceReport:
-        outcome, detail = self._outcomes.pop(0)
-        if not self._outcomes:
-            self.service.stop()
+    def run(self, take_over: bool, tell: Tell) -> None:
         sizes = {f"{size}_{when}": 0 for size in ("records", "bytes") for when in ("before", "after")}
         sizes |= {f"logical_{name}": 0 for name in sizes} | {"log_start_offset": 0}
-        part = PartitionReport(topic="users", partition=0, outcome=outcome, detail=detail, jobs=(), **sizes)
-        return MaintenanceReport(partitions=(part,), more_work=True)
+        for outcome, detail in self._outcomes:
+            tell(PartitionReport(topic="users", partition=0, outcome=outcome, detail=detail, jobs=(), **sizes))
+        self.service.stop()
 
     def stop(self) -> None:
         """Nothing to end."""

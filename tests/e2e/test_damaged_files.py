@@ -16,7 +16,6 @@ import lithify
 from lithify.admin.client import Admin
 from lithify.admin.doctor import topic_checks
 from lithify.admin.verify import Verifier, local_checks
-from lithify.compactor import compactor as compactor_module
 from lithify.compactor.coordinator import Coordinator
 from lithify.gc import collector as collector_module
 from lithify.gc.collector import Collector, GcReport
@@ -270,31 +269,25 @@ def test_a_store_that_fails_in_one_partition_stops_no_other(monkeypatch: pytest.
     assert {part.error for part in town.compactor().run_once().partitions} == {None}
 
 
-@pytest.mark.parametrize("where", ["urgency", "Coordinator.step"])
+@pytest.mark.parametrize("where", ["want", "step"])
 def test_a_fault_of_ours_in_one_partition_is_told_and_stops_no_other(
     where: str, monkeypatch: pytest.MonkeyPatch, logged: LogCapture
 ) -> None:
     """By its type and place: its words may quote a record."""
     town = Town()
     compactor = town.compactor()
+    real = getattr(Coordinator, where)
 
     def faulty(*_: object) -> object:
         raise TypeError("k0=v0")
 
     with monkeypatch.context() as patch:
         topic_id = files_of(town.warehouse, "bad").keys.topic_id
-        if where == "urgency":
-            real = compactor_module.urgency
-            patch.setattr(
-                compactor_module, "urgency", lambda m, *rest: faulty() if m.topic_id == topic_id else real(m, *rest)
-            )
-        else:
-            step = Coordinator.step
-            patch.setattr(
-                Coordinator,
-                "step",
-                lambda self, *a: faulty() if self.files.keys.topic_id == topic_id else step(self, *a),
-            )
+        patch.setattr(
+            Coordinator,
+            where,
+            lambda self, *a, **n: (faulty if self.files.keys.topic_id == topic_id else real)(self, *a, **n),
+        )
         report = compactor.run_once()
     assert {part.outcome for part in report.partitions if part.topic != "bad"} == {"worked"}
     told = [entry for entry in logged.entries if entry["log_level"] == "error"]
@@ -302,7 +295,7 @@ def test_a_fault_of_ours_in_one_partition_is_told_and_stops_no_other(
     assert all("unexpected TypeError at tests.e2e.test_damaged_files" in entry["error"] for entry in told)
     assert "v0" not in repr(told)
     failed = {(part.topic, part.partition, part.error) for part in report.partitions if part.error}
-    assert failed == (set() if where == "urgency" else {("bad", 0, "TypeError"), ("bad", 1, "TypeError")})
+    assert failed == {("bad", 0, "TypeError"), ("bad", 1, "TypeError")}
     town.clock.now_ms += 10 * GRACE_MS  # whoever was interrupted is believed at work for a lease
     assert {part.outcome for part in compactor.run_once().partitions if part.topic == "bad"} <= {"worked", "idle"}
 

@@ -1,0 +1,53 @@
+"""What the next step of a partition needs: room for what its job reads, and which kind of turn. Pure."""
+
+from dataclasses import dataclass
+
+from lithify.compactor.failures import failure_of, is_in_vain, runs_alone
+from lithify.compactor.policy import Action, Admit, Propose, Resume, segments_of, urgency_of
+from lithify.compactor.turns import Want
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.jobs import CompactorState
+from lithify.manifest.model import Manifest
+from lithify.manifest.units import units
+
+__all__ = ["SHORT_BYTES", "Needs", "needs", "want"]
+
+SHORT_BYTES = 256 << 20  # a job that reads no more, one output's worth, is over in about a minute
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    input_bytes: int  # what its job reads, 0 where it is none; of a request, all that it could name
+    alone: bool = False  # it may be what killed the compactors before this one (P14)
+
+
+def needs(action: Action, manifest: Manifest, state: CompactorState | None, *, owned: bool) -> Needs:
+    """`owned`: whether the partition is claimed already. What a former owner left open is counted by the claim, which
+    comes later."""
+    match action:
+        case Propose(due):
+            failure = None if state is None else failure_of(state, segments_of(due.units))
+            return Needs(sum(unit.bytes for unit in due.units), runs_alone(failure))
+        case Resume(job):
+            failure = None if state is None else failure_of(state, job.segments)
+            alone = state is not None and runs_alone(failure, died=not owned and is_in_vain(job))
+            return Needs(0 if job.plan is None else job.plan.input_bytes, alone)
+        case Admit(request):
+            named = set(request.requested)
+            return Needs(sum(u.bytes for u in units(manifest) if not named or u.id in named))
+        case _:
+            return Needs(0)
+
+
+def want(action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, *, owned: bool) -> Want:
+    """What a partition wants its next turn for (docs/rfcs/0014)."""
+    needed = needs(action, manifest, state, owned=owned)
+    presses = isinstance(action, Propose) and action.due.debt == "l0-pressure"
+    asked = isinstance(action, Admit) or (isinstance(action, Resume) and action.job.origin == "manual")
+    return Want(
+        urgency_of(action, config),
+        needed.input_bytes,
+        short=presses or needed.input_bytes <= SHORT_BYTES,
+        asked=asked,
+        alone=needed.alone,
+    )

@@ -1,0 +1,201 @@
+"""One partition as a compactor serves it, a look or a step at a time; and its topic's configuration."""
+
+import logging
+import threading
+from contextlib import suppress
+
+import structlog
+
+from lithify.compactor.answers import CompactionAnswers
+from lithify.compactor.attempt import Step
+from lithify.compactor.coordinator import Coordinator
+from lithify.compactor.info import PartitionReport
+from lithify.compactor.policy import URGENCY_NONE
+from lithify.compactor.scheduler import Turned
+from lithify.compactor.tally import TURNS_MAX, Tally, holdings
+from lithify.compactor.turns import Want
+from lithify.manifest.ages import young
+from lithify.manifest.catalog import keep_bounds, live_topic, topic_lineage
+from lithify.manifest.config import parse
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import Manifest, TopicFile
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.apart import Failure
+from lithify.store.driver import Driver, drive
+from lithify.store.errors import EpochRegression, Fenced, LithifyError, NotFound
+from lithify.store.port import Now
+
+__all__ = ["ServedPartition", "ServedTopic"]
+
+CONFIG_FRESH_MS = 10_000
+TOLD_TO_STOP = Step("stopped", "told to stop")
+LOOK_AGAIN = Want((URGENCY_NONE, 0))  # a turn that finds out, and may find that there is nothing to do
+
+log = structlog.wrap_logger(logging.getLogger("lithify.compactor"))
+
+
+class ServedTopic:
+    """A topic's configuration, read anew at every round, before every step, and while a job runs every ten seconds.
+    Thread-safe."""
+
+    def __init__(self, name: str, driver: Driver) -> None:
+        self._name = name
+        self._driver = driver
+        self._lineage = topic_lineage(name)
+        self._lock = threading.Lock()
+        self._read_at_ms = 0
+        self.config = parse({})
+
+    def read(self) -> TopicFile:
+        """Raises NotFound where it was deleted."""
+        with self._lock:
+            topic = self._driver.run(live_topic(self._lineage, self._name))
+            self.config, self._read_at_ms = parse(topic.config), self._driver.now_ms()
+            return topic
+
+    def paused(self) -> bool:
+        """Whether a job that runs shall rest."""
+        if not young(self._read_at_ms, self._driver.now_ms(), CONFIG_FRESH_MS):
+            with suppress(LithifyError):  # the job's own next commit, or the next round, tells of it
+                self.read()
+        return self.config.compaction_paused
+
+
+class ServedPartition:
+    """Its coordinator, what it found last, and what was done since that was last told. One thread at a time."""
+
+    def __init__(self, keys: PartitionKeys, worker: str, topic: ServedTopic, *, take_over: bool = False) -> None:
+        self.keys = keys
+        self.topic = topic
+        self.take_over = take_over  # until it rests: what others take over later is theirs
+        self.fenced: Fenced | None = None  # another took over
+        self.done = Tally()
+        self._worker = worker
+        self._coordinator = Coordinator(PartitionFiles(keys), worker)
+        self._manifest: Manifest | None = None  # the newest that was seen
+        self._known = False  # both files were read
+        self._resting = False  # by what is known there is nothing to do
+
+    @property
+    def owned(self) -> bool:
+        return self._coordinator.owns
+
+    @property
+    def regressed(self) -> bool:
+        """The store went back in time: nothing is done here any more."""
+        return isinstance(self.fenced, EpochRegression)
+
+    def look(self, answers: CompactionAnswers) -> Want | None:
+        """What it wants a turn for; None: it rests. Where nothing has changed since it was last read, this costs two
+        GETs."""
+        if self.regressed:
+            return self._rests(Step("failed", str(self.fenced)))
+        coordinator = self._coordinator
+        try:
+            if self._known and not drive(coordinator.changed(), answers):
+                still = drive(coordinator.still_waits(self.topic.config), answers) if self._resting else None
+                if still is not None:
+                    return self._rests(still)
+            else:
+                self._known = False
+                drive(coordinator.files.head(), answers)
+                drive(coordinator.files.compactor_state(), answers)
+                self._known = True
+        except LithifyError:
+            self._known = False
+            return LOOK_AGAIN  # its turn meets it again, and reports it
+        self._resting = False
+        self._see()
+        return self._wants(answers)
+
+    def turn(self, want: Want, answers: CompactionAnswers) -> Turned:
+        """One step, and with it one job at most. An error of lithify is a failed step."""
+        if self.done.before is None and self._manifest is not None:
+            self.done.before = holdings(self._manifest, answers(Now()))
+        self._known, error = False, None
+        try:
+            step = self._step(answers)
+            self._known = True
+        except LithifyError as raised:
+            step, error = Step("failed", str(raised)), raised
+        self._see()
+        self.done.add(step, None if error is None else type(error).__name__)
+        if isinstance(error, Fenced):
+            self._lost(error)
+        if step.job is not None or step.dropped:
+            _tell(self.keys, step)
+        if step.outcome == "deferred":
+            return Turned(self._wants(answers), deferred=want.bytes > 0)
+        ended = step.job is not None and not step.job.active
+        if step.outcome == "worked" or ended:
+            return Turned(self._wants(answers))
+        self._resting, self.take_over = step.outcome in ("idle", "waiting"), False
+        return Turned(None)
+
+    def failed(self, failure: Failure) -> None:
+        """A fault of ours. In what state its coordinator was left is not known: a new one claims, and settles what was
+        in flight."""
+        self.done.add(Step("failed", failure.text), failure.kind)
+        self._replace(Coordinator(PartitionFiles(self.keys), self._worker))
+
+    def report(self, now_ms: int) -> PartitionReport:
+        """What was done since it was last told."""
+        last = self.done.last
+        if last is None or (last.outcome in ("worked", "deferred") and self.done.turns < TURNS_MAX):
+            self.done.rests(TOLD_TO_STOP)  # it was about to go on
+        return self.done.report(self.keys, self._manifest, now_ms)
+
+    def _step(self, answers: CompactionAnswers) -> Step:
+        if answers.stopping:
+            return TOLD_TO_STOP
+        try:
+            # What was altered while others had their turn holds for this step, too: a job goes by it to its end.
+            with suppress(NotFound):  # deleted: the partition itself says so
+                drive(keep_bounds(self._coordinator.files, self.topic.read()), answers)
+            return drive(self._coordinator.step(self.topic.config, self.take_over), answers)
+        finally:
+            answers.step_ended()
+
+    def _see(self) -> None:
+        self._manifest = self._coordinator.files.manifest.seen.value or self._manifest
+
+    def _wants(self, answers: CompactionAnswers) -> Want:
+        """What its next turn is for, by what is known."""
+        return self._coordinator.want(self.topic.config, answers(Now()), take_over=self.take_over) or LOOK_AGAIN
+
+    def _rests(self, step: Step) -> None:
+        """As it was looked at, a step would come to `step`: there is nothing to do until something changes."""
+        self.done.rests(step)
+        self._resting, self.take_over = step.outcome in ("idle", "waiting"), False
+
+    def _lost(self, error: Fenced) -> None:
+        """A coordinator that was fenced never claims again (P5). Another one stands by; where the store went back in
+        time there is none."""
+        self.fenced = error
+        log.warning("fenced", topic=self.keys.topic, partition=self.keys.partition, error=str(error))
+        if not self.regressed:
+            self._replace(Coordinator(PartitionFiles(self.keys), self._worker, stands_by=True))
+
+    def _replace(self, coordinator: Coordinator) -> None:
+        self._coordinator, self._known, self._resting, self.take_over = coordinator, False, False, False
+
+
+def _tell(keys: PartitionKeys, step: Step) -> None:
+    where = {"topic": keys.topic, "partition": keys.partition, "reason": step.detail}
+    job = step.job
+    if job is None:
+        size = sum(segment.bytes for segment in step.dropped)
+        log.info("segments dropped", **where, segments=len(step.dropped), bytes=size)
+        return
+    tell = log.error if step.outcome == "failed" else log.info
+    tell(
+        f"compaction {job.status}",
+        **where,
+        job=job.id,
+        kind=job.kind,
+        rows_in=job.counts.rows_in,
+        rows_out=job.counts.rows_out,
+        bytes_read=job.counts.bytes_read,
+        bytes_written=job.counts.bytes_written,
+        attempts=len(job.attempts),
+    )

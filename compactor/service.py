@@ -1,0 +1,153 @@
+"""What a compactor does in the threads of its pool: finds the partitions, looks at one, has a turn with one."""
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from typing import TypeVar
+
+import structlog
+
+from lithify.compactor.answers import Budget, CompactionAnswers
+from lithify.compactor.engine import Engine
+from lithify.compactor.info import PartitionReport, nothing_done
+from lithify.compactor.scheduler import Turned
+from lithify.compactor.served import LOOK_AGAIN, ServedPartition, ServedTopic
+from lithify.compactor.tally import TURNS_MAX, Tally
+from lithify.compactor.turns import Want
+from lithify.manifest.catalog import partition_keys
+from lithify.manifest.ended import Known
+from lithify.manifest.keys import PartitionKeys
+from lithify.store.apart import Failure, Told, attempt
+from lithify.store.driver import Driver
+from lithify.store.errors import NotFound
+
+__all__ = ["Service", "Tell"]
+
+T = TypeVar("T")
+Tell = Callable[[PartitionReport], None]
+
+log = structlog.wrap_logger(logging.getLogger("lithify.compactor"))
+
+
+class Service:
+    """The partitions of a warehouse as one compactor serves them, from run to run."""
+
+    def __init__(
+        self, driver: Driver, engine: Engine, bytes_in_flight: int | None, worker: str, stopping: Callable[[], bool]
+    ) -> None:
+        self._driver = driver
+        self._engine = engine
+        self._budget = Budget(bytes_in_flight)
+        self._worker = worker
+        self._stopping = stopping
+        self._known = Known()
+        self._told = Told()
+        self._topics: dict[str, ServedTopic] = {}
+        self._partitions: dict[PartitionKeys, ServedPartition] = {}
+        self._found: dict[PartitionKeys, ServedPartition] = {}  # in this run, in topics that can be read
+        self._unread: tuple[PartitionReport, ...] = ()  # a report for each topic that cannot be read
+        self._tell: Tell | None = None
+        self._take_over = False
+
+    @property
+    def partitions(self) -> Iterable[ServedPartition]:
+        """All that are known, by topic and number."""
+        return self._partitions.values()
+
+    def begin(self, *, take_over: bool, tell: Tell | None) -> None:
+        """A run begins. `take_over`: those found first are claimed from whoever is at work there. `tell` is told what
+        was done each time a partition rests; None: `reports` is asked at the end."""
+        self._take_over, self._tell, self._found = take_over, tell, {}
+        for partition in self._partitions.values():
+            partition.done = Tally()
+            partition.fenced = partition.fenced if partition.regressed else None
+
+    def reports(self) -> tuple[PartitionReport, ...]:
+        now_ms = self._driver.now_ms()
+        return (*self._unread, *(partition.report(now_ms) for partition in self._found.values()))
+
+    def find(self) -> tuple[PartitionKeys, ...]:
+        """All partitions of live topics. Where topics cannot be listed: raises LithifyError, or where there is somebody
+        to `tell` goes on with those that are known."""
+        if self._tell is None:
+            return self._find()
+        found = attempt(self._find)
+        self._told.tell(log, "topics not listed", "", -1, found)
+        return tuple(self._found) if isinstance(found, Failure) else found
+
+    def look(self, key: PartitionKeys) -> Want | None:
+        partition = self._partitions.get(key)
+        if partition is None or (self._tell is None and partition.done.turns >= TURNS_MAX):
+            return None
+        found = attempt(lambda: self._with_answers(partition, partition.look, jobs=False))
+        failure = found if isinstance(found, Failure) else None  # it comes last; what its turn meets, too, it reports
+        self._told.tell(log, "partition not ranked", key.topic, key.partition, failure and failure.text)
+        if isinstance(found, Failure):
+            return LOOK_AGAIN
+        if found is None:
+            self._raise_if_regressed(partition)
+            self._rests(partition)
+        return found
+
+    def turn(self, key: PartitionKeys, want: Want) -> Turned:
+        partition = self._partitions.get(key)
+        if partition is None:  # its topic is gone
+            return Turned(None)
+        turned = attempt(
+            lambda: self._with_answers(partition, lambda answers: partition.turn(want, answers), jobs=want.bytes > 0)
+        )
+        if isinstance(turned, Failure):
+            partition.failed(turned)
+            turned = Turned(None)
+        if partition.done.turns >= TURNS_MAX and self._tell is None:
+            turned = Turned(None)
+        self._raise_if_regressed(partition)
+        failed = partition.done.error is not None and not partition.regressed
+        text = partition.done.last.detail if failed and partition.done.last is not None else None
+        self._told.tell(log, "partition failed", key.topic, key.partition, text)
+        if turned.want is None or partition.done.turns >= TURNS_MAX:
+            self._rests(partition)
+        return turned
+
+    def _raise_if_regressed(self, partition: ServedPartition) -> None:
+        if partition.regressed and partition.fenced is not None and self._tell is not None:
+            raise partition.fenced  # loudly (P5); `run_once` does it at its end
+
+    def _rests(self, partition: ServedPartition) -> None:
+        if self._tell is not None:
+            self._tell(partition.report(self._driver.now_ms()))
+            partition.done = Tally()
+
+    def _find(self) -> tuple[PartitionKeys, ...]:
+        unread: list[PartitionReport] = []
+        found: list[PartitionKeys] = []
+        kept: set[PartitionKeys] = set()
+        names, _ = self._driver.run(self._known.topics())
+        for name in names:
+            topic = self._topics.setdefault(name, ServedTopic(name, self._driver))
+            read = attempt(topic.read)
+            if isinstance(read, Failure) and isinstance(read.error, NotFound):
+                continue
+            self._told.tell(log, "topic skipped", name, -1, read)
+            if isinstance(read, Failure):
+                kept |= {keys for keys in self._partitions if keys.topic == name}
+                unread.append(nothing_done(name, -1, read.kind, read.text))
+                continue
+            for keys in partition_keys(read):
+                partition = self._partitions.setdefault(keys, ServedPartition(keys, self._worker, topic))
+                partition.take_over |= self._take_over
+                found.append(keys)
+        # Of a topic that was deleted nothing is remembered; a long life sees many of them.
+        kept.update(found)
+        self._partitions = {keys: partition for keys, partition in self._partitions.items() if keys in kept}
+        self._topics = {name: topic for name, topic in self._topics.items() if name in names}
+        before = self._found if self._tell is None else {}
+        self._found = before | {keys: self._partitions[keys] for keys in found}
+        self._unread, self._take_over = tuple(unread), False
+        return tuple(found)
+
+    def _with_answers(self, partition: ServedPartition, do: Callable[[CompactionAnswers], T], *, jobs: bool) -> T:
+        paused = partition.topic.paused
+        answers = CompactionAnswers(self._driver, self._engine, self._budget, self._stopping, paused, jobs=jobs)
+        with closing(answers):
+            return do(answers)

@@ -1,0 +1,86 @@
+"""What was done in a partition since that was last told, and the report of it."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lithify.compactor.attempt import Outcome, Step
+from lithify.compactor.info import PartitionReport, compaction_info
+from lithify.manifest.jobs import Job
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import Manifest
+from lithify.manifest.retention import floor_at, logical_size
+
+__all__ = ["TURNS_MAX", "Holdings", "Tally", "holdings"]
+
+TURNS_MAX = 1_000  # told of in one report; the policy converges long before
+ENDS: "tuple[Outcome, ...]" = ("failed", "worked")  # what steps came to that end with nothing to do
+
+
+class Holdings(NamedTuple):
+    """What a partition holds in live segments, and of that what readers see."""
+
+    log_start_offset: int
+    records: int
+    bytes: int
+    logical_records: int
+    logical_bytes: int
+
+
+def holdings(manifest: Manifest | None, now_ms: int) -> Holdings:
+    if manifest is None:
+        return Holdings(0, 0, 0, 0, 0)
+    floor = floor_at(manifest, now_ms)
+    size = sum(segment.bytes for segment in manifest.segments())
+    return Holdings(floor, manifest.rows, size, *logical_size(manifest, floor))
+
+
+@dataclass(slots=True)
+class Tally:
+    before: Holdings | None = None
+    last: Step | None = None
+    error: str | None = None  # the kind of error that ended the last step
+    turns: int = 0
+    outcomes: set[Outcome] = field(default_factory=set[Outcome])
+    jobs: dict[str, Job] = field(default_factory=dict[str, Job])
+    dropped_segments: int = 0
+    dropped_bytes: int = 0
+
+    def add(self, step: Step, error: str | None = None) -> None:
+        self.last, self.error = step, error
+        self.turns += 1
+        self.outcomes.add(step.outcome)
+        if step.job is not None:
+            self.jobs[step.job.id] = step.job
+        self.dropped_segments += len(step.dropped)
+        self.dropped_bytes += sum(segment.bytes for segment in step.dropped)
+
+    def rests(self, step: Step) -> None:
+        """It was looked at, and `step` is what a step would come to."""
+        self.last, self.error = step, None
+
+    def report(self, keys: PartitionKeys, manifest: Manifest | None, now_ms: int) -> PartitionReport:
+        """Requires: something was added."""
+        last = self.last
+        assert last is not None
+        after = holdings(manifest, now_ms)
+        before = self.before or after
+        outcome = next((o for o in ENDS if o in self.outcomes), "idle") if last.outcome == "idle" else last.outcome
+        return PartitionReport(
+            topic=keys.topic,
+            partition=keys.partition,
+            outcome=outcome,
+            detail=last.detail,
+            error=self.error,
+            jobs=tuple(compaction_info(keys.topic, keys.partition, job, now_ms) for job in self.jobs.values()),
+            log_start_offset=after.log_start_offset,
+            records_before=before.records,
+            records_after=after.records,
+            bytes_before=before.bytes,
+            bytes_after=after.bytes,
+            logical_records_before=before.logical_records,
+            logical_records_after=after.logical_records,
+            logical_bytes_before=before.logical_bytes,
+            logical_bytes_after=after.logical_bytes,
+            dropped_segments=self.dropped_segments,
+            dropped_bytes=self.dropped_bytes,
+        )

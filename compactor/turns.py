@@ -1,0 +1,164 @@
+"""Whose turn it is: many partitions, few workers, and none that waits for ever (docs/rfcs/0014). Pure: it is told what
+began and ended, and has neither threads nor a clock."""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+__all__ = ["Turns", "Want"]
+
+FAIR_EVERY = 4  # jobs, of which one goes to whoever has waited longest
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a partition wants its next turn for."""
+
+    rank: tuple[int, int]  # the smaller is the more urgent
+    bytes: int = 0  # what its job reads; 0: an edit, or a look that may find one
+    short: bool = False
+    asked: bool = False  # a person asked for it
+    alone: bool = False  # no other job may run beside it
+
+
+@dataclass(slots=True)
+class _Entry:
+    want: Want
+    since: int  # when it began to wait, as a number of the order of things
+    behind: int | None = None  # it found no room, and waits for the jobs that had begun before this number
+    refused: bool = False  # by those who count what jobs read; they are asked again when a job has ended
+
+
+class Turns(Generic[K]):
+    """`concurrency`: how many jobs may run, besides one short and one requested. `bytes_max`: how much they may read,
+    all together; None: any amount."""
+
+    def __init__(self, concurrency: int, bytes_max: int | None = None) -> None:
+        self._concurrency = concurrency
+        self._bytes_max = bytes_max
+        self._waiting: dict[K, _Entry] = {}
+        self._running: dict[K, tuple[_Entry, int]] = {}  # and the number of its beginning
+        self._looked_at: set[K] = set()
+        self._number = 0
+        self._begun = {False: 0, True: 0}  # jobs, by whether they began while all workers were busy
+
+    @property
+    def waiting(self) -> Iterable[K]:
+        return tuple(self._waiting)
+
+    @property
+    def at_rest(self) -> bool:
+        """Nobody waits, and nobody has a turn."""
+        return not self._waiting and not self._running
+
+    @property
+    def jobs(self) -> int:
+        """How many run."""
+        return len(self._jobs())
+
+    def has_turn(self, key: K) -> bool:
+        return key in self._running
+
+    def look(self, key: K) -> None:
+        """It is being looked at: it has no turn until `looked`. Requires: it has none now."""
+        self._looked_at.add(key)
+
+    def looked(self, key: K, want: Want | None) -> None:
+        """What the look found: it wants a turn, or (None) nothing. It keeps its place."""
+        self._looked_at.discard(key)
+        if want is None:
+            self._waiting.pop(key, None)
+        elif (entry := self._waiting.get(key)) is not None:
+            entry.want = want
+        else:
+            self._waiting[key] = _Entry(want, self._next_number())
+
+    def begin(self, *, jobs: bool = True) -> tuple[K, Want] | None:
+        """Whose turn begins now; None: nobody's, until something ends or is looked at. `jobs`: or only edits."""
+        key = self._first_edit()
+        if key is None and jobs:
+            key = self._first_job()
+        if key is None:
+            return None
+        entry = self._waiting.pop(key)
+        if entry.want.bytes:
+            self._begun[self._busy()] += 1
+        self._running[key] = entry, self._next_number()
+        return key, entry.want
+
+    def end(self, key: K, want: Want | None, *, deferred: bool = False) -> None:
+        """Its turn is over, and it wants another, or (None) nothing. `deferred`: it was none, there was no room."""
+        before, _ = self._running.pop(key)
+        if before.want.bytes and not deferred:
+            for entry in self._waiting.values():
+                entry.refused = False
+        if want is None:
+            return
+        if deferred:
+            before.want, before.refused = want, True
+            before.behind = self._number + 1 if before.behind is None else before.behind
+            self._waiting[key] = before
+        else:
+            self._waiting[key] = _Entry(want, self._next_number())
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _jobs(self) -> list[Want]:
+        return [entry.want for entry, _ in self._running.values() if entry.want.bytes]
+
+    def _busy(self) -> bool:
+        return len(self._jobs()) >= self._concurrency
+
+    def _first_edit(self) -> K | None:
+        if sum(not entry.want.bytes for entry, _ in self._running.values()) >= self._concurrency:
+            return None
+        edits = ((k, e) for k, e in self._waiting.items() if not e.want.bytes and k not in self._looked_at)
+        return min(edits, key=lambda each: (each[1].want.rank, each[1].since), default=(None,))[0]
+
+    def _first_job(self) -> K | None:
+        jobs = self._jobs()
+        if len(jobs) >= self._concurrency + 2:
+            return None
+        candidates = ((k, e) for k, e in self._waiting.items() if e.want.bytes and k not in self._looked_at)
+        for key, entry in sorted(candidates, key=lambda each: self._place(each[1])):
+            if self._has_worker(entry.want, jobs):
+                if self._has_room(entry, jobs):
+                    return key
+                entry.behind = self._number + 1 if entry.behind is None else entry.behind
+            if self._is_held(entry):
+                return None  # all whom it waited for have ended: nothing begins before it
+        return None
+
+    def _place(self, entry: _Entry) -> tuple[int, ...]:
+        """The smaller begins first."""
+        if self._is_held(entry):
+            return 0, entry.behind or 0
+        if self._begun[self._busy()] % FAIR_EVERY == FAIR_EVERY - 1:
+            return 1, entry.since
+        return 1, *entry.want.rank, entry.since
+
+    def _is_held(self, entry: _Entry) -> bool:
+        """Whether every job has ended for which it was to wait for room."""
+        behind = entry.behind
+        return behind is not None and not any(
+            number < behind for other, number in self._running.values() if other.want.bytes
+        )
+
+    def _has_worker(self, want: Want, jobs: list[Want]) -> bool:
+        if len(jobs) < self._concurrency:
+            return True
+        return (want.short and not any(job.short for job in jobs)) or (
+            want.asked and not any(job.asked for job in jobs)
+        )
+
+    def _has_room(self, entry: _Entry, jobs: list[Want]) -> bool:
+        """Where nothing else runs, everything has."""
+        if not jobs:
+            return True
+        if entry.refused or entry.want.alone or any(job.alone for job in jobs):
+            return False
+        return self._bytes_max is None or sum(job.bytes for job in jobs) + entry.want.bytes <= self._bytes_max

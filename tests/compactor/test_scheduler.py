@@ -1,0 +1,204 @@
+"""The loop that looks and gives turns, with work that ends when the test says so."""
+
+import queue
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from lithify.compactor.scheduler import Scheduler, Turned
+from lithify.compactor.turns import Turns, Want
+
+JOB = Want((5, 0), 10_000)
+SHORT = Want((7, 0), 10, short=True)
+EDIT = Want((1_000, 0))
+
+
+class Stage:
+    """Partitions by name, and what each wants. A turn goes on until `let_go`, a look until it is over."""
+
+    def __init__(self, concurrency: int = 1, interval_ms: int = 1, **wants: Want | None) -> None:
+        self.wants = wants
+        self.after: dict[str, list[Turned]] = {}  # what turns come to, one after the other; then nothing
+        self.held: set[str] = set()  # whose turns wait
+        self.events: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.log: list[str] = []
+        self.rounds = 0
+        self.round_hook: Callable[[], None] = lambda: None
+        self._go: dict[str, threading.Event] = {}
+        self._busy: set[str] = set()
+        self.scheduler: Scheduler[str] = Scheduler(self, Turns(concurrency), concurrency, interval_ms)
+
+    def find(self) -> tuple[str, ...]:
+        self.rounds += 1
+        self.round_hook()
+        self._note("round")
+        return tuple(self.wants)
+
+    def look(self, key: str) -> Want | None:
+        assert key not in self._busy, "it has a turn"
+        return self.wants[key]
+
+    def turn(self, key: str, want: Want) -> Turned:
+        assert key not in self._busy, "one turn at a time"
+        self._busy.add(key)
+        self._note(key)
+        if key in self.held:
+            assert self._event(key).wait(60)
+        turned = self.after[key].pop(0) if self.after.get(key) else Turned(None)
+        self.wants[key] = turned.want
+        self._busy.discard(key)
+        return turned
+
+    def let_go(self, key: str) -> None:
+        self._event(key).set()
+
+    def until(self, what: str, times: int = 1) -> None:
+        while times:
+            times -= self.events.get(timeout=60) == what
+
+    def _event(self, key: str) -> threading.Event:
+        return self._go.setdefault(key, threading.Event())
+
+    def _note(self, what: str) -> None:
+        self.log.append(what)
+        self.events.put(what)
+
+    @property
+    def turns(self) -> list[str]:
+        return [what for what in self.log if what != "round"]
+
+
+class Run:
+    def __init__(self, stage: Stage, *, once: bool) -> None:
+        self._stage = stage
+        self._thread = threading.Thread(target=self._run, args=(once,))
+        self.raised: BaseException | None = None
+
+    def _run(self, once: bool) -> None:
+        try:
+            self._stage.scheduler.run(once=once)
+        except BaseException as error:  # noqa: BLE001 - asserted on by the test
+            self.raised = error
+
+    def __enter__(self) -> "Run":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+def test_once_ends_when_nobody_wants_a_turn_and_the_most_urgent_came_first() -> None:
+    stage = Stage(1, 60_000, a=Want((7, 0), 5), b=Want((1, 0), 5), c=None, d=Want((3, 0), 5))
+    stage.after = {"d": [Turned(JOB), Turned(EDIT)]}
+    stage.scheduler.run(once=True)
+    assert stage.turns == ["b", "d", "d", "d", "a"]
+    assert (stage.rounds, stage.scheduler.leaving) == (1, True)
+
+
+def test_while_a_job_runs_everything_else_is_looked_at() -> None:
+    stage = Stage(big=JOB, small=None, asked=None)
+    stage.held = {"big"}
+    with Run(stage, once=True):
+        stage.until("big")
+        stage.until("round", times=3)
+        stage.wants |= {"small": SHORT, "asked": Want((0, 0), 10_000, asked=True)}
+        stage.until("small")
+        stage.until("round", times=2)
+        stage.wants["small"] = EDIT
+        stage.until("small")
+        stage.let_go("big")
+    assert stage.turns[0] == "big"
+    assert sorted(stage.turns[1:]) == ["asked", "small", "small"]
+
+
+def test_who_waits_for_a_turn_is_looked_at_too_and_may_become_more_urgent() -> None:
+    stage = Stage(big=JOB, a=Want((6, 0), 9_000), b=Want((7, 0), 9_000))
+    stage.held = {"big"}
+    with Run(stage, once=True):
+        stage.until("round", times=3)
+        stage.wants["b"] = Want((1, 0), 9_000)
+        stage.until("round", times=2)
+        stage.let_go("big")
+    assert stage.turns == ["big", "b", "a"]
+
+
+def test_what_is_not_there_any_more_has_no_turn() -> None:
+    stage = Stage(big=JOB, gone=Want((6, 0), 9_000))
+    stage.held = {"big"}
+    with Run(stage, once=True):
+        stage.until("big")
+        del stage.wants["gone"]
+        stage.until("round", times=2)
+        stage.let_go("big")
+    assert stage.turns == ["big"]
+
+
+def test_between_two_rounds_it_rests_even_if_all_have_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a service of one partition would list the topics without end while its job runs."""
+    now_ms = [0]
+    monkeypatch.setattr("lithify.compactor.scheduler.monotonic_ms", lambda: now_ms[0])
+    stage = Stage(1, 10, big=JOB)
+    stage.held = {"big"}
+    with Run(stage, once=True):
+        stage.until("big")
+        for _ in range(5):
+            stage.scheduler._mailbox.put(None)  # woken, as by a signal
+        assert stage.rounds == 1
+        now_ms[0] = 10
+        stage.scheduler._mailbox.put(None)
+        stage.until("round")
+        stage.let_go("big")
+    assert stage.rounds == 2
+
+
+def test_told_to_leave_it_begins_nothing_and_waits_for_what_runs() -> None:
+    stage = Stage(2, big=JOB, other=JOB, third=JOB)
+    stage.held = {"big", "other"}
+    with Run(stage, once=False) as run:
+        stage.until("big")
+        stage.scheduler.leave()
+        stage.let_go("big")
+        stage.let_go("other")
+    assert run.raised is None
+    assert set(stage.turns) <= {"big", "other"}
+
+
+def test_it_may_be_told_to_leave_before_it_begins() -> None:
+    stage = Stage(a=JOB)
+    stage.scheduler.leave()
+    stage.scheduler.run(once=False)
+    assert stage.turns == []
+
+
+@pytest.mark.parametrize("error", [KeyError("a fault"), KeyboardInterrupt()])
+def test_a_fault_of_the_loops_own_work_ends_it_after_what_runs(error: BaseException) -> None:
+    stage = Stage(2, big=JOB)
+    stage.held = {"big"}
+
+    def fail() -> None:
+        if stage.rounds > 1:
+            raise error
+
+    stage.round_hook = fail
+    with Run(stage, once=False) as run:
+        stage.until("big")
+        while not stage.scheduler.leaving:
+            pass
+        stage.let_go("big")
+    assert run.raised is error
+    assert stage.turns == ["big"]
+
+
+def test_who_was_deferred_has_its_turn_when_there_is_room() -> None:
+    stage = Stage(2, a=Want((1, 0), 60), b=Want((2, 0), 30))
+    stage.held = {"a"}
+    stage.after = {"b": [Turned(Want((2, 0), 30), deferred=True)]}
+    with Run(stage, once=True):
+        stage.until("b")
+        stage.until("round", times=2)
+        assert stage.turns == ["a", "b"], "not tried again and again"
+        stage.let_go("a")
+    assert stage.turns == ["a", "b", "b"]

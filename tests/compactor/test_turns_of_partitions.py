@@ -1,0 +1,252 @@
+"""One partition keeps no other waiting: not by a long job, not by many, not by a fault, and not once it was fenced."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import lithify
+from lithify.compactor.coordinator import Coordinator
+from lithify.compactor.engines.local import LocalEngine
+from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.served import ServedPartition
+from lithify.store.driver import new_id
+from tests.e2e.workload import Workload
+
+COMPACT = {"cleanup.policy": "compact"}
+BIG_ROWS = 10_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 1_795_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def warehouse(clock: Clock) -> Iterator[lithify.Warehouse]:
+    with lithify.open(f"memory://{new_id()}", clock=clock) as opened:
+        yield opened
+
+
+class HeldEngine(LocalEngine):
+    """Jobs of some topics end when they are let go."""
+
+    def __init__(self, held: set[str]) -> None:
+        super().__init__(1)
+        self._held = held
+        self.began = threading.Event()
+        self.let_go = threading.Event()
+
+    def start(self, store: Any, tasks: Any, label: str, **named: Any) -> Any:
+        attempt = super().start(store, tasks, label, **named)
+        if tasks[0].topic not in self._held:
+            return attempt
+        self._held.remove(tasks[0].topic)
+        if not self._held:
+            self.began.set()
+        return Held(attempt, self.let_go)
+
+
+class Held:
+    def __init__(self, inner: Any, let_go: threading.Event) -> None:
+        self._inner, self._let_go = inner, let_go
+
+    def results(self, timeout_ms: int) -> Any:
+        if not self._let_go.wait(0.01):
+            return ()
+        return self._inner.results(timeout_ms)
+
+    def stop(self) -> None:
+        self._inner.stop()
+
+
+class Running:
+    """A compactor that serves in a thread of its own; at the end it leaves."""
+
+    def __init__(self, compactor: lithify.Compactor) -> None:
+        self.compactor = compactor
+        self._thread = threading.Thread(target=compactor.run, daemon=True)
+
+    def __enter__(self) -> "Running":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.compactor.stop()
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "it leaves soon"
+        self.compactor.close()
+
+
+def eventually(holds: Callable[[], bool], times: int = 600) -> bool:
+    pulse = threading.Event()
+    return any(holds() or pulse.wait(0.02) for _ in range(times))
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_long_job_keeps_no_other_partition_waiting(
+    warehouse: lithify.Warehouse, concurrency: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small work, retention and requests of others come while it runs; what came before it and what comes after."""
+    monkeypatch.setattr("lithify.compactor.needs.SHORT_BYTES", 200_000)
+    for number in range(concurrency):
+        Workload(number, keys=50).append(warehouse.create_topic(f"big{number}", 1, COMPACT).partition(0), BIG_ROWS)
+    small = warehouse.create_topic("small", 1, {**COMPACT, "min.cleanable.dirty.ratio": 0})
+    old = warehouse.create_topic("old", 1, {"cleanup.policy": "delete"})
+    asked = warehouse.create_topic("asked", 1, {"cleanup.policy": "delete"})
+    engine = HeldEngine({f"big{number}" for number in range(concurrency)})
+    with Running(lithify.Compactor(warehouse, engine, concurrency=concurrency, interval_ms=20)):
+        assert engine.began.wait(60)
+        for number in range(20):
+            small.partition(0).append([lithify.Record(b"%d" % number, b"v")])
+            old.partition(0).append([lithify.Record(b"%d" % number, b"v")])
+            asked.partition(0).append([lithify.Record(b"%d" % number, b"v")])
+        old.partition(0).delete_records(20)
+        job = lithify.Admin(warehouse).submit("asked", 0)
+        assert eventually(lambda: len(old.partition(0).describe().l0) == 0), "retention"
+        assert eventually(lambda: len(small.partition(0).describe().l0) == 0), "routine work"
+        assert eventually(lambda: lithify.Admin(warehouse).compaction(job.id).status == "completed"), "a request"
+        assert lithify.Admin(warehouse).compactions("big0")[-1].status == "in_progress"
+        engine.let_go.set()
+        assert eventually(lambda: lithify.Admin(warehouse).compactions("big0")[-1].status == "completed")
+
+
+def test_a_hot_partition_has_one_job_and_then_all_are_ranked_anew(
+    warehouse: lithify.Warehouse, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its jobs leaves another due; meanwhile another topic's records become overdue."""
+    config = {"cleanup.policy": "delete", "l0.segments.tier": "2", "runs.tier": "256"}
+    hot = warehouse.create_topic("hot", 1, config).partition(0)
+    lag = {**COMPACT, "max.compaction.lag.ms": "3600000", "min.cleanable.dirty.ratio": "1"}
+    late = warehouse.create_topic("late", 1, lag).partition(0)
+    append_to(hot, 4)
+    late.append([lithify.Record(b"k", b"v", clock.now_ms)])
+    jobs: list[str] = []
+    looks: queue.SimpleQueue[str] = queue.SimpleQueue()
+    look = ServedPartition.look
+
+    def noted(self: ServedPartition, answers: Any) -> Any:
+        found = look(self, answers)
+        looks.put(self.keys.topic)
+        return found
+
+    class Hot(LocalEngine):
+        def start(self, store: Any, tasks: Any, label: str, **named: Any) -> Any:
+            jobs.append(tasks[0].topic)
+            if jobs.count("hot") < 20:
+                append_to(hot, 4)
+            clock.now_ms += 2_000_000
+            for _ in range(2 if "late" not in jobs else 0):  # a look that began after that
+                while looks.get(timeout=60) != "late":
+                    pass
+            return super().start(store, tasks, label, **named)
+
+    monkeypatch.setattr(ServedPartition, "look", noted)
+    compactor = lithify.Compactor(warehouse, Hot(1), concurrency=1, interval_ms=1)
+    compactor.run_once()
+    compactor.close()
+    assert jobs.count("hot") == 20
+    assert jobs.index("late") == 2, "overdue since the second"
+
+
+def append_to(partition: lithify.Partition, segments: int) -> None:
+    for number in range(segments):
+        partition.append([lithify.Record(b"%d" % number, b"v")])
+
+
+def test_who_was_fenced_serves_again_once_its_rival_is_gone(warehouse: lithify.Warehouse, clock: Clock) -> None:
+    users, others = (warehouse.create_topic(name, 1, COMPACT).partition(0) for name in ("users", "others"))
+    mine, rival = (lithify.Compactor(warehouse, engine="local") for _ in range(2))
+    for part in (users, others):
+        append_to(part, 8)
+    mine.run_once()
+    append_to(users, 8)
+    rival.run_once()
+    append_to(users, 8)
+    outcomes = {part.topic: part.outcome for part in mine.run_once().partitions}
+    assert outcomes == {"users": "failed", "others": "idle"}, "it was fenced in one, and owns the other"
+    found = []
+    for _ in range(4):  # the rival never comes again
+        clock.now_ms += LEASE_MS // 2
+        found.append(next(part.outcome for part in mine.run_once().partitions if part.topic == "users"))
+    assert found[0] == "standby", "for a lease it may still come"
+    assert "worked" in found
+    assert not users.describe().l0
+    assert users.describe().compactor_epoch == 3
+
+
+def test_two_that_serve_the_same_partition_do_not_fence_each_other_in_turn(
+    warehouse: lithify.Warehouse, clock: Clock
+) -> None:
+    part = warehouse.create_topic("users", 1, COMPACT).partition(0)
+    both = [lithify.Compactor(warehouse, engine="local") for _ in range(2)]
+    fenced = 0
+    for turn in range(40):
+        append_to(part, 8)
+        clock.now_ms += 10_000
+        for compactor in both if turn % 3 else both[::-1]:  # whoever comes first
+            try:
+                compactor.run_once()
+            except lithify.Fenced:
+                fenced += 1
+    assert not part.describe().l0
+    assert fenced <= 1
+    assert part.describe().compactor_epoch <= 2
+
+
+def test_a_fault_of_ours_in_one_partition_keeps_no_deferred_one_from_its_turn(
+    warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = warehouse.create_topic("users", 6, COMPACT)
+    for number in range(6):
+        append_to(topic.partition(number), 8)
+    step = Coordinator.step
+
+    async def faulty(self: Coordinator, *args: Any) -> Any:
+        done = await step(self, *args)
+        if self.files.keys.partition in (1, 4) and done.job is not None:
+            raise TypeError("one odd record")
+        return done
+
+    monkeypatch.setattr(Coordinator, "step", faulty)
+    compactor = lithify.Compactor(warehouse, engine="local", concurrency=3, bytes_in_flight=1)
+    report = compactor.run_once()
+    compactor.close()
+    assert [part.error for part in report.partitions] == [None, "TypeError", None, None, "TypeError", None]
+    assert {part.outcome for part in report.partitions if not part.error} == {"worked"}
+    assert not any(topic.partition(number).describe().l0 for number in range(6))
+
+
+def test_a_store_that_went_back_in_time_ends_the_service_and_keeps_what_others_recorded(
+    warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bad", "big"):
+        Workload(1, keys=50).append(warehouse.create_topic(name, 1, COMPACT).partition(0), 200)
+    engine = HeldEngine({"big"})
+    step = Coordinator.step
+
+    async def regressed(self: Coordinator, *args: Any) -> Any:
+        if self.files.keys.topic == "bad":
+            assert engine.began.wait(60)
+            raise lithify.EpochRegression("back in time")
+        return await step(self, *args)
+
+    monkeypatch.setattr(Coordinator, "step", regressed)
+    compactor = lithify.Compactor(warehouse, engine)
+    with pytest.raises(lithify.EpochRegression, match="back in time"):
+        compactor.run()
+    (job,) = lithify.Admin(warehouse).compactions("big")
+    assert (job.status, job.attempts[0].error) == ("in_progress", None), "told to rest, and no failure"
+    with pytest.raises(lithify.EpochRegression, match="back in time"):
+        compactor.run()
+    compactor.close()
