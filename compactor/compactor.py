@@ -7,9 +7,8 @@ from typing import Protocol
 from lithify.compactor.engine import Engine
 from lithify.compactor.info import MaintenanceReport, PartitionReport
 from lithify.compactor.scheduler import Scheduler
-from lithify.compactor.service import Service, Tell
+from lithify.compactor.service import Place, Service, Tell
 from lithify.compactor.turns import Turns
-from lithify.manifest.keys import PartitionKeys
 from lithify.store.driver import Driver
 from lithify.store.errors import EpochRegression, InvalidRequest
 
@@ -64,7 +63,7 @@ class Compactor:
         self._interval_ms = interval_ms
         self._bytes_in_flight = bytes_in_flight
         self._stopping = False
-        self._scheduler: Scheduler[PartitionKeys] | None = None  # of the latest run
+        self._scheduler: Scheduler[Place] | None = None  # of the latest run
         worker = f"{socket.gethostname()}:{os.getpid()}"
         self._service = Service(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving)
 
@@ -93,7 +92,7 @@ class Compactor:
             scheduler.leave()
 
     def _run(self, take_over: bool, tell: Tell | None) -> None:
-        turns: Turns[PartitionKeys] = Turns(self._concurrency, self._bytes_in_flight)
+        turns: Turns[Place] = Turns(self._concurrency, self._bytes_in_flight, lambda place: place.waits_for)
         scheduler = self._scheduler = Scheduler(self._service, turns, self._concurrency, self._interval_ms)
         if self._stopping:  # `stop` came before, and did not find it
             scheduler.leave()

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from lithify.compactor import jobs
 from lithify.compactor.attempt import HEARTBEAT_MS, JobWork, Step
-from lithify.compactor.damage import first_damaged
-from lithify.compactor.engine import Reserve, SplitRanges, WeighSegment
-from lithify.compactor.estimate import estimate, target_bytes
+from lithify.compactor.engine import Reserve
+from lithify.compactor.estimate import estimate
 from lithify.compactor.needs import Needs, needs, want
-from lithify.compactor.plan import choose_requested, freeze, kind_of, offset_ranges
+from lithify.compactor.plan import choose_requested, freeze, kind_of
 from lithify.compactor.policy import (
     LEASE_MS,
     Admit,
@@ -31,6 +30,8 @@ from lithify.compactor.policy import (
     pinned_by,
     tiered_first,
 )
+from lithify.compactor.relief import relief
+from lithify.compactor.split import Damaged, are_here, split
 from lithify.compactor.turns import Want
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import topic_lineage
@@ -38,25 +39,19 @@ from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import Claim
 from lithify.manifest.floor import DropSegments
-from lithify.manifest.jobs import CompactorState, Job, JobError, KeyRange, Kind, Origin
+from lithify.manifest.jobs import CompactorState, Job, JobError, Kind, Origin
 from lithify.manifest.keys import SegmentId
-from lithify.manifest.model import FORMAT, Manifest, SegmentRef
+from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.units import Unit
 from lithify.manifest.words import counted
-from lithify.store.errors import CommitUnknown, Corrupt, Fenced, InvalidRequest, NotFound
+from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest
 from lithify.store.port import NewId, Now
 
 if TYPE_CHECKING:
-    from lithify.segment.ranges import Weight
+    pass
 
 __all__ = ["Coordinator", "first_state"]
-
-
-class _Damaged(Exception):
-    def __init__(self, segment: SegmentRef, reason: str) -> None:
-        super().__init__(reason)
-        self.segment = segment
 
 
 class Coordinator:
@@ -73,16 +68,29 @@ class Coordinator:
         self._epoch: int | None = None
         self._owner = ""
         self._boundary_seen_ms = 0
+        self.at_work: str | None = None  # the job that runs: admitted, and nothing else will be in this step
+        self._main: Coordinator | None = None  # whose claim this one shares, to relieve it
         self.fenced = False  # another compactor took over; this one never claims the partition again (P5)
 
     @property
     def owns(self) -> bool:
         return self._epoch is not None and not self.fenced
 
+    def relief(self) -> "Coordinator":
+        """Another one of the same claim, which relieves the partition while a job of this one runs (docs/rfcs/0014).
+        Requires: this one's next step begins when that one's has ended."""
+        other = Coordinator(PartitionFiles(self.files.keys), self._worker)
+        other._main, other._epoch, other._owner = self, self._epoch, self._owner
+        return other
+
+    def relieves(self, main: "Coordinator") -> bool:
+        """Whether it still shares the claim of `main`."""
+        return self._main is main and (self._epoch, self._owner) == (main._epoch, main._owner)
+
     async def step(self, config: TopicConfig, take_over: bool = False) -> Step:
         """Do the next thing there is to do: one job at most. Raises Fenced, CommitUnknown, Unavailable, Corrupt."""
         try:
-            return await self._step(config, take_over)
+            return await (self._step(config, take_over) if self._main is None else self._relieve(config))
         except Fenced:
             self.fenced = True
             raise
@@ -93,6 +101,8 @@ class Coordinator:
             # What was in flight is settled by the next claim: it reads both files anew under a new epoch (P14).
             self._epoch = None
             raise
+        finally:
+            self.at_work = None
 
     async def _step(self, config: TopicConfig, take_over: bool) -> Step:
         now_ms, manifest, state = await self._look()
@@ -119,7 +129,7 @@ class Coordinator:
             case Settle(job, status, reason, error):
                 return await self._work(config).finish(job, status, reason, error)
             case Resume(job):
-                return await self._work(config).run(manifest, job)
+                return await self._run(manifest, job, config)
             case Admit(job):
                 return await self._admit_requested(manifest, job, config, now_ms)
             case Drop():
@@ -127,6 +137,33 @@ class Coordinator:
             case Propose(due):
                 kind: Kind = "clean" if due.kind == "clean" else "tier"
                 return await self._start(manifest, config, due.units, kind, "scheduler", due.reason, now_ms)
+
+    async def _relieve(self, config: TopicConfig) -> Step:
+        """What a second coroutine of a claim may do: it never claims, and leaves to the first what is the first's.
+
+        SUBTLE! It begins when a job of the first is admitted: that job has pinned its sources, and the first admits
+        nothing else before both have ended. Else a drop could retire what the first is about to pin. Test:
+        tests/compactor/test_relief.py
+        """
+        first = None if self._main is None else self._main.at_work
+        now_ms, manifest, state = await self._look()
+        if first is None or state is None or (state.epoch, state.owner) != (self._epoch, self._owner):
+            return Step("idle", "no job of this claim runs")
+        action = relief(manifest, state, config, now_ms, first)
+        needed = needs(action, manifest, state, owned=True)
+        if needed.input_bytes and not await Reserve(needed.input_bytes, needed.alone):
+            return _deferred(needed)
+        match action:
+            case Wait():
+                return _resting(action)
+            case Settle(job, status, reason, error):
+                return await self._work(config).finish(job, status, reason, error)
+            case Resume(job):
+                return await self._run(manifest, job, config)
+            case Drop():
+                return await self._drop(state)
+            case Propose(due):
+                return await self._start(manifest, config, due.units, "tier", "scheduler", due.reason, now_ms)
 
     async def _look(self) -> tuple[int, Manifest, CompactorState | None]:
         """The clock, and both heads.
@@ -144,10 +181,21 @@ class Coordinator:
         manifest, state = self.files.manifest.seen.value, self.files.compactor.seen.value
         if manifest is None:
             return None
+        if self._main is not None:
+            return self._wants_relief(manifest, state, config, now_ms)
         action = decide(manifest, state, config, now_ms)
         if not take_over and self._waits_for(state, now_ms) is not None:
             action = Wait("another compactor is at work")
         return want(action, manifest, state, config, owned=self._epoch is not None)
+
+    def _wants_relief(
+        self, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
+    ) -> Want | None:
+        first = None if self._main is None else self._main.at_work
+        if first is None or state is None:
+            return None
+        action = relief(manifest, state, config, now_ms, first)
+        return None if isinstance(action, Wait) else want(action, manifest, state, config, owned=True)
 
     def _waits_for(self, state: CompactorState | None, now_ms: int) -> str | None:
         """Why this one waits as a standby (P5); None: it need not."""
@@ -232,7 +280,7 @@ class Coordinator:
         """The compactor's last word on a manual request: run it, or end it with a status that says why."""
         try:
             chosen = choose_requested(manifest, request.requested, now_ms, config)
-            self._are_here(chosen)
+            are_here(self.files.keys, chosen)
         except InvalidRequest as error:
             return await self._work(config).finish(request, "failed", str(error), JobError("invalid", str(error)))
         if not chosen:
@@ -265,8 +313,8 @@ class Coordinator:
     ) -> Step:
         """Plan, admit and run a job over `chosen`, which one merge can hold. `now_ms`: what it was decided by."""
         try:
-            ranges = await self._split(chosen, config)
-        except _Damaged as found:
+            ranges = await split(self.files.keys, chosen, config, self._show_planning)
+        except Damaged as found:
             error = JobError("corrupt", str(found))
             step = await self._work(config).quarantine(request, error.reason, found.segment.id, error)
             await self._end_planning()
@@ -301,41 +349,11 @@ class Coordinator:
             raise admitted.error
         state = admitted.version.value
         job = (state.job(job.id) if state else None) or job
+        return await self._run(manifest, job, config)
+
+    async def _run(self, manifest: Manifest, job: Job, config: TopicConfig) -> Step:
+        self.at_work = job.id
         return await self._work(config).run(manifest, job)
-
-    def _are_here(self, chosen: Sequence[Unit]) -> None:
-        """Raises InvalidRequest where a segment lies in another home, before a job is admitted that none can do."""
-        for ref in (segment for unit in chosen for segment in unit.segments):
-            self.files.keys.key_of(ref)
-
-    async def _split(self, chosen: Sequence[Unit], config: TopicConfig) -> tuple[KeyRange, ...]:
-        self._are_here(chosen)
-        total_bytes = sum(unit.bytes for unit in chosen)
-        target = target_bytes(config, total_bytes)
-        segments = tuple(segment for unit in chosen for segment in unit.segments)
-        if not config.compacted:
-            return offset_ranges(segments, target)
-        if total_bytes <= target:
-            return (KeyRange(),)
-        # A run of a terabyte has thousands of segments, and each is opened: longer than a lease.
-        weights: list[Weight] = []
-        for segment in segments:
-            await self._show_planning()
-            weights += await self._weigh(segment)
-        return await SplitRanges(tuple(weights), target)
-
-    async def _weigh(self, segment: SegmentRef) -> "tuple[Weight, ...]":
-        """Raises _Damaged where the segment is not whole (R6). One that is, and yet is read damaged again, has no
-        weight: the ranges are less even for it, and attempts that meet the same are counted (P14)."""
-        try:
-            return await WeighSegment(self.files.keys, segment)
-        except (Corrupt, NotFound) as error:
-            if await first_damaged(self.files.keys, (segment,), self._show_planning) is not None:
-                raise _Damaged(segment, str(error)) from error
-        try:
-            return await WeighSegment(self.files.keys, segment)
-        except (Corrupt, NotFound):
-            return ()
 
 
 def _deferred(needed: Needs) -> Step:

@@ -29,11 +29,16 @@ __all__ = [
     "Wait",
     "decide",
     "given_up_first",
+    "has_no_room",
     "incumbent_lives",
     "no_room",
     "pinned_by",
+    "proposed",
+    "resumed",
     "segments_of",
+    "settled",
     "survey",
+    "throttled",
     "tiered_first",
     "urgency",
     "urgency_of",
@@ -99,13 +104,13 @@ def decide(
     jobs = () if state is None else state.jobs
     committed = {done.id for done in manifest.completed_jobs}
     for job in jobs:
-        settled = _settle(job, manifest, committed)
-        if settled is not None:
-            return settled
+        end = settled(job, manifest, committed)
+        if end is not None:
+            return end
     if manifest.sealed:
         return Wait("the topic was deleted")
     debt = debt or assess(manifest, config, now_ms, pinned_by(state))
-    if debt.due is not None and debt.due.kind == "drop" and _no_room(debt.due, manifest) is None:
+    if debt.due is not None and debt.due.kind == "drop" and has_no_room(debt.due, manifest) is None:
         return Drop(debt.due)  # retention goes on beside jobs, and where compaction is stopped
     if manifest.quarantine is not None:
         return Wait(f"quarantined since a corrupt segment: {manifest.quarantine.reason}")
@@ -113,18 +118,18 @@ def decide(
         return Wait(NOTHING_DUE)
     if config.compaction_paused:
         return Wait("compaction.paused is true")
-    throttled = _throttled(state, config, now_ms)
-    if throttled is not None:
-        return throttled
+    pace = throttled(state, config, now_ms)
+    if pace is not None:
+        return pace
     under_way = _under_way(jobs, state, config, now_ms)
-    return under_way or _propose(debt.all_due, manifest, state, config, now_ms)
+    return under_way or proposed(debt.all_due, manifest, state, config, now_ms)
 
 
 def _under_way(jobs: Sequence[Job], state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action | None:
     """What to do about the jobs in progress, else about those that were asked for; None: there are none."""
     waiting: list[Wait] = []
     for job in (j for j in jobs if j.status == "in_progress"):
-        action = _resume(job, state, config, now_ms)
+        action = resumed(job, state, config, now_ms)
         if not isinstance(action, Wait):
             return action
         waiting.append(action)
@@ -133,7 +138,7 @@ def _under_way(jobs: Sequence[Job], state: CompactorState | None, config: TopicC
     return next((Admit(job) for job in jobs if job.status == "submitted"), None)
 
 
-def _throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) -> Wait | None:
+def throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) -> Wait | None:
     """Every compaction's bytes have their time before the next one starts; within a job the ranges have theirs."""
     rate = config.compaction_throttle_bytes_per_second
     if rate < 0 or state is None:
@@ -221,7 +226,7 @@ def pinned_by(state: CompactorState | None) -> frozenset[str]:
     return frozenset(s for job in (() if state is None else state.jobs) if job.plan is not None for s in job.segments)
 
 
-def _settle(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
+def settled(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
     if job.id in committed:
         # Whatever was requested since: its commit is a fact (P13).
         return Settle(job, "completed", "committed")
@@ -232,7 +237,7 @@ def _settle(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
     return None
 
 
-def _resume(job: Job, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action:
+def resumed(job: Job, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Settle | Resume | Wait:
     failure = None if state is None else failure_of(state, job.segments)
     given_up = _given_up(failure, config.compaction_attempts_max, now_ms)
     if given_up is not None:
@@ -260,7 +265,7 @@ def _given_up(failure: FailureCount | None, most: int, now_ms: int) -> str | Non
     return None
 
 
-def _propose(
+def proposed(
     dues: tuple[Due, ...], manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
 ) -> Propose | Wait:
     """The most urgent work that may start now: what failed, and waits or was given up, keeps no other from it."""
@@ -289,7 +294,7 @@ def _postponed(
     due: Due, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
 ) -> Wait | None:
     """Why `due` may not start now."""
-    full = _no_room(due, manifest)
+    full = has_no_room(due, manifest)
     if full is not None:
         return Wait(f"due ({due.reason}), but {full}")
     failure = None if state is None else failure_of(state, segments_of(due.units))
@@ -316,7 +321,7 @@ def _again_in_ms(failure: FailureCount, now_ms: int) -> int:
     return time_left_ms(failure.retry_at_ms + GIVEN_UP_MS, now_ms, RETRY_MAX_MS + GIVEN_UP_MS)
 
 
-def _no_room(due: Due, manifest: Manifest) -> str | None:
+def has_no_room(due: Due, manifest: Manifest) -> str | None:
     """A drop needs room for one segment: it takes as many as there is room for."""
     return no_room(due.units, manifest, 1 if due.kind == "drop" else None)
 

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import deque
 from contextlib import suppress
 
 import structlog
@@ -72,6 +73,8 @@ class ServedPartition:
         self.done = Tally()
         self._worker = worker
         self._coordinator = Coordinator(PartitionFiles(keys), worker)
+        self._relief: Coordinator | None = None
+        self._beside: deque[Step] = deque()  # done by it, and not yet in the tally
         self._manifest: Manifest | None = None  # the newest that was seen
         self._known = False  # both files were read
         self._resting = False  # by what is known there is nothing to do
@@ -79,6 +82,11 @@ class ServedPartition:
     @property
     def owned(self) -> bool:
         return self._coordinator.owns
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a job runs, beside which it may be relieved."""
+        return self._coordinator.at_work is not None
 
     @property
     def regressed(self) -> bool:
@@ -132,6 +140,40 @@ class ServedPartition:
         self._resting, self.take_over = step.outcome in ("idle", "waiting"), False
         return Turned(None)
 
+    def look_beside(self, answers: CompactionAnswers) -> Want | None:
+        """As `look`, of what relieves it while a job runs; in another thread than that."""
+        main = self._coordinator
+        if main.at_work is None:
+            return None
+        relief = self._relief
+        if relief is None or not relief.relieves(main):
+            relief = self._relief = main.relief()
+        drive(relief.files.head(), answers)
+        drive(relief.files.compactor_state(), answers)
+        return relief.want(self.topic.config, answers(Now()))
+
+    def turn_beside(self, want: Want, answers: CompactionAnswers) -> Turned:
+        """As `turn`. Raises LithifyError: of what was left the job's own next step tells."""
+        relief = self._relief
+        if relief is None or answers.stopping:
+            return Turned(None)
+        try:
+            self.topic.read()
+            step = drive(relief.step(self.topic.config), answers)
+        finally:
+            answers.step_ended()
+        if step.job is not None or step.dropped:
+            _tell(self.keys, step)
+            self._beside.append(step)
+        if step.outcome not in ("worked", "deferred"):
+            return Turned(None)
+        again = relief.want(self.topic.config, answers(Now()))
+        return Turned(again, deferred=step.outcome == "deferred" and want.bytes > 0 and again is not None)
+
+    def end_relief(self) -> None:
+        """What it met is met again by the job's own next step, which settles what it left."""
+        self._relief = None
+
     def failed(self, failure: Failure) -> None:
         """A fault of ours. In what state its coordinator was left is not known: a new one claims, and settles what was
         in flight."""
@@ -140,6 +182,8 @@ class ServedPartition:
 
     def report(self, now_ms: int) -> PartitionReport:
         """What was done since it was last told."""
+        while self._beside:
+            self.done.note(self._beside.popleft())
         last = self.done.last
         if last is None or (last.outcome in ("worked", "deferred") and self.done.turns < TURNS_MAX):
             self.done.rests(TOLD_TO_STOP)  # it was about to go on

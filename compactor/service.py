@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 
@@ -21,12 +21,24 @@ from lithify.store.apart import Failure, Told, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import NotFound
 
-__all__ = ["Service", "Tell"]
+__all__ = ["Place", "Service", "Tell"]
 
 T = TypeVar("T")
 Tell = Callable[[PartitionReport], None]
 
 log = structlog.wrap_logger(logging.getLogger("lithify.compactor"))
+
+
+class Place(NamedTuple):
+    """Who looks and has turns: a partition, or what relieves it `beside` a job of its own."""
+
+    keys: PartitionKeys
+    beside: bool = False
+
+    @property
+    def waits_for(self) -> "Place | None":
+        """A partition has no turn while it is being relieved."""
+        return None if self.beside else Place(self.keys, beside=True)
 
 
 class Service:
@@ -66,22 +78,26 @@ class Service:
         now_ms = self._driver.now_ms()
         return (*self._unread, *(partition.report(now_ms) for partition in self._found.values()))
 
-    def find(self) -> tuple[PartitionKeys, ...]:
-        """All partitions of live topics. Where topics cannot be listed: raises LithifyError, or where there is somebody
-        to `tell` goes on with those that are known."""
+    def find(self) -> tuple[Place, ...]:
+        """All partitions of live topics, and beside those in which a job runs what may relieve them. Where topics
+        cannot be listed: raises LithifyError, or where there is somebody to `tell` goes on with those it knows."""
         if self._tell is None:
-            return self._find()
-        found = attempt(self._find)
-        self._told.tell(log, "topics not listed", "", -1, found)
-        return tuple(self._found) if isinstance(found, Failure) else found
+            self._find()
+        else:
+            self._told.tell(log, "topics not listed", "", -1, attempt(self._find))
+        at_work = [keys for keys, partition in self._found.items() if partition.at_work]
+        return (*map(Place, self._found), *(Place(keys, beside=True) for keys in at_work))
 
-    def look(self, key: PartitionKeys) -> Want | None:
-        partition = self._partitions.get(key)
+    def look(self, key: Place) -> Want | None:
+        partition = self._partitions.get(key.keys)
+        if partition is not None and key.beside:
+            return self._beside(partition, partition.look_beside, jobs=False)
         if partition is None or (self._tell is None and partition.done.turns >= TURNS_MAX):
             return None
         found = attempt(lambda: self._with_answers(partition, partition.look, jobs=False))
         failure = found if isinstance(found, Failure) else None  # it comes last; what its turn meets, too, it reports
-        self._told.tell(log, "partition not ranked", key.topic, key.partition, failure and failure.text)
+        where = key.keys.topic, key.keys.partition
+        self._told.tell(log, "partition not ranked", *where, failure and failure.text)
         if isinstance(found, Failure):
             return LOOK_AGAIN
         if found is None:
@@ -89,10 +105,13 @@ class Service:
             self._rests(partition)
         return found
 
-    def turn(self, key: PartitionKeys, want: Want) -> Turned:
-        partition = self._partitions.get(key)
+    def turn(self, key: Place, want: Want) -> Turned:
+        partition = self._partitions.get(key.keys)
         if partition is None:  # its topic is gone
             return Turned(None)
+        if key.beside:
+            turned = self._beside(partition, lambda answers: partition.turn_beside(want, answers), jobs=want.bytes > 0)
+            return turned or Turned(None)
         turned = attempt(
             lambda: self._with_answers(partition, lambda answers: partition.turn(want, answers), jobs=want.bytes > 0)
         )
@@ -104,10 +123,21 @@ class Service:
         self._raise_if_regressed(partition)
         failed = partition.done.error is not None and not partition.regressed
         text = partition.done.last.detail if failed and partition.done.last is not None else None
-        self._told.tell(log, "partition failed", key.topic, key.partition, text)
+        self._told.tell(log, "partition failed", key.keys.topic, key.keys.partition, text)
         if turned.want is None or partition.done.turns >= TURNS_MAX:
             self._rests(partition)
         return turned
+
+    def _beside(
+        self, partition: ServedPartition, do: Callable[[CompactionAnswers], T | None], *, jobs: bool
+    ) -> T | None:
+        """What fails there ends the relief; the partition's own next step meets what is left of it."""
+        done = attempt(lambda: self._with_answers(partition, do, jobs=jobs))
+        self._told.tell(log, "partition not relieved", partition.keys.topic, partition.keys.partition, done)
+        if isinstance(done, Failure):
+            partition.end_relief()
+            return None
+        return done
 
     def _raise_if_regressed(self, partition: ServedPartition) -> None:
         if partition.regressed and partition.fenced is not None and self._tell is not None:
@@ -118,7 +148,7 @@ class Service:
             self._tell(partition.report(self._driver.now_ms()))
             partition.done = Tally()
 
-    def _find(self) -> tuple[PartitionKeys, ...]:
+    def _find(self) -> None:
         unread: list[PartitionReport] = []
         found: list[PartitionKeys] = []
         kept: set[PartitionKeys] = set()
@@ -144,7 +174,6 @@ class Service:
         before = self._found if self._tell is None else {}
         self._found = before | {keys: self._partitions[keys] for keys in found}
         self._unread, self._take_over = tuple(unread), False
-        return tuple(found)
 
     def _with_answers(self, partition: ServedPartition, do: Callable[[CompactionAnswers], T], *, jobs: bool) -> T:
         paused = partition.topic.paused

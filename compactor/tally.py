@@ -48,6 +48,10 @@ class Tally:
     def add(self, step: Step, error: str | None = None) -> None:
         self.last, self.error = step, error
         self.turns += 1
+        self.note(step)
+
+    def note(self, step: Step) -> None:
+        """It was done, and says nothing of how things stand."""
         self.outcomes.add(step.outcome)
         if step.job is not None:
             self.jobs[step.job.id] = step.job

@@ -1,7 +1,7 @@
 """Whose turn it is: many partitions, few workers, and none that waits for ever (docs/rfcs/0014). Pure: it is told what
 began and ended, and has neither threads nor a clock."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -33,11 +33,17 @@ class _Entry:
 
 class Turns(Generic[K]):
     """`concurrency`: how many jobs may run, besides one short and one requested. `bytes_max`: how much they may read,
-    all together; None: any amount."""
+    all together; None: any amount. `waits_for`: before whose end a turn of the given one does not begin."""
 
-    def __init__(self, concurrency: int, bytes_max: int | None = None) -> None:
+    def __init__(
+        self,
+        concurrency: int,
+        bytes_max: int | None = None,
+        waits_for: Callable[[K], K | None] = lambda _: None,
+    ) -> None:
         self._concurrency = concurrency
         self._bytes_max = bytes_max
+        self._waits_for = waits_for
         self._waiting: dict[K, _Entry] = {}
         self._running: dict[K, tuple[_Entry, int]] = {}  # and the number of its beginning
         self._looked_at: set[K] = set()
@@ -116,14 +122,14 @@ class Turns(Generic[K]):
     def _first_edit(self) -> K | None:
         if sum(not entry.want.bytes for entry, _ in self._running.values()) >= self._concurrency:
             return None
-        edits = ((k, e) for k, e in self._waiting.items() if not e.want.bytes and k not in self._looked_at)
+        edits = ((key, entry) for key, entry in self._waiting.items() if not entry.want.bytes and self._is_free(key))
         return min(edits, key=lambda each: (each[1].want.rank, each[1].since), default=(None,))[0]
 
     def _first_job(self) -> K | None:
         jobs = self._jobs()
         if len(jobs) >= self._concurrency + 2:
             return None
-        candidates = ((k, e) for k, e in self._waiting.items() if e.want.bytes and k not in self._looked_at)
+        candidates = ((key, entry) for key, entry in self._waiting.items() if entry.want.bytes and self._is_free(key))
         for key, entry in sorted(candidates, key=lambda each: self._place(each[1])):
             if self._has_worker(entry.want, jobs):
                 if self._has_room(entry, jobs):
@@ -132,6 +138,9 @@ class Turns(Generic[K]):
             if self._is_held(entry):
                 return None  # all whom it waited for have ended: nothing begins before it
         return None
+
+    def _is_free(self, key: K) -> bool:
+        return key not in self._looked_at and self._waits_for(key) not in self._running
 
     def _place(self, entry: _Entry) -> tuple[int, ...]:
         """The smaller begins first."""

@@ -45,6 +45,7 @@ PURE_FILES = [
     "compactor/needs.py",
     "compactor/plan.py",
     "compactor/policy.py",
+    "compactor/relief.py",
     "compactor/turns.py",
     "gc/reachable.py",
     "manifest/codec.py",

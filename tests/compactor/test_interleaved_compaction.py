@@ -169,11 +169,11 @@ def test_the_model_holds(seed: int) -> None:
     if unexpected:
         raise AssertionError(f"seed {seed}: {unexpected}") from unexpected[0][1]
     check(world, model)
-    _quiesce(world, written)
+    quiesce(world, written)
     check(world, model)
 
 
-def _quiesce(world: World, written: list[str]) -> None:
+def quiesce(world: World, written: list[str]) -> None:
     """Left alone, one compactor ends every job and one collector leaves nothing that no manifest names."""
     coordinator = Coordinator(PartitionFiles(KEYS), "last")
     for _ in range(100):

@@ -126,6 +126,18 @@ def test_who_is_being_looked_at_has_no_turn_and_keeps_its_place() -> None:
     assert turns.at_rest
 
 
+def test_nobody_begins_before_the_end_of_whom_it_waits_for() -> None:
+    turns: Turns[str] = Turns(1, None, lambda key: f"beside {key}")
+    looked(turns, big=LONG)
+    assert begun(turns) == ["big"]
+    turns.looked("beside big", SHORT)
+    assert begun(turns) == ["beside big"]
+    turns.end("big", LONG)
+    assert begun(turns) == []
+    turns.end("beside big", None)
+    assert begun(turns) == ["big"]
+
+
 @dataclass
 class Partition:
     """Jobs come due from time to time; some are never done with."""

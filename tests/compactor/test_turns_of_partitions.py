@@ -250,3 +250,37 @@ def test_a_store_that_went_back_in_time_ends_the_service_and_keeps_what_others_r
     with pytest.raises(lithify.EpochRegression, match="back in time"):
         compactor.run()
     compactor.close()
+
+
+def test_a_partition_is_relieved_beside_its_own_long_job(
+    warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Appends go on, and what lies below the floor is retired."""
+    monkeypatch.setattr("lithify.compactor.needs.SHORT_BYTES", 10_000)
+    config = {**COMPACT, "l0.segments.max": 24, "l0.segments.tier": 4}
+    part = warehouse.create_topic("hot", 1, config).partition(0)
+    append_to(part, 8)
+    engine = HeldEngine({"hot"})  # its first job
+    with Running(lithify.Compactor(warehouse, engine, concurrency=1, interval_ms=20)):
+        assert engine.began.wait(60)
+        (first,) = lithify.Admin(warehouse).compactions("hot")
+        for number in range(60):
+            assert eventually(lambda number=number: is_taken(part, number)), f"append {number}"
+        jobs = {job.id: job for job in lithify.Admin(warehouse).compactions("hot")}
+        assert jobs[first.id].status == "in_progress"
+        assert any("slowed down" in job.reason for job in jobs.values())
+        before = part.describe()
+        held = set(first.sources)
+        part.delete_records(before.next_offset)
+        assert eventually(lambda: {s.id for s in part.describe().l0} <= held and not part.describe().runs), "retention"
+        engine.let_go.set()
+        assert eventually(lambda: lithify.Admin(warehouse).compaction(first.id).status == "completed")
+    assert [record.offset for record in part.read()] == []
+
+
+def is_taken(partition: lithify.Partition, number: int) -> bool:
+    try:
+        partition.append([lithify.Record(b"%d" % (number % 7), b"v")])
+    except lithify.Unavailable:
+        return False
+    return True

@@ -1,0 +1,49 @@
+"""What may be done beside a job of the same partition. Pure."""
+
+from lithify.compactor.policy import (
+    Drop,
+    Propose,
+    Resume,
+    Settle,
+    Wait,
+    has_no_room,
+    pinned_by,
+    proposed,
+    resumed,
+    settled,
+    throttled,
+)
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.debt import assess
+from lithify.manifest.jobs import CompactorState
+from lithify.manifest.model import Manifest
+
+__all__ = ["relief"]
+
+PRESSING = ("runs-pressure", "l0-pressure")  # debts that grow while a job of hours runs
+
+
+def relief(
+    manifest: Manifest, state: CompactorState, config: TopicConfig, now_ms: int, first: str
+) -> Settle | Drop | Resume | Propose | Wait:
+    """The next action beside the job `first`, which runs: only what would otherwise stop appends or retention until it
+    ends, of segments that no job holds (docs/rfcs/0014)."""
+    if manifest.sealed or not any(job.id == first and job.plan is not None for job in state.jobs):
+        return Wait("that job is at its end")
+    others = [job for job in state.jobs if job.id != first and job.status == "in_progress"]
+    committed = {done.id for done in manifest.completed_jobs}
+    end = next((end for end in (settled(job, manifest, committed) for job in others) if end is not None), None)
+    if end is not None:
+        return end
+    debt = assess(manifest, config, now_ms, pinned_by(state))
+    if debt.due is not None and debt.due.kind == "drop" and has_no_room(debt.due, manifest) is None:
+        return Drop(debt.due)
+    if manifest.quarantine is not None or config.compaction_paused:
+        return Wait("compaction is stopped")
+    pace = throttled(state, config, now_ms)
+    if pace is not None:
+        return pace
+    begun = next((a for a in (resumed(j, state, config, now_ms) for j in others) if not isinstance(a, Wait)), None)
+    return begun or proposed(
+        tuple(due for due in debt.all_due if due.debt in PRESSING), manifest, state, config, now_ms
+    )

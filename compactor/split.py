@@ -1,0 +1,67 @@
+"""The key ranges of a job: about one output each, by where the bytes of its sources lie."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lithify.compactor.damage import first_damaged
+from lithify.compactor.engine import SplitRanges, WeighSegment
+from lithify.compactor.estimate import target_bytes
+from lithify.compactor.look import ShowLife
+from lithify.compactor.plan import offset_ranges
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.jobs import KeyRange
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import SegmentRef
+from lithify.manifest.units import Unit
+from lithify.store.errors import Corrupt, NotFound
+
+if TYPE_CHECKING:
+    from lithify.segment.ranges import Weight
+
+__all__ = ["Damaged", "are_here", "split"]
+
+
+class Damaged(Exception):
+    def __init__(self, segment: SegmentRef, reason: str) -> None:
+        super().__init__(reason)
+        self.segment = segment
+
+
+def are_here(keys: PartitionKeys, chosen: Sequence[Unit]) -> None:
+    """Raises InvalidRequest where a segment lies in another home, before a job is admitted that none can do."""
+    for ref in (segment for unit in chosen for segment in unit.segments):
+        keys.key_of(ref)
+
+
+async def split(
+    keys: PartitionKeys, chosen: Sequence[Unit], config: TopicConfig, show_life: ShowLife
+) -> tuple[KeyRange, ...]:
+    """Raises Damaged where a source is not whole."""
+    are_here(keys, chosen)
+    total_bytes = sum(unit.bytes for unit in chosen)
+    target = target_bytes(config, total_bytes)
+    segments = tuple(segment for unit in chosen for segment in unit.segments)
+    if not config.compacted:
+        return offset_ranges(segments, target)
+    if total_bytes <= target:
+        return (KeyRange(),)
+    # A run of a terabyte has thousands of segments, and each is opened: longer than a lease.
+    weights: list[Weight] = []
+    for segment in segments:
+        await show_life()
+        weights += await _weigh(keys, segment, show_life)
+    return await SplitRanges(tuple(weights), target)
+
+
+async def _weigh(keys: PartitionKeys, segment: SegmentRef, show_life: ShowLife) -> "tuple[Weight, ...]":
+    """Raises Damaged where the segment is not whole (R6). One that is, and yet is read damaged again, has no weight:
+    the ranges are less even for it, and attempts that meet the same are counted (P14)."""
+    try:
+        return await WeighSegment(keys, segment)
+    except (Corrupt, NotFound) as error:
+        if await first_damaged(keys, (segment,), show_life) is not None:
+            raise Damaged(segment, str(error)) from error
+    try:
+        return await WeighSegment(keys, segment)
+    except (Corrupt, NotFound):
+        return ()
