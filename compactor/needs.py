@@ -13,6 +13,7 @@ from lithify.manifest.units import units
 __all__ = ["SHORT_BYTES", "Needs", "needs", "want"]
 
 SHORT_BYTES = 256 << 20  # a job that reads no more, one output's worth, is over in about a minute
+SHORT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,13 @@ def want(action: Action, manifest: Manifest, state: CompactorState | None, confi
     """What a partition wants its next turn for (docs/rfcs/0014)."""
     needed = needs(action, manifest, state, owned=owned)
     presses = isinstance(action, Propose) and action.due.debt == "l0-pressure"
+    rate = config.compaction_throttle_bytes_per_second
+    slow = 0 <= rate * SHORT_SECONDS < needed.input_bytes  # a throttle stretches it
     asked = isinstance(action, Admit) or (isinstance(action, Resume) and action.job.origin == "manual")
     return Want(
         urgency_of(action, config),
         needed.input_bytes,
-        short=presses or needed.input_bytes <= SHORT_BYTES,
+        short=(presses or needed.input_bytes <= SHORT_BYTES) and not slow,
         asked=asked,
         alone=needed.alone,
     )

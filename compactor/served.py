@@ -126,6 +126,7 @@ class ServedPartition:
             self._known = True
         except LithifyError as raised:
             step, error = Step("failed", str(raised)), raised
+        self._relief = None  # that of the next job begins anew; one that is at work holds on to itself
         self._see()
         self.done.add(step, None if error is None else type(error).__name__)
         if isinstance(error, Fenced):
@@ -158,7 +159,8 @@ class ServedPartition:
         if relief is None or answers.stopping:
             return Turned(None)
         try:
-            self.topic.read()
+            with suppress(NotFound):  # deleted: the partition itself says so
+                self.topic.read()
             step = drive(relief.step(self.topic.config), answers)
         finally:
             answers.step_ended()

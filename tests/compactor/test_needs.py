@@ -1,0 +1,52 @@
+"""Which kind of turn a partition wants."""
+
+from lithify.compactor.failures import source_set
+from lithify.compactor.needs import SHORT_BYTES, SHORT_SECONDS, want
+from lithify.compactor.policy import Admit, Resume, Wait, decide
+from lithify.compactor.turns import Want
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.jobs import Attempt, FailureCount, JobError
+from lithify.manifest.model import Manifest
+from tests.compactor.test_policy import NOW_MS, config, head, job, segment, state
+
+
+def wanted(manifest: Manifest, settings: TopicConfig) -> Want:
+    return want(decide(manifest, None, settings, NOW_MS), manifest, None, settings, owned=True)
+
+
+def test_a_short_job_reads_little_or_relieves_pressure() -> None:
+    eager = config(min_cleanable_dirty_ratio="0")
+    small, large = head(segment(10, SHORT_BYTES)), head(segment(10, SHORT_BYTES + 1))
+    assert wanted(small, eager).short
+    assert not wanted(large, eager).short
+    pressed = wanted(head(segment(10, SHORT_BYTES + 1)), config(l0_segments_max="1", min_cleanable_dirty_ratio="1"))
+    assert pressed.short
+    assert pressed.bytes == SHORT_BYTES + 1
+
+
+def test_what_a_throttle_stretches_is_not_short() -> None:
+    for rate, short in ((1_000, True), (999, False), (-1, True)):
+        slow = config(min_cleanable_dirty_ratio="0", compaction_throttle_bytes_per_second=str(rate))
+        assert wanted(head(segment(10, 1_000 * SHORT_SECONDS)), slow).short is short
+
+
+def test_nothing_to_do_and_retention_are_edits() -> None:
+    for manifest in (head(clean=5), head(segment(10, 5), log_start_offset=500)):
+        assert wanted(manifest, config()).bytes == 0
+
+
+def test_what_a_person_asked_for_is_known_when_it_is_begun_and_when_it_goes_on() -> None:
+    manifest, asked = head(segment(10, 5)), job("asked", "submitted", plan=None)
+    assert want(Admit(asked), manifest, state(asked), config(), owned=True).asked
+    assert want(Resume(job("asked")), manifest, state(), config(), owned=True).asked
+    assert not want(Resume(job("due", origin="scheduler")), manifest, state(), config(), owned=True).asked
+    assert not want(Wait("nothing"), manifest, None, config(), owned=True).asked
+
+
+def test_who_may_have_killed_its_compactors_runs_alone() -> None:
+    open_attempt = Attempt(number=1, epoch=1, worker="w", started_at_ms=0)
+    guilty = job("guilty", attempts=(open_attempt,))
+    once = FailureCount(sources=source_set(("s",)), count=0, lost=1, error=JobError("", ""), retry_at_ms=0)
+    known = state(guilty, failures=(once,))
+    assert not want(Resume(guilty), head(), known, config(), owned=True).alone
+    assert want(Resume(guilty), head(), known, config(), owned=False).alone, "the claim will count the attempt"
