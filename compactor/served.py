@@ -26,7 +26,7 @@ from lithify.store.driver import Driver, drive
 from lithify.store.errors import EpochRegression, Fenced, LithifyError, NotFound
 from lithify.store.port import Now
 
-__all__ = ["ServedPartition", "ServedTopic"]
+__all__ = ["LOOK_AGAIN", "ServedPartition", "ServedTopic"]
 
 CONFIG_FRESH_MS = 10_000
 TOLD_TO_STOP = Step("stopped", "told to stop")

@@ -1,6 +1,8 @@
 """Whose turn it is, under a simulated clock: any partitions, jobs, lengths and urgencies.
 
-What the ranking promises is reckoned here from what happened, not by its own functions.
+What the ranking promises is reckoned here from what happened, not by its own functions. Tried, and caught here: no turn
+for who has waited longest, no order by urgency, a job more than workers, more bytes than may be, a job beside one that
+runs alone, and others that begin before who waits for room.
 """
 
 import heapq

@@ -1,4 +1,8 @@
-"""One partition keeps no other waiting: not by a long job, not by many, not by a fault, and not once it was fenced."""
+"""One partition keeps no other waiting: not by a long job, not by many, not by a fault, and not once it was fenced.
+
+Tried, and caught here: no round while anybody works (scheduler.py), an edit's turn that may begin a job (service.py), a
+standby that waits for nobody or for ever (coordinator.py), one that is none (served.py).
+"""
 
 import queue
 import threading
@@ -11,7 +15,8 @@ import lithify
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.policy import LEASE_MS
-from lithify.compactor.served import ServedPartition
+from lithify.compactor.served import LOOK_AGAIN, ServedPartition
+from lithify.compactor.service import Service
 from lithify.store.driver import new_id
 from tests.e2e.workload import Workload
 
@@ -250,6 +255,23 @@ def test_a_store_that_went_back_in_time_ends_the_service_and_keeps_what_others_r
     with pytest.raises(lithify.EpochRegression, match="back in time"):
         compactor.run()
     compactor.close()
+
+
+def test_a_turn_for_an_edit_begins_no_job(warehouse: lithify.Warehouse) -> None:
+    """What came since the look needs a worker, and waits for one."""
+    part = warehouse.create_topic("users", 1, COMPACT).partition(0)
+    service = Service(warehouse.driver, LocalEngine(1), None, "w:1", lambda: False)
+    service.begin(take_over=False, tell=None)
+    (place,) = service.find()
+    append_to(part, 8)
+    turned = service.turn(place, LOOK_AGAIN)
+    assert turned.want is not None
+    assert (turned.want.bytes > 0, turned.deferred, len(part.describe().l0)) == (True, False, 8)
+    turned = service.turn(place, turned.want)
+    assert turned.want is not None
+    assert (turned.want.bytes, len(part.describe().l0)) == (0, 0), "a look is left, whether there is more"
+    assert service.turn(place, turned.want).want is None
+    assert [report.outcome for report in service.reports()] == ["worked"]
 
 
 def test_a_partition_is_relieved_beside_its_own_long_job(
