@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from lithify.compactor.engine import TaskFailure
+from lithify.manifest.words import counted
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.errors import Unavailable
 
 __all__ = ["RunTask", "Underway"]
 
@@ -33,16 +35,22 @@ class Underway:
         self._left = deque(tasks)
         self._begun: list[Future[None]] = []  # those that may still wait in the pool's queue
         self._open = 0  # how many are in the pool
+        self._shut = False  # the pool takes no more tasks
         with self._lock:
             for _ in range(width):
                 self._begin_next()
 
     def _begin_next(self) -> None:
-        if self._left and not self._withdrawn.is_set():
-            self._open += 1
+        if self._left and not self._withdrawn.is_set() and not self._shut:
             self._begun = [future for future in self._begun if not future.done()]
-            self._begun.append(self._pool.submit(self._run, self._left.popleft()))
-        elif not self._open:
+            try:
+                self._begun.append(self._pool.submit(self._run, self._left[0]))
+            except RuntimeError:  # the interpreter ends, or the engine was closed meanwhile
+                self._shut = True
+            else:
+                self._left.popleft()
+                self._open += 1
+        if not self._open and (self._shut or self._withdrawn.is_set() or not self._left):
             self._ended.set()
 
     def _run(self, task: MergeTask) -> None:
@@ -56,9 +64,11 @@ class Underway:
                 self._begin_next()
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
-        """What has landed since the last call; waits up to `timeout_ms` for something, if something can still come."""
+        """What has landed since the last call; waits up to `timeout_ms` for something, if something can still come.
+        Raises Unavailable where nothing will, and tasks are left that were not withdrawn."""
         found: list[TaskResult | TaskFailure] = []
-        if not self.ended(0):
+        over = self.ended(0)
+        if not over:
             try:
                 found.append(self._landed.get(timeout=timeout_ms / 1000))
             except queue.Empty:
@@ -68,7 +78,10 @@ class Underway:
             try:
                 found.append(self._landed.get_nowait())
             except queue.Empty:
-                return found
+                break
+        if over and not found and self._shut and not self._withdrawn.is_set():
+            raise Unavailable(f"the engine was shut down with {counted(len(self._left), 'task')} to do")
+        return found
 
     def withdraw(self) -> None:
         """Tasks that wait do not begin; those that run are told at the next block they ask."""

@@ -11,6 +11,7 @@ from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.underway import Underway
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.errors import Unavailable
 
 
 class Told:
@@ -62,6 +63,20 @@ def test_a_stop_begins_nothing_more_and_waits_for_what_runs() -> None:
     assert large.ended(0)
     assert len(engine.began) <= 2
     assert large.results(0) == []
+
+
+def test_where_the_pool_takes_no_more_tasks_the_attempt_ends_and_says_so() -> None:
+    """As at the end of the interpreter: a compactor that went on waiting for them, with its signs of life, would never
+    end, and no other could take over."""
+    engine = Told(1)
+    large = engine.start("0", "1", "2")
+    engine.pool.shutdown(wait=False)
+    engine.go(3)
+    assert large.ended(60_000)
+    assert [each.reason for each in large.results(60_000) if isinstance(each, TaskFailure)] == ["0"]
+    with pytest.raises(Unavailable, match="2 tasks"):
+        large.results(0)
+    large.stop()
 
 
 def test_an_attempt_without_tasks_has_ended() -> None:
