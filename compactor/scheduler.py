@@ -64,6 +64,7 @@ class Scheduler(Generic[K]):
         self._mailbox: queue.SimpleQueue[_Done[K] | None] = queue.SimpleQueue()  # its put is reentrant
         self._under_way = 0  # in the pool
         self._in_round = False
+        self._holds_jobs = False  # until the round is over
         self._finding = False
         self._to_look: deque[K] = deque()
         self._looking = 0
@@ -94,9 +95,9 @@ class Scheduler(Generic[K]):
         while self._to_look and self._looking < self._concurrency:
             self._look(pool, self._to_look.popleft())
         if self._in_round and not (self._finding or self._to_look or self._looking):
-            self._in_round, self._next_round_ms = False, monotonic_ms() + self._interval_ms
-        # The first of all is known when all were looked at; while others work already, a free worker need not wait.
-        while (turn := self._turns.begin(jobs=not self._in_round or self._turns.jobs > 0)) is not None:
+            self._in_round = self._holds_jobs = False
+            self._next_round_ms = monotonic_ms() + self._interval_ms
+        while (turn := self._turns.begin(jobs=not self._holds_jobs)) is not None:
             key, want = turn
             self._submit(pool, "turned", key, lambda key=key, want=want: self._work.turn(key, want))
         if not self._in_round and monotonic_ms() >= self._next_round_ms and (self._under_way or not once):
@@ -104,6 +105,9 @@ class Scheduler(Generic[K]):
 
     def _begin_round(self, pool: ThreadPoolExecutor) -> None:
         self._in_round = self._finding = True
+        # Out of rest, the first of all is known when all were looked at. Who waits already was ranked before: over
+        # many partitions a round takes minutes, in which a worker that comes free would rest.
+        self._holds_jobs = self._turns.at_rest
         self._submit(pool, "found", None, lambda: tuple(self._work.find()))
 
     def _look(self, pool: ThreadPoolExecutor, key: K) -> None:

@@ -21,6 +21,7 @@ class Stage:
         self.wants = wants
         self.after: dict[str, list[Turned]] = {}  # what turns come to, one after the other; then nothing
         self.held: set[str] = set()  # whose turns wait
+        self.slow: set[str] = set()  # looks at whom wait
         self.events: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.log: list[str] = []
         self.rounds = 0
@@ -37,6 +38,9 @@ class Stage:
 
     def look(self, key: str) -> Want | None:
         assert key not in self._busy, "it has a turn"
+        if key in self.slow:
+            self._note(f"look at {key}")
+            assert self._event(key).wait(60)
         return self.wants[key]
 
     def turn(self, key: str, want: Want) -> Turned:
@@ -66,7 +70,7 @@ class Stage:
 
     @property
     def turns(self) -> list[str]:
-        return [what for what in self.log if what != "round"]
+        return [what for what in self.log if what != "round" and not what.startswith("look at")]
 
 
 class Run:
@@ -123,6 +127,22 @@ def test_who_waits_for_a_turn_is_looked_at_too_and_may_become_more_urgent() -> N
         stage.until("round", times=2)
         stage.let_go("big")
     assert stage.turns == ["big", "b", "a"]
+
+
+def test_who_waits_need_not_wait_for_the_end_of_a_round_too() -> None:
+    """Of a thousand partitions a round takes minutes, and the workers would rest as long between two jobs."""
+    stage = Stage(big=JOB, waits=Want((6, 0), 9_000))
+    stage.held = {"big"}
+    with Run(stage, once=True):
+        stage.until("big")
+        stage.until("round", times=2)
+        stage.wants["late"] = None
+        stage.slow = {"late"}
+        stage.until("look at late")
+        stage.let_go("big")
+        stage.until("waits")
+        stage.let_go("late")
+    assert stage.turns == ["big", "waits"]
 
 
 def test_what_is_not_there_any_more_has_no_turn() -> None:
