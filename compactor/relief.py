@@ -1,5 +1,6 @@
 """What may be done beside a job of the same partition. Pure."""
 
+from lithify.compactor.needs import SHORT_BYTES
 from lithify.compactor.policy import (
     Drop,
     Propose,
@@ -15,7 +16,7 @@ from lithify.compactor.policy import (
 )
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
-from lithify.manifest.jobs import CompactorState
+from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.model import Manifest
 
 __all__ = ["relief"]
@@ -43,7 +44,16 @@ def relief(
     pace = throttled(state, config, now_ms)
     if pace is not None:
         return pace
-    begun = next((a for a in (resumed(j, state, config, now_ms) for j in others) if not isinstance(a, Wait)), None)
+    left = (resumed(job, state, config, now_ms) for job in others if _relieves(job, manifest))
+    begun = next((action for action in left if not isinstance(action, Wait)), None)
     return begun or proposed(
         tuple(due for due in debt.all_due if due.debt in PRESSING), manifest, state, config, now_ms
     )
+
+
+def _relieves(job: Job, manifest: Manifest) -> bool:
+    """Whether it may have been begun here. A long one that only waits for its next attempt is the partition's own: had
+    it ended up here, the partition would have no turn until its end, and nothing to relieve it."""
+    if job.plan is None or job.kind != "tier" or job.origin != "scheduler":
+        return False
+    return job.plan.input_bytes <= SHORT_BYTES or {s.id for s in manifest.l0}.issuperset(job.segments)

@@ -9,11 +9,12 @@ import pytest
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import NextResults
+from lithify.compactor.jobs import RequestCancel
 from lithify.manifest.config import parse
 from lithify.manifest.edits import CreatePartition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, Unavailable
-from lithify.store.port import Pause
+from lithify.store.port import Create, Outcome, Pause
 from tests.compactor.simulated_engine import with_engine
 from tests.compactor.test_interleaved_compaction import FIRST, KEYS, Model, admin, check, collector, producer, quiesce
 from tests.interleave import World
@@ -124,3 +125,108 @@ def played(seed: int) -> int:
     check(world, model)
     print(seed, [p.relieved for p in processes])
     return sum(process.relieved for process in processes)
+
+
+class Beside:
+    """A main coordinator with a job under way, and what happens meanwhile."""
+
+    def __init__(self) -> None:
+        self.world = World(0)
+        self.model, self.written = Model(), list[str]()
+        self.files = PartitionFiles(KEYS)
+        self.world.alone(self.files.manifest.commit(CreatePartition(FIRST)))
+        self.main = Coordinator(PartitionFiles(KEYS), "main")
+        self.lost: list[Create] = []  # never answered, and not yet there
+
+    def append(self) -> None:
+        self.world.alone(self.appends())
+
+    async def appends(self) -> None:
+        await producer(self.model, random.Random(1), 5)
+
+    async def first_job(self, meanwhile: Coroutine[Any, Any, None]) -> Any:
+        """The main one's step, and `meanwhile` as soon as tasks of its job run."""
+        step, reply, then = self.main.step(CONFIG), None, meanwhile
+        while True:
+            try:
+                request = step.send(reply)
+            except StopIteration as stop:
+                return stop.value
+            if isinstance(request, NextResults) and self.main.at_work is not None and then is not None:
+                await then
+                then = None
+            reply = await request
+
+    async def step_of(self, coordinator: Coordinator) -> Any:
+        return await with_engine(KEYS, coordinator.step(CONFIG), self.written)
+
+    async def unanswered(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """No answer comes to what `work` writes into the manifest; it may still arrive."""
+        reply: Any = None
+        while True:
+            try:
+                request = work.send(reply)
+            except StopIteration as stop:
+                return stop.value
+            if isinstance(request, Create) and ".manifest" in request.key:
+                self.lost.append(request)
+                reply = Outcome.UNKNOWN
+            else:
+                reply = await request
+
+    async def cancel_all(self) -> None:
+        state = await self.files.compactor_state()
+        for job in state.jobs if state else ():
+            await self.files.compactor.commit(RequestCancel(job.id))
+
+
+def test_what_relief_was_not_answered_is_settled_before_anything_is_concluded_from_it() -> None:
+    """Its job is cancelled meanwhile. If its commit arrived after that was written down, the manifest would name the
+    outputs of a cancelled job, which nothing protects."""
+    beside = Beside()
+    beside.append()
+
+    async def meanwhile() -> None:
+        await beside.appends()
+        relief = beside.main.relief()
+        with pytest.raises(CommitUnknown):
+            await beside.unanswered(beside.step_of(relief))
+        assert beside.lost, "its commit was under way"
+        await beside.cancel_all()
+
+    work = with_engine(KEYS, beside.first_job(meanwhile()), beside.written)
+    beside.world.alone(work)
+    beside.world.alone(beside.step_of(beside.main))
+
+    async def arrives() -> Any:
+        return await beside.lost[0]
+
+    state = beside.world.alone(beside.files.compactor_state())
+    cancelled = {job.id for job in state.history if job.status == "cancelled"}
+    assert len(cancelled) == 2
+    assert beside.world.alone(arrives()) is Outcome.EXISTS, "its number is taken by now"
+    head = beside.world.alone(beside.files.head())
+    assert not cancelled & {done.id for done in head.completed_jobs}
+    check(beside.world, beside.model)
+
+
+def test_where_another_took_over_there_is_nothing_to_relieve() -> None:
+    """Not even a turn: each round would look for a worker in vain."""
+    beside = Beside()
+    beside.append()
+    wants: list[Any] = []
+
+    async def meanwhile() -> None:
+        await beside.appends()
+        relief = beside.main.relief()
+        for took_over in (False, True):
+            if took_over:
+                await Coordinator(PartitionFiles(KEYS), "rival")._claim(await beside.files.head())
+            await relief.files.head()
+            await relief.files.compactor_state()
+            wants.append(relief.want(CONFIG, beside.world.now_ms))
+
+    with pytest.raises(Fenced):
+        beside.world.alone(with_engine(KEYS, beside.first_job(meanwhile()), beside.written))
+    assert wants[0] is not None
+    assert wants[1] is None

@@ -3,9 +3,10 @@
 from msgspec.structs import replace
 
 from lithify.compactor.failures import source_set
+from lithify.compactor.needs import SHORT_BYTES
 from lithify.compactor.policy import Drop, Propose, Resume, Settle, Wait, segments_of
 from lithify.compactor.relief import relief
-from lithify.manifest.jobs import FailureCount, JobError
+from lithify.manifest.jobs import FailureCount, Job, JobError
 from lithify.manifest.model import CompletedJob, Quarantine
 from tests.compactor.test_policy import HOUR_MS, NOW_MS, config, head, job, segment, state
 
@@ -49,8 +50,29 @@ def test_where_the_first_has_ended_or_compaction_is_stopped_nothing_is_begun() -
     assert isinstance(relief(quarantined, state(FIRST), PRESSED, NOW_MS, "first"), Wait)
 
 
+def test_a_long_job_that_waits_for_its_next_attempt_is_not_resumed_beside_another() -> None:
+    """The partition's turn would wait for hours then, and nothing relieve it."""
+    manifest, ids = head(*HELD, *LATER), tuple(s.id for s in LATER[:4])
+    for left, begins in (
+        (job("left", kind="tier", origin="scheduler", segments=ids), True),
+        (job("left", kind="clean", origin="scheduler", segments=ids), False),
+        (job("left", kind="tier", origin="manual", segments=ids), False),
+        (sized(job("left", kind="tier", origin="scheduler", segments=("a run's",)), SHORT_BYTES), True),
+        (sized(job("left", kind="tier", origin="scheduler", segments=("a run's",)), SHORT_BYTES + 1), False),
+        (sized(job("left", kind="tier", origin="scheduler", segments=ids), SHORT_BYTES + 1), True),
+    ):
+        found = relief(manifest, state(FIRST, left), config(), NOW_MS, "first")
+        assert isinstance(found, Resume) is begins, left
+
+
+def sized(left: Job, size: int) -> Job:
+    assert left.plan is not None
+    return replace(left, plan=replace(left.plan, input_bytes=size))
+
+
 def test_what_it_left_behind_it_ends_or_goes_on_with() -> None:
-    manifest, left = head(*HELD, *LATER), job("left", segments=tuple(s.id for s in LATER[:4]))
+    manifest = head(*HELD, *LATER)
+    left = job("left", kind="tier", origin="scheduler", segments=tuple(s.id for s in LATER[:4]))
     found = relief(manifest, state(FIRST, left), PRESSED, NOW_MS, "first")
     assert found == Resume(left)
     done = replace(manifest, completed_jobs=(CompletedJob("left", 3),))
