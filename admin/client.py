@@ -11,13 +11,14 @@ from lithify.compactor.info import CompactionInfo, compaction_id, compaction_inf
 from lithify.compactor.jobs import RequestCancel, Submit
 from lithify.compactor.plan import choose_requested
 from lithify.compactor.policy import Action, Admit, Drop, Propose, Resume, Settle, Wait, incumbent_lives, survey
+from lithify.compactor.relief import relief
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Due, NotDue
 from lithify.manifest.edits import LiftQuarantine
-from lithify.manifest.jobs import Estimate, Job, Kind
+from lithify.manifest.jobs import CompactorState, Estimate, Job, Kind
 from lithify.manifest.keys import SegmentId
-from lithify.manifest.model import Key
+from lithify.manifest.model import Key, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.units import Unit
 from lithify.manifest.walk import topics_found
@@ -71,6 +72,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     dirty_ratio: float
     oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
     compactor: str  # who owns the epoch, and whether it shows life
+    beside: str = ""  # what relieves the partition while its job runs: its action and the reason; "" nothing does
 
 
 class Admin:
@@ -211,6 +213,7 @@ class Admin:
                 dirty_ratio=debt.dirty_ratio,
                 oldest_dirty_ms=debt.oldest_dirty_ms,
                 compactor=owner,
+                beside=_beside(action, manifest, state, config, now_ms),
             )
 
         return self._driver.run(explain())
@@ -260,6 +263,14 @@ def _input(unit: Unit) -> Input:
 
 def _kind(due: Due) -> Kind:
     return "clean" if due.kind == "clean" else "tier"
+
+
+def _beside(action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> str:
+    """What is done beside the job of `action`, which runs (docs/rfcs/0014)."""
+    if not isinstance(action, Resume) or state is None or not incumbent_lives(state, now_ms):
+        return ""
+    meanwhile = relief(manifest, state, config, now_ms, action.job.id)
+    return "" if isinstance(meanwhile, Wait) else f"{type(meanwhile).__name__.lower()}: {_reason(meanwhile)}"
 
 
 def _reason(action: Action) -> str:

@@ -182,6 +182,8 @@ def _explain(output: Output, found: "list[Explanation]") -> None:
     for each in found:
         what = f"{each.kind} for {each.debt}: " if each.kind else ""
         output.line(f"{each.topic}/{each.partition}: {each.action}: {what}{each.reason}")
+        if each.beside:
+            output.line(f"  beside that job: {each.beside}")
         for line in _details(each):
             output.line(f"  {line}")
         _show_inputs(output, each)

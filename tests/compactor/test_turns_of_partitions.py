@@ -300,6 +300,22 @@ def test_a_partition_is_relieved_beside_its_own_long_job(
     assert [record.offset for record in part.read()] == []
 
 
+def test_explain_tells_what_relieves_a_partition_beside_its_job(warehouse: lithify.Warehouse) -> None:
+    config = {**COMPACT, "l0.segments.max": 24, "l0.segments.tier": 4}
+    part = warehouse.create_topic("hot", 1, config).partition(0)
+    append_to(part, 8)
+    engine, admin = HeldEngine({"hot"}), lithify.Admin(warehouse)
+    assert admin.explain("hot", 0).beside == "", "no job runs"
+    with Running(lithify.Compactor(warehouse, engine, concurrency=1, interval_ms=600_000)):
+        assert engine.began.wait(60)
+        assert admin.explain("hot", 0).beside == "", "there is no pressure"
+        append_to(part, 12)
+        found = admin.explain("hot", 0)
+        assert found.action == "resume"
+        assert found.beside == "propose: appends are slowed down: 20 L0 segments of at most 24"
+        engine.let_go.set()
+
+
 def is_taken(partition: lithify.Partition, number: int) -> bool:
     try:
         partition.append([lithify.Record(b"%d" % (number % 7), b"v")])
