@@ -152,7 +152,7 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default_text="no bound",
         commands=_DAEMON,
-        meaning="bytes that the compactions of this process read at once, all together; a larger one runs alone",
+        meaning="bytes that compactions of this process read at once, one short one aside; a larger one runs alone",
     ),
     Setting(
         name="compactor.probe",

@@ -16,6 +16,7 @@ from lithify.compactor.engine import (
     VerifyOutputs,
     WeighSegment,
 )
+from lithify.compactor.room import Load, has_room
 from lithify.compactor.verification import Verification
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.ranges import row_group_weights, split_ranges
@@ -32,23 +33,21 @@ class Budget:
 
     def __init__(self, limit: int | None = None) -> None:
         self._limit = limit
-        self._taken = 0
-        self._alone = False
+        self._taken: list[Load] = []
         self._lock = threading.Lock()
 
-    def take(self, size: int, *, alone: bool = False) -> bool:
-        """Whether `size` fits. Where nothing else is in flight everything does; beside what runs `alone` nothing."""
+    def take(self, load: Load) -> bool:
+        """Whether it has room; then it has it until it is given back."""
         with self._lock:
-            too_much = self._limit is not None and self._taken + size > self._limit
-            if self._taken and (too_much or alone or self._alone):
+            if not has_room(load, self._taken, self._limit):
                 return False
-            self._taken += size
-            self._alone = alone
+            self._taken.append(load)
             return True
 
-    def give_back(self, size: int) -> None:
+    def give_back(self, load: Load) -> None:
+        """Requires: it was taken."""
         with self._lock:
-            self._taken -= size
+            self._taken.remove(load)
 
 
 class CompactionAnswers:
@@ -68,7 +67,7 @@ class CompactionAnswers:
         self._driver = driver
         self._engine = engine
         self._budget = budget
-        self._reserved = 0
+        self._reserved: Load | None = None
         self._jobs = jobs
         self._stopping = stopping
         self._paused = paused
@@ -96,8 +95,8 @@ class CompactionAnswers:
                 return () if self._running is None else tuple(self._running.results(timeout_ms))
             case StopTasks():
                 return self.close()
-            case Reserve(input_bytes, alone):
-                return self._reserve(input_bytes, alone=alone)
+            case Reserve():
+                return self._reserve(Load(request.input_bytes, request.short, request.alone))
             case StopAsked():
                 return self.stopping or self._paused()
             case _:
@@ -112,16 +111,17 @@ class CompactionAnswers:
         if self._running is not None:
             self._running.stop()
 
-    def _reserve(self, input_bytes: int, *, alone: bool) -> bool:
+    def _reserve(self, load: Load) -> bool:
         self._give_back()  # what is asked for takes the place of what this step had before
-        if not self._jobs or not self._budget.take(input_bytes, alone=alone):
+        if not self._jobs or not self._budget.take(load):
             return False
-        self._reserved = input_bytes
+        self._reserved = load
         return True
 
     def _give_back(self) -> None:
-        self._budget.give_back(self._reserved)
-        self._reserved = 0
+        if self._reserved is not None:
+            self._budget.give_back(self._reserved)
+            self._reserved = None
 
     def _verify(self, request: VerifyOutputs) -> frozenset[str] | None:
         look, self._look = self._look, None  # one that fails begins anew

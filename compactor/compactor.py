@@ -45,7 +45,8 @@ class Compactor:
     `engine`: "spark" (the default; its session starts when the first job is due), "local", or an engine.
     `concurrency`: how many jobs run at once; where all are long, a short one and one that a person asked for run beside
     them. `interval_ms`: the rest between two rounds, in which every partition is looked at. `bytes_in_flight`: how much
-    the jobs may read at once, None: any amount; a larger job runs alone. How workers are shared: docs/rfcs/0014.
+    the jobs may read at once, None: any amount; a larger job runs
+    alone but for a short one, which is not counted. How workers are shared: docs/rfcs/0014.
     One Compactor is one owner. Where it is fenced it stands by, and claims anew only what nobody serves.
     """
 

@@ -114,15 +114,15 @@ class Coordinator:
         if not take_over and (why := self._waits_for(state, now_ms)) is not None:
             self._watch(now_ms)
             return Step("standby", f"{why}; waiting as a standby")
-        needed = needs(action, manifest, state, owned=self._epoch is not None)
-        if needed.input_bytes and not await Reserve(needed.input_bytes, needed.alone):
+        needed = needs(action, manifest, state, config, owned=self._epoch is not None)
+        if needed.input_bytes and not await _room(needed):
             return _deferred(needed)
         if self._epoch is None:
             await self._claim(manifest)
             now_ms, manifest, state = await self._look()
             action = decide(manifest, state, config, now_ms)
-            before, needed = needed, needs(action, manifest, state, owned=True)
-            if needed.input_bytes and needed != before and not await Reserve(needed.input_bytes, needed.alone):
+            before, needed = needed, needs(action, manifest, state, config, owned=True)
+            if needed.input_bytes and needed != before and not await _room(needed):
                 await self._end_planning()
                 return _deferred(needed)
         match action:
@@ -152,8 +152,8 @@ class Coordinator:
         if first is None or state is None or not self._holds(state):
             return Step("idle", "no job of this claim runs")
         action = relief(manifest, state, config, now_ms, first)
-        needed = needs(action, manifest, state, owned=True)
-        if needed.input_bytes and not await Reserve(needed.input_bytes, needed.alone):
+        needed = needs(action, manifest, state, config, owned=True)
+        if needed.input_bytes and not await _room(needed):
             return _deferred(needed)
         match action:
             case Wait():
@@ -359,6 +359,10 @@ class Coordinator:
     async def _run(self, manifest: Manifest, job: Job, config: TopicConfig) -> Step:
         self.at_work = job.id
         return await self._work(config).run(manifest, job)
+
+
+def _room(needed: Needs) -> Reserve:
+    return Reserve(needed.input_bytes, needed.alone, needed.short)
 
 
 def _deferred(needed: Needs) -> Step:

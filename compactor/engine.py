@@ -109,11 +109,12 @@ class StopTasks(Request[None], msgspec.Struct, frozen=True):
 
 class Reserve(Request[bool], msgspec.Struct, frozen=True):
     """Whether a job that reads so many bytes may begin beside those that this process runs (P8). One that alone passes
-    the limit runs alone, and so does one that may have killed the process (`alone`). What was reserved is given back at
-    the end of the step."""
+    the limit runs alone but for a `short` one, and one that may have killed the process (`alone`) beside nothing. What
+    was reserved is given back at the end of the step."""
 
     input_bytes: int
     alone: bool = False
+    short: bool = False
 
 
 class StopAsked(Request[bool], msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """What the next step of a partition needs: room for what its job reads, and which kind of turn. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lithify.compactor.failures import failure_of, is_in_vain, runs_alone
 from lithify.compactor.policy import Action, Admit, Propose, Resume, segments_of, urgency_of
@@ -20,11 +20,22 @@ SHORT_SECONDS = 60
 class Needs:
     input_bytes: int  # what its job reads, 0 where it is none; of a request, all that it could name
     alone: bool = False  # it may be what killed the compactors before this one (P14)
+    short: bool = False  # it is soon over, or people wait for it
 
 
-def needs(action: Action, manifest: Manifest, state: CompactorState | None, *, owned: bool) -> Needs:
+def needs(
+    action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, *, owned: bool
+) -> Needs:
     """`owned`: whether the partition is claimed already. What a former owner left open is counted by the claim, which
     comes later."""
+    needed = _needs(action, manifest, state, owned=owned)
+    presses = isinstance(action, Propose) and action.due.debt == "l0-pressure"
+    rate = config.compaction_throttle_bytes_per_second
+    slow = 0 <= rate * SHORT_SECONDS < needed.input_bytes  # a throttle stretches it
+    return replace(needed, short=(presses or needed.input_bytes <= SHORT_BYTES) and not slow)
+
+
+def _needs(action: Action, manifest: Manifest, state: CompactorState | None, *, owned: bool) -> Needs:
     match action:
         case Propose(due):
             failure = None if state is None else failure_of(state, segments_of(due.units))
@@ -42,15 +53,12 @@ def needs(action: Action, manifest: Manifest, state: CompactorState | None, *, o
 
 def want(action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, *, owned: bool) -> Want:
     """What a partition wants its next turn for (docs/rfcs/0014)."""
-    needed = needs(action, manifest, state, owned=owned)
-    presses = isinstance(action, Propose) and action.due.debt == "l0-pressure"
-    rate = config.compaction_throttle_bytes_per_second
-    slow = 0 <= rate * SHORT_SECONDS < needed.input_bytes  # a throttle stretches it
+    needed = needs(action, manifest, state, config, owned=owned)
     asked = isinstance(action, Admit) or (isinstance(action, Resume) and action.job.origin == "manual")
     return Want(
         urgency_of(action, config),
         needed.input_bytes,
-        short=(presses or needed.input_bytes <= SHORT_BYTES) and not slow,
+        short=needed.short,
         asked=asked,
         alone=needed.alone,
     )

@@ -5,6 +5,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from lithify.compactor.room import Load, has_room
+
 __all__ = ["Turns", "Want"]
 
 FAIR_EVERY = 4  # jobs, of which one goes to whoever has waited longest
@@ -21,6 +23,10 @@ class Want:
     short: bool = False
     asked: bool = False  # a person asked for it
     alone: bool = False  # no other job may run beside it
+
+    @property
+    def load(self) -> Load:
+        return Load(self.bytes, self.short, self.alone)
 
 
 @dataclass(slots=True)
@@ -58,11 +64,6 @@ class Turns(Generic[K]):
     def at_rest(self) -> bool:
         """Nobody waits, and nobody has a turn."""
         return not self._waiting and not self._running
-
-    @property
-    def jobs(self) -> int:
-        """How many run."""
-        return len(self._jobs())
 
     def has_turn(self, key: K) -> bool:
         return key in self._running
@@ -130,13 +131,20 @@ class Turns(Generic[K]):
         if len(jobs) >= self._concurrency + 2:
             return None
         candidates = ((key, entry) for key, entry in self._waiting.items() if entry.want.bytes and self._is_free(key))
+        held = False
         for key, entry in sorted(candidates, key=lambda each: self._place(each[1])):
+            if held and (not entry.want.short or any(job.short for job in jobs)):
+                continue
             if self._has_worker(entry.want, jobs):
                 if self._has_room(entry, jobs):
                     return key
                 entry.behind = self._number + 1 if entry.behind is None else entry.behind
             if self._is_held(entry):
-                return None  # all whom it waited for have ended: nothing begins before it
+                # All whom it waited for have ended: nothing begins before it, but the one short job that is not counted
+                # and so does not put it off.
+                if entry.want.alone:
+                    return None
+                held = True
         return None
 
     def _is_free(self, key: K) -> bool:
@@ -165,9 +173,6 @@ class Turns(Generic[K]):
         )
 
     def _has_room(self, entry: _Entry, jobs: list[Want]) -> bool:
-        """Where nothing else runs, everything has."""
-        if not jobs:
-            return True
-        if entry.refused or entry.want.alone or any(job.alone for job in jobs):
+        if jobs and entry.refused:
             return False
-        return self._bytes_max is None or sum(job.bytes for job in jobs) + entry.want.bytes <= self._bytes_max
+        return has_room(entry.want.load, [job.load for job in jobs], self._bytes_max)

@@ -9,6 +9,7 @@ from lithify.compactor.answers import Budget
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import NextResults, Reserve, StartTasks, StopAsked, StopTasks, VerifyOutputs
 from lithify.compactor.failures import ALONE_AFTER
+from lithify.compactor.room import Load
 from lithify.manifest.config import parse
 from lithify.manifest.edits import CreatePartition
 from lithify.manifest.keys import PartitionKeys
@@ -28,22 +29,24 @@ class Work:
     def __init__(self, world: World, keys: PartitionKeys, worker: str, budget: Budget) -> None:
         self._world, self._keys, self._budget = world, keys, budget
         self._tasks: list[Any] = []
-        self._reserved = 0
+        self._reserved: Load | None = None
         self._held = Held(world, Coordinator(PartitionFiles(keys), worker).step(CONFIG, take_over=True))
 
     def until(self, wanted: Callable[[Request[Any] | None], bool]) -> Any:
         """Its result, None while it has none."""
         while self._held.request is not None and not wanted(self._held.request):
             self._go(self._held.request)
-        if self._held.request is None:
+        if self._held.request is None and self._reserved is not None:
             self._budget.give_back(self._reserved)
+            self._reserved = None
         return self._held.result
 
     def _go(self, request: Request[Any]) -> None:
         match request:
-            case Reserve(size, alone):
-                granted = self._budget.take(size, alone=alone)
-                self._reserved = size if granted else 0
+            case Reserve(size, alone, short):
+                load = Load(size, short, alone)
+                granted = self._budget.take(load)
+                self._reserved = load if granted else None
                 self._held.reply(granted)
             case StartTasks(tasks, _):
                 self._tasks = [*tasks]

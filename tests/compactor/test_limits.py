@@ -20,6 +20,7 @@ from lithify.compactor.engine import (
     WeighSegment,
 )
 from lithify.compactor.engines.local import LocalEngine
+from lithify.compactor.room import Load
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.partition import PartitionFiles
@@ -36,26 +37,42 @@ ROWS: list[list[Row]] = [[(f"k{n}", n, "v", None) for n in range(6)]] * 2
 
 def test_what_is_in_flight_has_a_limit_and_the_largest_runs_alone() -> None:
     budget = Budget(100)
-    assert budget.take(70)
-    assert not budget.take(31)
-    assert budget.take(30)
-    budget.give_back(70)
-    budget.give_back(30)
-    assert budget.take(1_000)
-    assert not budget.take(1)
-    assert all(Budget().take(1 << 60) for _ in range(2))
+    assert budget.take(Load(70))
+    assert not budget.take(Load(31))
+    assert budget.take(Load(30))
+    budget.give_back(Load(70))
+    budget.give_back(Load(30))
+    assert budget.take(Load(1_000))
+    assert not budget.take(Load(1))
+    assert all(Budget().take(Load(1 << 60)) for _ in range(2))
+
+
+def test_one_short_job_at_a_time_is_not_counted() -> None:
+    """Else a job larger than the limit would stop what relieves pressure for hours, and with it appends."""
+    budget, short = Budget(100), Load(60, short=True)
+    assert budget.take(Load(1_000))
+    assert budget.take(short)
+    assert not budget.take(short), "one"
+    assert not budget.take(Load(1))
+    budget.give_back(Load(1_000))
+    assert budget.take(Load(1_000)), "nor does that one wait for it"
+    budget.give_back(short)
+    assert budget.take(short)
 
 
 def test_beside_what_runs_alone_nothing_runs() -> None:
-    budget = Budget()
-    assert budget.take(1)
-    assert not budget.take(1, alone=True)
-    budget.give_back(1)
-    assert budget.take(1, alone=True)
-    assert not budget.take(1)
-    assert not budget.take(1, alone=True)
-    budget.give_back(1)
-    assert all(budget.take(1) for _ in range(2))
+    budget, guilty = Budget(), Load(1, alone=True)
+    assert budget.take(Load(1))
+    assert not budget.take(guilty)
+    budget.give_back(Load(1))
+    assert budget.take(guilty)
+    assert not budget.take(Load(1))
+    assert not budget.take(Load(1, short=True))
+    assert not budget.take(guilty)
+    budget.give_back(guilty)
+    assert budget.take(Load(1, short=True))
+    assert not budget.take(guilty)
+    assert all(budget.take(Load(1)) for _ in range(2))
 
 
 @pytest.fixture
@@ -227,7 +244,7 @@ def test_a_topic_paused_while_its_job_runs_rests_with_it() -> None:
 
 def test_several_compactors_share_no_budget() -> None:
     budget, taken = Budget(10), []
-    threads = [threading.Thread(target=lambda: taken.append(budget.take(10))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: taken.append(budget.take(Load(10)))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

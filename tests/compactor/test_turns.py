@@ -96,6 +96,43 @@ def test_who_finds_no_room_waits_for_those_that_run_and_no_longer() -> None:
     assert begun(turns) == ["c"]
 
 
+def test_one_short_job_at_a_time_waits_for_no_room_and_puts_nobody_off() -> None:
+    """A job larger than all that may be read holds everything else for hours, once before it begins and once while it
+    runs. What relieves pressure is not held, or appends would stop."""
+    turns: Turns[str] = Turns(3, bytes_max=100)
+    looked(turns, first=Want((1, 0), 60), big=Want((2, 0), 1_000))
+    assert begun(turns) == ["first"]
+    looked(turns, s1=Want((0, 0), 50, short=True), s2=SHORT, other=Want((3, 0), 10))
+    assert begun(turns) == ["s1", "other"]
+    turns.end("first", None)
+    looked(turns, late=Want((0, 0), 10))
+    turns.end("s1", None)
+    assert begun(turns) == ["s2"], "and nobody else, since the big one's time has come"
+    turns.end("other", None)
+    assert begun(turns) == ["big"], "beside the short one"
+    turns.end("s2", None)
+    looked(turns, s3=SHORT, s4=SHORT)
+    assert begun(turns) == ["s3"]
+    turns.end("big", None)
+    assert begun(turns) == ["late", "s4"]
+
+
+def test_not_even_a_short_job_begins_before_who_must_run_alone() -> None:
+    turns: Turns[str] = Turns(2)
+    looked(turns, first=LONG, guilty=Want((1, 0), 5, alone=True))
+    turns.look("guilty")
+    assert begun(turns) == ["first"]
+    turns.looked("guilty", Want((1, 0), 5, alone=True))
+    looked(turns, s1=SHORT, s2=SHORT)
+    assert begun(turns) == ["s1"], "while the first one runs"
+    turns.end("first", None)
+    turns.end("s1", None)
+    assert begun(turns) == ["guilty"]
+    assert begun(turns) == []
+    turns.end("guilty", None)
+    assert begun(turns) == ["s2"]
+
+
 def test_who_is_refused_by_those_who_count_is_tried_when_a_job_has_ended() -> None:
     turns: Turns[str] = Turns(3, bytes_max=100)
     looked(turns, a=Want((1, 0), 50), b=Want((2, 0), 50))
@@ -229,10 +266,11 @@ class Service:
         self.turns.end(key, again)
 
     def _begin_all(self) -> None:
-        while (turn := self.turns.begin()) is not None:
+        while (turn := self._begun()) is not None:
             key, want = turn
             self._check(key, want)
-            self.jobs_begun += bool(want.bytes) and len(self._jobs()) < self.concurrency
+            uncounted = self._is_uncounted(want) and bool(self.no_room)  # it begins before who waits for room
+            self.jobs_begun += bool(want.bytes) and len(self._jobs()) < self.concurrency and not uncounted
             self.running[key] = want
             partition = self.partitions[key]
             partition.waits_since, partition.due = None, []
@@ -240,7 +278,10 @@ class Service:
             self.no_room.discard(key)
             self.later(self.dice.choice((1, 10, 100, 5_000)) if want.bytes else 1, "end", key)
         assert not self._startable_edit(), "an edit waits although it may begin"
+
+    def _begun(self) -> tuple[int, Want] | None:
         self.no_room |= {k for k, w in self._waiting() if w.bytes and self._has_worker(w) and not self._has_room(w)}
+        return self.turns.begin()
 
     def _jobs(self) -> list[Want]:
         return [want for want in self.running.values() if want.bytes]
@@ -261,7 +302,15 @@ class Service:
         jobs = self._jobs()
         if jobs and (want.alone or any(job.alone for job in jobs)):
             return False
-        return not jobs or self.bytes_max is None or sum(j.bytes for j in jobs) + want.bytes <= self.bytes_max
+        counted = sorted(jobs, key=lambda job: (job.short, job.bytes))
+        if counted and counted[-1].short:
+            counted.pop()
+        if not counted or self.bytes_max is None or self._is_uncounted(want):
+            return True
+        return sum(job.bytes for job in counted) + want.bytes <= self.bytes_max
+
+    def _is_uncounted(self, want: Want) -> bool:
+        return want.short and not any(job.short for job in self._jobs())
 
     def _check(self, key: int, want: Want) -> None:
         if not want.bytes:
@@ -278,7 +327,8 @@ class Service:
             since = self.partitions[other].waits_since or 0
             if wanted.rank < want.rank:
                 # Only who has waited longer, or was put off for want of room, comes before the more urgent.
-                assert mine <= since or key in self.no_room, (want, wanted)
+                first = mine <= since or key in self.no_room
+                assert first or (self.no_room and self._is_uncounted(want)), (want, wanted)
             most = FAIR_EVERY * (len(self.partitions) + 1) * (1 if self.bytes_max is None and not self.alone else 2)
             assert self.jobs_begun - since <= most, "it waits and waits"
 
