@@ -130,7 +130,8 @@ class Scheduler(Generic[K]):
 
     def _hear(self) -> None:
         """Waits until something has come back, or the next round may begin; and takes in all that has."""
-        timeout_s = None if self._in_round else max(self._next_round_ms - monotonic_ms(), 0) / 1000
+        sleeps = self._in_round or self.leaving  # then nothing begins by the clock
+        timeout_s = None if sleeps else max(self._next_round_ms - monotonic_ms(), 0) / 1000
         with suppress(queue.Empty):
             self._take_in(self._mailbox.get(timeout=timeout_s))
             while True:

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -184,6 +185,35 @@ def test_told_to_leave_it_begins_nothing_and_waits_for_what_runs() -> None:
         stage.let_go("other")
     assert run.raised is None
     assert set(stage.turns) <= {"big", "other"}
+
+
+def test_told_to_leave_it_sleeps_until_what_runs_has_ended() -> None:
+    """It begins no round any more, so the time of the next one, which comes, is none of its business: it took all of a
+    processor's time away from those that record what has finished."""
+    stage = Stage(1, 1, big=JOB)
+    stage.held = {"big"}
+    mailbox = stage.scheduler._mailbox = Mailbox(stage)
+    with Run(stage, once=False):
+        stage.until("big")
+        stage.scheduler.leave()
+        stage.until("waits while leaving")
+        stage.let_go("big")
+    assert {timeout for leaving, timeout in mailbox.waits if leaving} == {None}
+
+
+class Mailbox(queue.SimpleQueue[Any]):
+    """Notes how long the loop is about to wait."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.waits: list[tuple[bool, float | None]] = []
+        self._stage = stage
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if block:
+            self.waits.append((self._stage.scheduler.leaving, timeout))
+            if self.waits[-1][0]:
+                self._stage.events.put("waits while leaving")
+        return super().get(block, timeout)
 
 
 def test_it_may_be_told_to_leave_before_it_begins() -> None:
