@@ -41,7 +41,8 @@ class Compacting:
         self._told = Told()
 
     def run(self) -> None:
-        """Returns after `stop`. Raises EpochRegression, a kind of Fenced: the store went back in time."""
+        """Returns after `stop`. Raises Fenced: others took over all that it owned, or (EpochRegression) the store went
+        back in time."""
         self._stopped.wait(self._initial_delay_ms / 1000)
         while not self._stopped.is_set():
             with _logged("compaction failed"):

@@ -47,7 +47,8 @@ class Compactor:
     them. `interval_ms`: the rest between two rounds, in which every partition is looked at. `bytes_in_flight`: how much
     the jobs may read at once, None: any amount; a larger job runs
     alone but for a short one, which is not counted. How workers are shared: docs/rfcs/0014.
-    One Compactor is one owner. Where it is fenced it stands by, and claims anew only what nobody serves.
+    One Compactor is one owner. Where it is fenced it stands by, and claims anew only what nobody serves; fenced in all
+    that it owned, it ends.
     """
 
     def __init__(
@@ -81,8 +82,8 @@ class Compactor:
 
     def run(self, take_over: bool = False, tell: Tell | None = None) -> None:
         """As `run_once`, until `stop` is called. `take_over` is for the first round. `tell` gets a report, in some
-        thread, each time a partition is found or left with nothing to do. What fails is logged; where this compactor is
-        fenced it stands by. Raises EpochRegression when a store went back in time."""
+        thread, each time a partition is found or left with nothing to do. What fails is logged. Where another compactor
+        is the owner this one stands by from the start. Raises as `run_once`, as soon as it is so."""
         self._run(take_over, tell or _nobody)
 
     def stop(self) -> None:

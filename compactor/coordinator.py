@@ -54,12 +54,12 @@ class Coordinator:
     """Compacts one partition, as one owner. One coroutine at a time; `step` until it answers "idle"."""
 
     def __init__(self, files: PartitionFiles, worker: str, *, stands_by: bool = False) -> None:
-        """`stands_by`: an earlier one of this process was fenced here. It leaves the partition to whoever took it, as
-        long as they come within a lease when something is due (docs/rfcs/0014)."""
+        """`stands_by`: it leaves the partition to whoever owns it, as long as they come within a lease when something
+        is due (docs/rfcs/0014)."""
         self.files = files
         self._worker = worker  # host:pid, for people
         self._stands_by = stands_by
-        self._watched: tuple[int, int] | None = None  # the `.compactor` at which something was found due, and when
+        self._watched: tuple[int, int] | None = None  # the owner's sign of life then, and since when something is due
         self._topic = topic_lineage(files.keys.topic)
         self._epoch: int | None = None
         self._owner = ""
@@ -70,7 +70,12 @@ class Coordinator:
 
     @property
     def owns(self) -> bool:
-        return self._epoch is not None and not self.fenced
+        """It claimed the partition, and is not known to have lost it. After an unknown outcome it claims anew, unless
+        somebody else has."""
+        if self._epoch is not None or self.fenced:
+            return not self.fenced
+        state = self.files.compactor.seen.value
+        return self._owner != "" and (state is None or state.owner == self._owner)
 
     def relief(self) -> "Coordinator":
         """Another one of the same claim, which relieves the partition while a job of this one runs (docs/rfcs/0014).
@@ -112,7 +117,7 @@ class Coordinator:
         if isinstance(action, Wait):
             return await self._rest(action)
         if not take_over and (why := self._waits_for(state, now_ms)) is not None:
-            self._watch(now_ms)
+            self._watch(state, now_ms)
             return Step("standby", f"{why}; waiting as a standby")
         needed = needs(action, manifest, state, config, owned=self._epoch is not None)
         if needed.input_bytes and not await _room(needed):
@@ -209,15 +214,17 @@ class Coordinator:
         if incumbent_lives(state, now_ms):
             return f"{state.owner_name} is at work here"
         # SUBTLE! An idle owner shows no life. If who lost a partition claimed it as soon as something is due there, the
-        # two would fence each other in turn. Test: tests/compactor/test_turns_of_partitions.py
-        number, since_ms = self._watched or (-1, now_ms)
-        waits = self._stands_by and (number != state.id or young(since_ms, now_ms, LEASE_MS))
-        return f"{state.owner_name} took this over, and may be about to begin" if waits else None
+        # two would fence each other in turn. And it is the owner who shows life, not whoever writes `.compactor`: else
+        # requests, one in each lease, would keep everybody away from what a dead owner left. Test:
+        # tests/compactor/test_standby.py
+        shown_ms, since_ms = self._watched or (-1, now_ms)
+        waits = self._stands_by and (shown_ms != state.heartbeat_at_ms or young(since_ms, now_ms, LEASE_MS))
+        return f"{state.owner_name} owns this, and may be about to begin" if waits else None
 
-    def _watch(self, now_ms: int) -> None:
-        number = self.files.compactor.seen.number
-        if self._watched is None or self._watched[0] != number:
-            self._watched = number, now_ms
+    def _watch(self, state: CompactorState | None, now_ms: int) -> None:
+        shown_ms = 0 if state is None else state.heartbeat_at_ms
+        if self._watched is None or self._watched[0] != shown_ms:
+            self._watched = shown_ms, now_ms
 
     async def _rest(self, wait: Wait) -> Step:
         """There is nothing to do, or not yet: whoever waits for this owner need not wait any longer."""

@@ -65,14 +65,16 @@ class ServedTopic:
 class ServedPartition:
     """Its coordinator, what it found last, and what was done since that was last told. One thread at a time."""
 
-    def __init__(self, keys: PartitionKeys, worker: str, topic: ServedTopic, *, take_over: bool = False) -> None:
+    def __init__(self, keys: PartitionKeys, worker: str, topic: ServedTopic, *, stands_by: bool) -> None:
         self.keys = keys
         self.topic = topic
-        self.take_over = take_over  # until it rests: what others take over later is theirs
+        self.take_over = False  # until it rests: what others take over later is theirs
         self.fenced: Fenced | None = None  # another took over
         self.done = Tally()
         self._worker = worker
-        self._coordinator = Coordinator(PartitionFiles(keys), worker)
+        self._stands_by = stands_by
+        self._coordinator = Coordinator(PartitionFiles(keys), worker, stands_by=stands_by)
+        self._owned = False  # by a coordinator that was given up
         self._relief: Coordinator | None = None
         self._beside: deque[Step] = deque()  # done by it, and not yet in the tally
         self._manifest: Manifest | None = None  # the newest that was seen
@@ -81,7 +83,8 @@ class ServedPartition:
 
     @property
     def owned(self) -> bool:
-        return self._coordinator.owns
+        """Claimed, and not known to be taken over."""
+        return self._owned or self._coordinator.owns
 
     @property
     def at_work(self) -> bool:
@@ -180,7 +183,8 @@ class ServedPartition:
         """A fault of ours. In what state its coordinator was left is not known: a new one claims, and settles what was
         in flight."""
         self.done.add(Step("failed", failure.text), failure.kind)
-        self._replace(Coordinator(PartitionFiles(self.keys), self._worker))
+        self._owned = self.owned
+        self._replace(stands_by=self._stands_by and not self._owned)
 
     def report(self, now_ms: int) -> PartitionReport:
         """What was done since it was last told."""
@@ -217,13 +221,15 @@ class ServedPartition:
     def _lost(self, error: Fenced) -> None:
         """A coordinator that was fenced never claims again (P5). Another one stands by; where the store went back in
         time there is none."""
-        self.fenced = error
+        self.fenced, self._owned = error, False
         log.warning("fenced", topic=self.keys.topic, partition=self.keys.partition, error=str(error))
         if not self.regressed:
-            self._replace(Coordinator(PartitionFiles(self.keys), self._worker, stands_by=True))
+            self._stands_by = True
+            self._replace(stands_by=True)
 
-    def _replace(self, coordinator: Coordinator) -> None:
-        self._coordinator, self._known, self._resting, self.take_over = coordinator, False, False, False
+    def _replace(self, *, stands_by: bool) -> None:
+        self._coordinator = Coordinator(PartitionFiles(self.keys), self._worker, stands_by=stands_by)
+        self._known = self._resting = self.take_over = False
 
 
 def _tell(keys: PartitionKeys, step: Step) -> None:

@@ -68,7 +68,10 @@ class Service:
 
     def begin(self, *, take_over: bool, tell: Tell | None) -> None:
         """A run begins. `take_over`: those found first are claimed from whoever is at work there. `tell` is told what
-        was done each time a partition rests; None: `reports` is asked at the end."""
+        was done each time a partition rests; None: `reports` is asked at the end.
+
+        With `tell` it serves for as long as it lives, and so may others: where another owns a partition it stands by.
+        """
         self._take_over, self._tell, self._found = take_over, tell, {}
         for partition in self._partitions.values():
             partition.done = Tally()
@@ -109,6 +112,7 @@ class Service:
         partition = self._partitions.get(key.keys)
         if partition is None:  # its topic is gone
             return Turned(None)
+        before = partition.fenced
         if key.beside:
             turned = self._beside(partition, lambda answers: partition.turn_beside(want, answers), jobs=want.bytes > 0)
             return turned or Turned(None)
@@ -121,6 +125,8 @@ class Service:
         if partition.done.turns >= TURNS_MAX and self._tell is None:
             turned = Turned(None)
         self._raise_if_regressed(partition)
+        if partition.fenced is not before:
+            self._raise_if_all_was_lost(partition)
         failed = partition.done.error is not None and not partition.regressed
         text = partition.done.last.detail if failed and partition.done.last is not None else None
         self._told.tell(log, "partition failed", key.keys.topic, key.keys.partition, text)
@@ -143,6 +149,12 @@ class Service:
         if partition.regressed and partition.fenced is not None and self._tell is not None:
             raise partition.fenced  # loudly (P5); `run_once` does it at its end
 
+    def _raise_if_all_was_lost(self, partition: ServedPartition) -> None:
+        """Which of two threads that lose the last two comes later finds nothing owned."""
+        serves = self._tell is not None  # `run_once` raises at its end
+        if serves and partition.fenced is not None and not any(each.owned for each in tuple(self.partitions)):
+            raise partition.fenced
+
     def _rests(self, partition: ServedPartition) -> None:
         if self._tell is not None:
             self._tell(partition.report(self._driver.now_ms()))
@@ -164,7 +176,10 @@ class Service:
                 unread.append(nothing_done(name, -1, read.kind, read.text))
                 continue
             for keys in partition_keys(read):
-                partition = self._partitions.setdefault(keys, ServedPartition(keys, self._worker, topic))
+                partition = self._partitions.get(keys) or ServedPartition(
+                    keys, self._worker, topic, stands_by=self._tell is not None
+                )
+                self._partitions[keys] = partition
                 partition.take_over |= self._take_over
                 found.append(keys)
         # Of a topic that was deleted nothing is remembered; a long life sees many of them.

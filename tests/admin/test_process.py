@@ -90,7 +90,7 @@ def test_a_second_signal_ends_it_at_once(users: Lithify) -> None:
         assert service.end() in ends
 
 
-def test_a_service_that_was_taken_over_stands_by_and_stays(users: Lithify) -> None:
+def test_a_service_that_was_taken_over_ends_and_started_again_it_stands_by(users: Lithify) -> None:
     users.ok("append", "users", input=changes(9))
     with Process(users.url, *SERVICE, "--interval-ms", "700") as service:
         service.until("compaction completed")
@@ -103,6 +103,10 @@ def test_a_service_that_was_taken_over_stands_by_and_stays(users: Lithify) -> No
             users.ok("append", "users", input=changes(9))
         service.until("fenced")  # the incumbent meets the new epoch at its next write
         assert json.loads(service.said[-1])["topic"] == "users"
+        last = list(service.err)[-1]  # up to its end
+        assert last.startswith("lithify: users/0: another compactor took over")
+        assert service.of.wait(TIMEOUT_S) == 5
+    with Process(users.url, *SERVICE, "--interval-ms", "700") as service:
         service.until("partition rests")
         assert "standby" in json.loads(service.said[-1])["reason"]
         service.of.send_signal(signal.SIGTERM)

@@ -1,0 +1,153 @@
+"""Several compactors on one warehouse: who was fenced, or is started where another is the owner, stands by, and two do
+not fence each other in turn.
+
+Tried, and caught here: a standby that waits for nobody or for ever, or by what others write (coordinator.py), one that
+is none (served.py, and service.py at the start), a service that ends when it lost one partition, or never (service.py).
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import lithify
+from lithify.compactor.engines.local import LocalEngine
+from lithify.compactor.info import PartitionReport
+from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.service import Service
+from lithify.store.driver import new_id
+from tests.compactor.serving import Clock, Running, append_to, eventually
+from tests.e2e.workload import partition_files
+from tests.protocol.scene import claim
+
+COMPACT = {"cleanup.policy": "compact"}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def warehouse(clock: Clock) -> Iterator[lithify.Warehouse]:
+    with lithify.open(f"memory://{new_id()}", clock=clock) as opened:
+        yield opened
+
+
+def test_who_was_fenced_serves_again_once_its_rival_is_gone(warehouse: lithify.Warehouse, clock: Clock) -> None:
+    users, others = (warehouse.create_topic(name, 1, COMPACT).partition(0) for name in ("users", "others"))
+    mine, rival = (lithify.Compactor(warehouse, engine="local") for _ in range(2))
+    for part in (users, others):
+        append_to(part, 8)
+    mine.run_once()
+    append_to(users, 8)
+    rival.run_once()
+    append_to(users, 8)
+    outcomes = {part.topic: part.outcome for part in mine.run_once().partitions}
+    assert outcomes == {"users": "failed", "others": "idle"}, "it was fenced in one, and owns the other"
+    found = []
+    for _ in range(4):  # the rival never comes again
+        clock.now_ms += LEASE_MS // 2
+        found.append(next(part.outcome for part in mine.run_once().partitions if part.topic == "users"))
+    assert found[0] == "standby", "for a lease it may still come"
+    assert "worked" in found
+    assert not users.describe().l0
+    assert users.describe().compactor_epoch == 3
+
+
+def test_a_service_ends_once_all_that_it_owned_was_taken_over_and_not_before(warehouse: lithify.Warehouse) -> None:
+    config = {**COMPACT, "min.cleanable.dirty.ratio": "0"}
+    users, others = (warehouse.create_topic(name, 1, config).partition(0) for name in ("users", "others"))
+    for part in (users, others):
+        append_to(part, 8)
+    with Running(lithify.Compactor(warehouse, engine="local", interval_ms=1)) as running:
+        for part in (users, others):
+            assert eventually(lambda part=part: not part.describe().l0)
+        taken_over(warehouse, "users")
+        append_to(users, 8)
+        assert eventually(lambda: any(report.outcome == "standby" for report in running.told))
+        append_to(others, 8)
+        assert eventually(lambda: not others.describe().l0), "it owns that one"
+        assert not running.ended
+        taken_over(warehouse, "others")
+        append_to(others, 8)
+        assert eventually(lambda: bool(running.ended))
+    assert [type(error) for error in running.ended] == [lithify.Fenced]
+    assert len(users.describe().l0) == len(others.describe().l0) == 8, "they are left to whoever took them"
+
+
+def taken_over(warehouse: lithify.Warehouse, topic: str) -> None:
+    warehouse.driver.run(claim(partition_files(warehouse, topic), "rival"))
+
+
+def test_a_service_that_is_started_stands_by_where_another_is_the_owner(
+    warehouse: lithify.Warehouse, clock: Clock
+) -> None:
+    """However long it was gone, and whoever asks for something meanwhile: the owner may be between two jobs."""
+    part = warehouse.create_topic("users", 1, COMPACT).partition(0)
+    append_to(part, 8)
+    lithify.Compactor(warehouse, engine="local").run_once()
+    append_to(part, 8)
+    told: list[PartitionReport] = []
+    service = served(warehouse, told.append)
+    for _ in range(4):
+        a_round(service)
+        lithify.Admin(warehouse).submit("users", 0)
+        clock.now_ms += LEASE_MS // 3 + 1
+    assert [report.outcome for report in told] == ["standby", "standby", "standby", "worked"]
+    assert part.describe().compactor_epoch == 2
+
+
+@pytest.mark.parametrize("again", ["at once", "a while later"])
+def test_two_services_that_are_started_again_whenever_they_end_do_not_fence_each_other_in_turn(
+    warehouse: lithify.Warehouse, clock: Clock, again: str
+) -> None:
+    """What each of them remembered of being fenced is gone with its process."""
+    part = warehouse.create_topic("users", 1, COMPACT).partition(0)
+    both: list[Service | None] = [served(warehouse), served(warehouse)]
+    ended = 0
+    for turn in range(40):
+        append_to(part, 8)
+        clock.now_ms += 10_000
+        for number in (0, 1) if turn % 3 else (1, 0):  # whoever comes first
+            try:
+                a_round(both[number] or served(warehouse))
+            except lithify.Fenced:
+                ended += 1
+                both[number] = served(warehouse) if again == "at once" else None
+        both = [each or served(warehouse) for each in both]
+    assert not part.describe().l0
+    assert ended <= 1
+    assert part.describe().compactor_epoch <= 2
+
+
+def served(warehouse: lithify.Warehouse, tell: Callable[[PartitionReport], None] = lambda _: None) -> Service:
+    service = Service(warehouse.driver, LocalEngine(1), None, "w:1", lambda: False)
+    service.begin(take_over=False, tell=tell)
+    return service
+
+
+def a_round(service: Service) -> None:
+    """All are looked at, and each has its turns."""
+    for place in service.find():
+        want = service.look(place)
+        while want is not None:
+            want = service.turn(place, want).want
+
+
+def test_two_that_serve_the_same_partition_do_not_fence_each_other_in_turn(
+    warehouse: lithify.Warehouse, clock: Clock
+) -> None:
+    part = warehouse.create_topic("users", 1, COMPACT).partition(0)
+    both = [lithify.Compactor(warehouse, engine="local") for _ in range(2)]
+    fenced = 0
+    for turn in range(40):
+        append_to(part, 8)
+        clock.now_ms += 10_000
+        for compactor in both if turn % 3 else both[::-1]:  # whoever comes first
+            try:
+                compactor.run_once()
+            except lithify.Fenced:
+                fenced += 1
+    assert not part.describe().l0
+    assert fenced <= 1
+    assert part.describe().compactor_epoch <= 2
