@@ -11,6 +11,7 @@ from lithify.store.port import Request
 from lithify.store.reply_clock import ReplyClock
 
 __all__ = [
+    "BESIDE",
     "STORES_DIFFER_MS",
     "WORKER",
     "Actor",
@@ -22,12 +23,19 @@ __all__ = [
     "Harm",
     "Violation",
     "Witness",
+    "process_of",
 ]
 
 WORKER = " task "  # in the name of every actor that does a task of a job
 STORES_DIFFER_MS = 2_000  # the servers of one object store tell the time alike within this
 Author = tuple[str, int]
-"""Whose write it was: an actor, in one of its lives."""
+"""Whose write it was: an actor, or one strand of it, in one of its lives."""
+BESIDE = " beside"  # the strand of a service that relieves a partition beside its job
+
+
+def process_of(author: Author) -> Author:
+    """Strands of a process share what it has claimed."""
+    return author[0].removesuffix(BESIDE), author[1]
 
 
 class Harm(NamedTuple):
@@ -68,10 +76,11 @@ class Actor:
     skew_ms: int = 0  # of its clock, where it goes by its own
     ids: int = 0
     requests: int = 0
+    strand: str = ""  # of its process, where that has several
 
     @property
     def author(self) -> Author:
-        return self.name, self.life
+        return self.name + self.strand, self.life
 
 
 class Denial(NamedTuple):

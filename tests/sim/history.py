@@ -19,6 +19,7 @@ from tests.sim.foci import FOCI, MOST, SHARES, Focus
 from tests.sim.imports import Source, importer
 from tests.sim.letters import five_keys
 from tests.sim.oracle import Oracle
+from tests.sim.processes import Processes, processes
 from tests.sim.rest import alone, rest
 from tests.sim.rows import ROW_BYTES
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
@@ -93,20 +94,22 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
     dice = random.Random(seed)
     focus = dice.choices(FOCI, [focus.weight for focus in FOCI])[0]
     with _uncollected(), _tuned(dice, focus), ExitStack() as stack:
-        length = steps or dice.choice(focus.lengths)
-        climate = _climate(dice, length, focus, bright=mask.bright)
+        served = processes(seed)
+        served.tune(stack)
+        length = steps or served.steps(dice.choice(focus.lengths))
+        climate = served.climate(_climate(dice, length, focus, bright=mask.bright))
         if not mask.bright:
             climate = replace(climate, denials=_denials(random.Random(f"{seed}/denials"), length))
         script = None if mask.turns is None else Script([*mask.turns])
         scheduler: Scheduler = _scheduler(random.Random(f"{seed}/turns"), length)
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
-        site = _site(dice, world, focus)
+        site = _site(dice, world, focus, served)
         found = Found(seed, trace=[] if tracing else None)
         try:
             stack.enter_context(files.watched(site))
             _begin(world, site, dice)
             world.trace = found.trace
-            roster = _roster(dice, site, focus)
+            roster = _roster(dice, site, focus, served)
             found.actors = [*roster]
             for name, live in roster.items():
                 world.start(name, live)
@@ -168,7 +171,7 @@ def _scheduler(dice: random.Random, length: int) -> Scheduler:
     return Priorities(dice, dice.choice((2, 5, 10, 20)), length)
 
 
-def _site(dice: random.Random, world: World, focus: Focus) -> Site:
+def _site(dice: random.Random, world: World, focus: Focus, served: Processes) -> Site:
     config = {
         "cleanup.policy": dice.choice(focus.policies),
         "retention.ms": dice.choice(focus.ages_ms),
@@ -184,6 +187,7 @@ def _site(dice: random.Random, world: World, focus: Focus) -> Site:
         "compaction.output.bytes": dice.choice(("1024", "1024", "2400", str(2**28))),
         "compaction.attempts.max": dice.choice(("2", "4", "10")),
     }
+    config |= served.config
     grace_ms = dice.choice(focus.graces_ms)
     oracle = Oracle(world, grace_ms, 2 * world.climate.skew_ms)
     letters = five_keys(dice)
@@ -201,7 +205,7 @@ def _site(dice: random.Random, world: World, focus: Focus) -> Site:
         grace_ms,
         config,
         topic_changes=dice.random() < focus.changes_share,
-        appends=dice.choice((4, 8, 16)),
+        appends=served.appends(dice.choice((4, 8, 16))),
         keys=keys,
         sizes=dice.choice(((ROW_BYTES,), (ROW_BYTES,), (40, 2_000), (20, ROW_BYTES, 6_000))),
         tombstone_share=dice.choice((0.1, 0.3, 0.5)),
@@ -227,7 +231,7 @@ def _begin(world: World, site: Site, dice: random.Random) -> None:
     alone(world, create, "creator")
 
 
-def _roster(dice: random.Random, site: Site, focus: Focus) -> dict[str, actors.Life]:
+def _roster(dice: random.Random, site: Site, focus: Focus, served: Processes) -> dict[str, actors.Life]:
     """Who takes part: always somebody who appends and somebody who compacts; the rest more or fewer."""
     found: dict[str, actors.Life] = {}
     shares = SHARES | focus.shares
@@ -263,4 +267,4 @@ def _roster(dice: random.Random, site: Site, focus: Focus) -> dict[str, actors.L
         others = [name for name in found if name not in (first, "compactor 0", *focus.always)]
         away = dice.sample(others, max(len(others) - dice.choice((1, 2, 3)), 0))
         found = {name: live for name, live in found.items() if name not in away}
-    return found
+    return served.roster(site, found, take_over)

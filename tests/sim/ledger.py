@@ -11,7 +11,7 @@ from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import STORE_DENIED, UNAVAILABLE, CompactorState, Job, JobError
 from lithify.manifest.model import SegmentRef
 from lithify.segment.task import MergeTask
-from tests.sim.cast import WORKER, Author
+from tests.sim.cast import WORKER, Author, process_of
 from tests.sim.frames import unwarranted_of_compactor
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class Ledger:
         self._held("P3", "P5")
         self.state = state
         if state.owner and (previous is None or state.owner != previous.owner):
-            self._compactor_author[state.owner] = author
-        elif not state.owner or self._compactor_author.get(state.owner) != author:
+            self._compactor_author[state.owner] = process_of(author)
+        elif not state.owner or self._compactor_author.get(state.owner) != process_of(author):
             self._only_asks(author, previous, state)
             return
         before = {} if previous is None else {job.id: job for job in previous.jobs + previous.history}
@@ -181,12 +181,12 @@ class Ledger:
         begins = now is not None and (was is None or now.number > was.number)
         ends = was is not None and was.ended_at_ms is None
         if was is not None and ends and (begins or claims):  # nobody had ended it
-            if was.ranges_done == 0 and self._began.get((job.id, was.number)) != author:
+            if was.ranges_done == 0 and self._began.get((job.id, was.number)) != process_of(author):
                 self._died(sources)
         elif now is not None and ends and now.ended_at_ms is not None and now.error is not None:
             self._ended(author, job, now.error)
         if now is not None and begins:
-            self._began[job.id, now.number] = author
+            self._began[job.id, now.number] = process_of(author)
             self._engine_gone.discard(author)
             self._own_failure.discard(author)
             count = self._in_vain.get(sources, 0)
@@ -205,7 +205,7 @@ class Ledger:
         if author in self._engine_gone:
             self._lost[sources] = self._lost.get(sources, 0) + 1
         elif error.category == STORE_DENIED:
-            if self.denied_at.get(author[0], 0) < self.began[job.id]:
+            if self.denied_at.get(process_of(author)[0], 0) < self.began[job.id]:
                 self._truth.fail(f"job {job.id}: an attempt ends as denied, and nobody was (P14)")
             self._truth.world.counts["attempt denied"] += 1
         elif error.category == UNAVAILABLE:
@@ -248,7 +248,7 @@ class Ledger:
 
     def access_denied(self, author: Author) -> None:
         """The store refused who asked; a worker asks for its compactor."""
-        self.denied_at[author[0].partition(WORKER)[0]] = self._truth.world.steps
+        self.denied_at[process_of(author)[0].partition(WORKER)[0]] = self._truth.world.steps
 
     def engine_gone(self, author: Author) -> None:
         """The engine of a compactor takes no task, or died over those it had."""
@@ -260,7 +260,7 @@ class Ledger:
 
     def anew(self, author: Author) -> None:
         """A compactor goes on as another coordinator, which knows nothing of what it has begun."""
-        self._began = {attempt: by for attempt, by in self._began.items() if by != author}
+        self._began = {attempt: by for attempt, by in self._began.items() if by != process_of(author)}
 
     def _held(self, *rules: str) -> None:
         self._truth.world.held(*rules)
@@ -268,13 +268,13 @@ class Ledger:
     def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
         """A coordinator gives its workers their tasks. One that was replaced may act on what it knew."""
         state = self.state
-        if state is None or self._compactor_author.get(state.owner) != author:
+        if state is None or self._compactor_author.get(state.owner) != process_of(author):
             return
         for task in tasks:
             job = state.job(task.job)
             if job is None or job.plan is None:
                 self._truth.fail(f"work on job {task.job} starts before it is recorded (P10)")
-            if self._started.setdefault((job.id, task.attempt), author) != author or all(
+            if self._started.setdefault((job.id, task.attempt), process_of(author)) != process_of(author) or all(
                 a.number != task.attempt for a in job.attempts
             ):
                 self._truth.fail(f"attempt {task.attempt} of job {job.id} is not new (P10)")

@@ -111,6 +111,12 @@ class Oracle:
                 raise Violation(f"topic file {topic.id} and manifest {head.id} have other bounds (R3)")
             self.world.held("P21")
 
+    @property
+    def at_work(self) -> bool:
+        """Whether some job is under way."""
+        states = (truth.ledger.state for truth in self.truths.values())
+        return any(job.plan is not None for state in states if state is not None for job in state.jobs)
+
     def announced(self, keys: PartitionKeys) -> bool:
         return any(keys in partition_keys(topic) for topic in self.topics if topic.topic_id == keys.topic_id)
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace as replaced
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,8 +16,9 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import LiftQuarantine, Seal
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.port import Pause
-from tests.sim import services
+from tests.sim import actors, services
 from tests.sim.cast import Actor, Climate, Violation
+from tests.sim.daemon import daemon
 from tests.sim.damage import restore
 from tests.sim.engine import Engine
 from tests.sim.files import restore_files
@@ -34,6 +36,11 @@ PINS_EXPIRE_MS = 200_000
 TOGETHER_SHARE = 0.25  # of histories that end with two compactors at once
 TOGETHER_STEPS_MAX = 1_000
 PASS_MS, READING_MS = 8_000, 20_000  # what they rest between passes; and the footer of one object takes, at most
+SERVED_SHARE = 0.5  # of these two are services
+SERVED_STEPS_MAX, SERVED_APPENDS = 1_200, 20
+SERVED_PASS_MS, APPENDED_MS = 4_000, 6_000  # four times as long at most, and so within a lease
+SERVED_SLOW_MS = 2_000
+CLAIMS_MAX = 2
 FENCED_MAX = 3  # in a row, with no job done, recorded or ended between
 
 
@@ -88,11 +95,22 @@ def _together(world: World, site: Site, truth: Truth) -> None:
     calm, world.scheduler = Climate(page_keys=1_000, tick_ms=2), Uniform(dice)
     climate, world.climate = world.climate, calm
     resting, site.rest_ms, reading, engine.reading_ms = site.rest_ms, PASS_MS, engine.reading_ms, READING_MS
+    if dice.random() < SERVED_SHARE:
+        _services_together(world, site, truth)
+    else:
+        _compactors_together(world, site, truth, config)
+    world.held("P5")
+    world.end_all()
+    world.climate, site.rest_ms, engine.reading_ms = climate, resting, reading
+
+
+def _compactors_together(world: World, site: Site, truth: Truth, config: TopicConfig) -> None:
     before, done = world.counts["fenced"], _done(truth)
     for number in range(2):
         world.start(f"daemon {number}", services.compactor(site, 0.0))
     for _ in range(TOGETHER_STEPS_MAX // 50):
         world.run(50)
+        assert truth.head is not None
         if isinstance(decide(truth.head, truth.ledger.state, config, world.now_ms), Wait):
             break
         if done != (done := _done(truth)):
@@ -100,9 +118,24 @@ def _together(world: World, site: Site, truth: Truth) -> None:
         if world.counts["fenced"] - before > FENCED_MAX:
             truth.fail("two compactors fence each other again and again (P5)")
     world.counts["compactors together"] += 1
-    world.held("P5")
-    world.end_all()
-    world.climate, site.rest_ms, engine.reading_ms = climate, resting, reading
+
+
+def _services_together(world: World, site: Site, truth: Truth) -> None:
+    """Two that stand by from their start, and records that come now and then: whoever claims first keeps the partition,
+    also while nothing is due. At the beginning both may find that its owner is gone."""
+    assert truth.head is not None
+    before, site.rest_ms = truth.head.compactor_epoch, SERVED_PASS_MS
+    appending = replaced(site, appends=SERVED_APPENDS, rest_ms=APPENDED_MS)
+    world.start("appends", actors.plain(appending))
+    for number in range(2):
+        world.start(f"service {number}", daemon(site, 0.0, None, 1.0, SERVED_SLOW_MS))
+    for _ in range(SERVED_STEPS_MAX // 50):
+        world.run(50)
+        if truth.head.compactor_epoch - before > CLAIMS_MAX:
+            truth.fail("two services fence each other, although the owner comes within every lease (P5)")
+        if not any(actor.name == "appends" for actor in world.actors):
+            break
+    world.counts["services together"] += 1
 
 
 def _done(truth: Truth) -> tuple[object, ...]:

@@ -35,7 +35,16 @@ from tests.sim.cast import Actor, Violation
 from tests.sim.damage import harm_a_segment, restore
 from tests.sim.site import TOPIC, Handle, Site
 
-__all__ = ["admin", "catalog", "collector", "compactor", "operator", "retention", "sweep_what_nobody_announced"]
+__all__ = [
+    "admin",
+    "catalog",
+    "collector",
+    "compactor",
+    "opened",
+    "operator",
+    "retention",
+    "sweep_what_nobody_announced",
+]
 
 PARTITIONS = 4  # that a topic grows to
 NARROWER = (
@@ -77,7 +86,7 @@ def compactor(site: Site, take_over_share: float) -> Life:
     """A process that compacts. Fenced, it ends, and its supervisor starts another."""
 
     async def live(actor: Actor) -> None:
-        handle, coordinator, resting = await _opened(site, actor), None, False
+        handle, coordinator, resting = await opened(site, actor), None, False
         while True:
             try:
                 site.oracle.begins(actor.author)
@@ -109,7 +118,7 @@ def compactor(site: Site, take_over_share: float) -> Life:
     return live
 
 
-async def _opened(site: Site, actor: Actor) -> Handle:
+async def opened(site: Site, actor: Actor) -> Handle:
     while True:
         with contextlib.suppress(*TRANSIENT):
             return await site.open()

@@ -14,6 +14,7 @@ from tests.sim.world import World
 __all__ = ["TOPIC", "Handle", "Site"]
 
 TOPIC = "t"
+SLOWLY = 8
 FRESH_SHARE = 0.4  # of the uses of a handle that read the configuration again
 
 
@@ -32,6 +33,7 @@ class Site:
     skew_ms: int  # how far clocks are from the store's, at most
     damaged_files: dict[str, bytes] = field(default_factory=dict)  # key -> its body as it was
     broken: set[bytes] = field(default_factory=set)  # every body that damage ever left
+    presses: bool = False  # who goes round does so slowly while no job runs
 
     async def open(self) -> "Handle":
         """Raises NotFound, Unavailable."""
@@ -39,7 +41,8 @@ class Site:
         return Handle(self, lineage, await live_topic(lineage, TOPIC))
 
     def rest(self, actor: Actor) -> int:
-        return int(self.rest_ms * 4 ** (actor.say.random() * 2 - 1))
+        rest_ms = int(self.rest_ms * 4 ** (actor.say.random() * 2 - 1))
+        return rest_ms * SLOWLY if self.presses and not self.oracle.at_work else rest_ms
 
 
 class Handle:

@@ -13,7 +13,7 @@ from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Boundary, Manifest, SegmentRef, TopicFile
 from lithify.manifest.retention import KEEP_ALL, floor_at, retention_of
 from tests.sim.applications import Applications
-from tests.sim.cast import Author, Harm, Violation
+from tests.sim.cast import Author, Harm, Violation, process_of
 from tests.sim.contents import Contents, Reign
 from tests.sim.frames import Step, kind_of_commit, unwarranted
 from tests.sim.judged import Readings, kept_by_all
@@ -145,7 +145,7 @@ class Truth:
         added = [ref for segment_id, ref in live.items() if segment_id not in was]
         taken = [ref for segment_id, ref in was.items() if segment_id not in live]
         if manifest.compactor_epoch > previous.compactor_epoch:
-            self._claimed[manifest.compactor_epoch] = author
+            self._claimed[manifest.compactor_epoch] = process_of(author)
             self._count("claim")
         for ref in added:
             if not self.present(ref.id):
@@ -201,9 +201,12 @@ class Truth:
     def _compaction(
         self, author: Author, previous: Manifest, manifest: Manifest, made: list[SegmentRef], taken: list[SegmentRef]
     ) -> None:
-        if self._claimed.get(manifest.compactor_epoch) != author:
+        if self._claimed.get(manifest.compactor_epoch) != process_of(author):
             self.fail(f"{author} commits at epoch {manifest.compactor_epoch}, which is not its own (P5)")
         known = {done.id for done in previous.completed_jobs}
+        active = {job.id for job in (self.ledger.state.jobs if self.ledger.state else ())}
+        if unended := active & (known - {done.id for done in manifest.completed_jobs}):
+            self.fail(f"manifest {manifest.id} forgets {min(unended)}, which .compactor shows as under way (P13)")
         fresh = [done.id for done in manifest.completed_jobs if done.id not in known]
         if not fresh:
             if any(ref.max_offset >= manifest.log_start_offset for ref in taken):
@@ -247,7 +250,7 @@ class Truth:
         self._count("quarantine")
         self.ledger.quarantined = True
         assert manifest.quarantine is not None
-        if self._claimed.get(manifest.compactor_epoch) != author:
+        if self._claimed.get(manifest.compactor_epoch) != process_of(author):
             self.fail(f"{author} quarantines at epoch {manifest.compactor_epoch}, which is not its own (P5, R6)")
         segment_id = manifest.quarantine.segment
         if segment_id not in self.was_damaged:

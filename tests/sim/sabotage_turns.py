@@ -1,0 +1,37 @@
+"""Sabotages of what several coroutines of a service, and several services, do to one partition (docs/rfcs/0014)."""
+
+from tests.sim.sabotage_line import Sabotage
+
+__all__ = ["OF_TURNS"]
+
+
+OF_TURNS = (
+    Sabotage(
+        "an idle owner is taken over at once",
+        "P5",
+        "compactor/coordinator.py",
+        "waits = self._stands_by and (",
+        "waits = self._stands_by is None and (",
+    ),
+    Sabotage(
+        "relief ends the job that runs",
+        "P15",
+        "compactor/relief.py",
+        "[job for job in state.jobs if job.id != first and job.status",
+        "[job for job in state.jobs if job.status",
+    ),
+    Sabotage(
+        "what relief was not answered settles itself",
+        "P14",
+        "compactor/coordinator.py",
+        "self._main._epoch = None",
+        "self._main._epoch = self._epoch or self._main._epoch",
+    ),
+    Sabotage(
+        "a job begins while its partition is relieved",
+        "P8",
+        "compactor/service.py",
+        "return None if self.beside else Place(self.keys, beside=True)",
+        "return None",
+    ),
+)
