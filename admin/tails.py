@@ -15,6 +15,7 @@ from lithify.admin.terminal import plain_json, warn
 from lithify.log.consumer import RECORDS_MAX
 from lithify.log.follow import POLL_MS, Gap
 from lithify.log.record import Record
+from lithify.log.sort_places import SortPlaces
 from lithify.segment.spill import NoSpill
 from lithify.store.errors import AccessDenied, Unavailable
 from lithify.store.port import Pause
@@ -40,10 +41,11 @@ def tail(
     with leave_on_signals(leave.set):
         opened = invocation.warehouse().topic(topic)
         numbers = range(opened.partitions) if partition is None else [partition]
-        followers = {number: opened.partition(number).follower(from_offset, reset) for number in numbers}
+        places = SortPlaces()
+        followers = {n: opened.partition(n).follower(from_offset, reset).share(places) for n in numbers}
         outage = _Outage(topic)
         while not leave.is_set() and lines.left > 0:
-            found = False
+            found, refused = False, places.refused
             for number, follower in followers.items():
                 with outage.outlasted(number):  # of this partition alone: what the others hold comes meanwhile
                     stretch = follower.take()
@@ -52,8 +54,8 @@ def tail(
                         found = True
             with outage.outlasted():
                 for number in range(len(followers), opened.partitions_now()) if partition is None else ():
-                    followers[number] = opened.partition(number).follower(0, reset, added=True)
-            if not found:
+                    followers[number] = opened.partition(number).follower(0, reset, added=True).share(places)
+            if not found and places.refused == refused:  # who waited for a place to sort in has it now
                 invocation.warehouse().driver.answer(Pause(POLL_MS))
 
 

@@ -14,6 +14,7 @@ from lithify.log.own_process import OwnProcess
 from lithify.log.patience import Patience
 from lithify.log.positions import still_holds
 from lithify.log.record import Record
+from lithify.log.sort_places import SortPlaces
 from lithify.manifest.ages import young
 from lithify.manifest.consumers import CommitPosition
 from lithify.manifest.model import ConsumerPosition
@@ -123,6 +124,15 @@ class Consumer:
     async def holds(self) -> None:
         """Raises Fenced where another instance took the name over, NotFound where it was forgotten."""
         await still_holds(self._files, self._entry.name, self._entry.instance)
+
+    def share(self, places: SortPlaces) -> Self:
+        """The same, which sorts only while it has one of these places. Others take them, too."""
+        self._follower.share(places)
+        return self
+
+    def let_go(self) -> None:
+        """Hold no sort, and no place, until it is asked for more than what waits."""
+        self._follower.close()
 
     def scanned(self) -> None:
         """The scan that this consumer goes on from was read to its end; whether that was loaded is not known yet."""

@@ -8,12 +8,13 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import msgspec
 
 from lithify.log.record import Record, record_bytes
 from lithify.log.snapshot import Snapshot
+from lithify.log.sort_places import SortPlaces
 from lithify.manifest.appends import topic_gone
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
@@ -135,6 +136,8 @@ class Follower:
         self._reset: OffsetReset = reset
         self._looks = 0
         self._at_end = False
+        self._was_at_end = False  # of any snapshot
+        self._places: SortPlaces | None = None
         self._stretches: Generator[Stretch] | None = None
         self._added = added
         self._open(driver.run(files.head()) if manifest is None else manifest)
@@ -148,12 +151,26 @@ class Follower:
         else:
             self.position = start_offset  # below the floor it begins with a gap
 
+    def share(self, places: SortPlaces) -> Self:
+        """The same, which sorts only while it has one of these places. Others take them, too."""
+        self._places = places
+        return self
+
     def take(self) -> Stretch | None:
-        """What comes next; None: nothing yet. Costs one GET, every second time two, where it is None.
+        """What comes next; None: nothing yet, or it waits for a place to sort in. Costs one GET, every second time two,
+        where there is nothing yet.
 
         Raises OffsetOutOfRange where the log's start passed this reader and its reset policy is to say so, NotFound
         once the topic is deleted, Unavailable: ask again.
         """
+        try:
+            return self._take()
+        finally:
+            if self._stretches is None:
+                self._give_back()
+
+    def _take(self) -> Stretch | None:
+        is_over = False  # whether a snapshot was, in this call
         while True:
             if self._stretches is None:
                 if self._at_end and not self._look():
@@ -161,31 +178,46 @@ class Follower:
                 gap = self._step_over()
                 if gap is not None:
                     return Stretch([gap], self.position)
+                if not self._may_read(again=is_over):
+                    return None
             # Whatever is raised below, the next call begins anew at `position`.
             stretches, self._stretches = self._stretches or self._read(), None
             try:
                 stretch = next(stretches, None)
             except SnapshotExpired:
                 # Its manifest was collected; what of it is still there, the head holds.
+                self._give_back()
+                is_over = True
                 self._open(self._driver.run(self._files.head()))
                 continue
             if stretch is None:
-                self._at_end = True
+                self._give_back()
+                is_over = self._at_end = self._was_at_end = True
                 continue
             self._stretches, self.position = stretches, stretch.end_offset
             if self._manifest.id == self._first:
                 self.first_to = self.position
             return stretch
 
+    def _may_read(self, *, again: bool) -> bool:
+        if self._places is None or not self._snapshot.sorts(self.position):
+            return True
+        return self._places.take(self, first=not self._was_at_end, again=again)
+
+    def _give_back(self) -> None:
+        if self._places is not None:
+            self._places.give_back(self)
+
     def wait(self, ms: int) -> None:
         """Let time pass, between half of `ms` and all of it."""
         self._driver.answer(Pause(ms))
 
     def close(self) -> None:
-        """Let go of what it reads: a sort, and its file. The next `take` begins anew at the position."""
+        """Let go of what it reads: a sort, its file, and its place. The next `take` begins anew at the position."""
         stretches, self._stretches = self._stretches, None
         if stretches is not None:
             stretches.close()
+        self._give_back()
 
     def _open(self, manifest: Manifest) -> None:
         if manifest.sealed:

@@ -18,7 +18,7 @@ from lithify.segment.scan import latest, records
 from lithify.segment.sort import external_sort
 from lithify.segment.source import Source
 
-__all__ = ["OpenSegment", "in_offset_order", "latest_by_key"]
+__all__ = ["OpenSegment", "in_offset_order", "latest_by_key", "sorts"]
 
 STREAMS_MAX = 16  # sorted runs merged as they are; what goes beyond is sorted together first
 
@@ -31,12 +31,10 @@ def in_offset_order(manifest: Manifest, open_segment: OpenSegment, start: int, e
 
     Segments and row groups outside are not read: to tail costs the L0 segments alone. Key-ordered runs are sorted.
     """
-    wanted = [ref for ref in manifest.segments() if ref.max_offset >= start and ref.min_offset < end]
-    l0 = {ref.id for ref in manifest.l0}
-    # An L0 segment is one append: in key order, too, its offsets are a stretch that nothing else shares.
-    stretches = [ref for ref in wanted if ref.order == "offset" or ref.id in l0]
-    scattered = [ref for ref in wanted if ref.order == "key" and ref.id not in l0]
-    chains = _chains(stretches)
+    scattered = _scattered(manifest, start, end)
+    sorted_first = {ref.id for ref in scattered}
+    wanted = (ref for ref in manifest.segments() if ref.max_offset >= start and ref.min_offset < end)
+    chains = _chains([ref for ref in wanted if ref.id not in sorted_first])
     fan_in = len(chains) + 1
 
     def rows(refs: Sequence[SegmentRef]) -> Iterator[pa.RecordBatch]:
@@ -48,6 +46,22 @@ def in_offset_order(manifest: Manifest, open_segment: OpenSegment, start: int, e
     if scattered:
         streams.append(rows(scattered))
     return _until(end, (block.ordered() for block in blocks(streams, "offset")))
+
+
+def sorts(manifest: Manifest, start: int) -> bool:
+    """Whether reading from `start` to the end in offset order takes a sort."""
+    return bool(_scattered(manifest, start, manifest.next_offset))
+
+
+def _scattered(manifest: Manifest, start: int, end: int) -> list[SegmentRef]:
+    """The segments in key order that hold some of these offsets. An L0 segment is one append: in key order, too, its
+    offsets are a stretch that nothing else shares."""
+    return [
+        ref
+        for run in manifest.runs
+        for ref in run.segments
+        if ref.order == "key" and ref.max_offset >= start and ref.min_offset < end
+    ]
 
 
 def _chains(stretches: list[SegmentRef]) -> list[list[SegmentRef]]:

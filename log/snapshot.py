@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from lithify.log.reader import in_offset_order, latest_by_key
+from lithify.log.reader import in_offset_order, latest_by_key, sorts
 from lithify.log.record import Record, to_records
 from lithify.log.whole import Whole
 from lithify.manifest.keys import PartitionKeys
@@ -66,6 +66,10 @@ class Snapshot:
     def read_batches(self, start_offset: int = 0, end_offset: int | None = None) -> pa.RecordBatchReader:
         """As `read`, in batches with columns key, value, offset, timestamp_ms, headers."""
         return self._reader(self._in_offset_order(start_offset, end_offset))
+
+    def sorts(self, start_offset: int) -> bool:
+        """Whether `read` from there on takes a sort: where compaction put records in the order of their keys."""
+        return sorts(self._manifest, start_offset)
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """The latest record of each key, in key order; deleted keys only with `tombstones`."""

@@ -11,6 +11,7 @@ from lithify.log.own_process import OwnProcess
 from lithify.log.partition import Partition
 from lithify.log.patience import Patience
 from lithify.log.record import Record
+from lithify.log.sort_places import SortPlaces
 from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError
 
@@ -50,7 +51,8 @@ class TopicConsumer:
         """`growing`: the topic of which these are all partitions, and which is asked for more; None: these are all."""
         self._process = OwnProcess()
         self._driver = driver
-        self._consumers = dict(consumers)
+        self._places = SortPlaces()
+        self._consumers = {number: consumer.share(self._places) for number, consumer in consumers.items()}
         self._config = config
         self._growing = growing
         self._poll_ms = config.poll_ms
@@ -110,9 +112,18 @@ class TopicConsumer:
         Test: tests/log/test_topic_consumer.py
         """
         found: list[tuple[int, Record | Gap]] = []
-        for number in self._look_at_each(max_records, patience):
+        for number in self._look_at_all(max_records, patience):
             found += [(number, item) for item in self._consumers[number].hand_out(max_records - len(found))]
         return found
+
+    def _look_at_all(self, wanted: int, patience: Patience | None) -> list[int]:
+        """As `_look_at_each`. Where nobody had anything, but some waited for a place to sort in, they have it now: they
+        are asked again, since an empty answer says that there was nothing."""
+        while True:
+            refused = self._places.refused
+            ready = self._look_at_each(wanted, patience)
+            if ready or self._places.refused == refused or (patience is not None and patience.is_over):
+                return ready
 
     def _look_at_each(self, wanted: int, patience: Patience | None) -> list[int]:
         """Partitions with items to hand out, as many as `wanted` takes, or as there is `patience` for. Where one fails,
@@ -129,6 +140,7 @@ class TopicConsumer:
             try:
                 items = self._consumers[number].look()
             except LithifyError:
+                self._consumers[number].let_go()  # or one that is refused for ever would hold a place for ever
                 if ready:
                     break
                 self._pass_turn()
@@ -153,7 +165,8 @@ class TopicConsumer:
         try:
             for number in range(len(self._numbers), self._growing.partitions_now()):
                 part = self._growing.partition(number)
-                self._consumers[number] = part.opening(name, self._config, added=True, holds=first.holds).take()
+                opening = part.opening(name, self._config, added=True, holds=first.holds)
+                self._consumers[number] = opening.take().share(self._places)
                 self._numbers.append(number)
         except LithifyError as error:
             return error

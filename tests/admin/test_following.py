@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from lithify.log.sort_places import SORTS_MAX
 from tests.admin.conftest import Lithify, changes, lines
 from tests.admin.test_process import Process
+from tests.log.test_sort_places import Sorts
 
 
 @pytest.fixture
@@ -95,6 +97,25 @@ def test_a_consumer_that_was_away_when_the_topic_grew_skips_nothing(users: Lithi
     users.ok("append", "users", "--partition", "2", input=changes(2))
     assert places(users.records(*read)) == [(2, 0), (2, 1)]
     assert users.records("read", "users", "--consumer", "new", "--auto-offset-reset", "latest") == []
+
+
+@pytest.mark.parametrize(
+    "flags", [("--follow", "--limit", "96"), ("--follow", "--limit", "96", "--consumer", "c"), ("--consumer", "c")]
+)
+def test_many_compacted_partitions_are_read_with_few_sorts(
+    lithify: Lithify, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    """Before, each partition had its own open at once."""
+    config = ("--config", "cleanup.policy=compact", "--config", "min.cleanable.dirty.ratio=0")
+    lithify.ok("topic", "create", "many", "--partitions", "8", *config)
+    for partition in range(8):
+        lithify.ok("append", "many", "--partition", str(partition), input=changes(12, keys=12))
+    lithify.ok("compactor", "run", "--once", "--engine", "local")
+    sorts = Sorts(monkeypatch)
+    monkeypatch.setattr("lithify.store.driver.pause", lambda _ms: pytest.fail("it waits though some have records"))
+    found = lithify.records("read", "many", *flags)
+    assert places(found) == [(partition, offset) for partition in range(8) for offset in range(12)]
+    assert (sorts.made, sorts.most) == (8, SORTS_MAX - 1)
 
 
 def test_positions_are_reset_and_forgotten(users: Lithify) -> None:
