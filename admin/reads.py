@@ -123,9 +123,15 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
     except (binascii.Error, UnicodeEncodeError, ValueError):
         raise InvalidRequest("KEY is no base64" if is_base64 else "KEY is no text: give it as --base64") from None
     opened = invocation.warehouse().topic(topic)
-    number = partition_for_key(wanted, opened.partitions)
-    record = _found(opened.partition(number), checkpoint).get(wanted)
-    if record is None or not opened.homes().has(record, number):
+    homes = opened.homes()
+    number = partition_for_key(wanted, homes.partitions)
+    if checkpoint is not None and homes.growths:  # it may be one from before: its partitions tell
+        then = opened.pinned(checkpoint)
+        homes, number = then.homes, partition_for_key(wanted, then.homes.partitions)
+        record = then.partitions[number].get(wanted)
+    else:
+        record = _found(opened.partition(number), checkpoint).get(wanted)
+    if record is None or not homes.has(record, number):
         raise NotFound(f"{topic} has no record of this key, or it was deleted")
     sys.stdout.buffer.write(record_line(record, number))
 
@@ -179,22 +185,29 @@ def _write(
 
     opened = invocation.warehouse().topic(topic)
     homes = opened.homes() if latest and partition is None else None
+    snapshots: Iterable[tuple[int, Snapshot]]
+    if partition is not None:
+        snapshots = [(partition, _found(opened.partition(partition), checkpoint))]
+    elif checkpoint is not None:  # all of them, before anything is written
+        then = opened.pinned(checkpoint)
+        homes, snapshots = then.homes if latest else None, enumerate(then.partitions)
+    else:
+        parts = [opened.partition(number) for number in range(opened.partitions)]
+        snapshots = ((part.number, part.snapshot()) for part in parts)
 
     def tell(number: int, records: int) -> None:
         moved = f"{counted(records, 'record')} left out, whose keys changed their partition when the topic grew"
         warn(f"warning: {topic}/{number}: {moved}; --partition {number} shows them")
 
-    numbers = range(opened.partitions) if partition is None else [partition]
-    parts = [opened.partition(number) for number in numbers]
     with (
         open_sink(target, invocation.options_for(target)) as sink,
         invocation.output.progress(f"reading {topic}", seen=target != "-") as tick,
     ):
-        for part in parts:
-            rows = read(_found(part, checkpoint))
-            found = rows if homes is None else at_home(rows, homes, part.number, tell)
+        for number, snapshot in snapshots:
+            rows = read(snapshot)
+            found = rows if homes is None else at_home(rows, homes, number, tell)
             for batch in _limited(found, None if limit is None else limit - sink.rows):
-                sink.write(batch, part.number)
+                sink.write(batch, number)
                 tick(batch.num_rows)
     return sink.rows
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
     from lithify.log.topic_consumer import TopicConsumer
+    from lithify.log.topic_snapshot import TopicSnapshot
     from lithify.log.transactions import TransactionInfo
     from lithify.log.warehouse import Warehouse, WarehouseInfo, open  # noqa: A004 - the face's own name
     from lithify.manifest.model import Checkpoint
@@ -87,6 +88,7 @@ __all__ = [
     "Topic",
     "TopicConsumer",
     "TopicInfo",
+    "TopicSnapshot",
     "TransactionInfo",
     "Unavailable",
     "Warehouse",
@@ -122,6 +124,7 @@ _MODULES = {
     "Topic": "lithify.log.topic",
     "TopicConsumer": "lithify.log.topic_consumer",
     "TopicInfo": "lithify.log.info",
+    "TopicSnapshot": "lithify.log.topic_snapshot",
     "TransactionInfo": "lithify.log.transactions",
     "Warehouse": "lithify.log.warehouse",
     "WarehouseInfo": "lithify.log.warehouse",

@@ -2,16 +2,17 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import structlog
 
+from lithify.log.checkpoints import check_checkpoint_name
 from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, ConsumerConfig
 from lithify.log.follow import POLL_MS, OffsetReset, check_reset
-from lithify.log.homes import Homes, at_home
+from lithify.log.homes import Homes
 from lithify.log.info import PartitionFailure, TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
 from lithify.log.latest import Latest
@@ -23,7 +24,7 @@ from lithify.log.producer_config import parse_producer_config
 from lithify.log.record import Record
 from lithify.log.retention_policy import RetentionPolicy, policy_of, with_retention
 from lithify.log.topic_consumer import TopicConsumer, came_later
-from lithify.log.whole import Whole
+from lithify.log.topic_snapshot import TopicSnapshot, pinned_topic
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import alter_topic, former_partitions, growths_of, live_topic, partition_keys
 from lithify.manifest.commit import Lineage
@@ -31,7 +32,6 @@ from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
 from lithify.manifest.retention import Retention, bounds_before
 from lithify.segment.arrays import from_longs
-from lithify.segment.schema import RECORDS
 from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
@@ -267,13 +267,17 @@ class Topic:
         `partition(n).scan()` (docs/rfcs/0013)."""
         self._fresh_config()
         homes = self.homes()
-        snapshots = [(number, self.partition(number).snapshot()) for number in range(self.partitions)]
+        snapshots = tuple(self.partition(number).snapshot() for number in range(homes.partitions))
+        return TopicSnapshot(self.name, snapshots, homes).scan(tombstones)
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            for number, snapshot in snapshots:
-                yield from at_home(snapshot.scan(tombstones), homes, number, self._left_out)
-
-        return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches(), self.name))
+    def pinned(self, name: str) -> TopicSnapshot:
+        """What the checkpoint `name` of each partition pins. One that was made before the topic grew shows what it
+        showed then: added partitions have nothing, and keys are where they were. Raises NotFound where some partitions
+        do not have it, and were there when the others were pinned."""
+        self._fresh_config()
+        homes = self.homes()
+        parts = [self.partition(number) for number in range(homes.partitions)]
+        return pinned_topic(self.name, homes, parts, check_checkpoint_name(name))
 
     def get(self, key: bytes) -> Record | None:
         """The latest record of `key`; None where there is none, or it was deleted. It is looked for in the partition
@@ -285,10 +289,6 @@ class Topic:
         number = partition_for_key(key, homes.counts[-1])
         found = self.partition(number).get(key)
         return found if found is None or homes.has(found, number) else None
-
-    def _left_out(self, partition: int, records: int) -> None:
-        where = f"{self.name}/{partition}"
-        log.warning("a scan leaves out what keys left behind when the topic grew", partition=where, records=records)
 
     def homes(self) -> Homes:
         """Where keys live and have lived."""

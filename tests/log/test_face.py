@@ -24,7 +24,7 @@ NAMES = [
     *("Delivery", "EpochRegression", "Explanation", "Fenced", "Gap", "GcReport", "InvalidRequest", "LithifyError"),
     *("LocalEngine", "MaintenanceReport", "NotFound", "OffsetOutOfRange", "Partition", "PartitionInfo", "Producer"),
     *("Record", "RetentionPolicy", "RunInfo", "ScanAndFollow", "SegmentInfo", "Snapshot", "SnapshotExpired"),
-    *("SparkEngine", "Topic", "TopicConsumer", "TopicInfo", "TransactionInfo"),
+    *("SparkEngine", "Topic", "TopicConsumer", "TopicInfo", "TopicSnapshot", "TransactionInfo"),
     *("Unavailable", "Warehouse", "WarehouseInfo", "open", "partition_for_key"),
 ]
 
@@ -47,6 +47,9 @@ SIGNATURES = {
     "Topic.append": "(self, records)",
     "Topic.scan": "(self, tombstones=False)",
     "Topic.get": "(self, key)",
+    "Topic.pinned": "(self, name)",
+    "TopicSnapshot.scan": "(self, tombstones=False)",
+    "TopicSnapshot.get": "(self, key)",
     "Topic.producer": "(self, id=None, config=None)",
     "Topic.consumer": "(self, name, partitions=None, *, auto_offset_reset='earliest', auto_commit_interval_ms=5000, "
     "poll_ms=1000, stop=None)",
@@ -124,7 +127,7 @@ def test_every_public_method_is_listed() -> None:
     internal = {"Topic.prepare", "Topic.former_partitions", "Topic.homes", "Topic.partitions_now"}
     internal |= {"Partition.append_prepared", "Partition.lent", "Partition.opening", "Partition.open_producer"}
     internal |= {"Partition.check_producer", "Snapshot.sorts"}
-    for name in ("Warehouse", "Topic", "Partition", "Snapshot", "Producer", "Delivery"):
+    for name in ("Warehouse", "Topic", "Partition", "Snapshot", "TopicSnapshot", "Producer", "Delivery"):
         methods = inspect.getmembers(getattr(lithify, name), inspect.isfunction)
         public = {f"{name}.{method}" for method, _ in methods if not method.startswith("_")}
         assert public - internal <= set(SIGNATURES)

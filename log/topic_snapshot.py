@@ -1,0 +1,101 @@
+"""A topic as it was: a snapshot of each partition, and where keys lived (docs/rfcs/0013)."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import structlog
+
+from lithify.log.homes import Homes, at_home
+from lithify.log.partition import Partition
+from lithify.log.partitioner import partition_for_key
+from lithify.log.record import Record
+from lithify.log.snapshot import Snapshot
+from lithify.log.whole import Whole
+from lithify.segment.schema import RECORDS
+from lithify.store.errors import InvalidRequest, NotFound
+
+__all__ = ["TopicSnapshot", "pinned_topic"]
+
+NAMED_MAX = 16  # partitions without a checkpoint, in a message
+
+log = structlog.wrap_logger(logging.getLogger("lithify.log"))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSnapshot:
+    """Thread-safe; it stays readable as long as the snapshots of its partitions do. Their logs are read one by one:
+    `partitions[0].read()`."""
+
+    topic: str
+    partitions: tuple[Snapshot, ...]  # those that the topic had, by number
+    homes: Homes
+
+    def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
+        """As `Topic.scan`."""
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for number, snapshot in enumerate(self.partitions):
+                yield from at_home(snapshot.scan(tombstones), self.homes, number, self._left_out)
+
+        return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches(), self.topic))
+
+    def get(self, key: bytes) -> Record | None:
+        """As `Topic.get`."""
+        if type(key) is not bytes:
+            raise InvalidRequest(f"{self.topic}: a key is bytes, not {type(key).__name__}")
+        number = partition_for_key(key, self.homes.partitions)
+        found = self.partitions[number].get(key)
+        return found if found is None or self.homes.has(found, number) else None
+
+    def _left_out(self, partition: int, records: int) -> None:
+        where = f"{self.topic}/{partition}"
+        log.warning("a scan leaves out what keys left behind when the topic grew", partition=where, records=records)
+
+
+def pinned_topic(topic: str, homes: Homes, parts: Sequence[Partition], name: str) -> TopicSnapshot:
+    """What checkpoint `name` pins. Where partitions that were added later do not have it, it is the topic as it was
+    before it grew. Requires: `parts` are all that `homes` counts. Raises NotFound, and names those without it."""
+    found: dict[int, Snapshot] = {}
+    missing: dict[int, NotFound] = {}
+    for part in parts:
+        try:
+            found[part.number] = part.pinned(name)
+        except NotFound as error:
+            missing[part.number] = error
+    if not found:
+        raise missing[0]
+    then = homes if not missing else _homes_before(homes, found)
+    expired = [n for n in missing if any(known.name == name for known in parts[n].checkpoints())]
+    if then is None or expired:
+        raise NotFound(_without(topic, name, expired or list(missing), "has expired" if expired else "is missing"))
+    return TopicSnapshot(topic, tuple(found[number] for number in range(then.partitions)), then)
+
+
+def _homes_before(homes: Homes, found: Mapping[int, Snapshot]) -> Homes | None:
+    """Where keys lived when there were these partitions only, and were pinned; None: that never was, or is not known.
+
+    SUBTLE! That a former count of partitions have the checkpoint is not enough: somebody may have pinned these alone,
+    when the others had records already. Then they lie beyond the ends that the growth noted, unless nothing came to
+    them since, and what they show is what the topic held when it grew. Test: tests/log/test_topic_snapshots.py
+    """
+    at = next((index for index, growth in enumerate(homes.growths) if growth.partitions == len(found)), None)
+    if at is None:
+        return None
+    count, ends = len(found), homes.growths[at].ends
+    for number in range(count):
+        end = ends[number] if number < len(ends) else None
+        if number not in found or end is None or found[number].next_offset > end:
+            return None
+    return Homes(homes.growths[:at], count)
+
+
+def _without(topic: str, name: str, numbers: Sequence[int], what: str) -> str:
+    named = ", ".join(str(number) for number in numbers[:NAMED_MAX])
+    more = f" and {len(numbers) - NAMED_MAX} more" if len(numbers) > NAMED_MAX else ""
+    partitions = "partition" if len(numbers) == 1 else "partitions"
+    return (
+        f"{topic}: checkpoint {name!r} {what} in {partitions} {named}{more}, so the topic cannot be read by it; read "
+        "the partitions that have it one by one ('lithify checkpoint list' shows them)"
+    )
