@@ -19,6 +19,8 @@ from lithify.store.metered import Metered
 from lithify.store.s3 import S3Store
 from lithify.testing.server import S3Server
 
+TEN_SECONDS_MS = 10_000  # the docs promise that clients know of a change by then; not taken from the product
+
 
 class HandClock:
     """Milliseconds since 1970; they pass when a test says so."""

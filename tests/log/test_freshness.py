@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from lithify.log.record import Record
-from lithify.log.topic import CONFIG_FRESH_MS, Topic
+from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.store.errors import InvalidRequest, NotFound
-from tests.log.conftest import HandClock
+from tests.log.conftest import TEN_SECONDS_MS, HandClock
 
 KEYLESS = [Record(None, b"v")]
 
@@ -31,7 +31,7 @@ def test_appends_obey_within_ten_seconds(
     topic, elsewhere = any_warehouse.create_topic("t"), any_warehouse.topic("t")
     topic.alter({"cleanup.policy": "compact"})
     append(elsewhere)
-    clock.now_ms += CONFIG_FRESH_MS - 1
+    clock.now_ms += TEN_SECONDS_MS - 1
     append(elsewhere)
     clock.now_ms += 1
     with pytest.raises(InvalidRequest, match="have no key"):
@@ -45,7 +45,7 @@ def test_a_producer_obeys_within_ten_seconds(warehouse: Warehouse, clock: HandCl
     with warehouse.topic("t").producer() as producer:
         topic.alter({"cleanup.policy": "compact"})
         producer.append(None, b"v")
-        clock.now_ms += CONFIG_FRESH_MS
+        clock.now_ms += TEN_SECONDS_MS
         with pytest.raises(InvalidRequest, match="has no key"):
             producer.append(None, b"v")
         producer.append(b"k", b"v")  # what was taken before does not fail the producer
@@ -61,7 +61,7 @@ def test_readers_obey_within_ten_seconds(warehouse: Warehouse, clock: HandClock)
     part.append([Record(b"new", b"v", clock.now_ms)])
     topic.alter({"retention.ms": 30_000})
     assert [record.key for record in topic.partition(0).read()] == [b"new"]
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     assert elsewhere.get(b"old") is None
     assert [record.key for record in part.read()] == [b"new"]
     assert elsewhere.scan().read_all().num_rows == 1
@@ -72,7 +72,7 @@ def test_new_partitions_are_seen_within_ten_seconds(warehouse: Warehouse, clock:
     topic.alter(partitions=8)
     topic.append([Record(b"key-%d" % number, b"v") for number in range(100)])
     assert elsewhere.scan().read_all().num_rows < 100
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     assert elsewhere.scan().read_all().num_rows == 100
     assert all(elsewhere.get(b"key-%d" % number) is not None for number in range(100))
 
@@ -81,7 +81,7 @@ def test_a_deleted_topic_is_noticed(warehouse: Warehouse, clock: HandClock) -> N
     warehouse.create_topic("t")
     gone, replaced = warehouse.topic("t"), warehouse.topic("t")
     warehouse.delete_topic("t")
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     for _ in range(2):
         with pytest.raises(NotFound, match="does not exist here any more"):
             gone.partition(0).append(KEYLESS)
@@ -94,7 +94,7 @@ def test_knowing_costs_one_get_each_ten_seconds(warehouse: Warehouse, clock: Han
     part = warehouse.create_topic("t").partition(0)
     part.append(KEYLESS)
     costs: list[tuple[int, int, int]] = []
-    for passing_ms in (0, CONFIG_FRESH_MS - 1, 1, 0):
+    for passing_ms in (0, TEN_SECONDS_MS - 1, 1, 0):
         clock.now_ms += passing_ms
         before = warehouse.store.snapshot()
         part.append(KEYLESS)

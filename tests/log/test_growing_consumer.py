@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from lithify.log.follow import Gap
-from lithify.log.topic import CONFIG_FRESH_MS, Topic
+from lithify.log.topic import Topic
 from lithify.log.topic_consumer import TopicConsumer
 from lithify.store.errors import Fenced, OffsetOutOfRange, Unavailable
-from tests.log.conftest import HandClock
+from tests.log.conftest import TEN_SECONDS_MS, HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored
 from tests.log.test_follow import EXPIRING, append, expire, shown
@@ -44,7 +44,7 @@ def test_added_partitions_are_read_from_their_first_record_within_ten_seconds(cl
     consumer = elsewhere.consumer("c", auto_offset_reset=reset)
     read = polled(consumer)
     grow(topic)
-    clock.now_ms += CONFIG_FRESH_MS - 1
+    clock.now_ms += TEN_SECONDS_MS - 1
     assert polled(consumer) == []
     clock.now_ms += 1
     assert polled(consumer) == [(1, 0)]
@@ -61,14 +61,14 @@ def test_who_was_away_when_the_topic_grew_begins_at_the_first_record(clock: Hand
     topic, elsewhere = topics(clock, FailingStore())
     elsewhere.consumer("c").close()
     grow(topic, 3)
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     later = elsewhere.consumer("c", auto_offset_reset=reset)
     assert [item for item in polled(later) if item[0]] == [(1, 0), (2, 0)]
     named = elsewhere.consumer("d", [2], auto_offset_reset="latest")
     assert polled(named) == []  # a new name, to which no partition is an added one
     named.close()
     grow(topic, 4)
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     assert polled(named) == []  # it was given its partitions
     assert polled(elsewhere.consumer("d", [3], auto_offset_reset="latest")) == [(3, 0)]
 
@@ -80,7 +80,7 @@ def test_a_name_that_is_new_begins_where_it_is_told_in_all_partitions(clock: Han
 
 
 def opened_later(topic: Topic, clock: HandClock) -> Topic:
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     return topic
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lithify.log.batches import Delivery
 from lithify.log.partitioner import partition_for_key
 from lithify.log.producer import Producer
-from lithify.log.topic import CONFIG_FRESH_MS, Topic
+from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import AccessDenied, Fenced, LithifyError, Unavailable
@@ -20,7 +20,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Object, Outcome
 from lithify.testing.faults import FaultyStore
-from tests.log.conftest import HandClock
+from tests.log.conftest import TEN_SECONDS_MS, HandClock
 from tests.log.producing import WAIT_MS, values
 from tests.log.test_growth import key_of
 
@@ -74,7 +74,7 @@ def topic(warehouse: Warehouse, store: Away, clock: HandClock) -> Topic:
 
 def grows(warehouse: Warehouse, clock: HandClock, partitions: int = 4) -> None:
     warehouse.topic("t").alter(partitions=partitions)
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
 
 
 @pytest.mark.parametrize("producer_id", [None, "me"])
@@ -296,7 +296,7 @@ class Growing:
                         self.whole.topic("t").alter(partitions=count + 1)
                         self.announced.append((count + 1, self.clock.now_ms))
                 case "time passes", _:
-                    self.clock.now_ms += CONFIG_FRESH_MS // 2
+                    self.clock.now_ms += TEN_SECONDS_MS // 2
                 case "flush", _:
                     self.well()
                     self.producer.flush()
@@ -317,7 +317,7 @@ class Growing:
         self.number += 1
         reachable = not self.store.all_of_it
         delivery = self.producer.append(key, value)
-        old_enough = [count for count, at_ms in self.announced if at_ms <= self.clock.now_ms - CONFIG_FRESH_MS]
+        old_enough = [count for count, at_ms in self.announced if at_ms <= self.clock.now_ms - TEN_SECONDS_MS]
         least = old_enough[-1] if old_enough and reachable else 1
         counts = range(least, self.announced[-1][0] + 1)
         assert delivery.partition in {partition_for_key(key, count) for count in counts}, "not where its key lives"

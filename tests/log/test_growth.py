@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from lithify.compactor.compactor import Compactor
 from lithify.log.partitioner import partition_for_key
 from lithify.log.record import Record
-from lithify.log.topic import CONFIG_FRESH_MS, Topic
+from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, topic_lineage
 from lithify.manifest.model import GROWTHS_MAX
 from lithify.store.driver import Driver
 from lithify.store.errors import Fenced, NotFound
 from lithify.store.memory import MemoryStore
-from tests.log.conftest import HandClock
+from tests.log.conftest import TEN_SECONDS_MS, HandClock
 
 CLEANED = {"cleanup.policy": "compact", "delete.retention.ms": 1_000, "min.cleanable.dirty.ratio": 0}
 
@@ -52,7 +52,7 @@ def test_a_key_that_moved_is_shown_once_and_as_it_is_now(warehouse: Warehouse, c
     topic.append([Record(moves, b"old"), Record(stays, b"old")])
     topic.alter(partitions=4)
     assert (scanned(topic), topic.get(moves)) == ({stays: b"old"}, None)  # left behind, and not written since
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     elsewhere.append([Record(moves, b"new")])
     assert scanned(topic) == scanned(elsewhere) == {stays: b"old", moves: b"new"}
     elsewhere.append([Record(moves, None)])
@@ -115,7 +115,7 @@ def test_added_partitions_are_found_within_ten_seconds(warehouse: Warehouse, clo
     topic.alter(partitions=2)
     with pytest.raises(NotFound, match="has partitions 0 to 0"):
         elsewhere.partition(1)
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     assert elsewhere.partition(1).number == 1
     with pytest.raises(NotFound, match="has partitions 0 to 1"):
         elsewhere.partition(2)
@@ -175,7 +175,7 @@ def test_scan_and_get_agree_with_the_history(
             key, value, by_a_former_count = step
             (partition,) = (late if by_a_former_count else topic).append([Record(key, value)])
             model.written.append((key, value, partition, len(model.counts) - 1))
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     expected = {key: value for key in KEYS if (value := model.value(key)) is not None}
     for handle in (topic, reader):
         assert scanned(handle) == expected
@@ -194,7 +194,7 @@ def test_a_producer_writes_to_where_keys_live_within_ten_seconds(
         assert producer.append(moves, b"old").partition == 0
         topic.alter(partitions=4)
         topic.append([Record(moves, b"by another")])
-        clock.now_ms += CONFIG_FRESH_MS
+        clock.now_ms += TEN_SECONDS_MS
         assert [producer.append(key, b"new").partition for key in (moves, stays)] == [3, 0]
         producer.flush()
         assert scanned(topic) == {moves: b"new", stays: b"new"}
@@ -209,7 +209,7 @@ def test_a_producer_that_was_replaced_opens_nothing_in_added_partitions(warehous
     older = first.producer("id", {"linger.ms": 0})
     with second.producer("id", {"linger.ms": 0}) as newer:
         topic.alter(partitions=2)
-        clock.now_ms += CONFIG_FRESH_MS
+        clock.now_ms += TEN_SECONDS_MS
         with pytest.raises(Fenced, match="another instance"):
             older.append(key, b"older").offset()
         newer.append(key, b"newer").offset()

@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from lithify.log.topic import CONFIG_FRESH_MS, Topic
+from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound, Unavailable
 from lithify.store.port import Object, Outcome
 from lithify.testing.faults import FaultyStore
-from tests.log.conftest import HandClock
+from tests.log.conftest import TEN_SECONDS_MS, HandClock
 from tests.log.producing import WAIT_MS, values
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
@@ -75,7 +75,7 @@ def test_records_are_taken_while_the_configuration_cannot_be_read(
 ) -> None:
     with topic.producer(config=PATIENT) as producer:
         for number in range(50):
-            clock.now_ms += CONFIG_FRESH_MS
+            clock.now_ms += TEN_SECONDS_MS
             store.down = True
             producer.append(b"k", b"%d" % number)
         store.down = False
@@ -88,7 +88,7 @@ def test_a_read_that_hangs_keeps_nobody_waiting_for_longer_than_max_block_ms(
 ) -> None:
     warehouse.topic("t").alter({"cleanup.policy": "compact"})
     with topic.producer(config=PATIENT | {"max.block.ms": 0}) as producer:
-        clock.now_ms += CONFIG_FRESH_MS
+        clock.now_ms += TEN_SECONDS_MS
         store.reads = 0
         store.hangs.clear()
         for _ in range(20):
@@ -104,7 +104,7 @@ def test_a_read_that_hangs_keeps_nobody_waiting_for_longer_than_max_block_ms(
 
 def test_the_first_to_find_an_outage_waits_and_nobody_after(topic: Topic, store: Outage, clock: HandClock) -> None:
     with topic.producer(config=PATIENT) as producer:
-        clock.now_ms += CONFIG_FRESH_MS
+        clock.now_ms += TEN_SECONDS_MS
         store.down = True
         producer.append(b"k", b"v")
         store.hangs.clear()
@@ -118,7 +118,7 @@ def test_the_first_to_find_an_outage_waits_and_nobody_after(topic: Topic, store:
 def test_sending_does_not_ask_for_the_configuration_either(topic: Topic, store: Outage, clock: HandClock) -> None:
     with topic.producer(config=PATIENT) as producer:
         producer.append(b"k", b"v")
-        clock.now_ms += CONFIG_FRESH_MS
+        clock.now_ms += TEN_SECONDS_MS
         store.hangs.clear()
         producer.flush()
         store.hangs.set()
@@ -148,7 +148,7 @@ def test_records_are_taken_while_the_store_does_not_tell_the_time(warehouse: War
 def test_a_deleted_topic_is_noticed(topic: Topic, clock: HandClock, warehouse: Warehouse) -> None:
     with topic.producer(config=PATIENT) as producer:
         warehouse.delete_topic("t")
-        clock.now_ms += CONFIG_FRESH_MS
+        clock.now_ms += TEN_SECONDS_MS
         for _ in range(2):
             with pytest.raises(NotFound, match="does not exist here any more"):
                 producer.append(b"k", b"v")

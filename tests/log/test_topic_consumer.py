@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from lithify.log.topic import CONFIG_FRESH_MS, Topic
+from lithify.log.topic import Topic
 from lithify.log.topic_consumer import TopicConsumer
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.port import Pause
-from tests.log.conftest import HandClock
+from tests.log.conftest import TEN_SECONDS_MS, HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored
 from tests.log.test_follow import append, shown
@@ -263,7 +263,7 @@ def test_closed_it_ends_and_opens_nothing_more(clock: HandClock, how: str, taken
     assert seen == taken
     consumer.close()
     topic.alter(partitions=3)
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     assert consumer.poll(1_000) == []
     assert list(consumer) == []
     with pytest.raises(StopIteration):

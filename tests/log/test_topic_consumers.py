@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lithify.log.follow import Gap
-from lithify.log.topic import CONFIG_FRESH_MS, Topic
+from lithify.log.topic import Topic
 from lithify.log.topic_consumer import TopicConsumer
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, Fenced, LithifyError, Unavailable
 from lithify.store.port import Outcome, Pause
-from tests.log.conftest import HandClock
+from tests.log.conftest import TEN_SECONDS_MS, HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_follow import EXPIRING, append
 
@@ -249,7 +249,7 @@ class TopicConsumers(RuleBasedStateMachine):
         for number in range(before, self.topic.partitions) if filled else ():
             append(self.topic.partition(number), "a")
 
-    @rule(ms=st.sampled_from([600, 4_000, CONFIG_FRESH_MS]))
+    @rule(ms=st.sampled_from([600, 4_000, TEN_SECONDS_MS]))
     def pass_time(self, ms: int) -> None:
         """Enough of it and what is there expires."""
         self.clock.now_ms += ms
@@ -266,7 +266,7 @@ class TopicConsumers(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Time for everybody to see everything; then one instance, new or not, reads to the end."""
         self._disarm()
-        self.clock.now_ms += CONFIG_FRESH_MS
+        self.clock.now_ms += TEN_SECONDS_MS
         if self.rightful is None:
             self.open()
         caller = self.rightful
@@ -274,7 +274,7 @@ class TopicConsumers(RuleBasedStateMachine):
         # What each history ends with, since few have it after their last opening: growth, and one partition that fails.
         self.topic.alter(partitions=self.topic.partitions + 1)
         self.append_some(0, 2, everywhere=True)
-        self.clock.now_ms += CONFIG_FRESH_MS
+        self.clock.now_ms += TEN_SECONDS_MS
         self.arm_one(self.topic.partitions - 1, 1, Unavailable, "manifest")
         self._poll(caller, 9)
         self.arm_one(0, 1, Corrupt, "segments")
