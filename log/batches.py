@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from lithify.log.producer_config import ProducerConfig
 from lithify.log.record import Record
-from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.errors import InvalidRequest, LithifyError
 
 __all__ = ["Batch", "Batches", "Delivery", "taken_bytes", "wait_s"]
 
@@ -59,13 +59,19 @@ class Delivery:
         return self._batch.outcome.done()
 
     def offset(self, timeout_ms: int | None = None) -> int:
-        """Wait until the record is durable; its offset. Raises what became of it instead, and Unavailable where
-        `timeout_ms` passed before that is known."""
+        """Wait until the record is durable; its offset. Raises what became of it instead: a LithifyError.
+
+        TimeoutError, as a future's: after `timeout_ms` it is still on its way. Ask again; who appends it again has it
+        twice."""
         self._check_process()
         try:
             outcome = self._batch.outcome.result(None if timeout_ms is None else wait_s(timeout_ms))
         except TimeoutError:
-            raise Unavailable(f"the record was not acknowledged within {timeout_ms} ms; ask again, or flush") from None
+            # SUBTLE! None of our own errors: by each of these somebody appends the record again.
+            # Test: tests/log/test_producer.py
+            raise TimeoutError(
+                f"the record is still on its way after {timeout_ms} ms; ask again, or flush, and do not append it again"
+            ) from None
         if isinstance(outcome, range):
             return outcome[self._index]
         raise outcome()

@@ -13,6 +13,8 @@
     ├── Corrupt             a person must look
     └── OffsetOutOfRange    choose an offset inside the log
 
+What is merely not known yet is none of them: waiting for a delivery raises Python's TimeoutError, and goes on.
+
 Every message names the topic, partition or object and what to do next; none holds a secret or a record's contents.
 """
 

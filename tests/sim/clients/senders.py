@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lithify.log.batches import Delivery
 from lithify.log.producer import Producer
-from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailable
+from lithify.store.errors import CommitUnknown, Fenced, LithifyError
 from tests.sim.cast import Violation
 from tests.sim.clients.site import TRANSIENT, Site
 from tests.sim.clients.truth import Row
@@ -99,10 +99,8 @@ def _is_as_told(site: Site, row: Row, delivery: Delivery) -> None:
         offset = delivery.offset(0)
     except CommitUnknown:
         site.world.counts["delivery unknown"] += 1
-    except Unavailable as error:
-        if "not acknowledged within" in str(error):
-            raise Violation(f"{row} is neither acknowledged nor refused by a producer that was closed") from error
-        _is_not_there(site, row)
+    except TimeoutError as error:
+        raise Violation(f"{row} is neither acknowledged nor refused by a producer that was closed") from error
     except LithifyError:
         _is_not_there(site, row)
     else:
