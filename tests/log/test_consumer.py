@@ -1,19 +1,17 @@
 """Named consumers: positions that survive, rivals under one name, what is read again after a failure, alarms."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from lithify.log.consumer import Consumer
 from lithify.log.follow import Gap
 from lithify.log.partition import Partition
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.commit import Next
-from lithify.manifest.consumers import missed
-from lithify.manifest.model import CONSUMERS_MAX, Manifest
+from lithify.manifest.model import CONSUMERS_MAX
 from lithify.store.driver import Driver
 from lithify.store.errors import (
     Fenced,
@@ -106,8 +104,8 @@ def test_what_was_being_dealt_with_when_it_failed_is_handed_out_again(part: Part
     assert stored(part) == 3
 
 
-def take_and_fail(part: Partition, count: int, then: Callable[[], object] = int) -> None:
-    with part.consumer("c") as consumer:
+def take_and_fail(part: Partition, count: int, then: Callable[[], object] = int, name: str = "c") -> None:
+    with part.consumer(name) as consumer:
         for _ in range(count):
             next(consumer)
         then()
@@ -231,6 +229,37 @@ def test_an_automatic_commit_that_is_refused_ends_the_loop(part: Partition, cloc
         clock.now_ms += 5_000
 
 
+@pytest.mark.parametrize(
+    "become",
+    [
+        lambda part: part.consumer("other"),
+        lambda part: part.reset_consumer("other", "earliest"),
+        lambda part: part.reset_consumer("other", "latest"),
+        lambda part: part.delete_consumer("other"),
+        lambda part: take_and_fail(part, 1, name="other"),
+    ],
+    ids=["taken over", "reset to earliest", "reset to latest", "deleted", "failed"],
+)
+def test_whatever_becomes_of_one_name_is_nothing_to_another(
+    part: Partition, become: Callable[[Partition], object]
+) -> None:
+    """Tried on manifest/consumers.py, and caught: a commit that leaves its own entry alone in the manifest."""
+    mine, other = part.consumer("mine"), part.consumer("other")
+    assert shown(mine.poll(max_records=1)) == [0]
+    assert shown(other.poll(max_records=3)) == [0, 1, 2]
+    mine.commit()
+    assert (stored(part, "mine"), stored(part, "other")) == (1, 0)
+    other.commit()
+    assert (stored(part, "mine"), stored(part, "other")) == (1, 3)
+    with contextlib.suppress(ZeroDivisionError):
+        become(part)
+    append(part, "e")
+    assert shown(mine.poll()) == [1, 2, 3]
+    assert shown(mine.poll()) == [4]
+    mine.close()
+    assert stored(part, "mine") == 5
+
+
 def test_a_reset_refuses_who_runs(part: Partition) -> None:
     consumer = part.consumer("c")
     consumer.poll(max_records=3)
@@ -296,46 +325,6 @@ def test_what_expired_before_it_was_read_is_a_gap_and_an_alarm(warehouse: Wareho
         assert shown(consumer.poll()) == [3, 4]
     with pytest.raises(OffsetOutOfRange):
         part.consumer("late", auto_offset_reset="error")
-
-
-class _Missed:
-    """What a clean does to consumers that tombstones below `dropped_to` were unread by."""
-
-    repeatable = True
-
-    def __init__(self, dropped_to: int) -> None:
-        self._dropped_to = dropped_to
-
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None]:
-        assert head is not None
-        return Next(replace(head, consumers=missed(head.consumers, self._dropped_to)), None)
-
-
-def clean(warehouse: Warehouse, dropped_to: int) -> None:
-    warehouse.driver.run(files_of(warehouse, "t").manifest.commit(_Missed(dropped_to)))
-
-
-def test_missed_deletions_are_an_alarm_until_the_state_is_made_anew(warehouse: Warehouse, part: Partition) -> None:
-    def alarm(name: str) -> str | None:
-        (found,) = [known.alarm for known in part.consumers() if known.name == name]
-        return found
-
-    for name, count in (("none", 0), ("some", 2), ("all", 4)):
-        with part.consumer(name) as consumer:
-            if count:
-                consumer.poll(max_records=count)
-    clean(warehouse, 3)
-    assert (alarm("none"), alarm("all")) == (None, None)
-    text = alarm("some")
-    assert text is not None
-    assert "below offset 3" in text
-    with part.consumer("some") as consumer:
-        consumer.poll()
-    assert alarm("some") == text  # reading on does not bring the deletions back
-    part.reset_consumer("some", 2)
-    assert alarm("some") == text
-    part.reset_consumer("some", "earliest")
-    assert alarm("some") is None
 
 
 def test_at_the_bound_a_new_name_is_refused(part: Partition) -> None:

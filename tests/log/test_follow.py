@@ -364,27 +364,3 @@ def test_whatever_happens_each_record_that_stays_is_seen_once(
     assert {offset for offset in range(count) if offset >= deleted_to} <= {*offsets, *lost}
     assert all(item.key == f"k{item.offset}".encode() for item in found if isinstance(item, Record))
     assert follower.position == count
-
-
-def test_a_state_store_misses_nothing_and_sees_nothing_twice(any_warehouse: Warehouse) -> None:
-    part = any_warehouse.create_topic("t", config=COMPACTED).partition(0)
-    append(part, "b", "a", "b")
-    part.append([Record(b"c", b"c"), Record(b"c", None)])
-    script = Script(any_warehouse, lambda: append(part, "d"), lambda: compact(any_warehouse, "t"))
-    rebuilt = part.scan_and_follow(stop=script.stop)
-    append(part, "a")  # after the call, before either half was looked at
-    state = rebuilt.state.read_all().to_pylist()
-    assert [(row["key"], row["offset"]) for row in state] == [(b"a", 1), (b"b", 2)]
-    assert rebuilt.next_offset == 5
-    assert shown(rebuilt.changes) == [5, 6]
-
-
-def test_what_retention_takes_while_the_state_is_read_is_a_gap(warehouse: Warehouse, clock: HandClock) -> None:
-    part = warehouse.create_topic("t", config={**EXPIRING, "cleanup.policy": "compact,delete"}).partition(0)
-    append(part, "a")
-    script = Script(warehouse)
-    rebuilt = part.scan_and_follow(stop=script.stop)
-    append(part, "b")
-    expire(clock)
-    append(part, "c")
-    assert shown(rebuilt.changes) == [(1, 2), 2]

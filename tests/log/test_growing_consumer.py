@@ -1,5 +1,6 @@
 """Consumers of topics that grow: where they begin in added partitions, and who of two instances takes these."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -119,6 +120,37 @@ def test_what_retention_took_before_it_came_is_a_gap(clock: HandClock, reset: An
             consumer.poll()
     else:
         assert shown(item for _, item in consumer.poll()) == ([4] if reset == "earliest" else [(4, 5)])
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+@pytest.mark.parametrize("request_number", range(24))
+def test_whoever_comes_after_one_that_died_over_added_partitions_reads_all_of_them(
+    clock: HandClock, reset: Any, request_number: int
+) -> None:
+    """It died at one of its requests, and has positions in some of them by then. Tried on log/topic_consumer.py, and
+    caught: whoever has a position in a later one is taken for having read the earlier ones, too."""
+    store = FailingStore()
+    topic, first, second = topics(clock, store, 3)
+    first.consumer("c").close()
+    dies = first.consumer("c", auto_offset_reset=reset, auto_commit_interval_ms=None)
+    dies.poll()
+    grow(topic, 4)
+    opened_later(topic, clock)
+    asked = 0
+
+    def dead(_request: str, _key: str) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > request_number:
+            raise Unavailable("its process is dead")
+
+    store.before = dead
+    with contextlib.suppress(Unavailable):
+        dies.poll()
+    store.before = lambda _request, _key: None
+    consumer = second.consumer("c", auto_offset_reset=reset)
+    found = polled(consumer) + polled(consumer)
+    assert [item for item in found if item[0]] == [(1, 0), (2, 0), (3, 0)]
 
 
 def test_an_opening_that_one_partition_refuses_takes_none(clock: HandClock) -> None:

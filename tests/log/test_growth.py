@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from lithify.compactor.compactor import Compactor
 from lithify.log.partitioner import partition_for_key
@@ -61,6 +62,19 @@ def test_a_key_that_moved_is_shown_once_and_as_it_is_now(warehouse: Warehouse, c
     assert (scanned(topic), topic.get(moves)) == ({stays: b"old"}, None)  # though its tombstone is gone
     # What it left behind is in the log of its former partition.
     assert {row["key"] for row in topic.partition(0).scan().read_all().to_pylist()} == {moves, stays}
+
+
+def test_a_scan_says_how_many_records_it_leaves_out(warehouse: Warehouse) -> None:
+    """Tried on log/topic.py, and caught: not a word."""
+    left = [key_of((1, 0), (4, number)) for number in (1, 2, 3)]
+    topic = warehouse.create_topic("t")
+    topic.append([Record(key, b"v") for key in (*left, key_of((1, 0), (4, 0)))])
+    for expected in ([], [("t/0", 3)]):
+        with capture_logs() as told:
+            topic.scan().read_all()
+        words = [(each["partition"], each["records"]) for each in told if each["log_level"] == "warning"]
+        assert words == expected
+        topic.alter(partitions=4)
 
 
 def test_a_key_that_comes_back_does_not_find_what_it_left(warehouse: Warehouse) -> None:

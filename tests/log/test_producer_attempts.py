@@ -78,6 +78,27 @@ def test_what_is_unavailable_is_tried_until_the_time_is_over(warehouse: Warehous
     assert values(topic) == [b"1"]
 
 
+def test_pauses_between_tries_grow_and_end_with_the_time(
+    warehouse: Warehouse, producer_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tried on log/delivering.py, and caught: pauses that stay as they began, and none."""
+    warehouse.create_topic("t")
+    hand, pauses_ms = HandClock(), list[int]()
+
+    def pause(ms: int) -> None:
+        assert len(pauses_ms) < 100, "it is tried for ever"
+        pauses_ms.append(ms)
+        hand.now_ms += ms
+
+    monkeypatch.setattr("lithify.store.driver.pause", pause)
+    lossy, store = faulty(warehouse, 0, [Fault.REFUSED] * 1000)
+    producer = producer_of(lossy, clock=hand, batch_records=1, delivery_timeout_ms=17_500)
+    with pytest.raises(Unavailable):
+        producer.append(b"k", b"v").offset(WAIT_MS)
+    assert pauses_ms == [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 1_200]
+    assert [fault for _, fault in store.attempts].count(Fault.REFUSED) == len(pauses_ms) + 1
+
+
 @pytest.mark.parametrize("producer_id", [None, "me"])
 def test_who_is_denied_access_is_told_at_once(warehouse: Warehouse, producer_of: Make, producer_id: str | None) -> None:
     topic = warehouse.create_topic("t")

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from lithify.log.producer import Producer
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
+from lithify.testing.faults import Fault
 from tests.log.conftest import HandClock, Make
 from tests.log.producing import WAIT_MS, Gated, values
 from tests.log.test_forks import in_a_child
@@ -159,6 +161,34 @@ def test_whoever_gives_up_waiting_lets_the_next_one_pass(warehouse: Warehouse, p
         assert not small.is_alive(), "it waits for what it need not"
     finally:
         store.gate.set()
+
+
+def test_who_waits_for_room_while_the_producer_fails_is_refused(warehouse: Warehouse, producer_of: Make) -> None:
+    """Its record would stand behind one that is not there. Tried on log/producer.py, and caught: no look at what failed
+    once the wait is over."""
+    topic = warehouse.create_topic("t")
+    store = Gated(warehouse, [Fault.REFUSED])
+    lossy = Warehouse(Driver(store, HandClock()))
+    producer = producer_of(lossy, buffer_memory=1, batch_records=1, delivery_timeout_ms=0)
+    first = producer.append(b"k", b"1")
+    waits, hurry = threading.Event(), producer._batches.hurry
+
+    def hurried(now_ms: int) -> bool:
+        waits.set()  # it found no room, and holds the lock until it waits
+        return hurry(now_ms)
+
+    producer._batches.hurry = hurried
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(producer.append, b"k", b"2")
+        assert waits.wait(WAIT_MS / 1000)
+        store.gate.set()
+        with pytest.raises(Unavailable, match="the record was not appended, since its producer had failed"):
+            second.result(WAIT_MS / 1000)
+    with pytest.raises(Unavailable, match="refused by the plan"):
+        first.offset(WAIT_MS)
+    with pytest.raises(Unavailable):
+        producer.close()
+    assert values(topic) == []
 
 
 def test_flush_sends_every_batch_of_a_partition_and_not_its_first_alone(

@@ -1,17 +1,24 @@
-"""A state made anew by a scan and kept by a named consumer: what is committed of it, and when."""
+"""A state made anew by a scan, and what comes after it; of a named consumer, what is committed of it, and when."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from lithify.log.consumer import Consumer
 from lithify.log.partition import Partition
+from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
+from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
+from tests.log.compaction import compact
 from tests.log.conftest import HandClock
-from tests.log.test_consumer import clean, commits, stored
-from tests.log.test_follow import COMPACTED, append, shown
+from tests.log.failing import FailingStore
+from tests.log.test_consumer import commits, stored
+from tests.log.test_follow import COMPACTED, EXPIRING, append, expire, shown
+from tests.log.test_missed_deletions import clean
+from tests.log.waiting import Script
 
 
 @pytest.fixture
@@ -133,8 +140,8 @@ def test_who_came_back_after_the_state_commits_it(part: Partition, read: str, ba
     assert stored(part) == 4
 
 
-def rebuild_and_fail(part: Partition, *, and_poll: bool = False) -> None:
-    consumer = part.scan_and_follow("c").consumer
+def rebuild_and_fail(part: Partition, *, and_poll: bool = False, reset: Any = "earliest") -> None:
+    consumer = part.scan_and_follow("c", auto_offset_reset=reset).consumer
     assert consumer is not None
     with consumer:
         if and_poll:
@@ -142,7 +149,66 @@ def rebuild_and_fail(part: Partition, *, and_poll: bool = False) -> None:
         raise ZeroDivisionError
 
 
-def test_a_new_store_that_fails_over_its_scan_leaves_the_beginning(part: Partition) -> None:
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+def test_a_new_store_that_fails_over_its_scan_leaves_the_beginning(part: Partition, reset: Any) -> None:
+    """Whoever comes next with its name has no state, and reads all. Tried on log/opening.py, and caught: the name
+    begins by `auto_offset_reset`; it begins behind the scan."""
     with pytest.raises(ZeroDivisionError):
-        rebuild_and_fail(part)
+        rebuild_and_fail(part, reset=reset)
     assert stored(part) == 0
+    assert shown(part.consumer("c", auto_offset_reset=reset).poll()) == [0, 1, 2, 3]
+
+
+def test_a_state_store_misses_nothing_and_sees_nothing_twice(any_warehouse: Warehouse) -> None:
+    part = any_warehouse.create_topic("t", config=COMPACTED).partition(0)
+    append(part, "b", "a", "b")
+    part.append([Record(b"c", b"c"), Record(b"c", None)])
+    script = Script(any_warehouse, lambda: append(part, "d"), lambda: compact(any_warehouse, "t"))
+    rebuilt = part.scan_and_follow(stop=script.stop)
+    append(part, "a")  # after the call, before either half was looked at
+    state = rebuilt.state.read_all().to_pylist()
+    assert [(row["key"], row["offset"]) for row in state] == [(b"a", 1), (b"b", 2)]
+    assert rebuilt.next_offset == 5
+    assert shown(rebuilt.changes) == [5, 6]
+
+
+@pytest.mark.parametrize("request_number", range(-1, 12))
+@pytest.mark.parametrize("there", [0, 1, 2])
+def test_what_retention_takes_while_the_state_is_read_is_a_gap(
+    clock: HandClock, there: int, request_number: int
+) -> None:
+    """Whenever that is: after the call (-1), or at one of its requests; also where the state was empty. Tried on
+    log/scan_and_follow.py, and caught: offset 0 is taken for a beginning, and not for where the state ends."""
+    store = FailingStore()
+    warehouse = Warehouse(Driver(store, clock))
+    config = {**EXPIRING, "cleanup.policy": "compact,delete"}
+    part = warehouse.create_topic("t", config=config, probe=False).partition(0)
+    elsewhere = Warehouse(Driver(store, clock)).topic("t").partition(0)
+    if there:
+        append(part, *"ab"[:there])
+    asked = 0
+
+    def comes_and_goes() -> None:
+        store.before = lambda _request, _key: None
+        append(elsewhere, "c")
+        expire(clock)
+        append(elsewhere, "d")
+
+    def before(_request: str, _key: str) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == request_number + 1:
+            comes_and_goes()
+
+    store.before = before
+    script = Script(warehouse)
+    rebuilt = part.scan_and_follow(stop=script.stop)
+    if request_number < 0:
+        comes_and_goes()
+    found = shown(rebuilt.changes)
+    store.before = lambda _request, _key: None
+    spans = [each if isinstance(each, tuple) else (each, each + 1) for each in found]
+    assert [start for start, _ in spans] == [rebuilt.next_offset, *(end for _, end in spans)][: len(spans)]
+    assert max([rebuilt.next_offset, *(end for _, end in spans)]) == part.describe().next_offset
+    if request_number < 0:
+        assert found == [(there, there + 1), there + 1]

@@ -33,6 +33,34 @@ def test_a_topic_is_read_in_turn_and_each_partition_has_its_position(warehouse: 
         assert [(number, *shown([item])) for number, item in alone.poll()] == [(1, 4)]
 
 
+@pytest.mark.parametrize("max_records", range(1, 14))
+def test_a_poll_of_a_topic_returns_what_there_is_and_at_most_so_many(warehouse: Warehouse, max_records: int) -> None:
+    """Tried on log/topic_consumer.py, and caught: each partition hands out as many as the whole poll may."""
+    topic = warehouse.create_topic("t", partitions=3)
+    for number in range(3):
+        append(topic.partition(number), *(f"{number}{row}" for row in range(4)))
+    consumer = topic.consumer("c")
+    found: list[tuple[int, Any]] = []
+    while len(found) < 12:
+        polled = consumer.poll(max_records=max_records)
+        assert len(polled) == min(max_records, 12 - len(found))
+        found += [(number, *shown([item])) for number, item in polled]
+    assert [item for number in range(3) for item in found if item[0] == number] == [
+        (number, row) for number in range(3) for row in range(4)
+    ]
+
+
+def test_no_partition_waits_while_another_has_much(warehouse: Warehouse) -> None:
+    """Whatever each has, and each poll takes. Tried on log/topic_consumer.py, and caught: every poll begins with the
+    same partition."""
+    topic = warehouse.create_topic("t", partitions=3)
+    for number in range(3):
+        append(topic.partition(number), *(f"{number}{row}" for row in range(12)))
+    one, some = topic.consumer("one"), topic.consumer("some")
+    assert [[number for number, _ in one.poll(max_records=1)] for _ in range(6)] == [[0], [1], [2], [0], [1], [2]]
+    assert [{number for number, _ in some.poll(max_records=5)} for _ in range(3)] == [{0}, {1}, {2}]
+
+
 def test_iterating_over_a_topic_leaves_what_was_not_handed_out(warehouse: Warehouse) -> None:
     topic = warehouse.create_topic("t", partitions=2)
     for number in range(2):
@@ -138,6 +166,30 @@ def test_what_earlier_partitions_gave_is_handed_out_where_a_later_one_fails(
     consumer.close()
     assert sorted(items) == ALL
     assert [stored(topic.partition(number)) for number in range(2)] == [2, 2]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_partition_that_fails_is_told_by_every_second_poll_however_much_the_others_have(
+    clock: HandClock, number: int
+) -> None:
+    """And what they have is handed out by the other polls. Tried on log/topic_consumer.py, and caught: it is passed
+    over where another partition has something."""
+    store = FailingStore()
+    topic = filled(store, clock, 3)
+    consumer = topic.consumer("c")
+    others = [each for each in range(3) if each != number]
+    fail_reads_of(store, topic, number, Unavailable("away"))
+    told: list[bool] = []
+    found: list[tuple[int, Any]] = []
+    for _ in range(8):
+        items, errors = polled(consumer, 1)
+        found += items
+        told.append(bool(errors))
+        for each in others:
+            append(topic.partition(each), "more")
+    assert all(first != second for first, second in pairwise(told)), told
+    assert {at for at, _ in found} == set(others)
+    assert len(found) > 8
 
 
 def test_what_was_found_before_an_interruption_is_handed_out_later(clock: HandClock) -> None:

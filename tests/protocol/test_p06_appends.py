@@ -133,6 +133,17 @@ def full(touched_at: int, orphan_floor: int) -> Manifest:
     return replace(HEAD, id=touched_at + PRODUCERS_MAX, producers=entries, orphan_floor=orphan_floor)
 
 
+def test_a_producer_that_appends_is_not_the_one_idle_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long ago it was opened. Tried on manifest/appends.py, and caught: the entry is dated by its opening
+    alone, and the next append is refused as of a producer that is not known."""
+    monkeypatch.setattr("lithify.manifest.appends.PRODUCERS_MAX", 4)
+    head, epoch = opened(replace(HEAD, orphan_floor=9_000), "busy")
+    for number in range(10):
+        head, _ = then(replace(head, l0=()), by("busy", epoch, 2 * number, f"busy{number}"))
+        head, _ = opened(head, f"new{number}")
+    assert {producer.id for producer in head.producers} == {"busy", "new7", "new8", "new9"}
+
+
 def test_an_entry_expires_only_below_the_orphan_floor() -> None:
     assert isinstance(refusal(full(10, 10), OpenProducer("new")), Unavailable)
     head, _ = then(full(10, 11), OpenProducer("new"))
