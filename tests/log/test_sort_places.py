@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from lithify.log import follow
 from lithify.log.sort_places import SORTS_MAX
-from lithify.log.topic import CONFIG_FRESH_MS, Topic
+from lithify.log.topic import Topic
 from lithify.log.topic_consumer import TopicConsumer
 from lithify.log.warehouse import Warehouse
 from lithify.segment import source
 from lithify.store.errors import Fenced, LithifyError, Unavailable
 from tests.log.compaction import collect, compact
-from tests.log.conftest import HandClock
+from tests.log.conftest import TEN_SECONDS_MS, HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored
 from tests.log.test_follow import COMPACTED, append, shown
@@ -249,7 +249,7 @@ def test_partitions_that_were_added_take_turns_with_the_others(sorts: Sorts) -> 
     topic.alter(partitions=3 * SORTS_MAX)
     for number in range(SORTS_MAX, topic.partitions):
         more(warehouse, topic, number, 3 * STRETCH)
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     sorts.most = 0
     while reader.poll():
         pass

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lithify.log.record import Record
-from lithify.log.topic import CONFIG_FRESH_MS, Topic
+from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.model import GROWTHS_MAX
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound, Unavailable
 from lithify.store.memory import MemoryStore
-from tests.log.conftest import HandClock
+from tests.log.conftest import TEN_SECONDS_MS, HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_growth import CLEANED, KEYS, clean, key_of, scanned
 from tests.log.test_topic_consumer import opened
@@ -62,7 +62,7 @@ def test_what_was_shown_when_it_was_pinned_is_shown_whatever_came_since(
             pinned.append((shown(topic), logs(topic)))
         else:
             topic.append([Record(*step)])
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     for number, (then, records) in enumerate(pinned):
         for handle in (topic, reader):
             found = handle.pinned(f"pin {number}")
@@ -185,5 +185,5 @@ def test_a_handle_that_does_not_know_of_growth_yet_reads_it_as_well(warehouse: W
     assert shown(elsewhere.pinned("before")) == shown(topic.pinned("before"))
     topic.partition(0).delete_checkpoint("before")
     pin(topic)
-    clock.now_ms += CONFIG_FRESH_MS
+    clock.now_ms += TEN_SECONDS_MS
     assert len(elsewhere.pinned("before").partitions) == 2
