@@ -126,14 +126,15 @@ def _services_together(world: World, site: Site, truth: Truth) -> None:
     assert truth.head is not None
     before, site.rest_ms = truth.head.compactor_epoch, SERVED_PASS_MS
     appending = replaced(site, appends=SERVED_APPENDS, rest_ms=APPENDED_MS)
-    world.start("appends", actors.plain(appending))
+    appends = f"appends {world.counts['services together']}"  # of several partitions, each its own
+    world.start(appends, actors.plain(appending))
     for number in range(2):
         world.start(f"service {number}", daemon(site, 0.0, None, 1.0, SERVED_SLOW_MS))
     for _ in range(SERVED_STEPS_MAX // 50):
         world.run(50)
         if truth.head.compactor_epoch - before > CLAIMS_MAX:
             truth.fail("two services fence each other, although the owner comes within every lease (P5)")
-        if not any(actor.name == "appends" for actor in world.actors):
+        if not any(actor.name == appends for actor in world.actors):
             break
     world.counts["services together"] += 1
 
