@@ -65,7 +65,7 @@ def test_a_key_that_moved_is_shown_once_and_as_it_is_now(warehouse: Warehouse, c
 
 
 def test_a_scan_says_how_many_records_it_leaves_out(warehouse: Warehouse) -> None:
-    """Tried on log/topic.py, and caught: not a word."""
+    """Tried on log/topic_snapshot.py, and caught: not a word."""
     left = [key_of((1, 0), (4, number)) for number in (1, 2, 3)]
     topic = warehouse.create_topic("t")
     topic.append([Record(key, b"v") for key in (*left, key_of((1, 0), (4, 0)))])
