@@ -16,36 +16,38 @@ from typing import Any, NamedTuple
 from tests.sim.sabotage_line import Sabotage
 from tests.sim.sabotaged import Finder
 
-__all__ = ["Caught", "Record", "searched"]
+__all__ = ["Outcome", "Record", "searched"]
 
 Work = tuple[str, Sabotage, Sequence[int]]
 
 
-class Caught(NamedTuple):
+class Outcome(NamedTuple):
+    """What became of one sabotage."""
+
     sabotage: Sabotage
     seed: int | None  # that caught it; None: it escaped
     played: int
     found: str
 
 
-def _first(work: Work) -> Caught:
+def _first(work: Work) -> Outcome:
     """In a fresh process: the first of the seeds that catches the sabotage."""
-    history, sabotage, seeds = work
+    module, sabotage, seeds = work
     assert not any(module.startswith("lithify") for module in sys.modules), "the product must be imported sabotaged"
     sys.meta_path.insert(0, Finder(sabotage))
-    play = importlib.import_module(history).play
+    play = importlib.import_module(module).play
     for played, seed in enumerate(seeds, 1):
         found = play(seed)
         if found.violation is not None:
-            return Caught(sabotage, seed, played, found.violation)
-    return Caught(sabotage, None, len(seeds), "")
+            return Outcome(sabotage, seed, played, found.violation)
+    return Outcome(sabotage, None, len(seeds), "")
 
 
-def searched(history: str, work: Iterable[tuple[Sabotage, Sequence[int]]]) -> Iterator[Caught]:
-    """`history`: the module that plays a seed."""
+def searched(module: str, work: Iterable[tuple[Sabotage, Sequence[int]]]) -> Iterator[Outcome]:
+    """`module`: the one whose `play` plays a seed."""
     processes = len(os.sched_getaffinity(0))
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
-        yield from pool.imap_unordered(_first, [(history, *each) for each in work])
+        yield from pool.imap_unordered(_first, [(module, *each) for each in work])
 
 
 class Record(NamedTuple):
@@ -58,13 +60,13 @@ class Record(NamedTuple):
     def read(self) -> dict[str, Any]:
         return json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
 
-    def replayed(self) -> Iterator[Caught]:
+    def replayed(self) -> Iterator[Outcome]:
         """Of each sabotage on record, what its seed finds today."""
         known = self.read()
         return searched(self.history, [(each, [known[each.name]["seed"]]) for each in self.sabotages])
 
-    def tell(self, results: Iterable[Caught], *, keep: bool) -> int:
-        """How many escaped."""
+    def tell(self, results: Iterable[Outcome], *, keep: bool) -> int:
+        """Print them, and write those that were caught to the record where it is to `keep` them; how many escaped."""
         escaped = 0
         for result in results:
             sabotage, seed, _, found = result
@@ -75,7 +77,7 @@ class Record(NamedTuple):
                 self._keep(result)
         return escaped
 
-    def _keep(self, result: Caught) -> None:
+    def _keep(self, result: Outcome) -> None:
         sabotage, seed, played, found = result
         new = {"rule": sabotage.rule, "seed": seed, "played": played, "found": found}
         record = self.read() | {sabotage.name: new}

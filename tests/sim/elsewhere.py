@@ -1,4 +1,5 @@
-"""A program in processes of its own, to compare with what this one makes of it."""
+"""Runs a program twice, in new processes with different hash seeds, to compare what they print with what this one
+makes of it."""
 
 import os
 import subprocess

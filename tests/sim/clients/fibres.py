@@ -1,6 +1,6 @@
 """Blocking code as an actor: each request switches to the simulator, which switches back with the reply or the error.
 
-A crash is the end of a fibre: whatever its code asks on its way out, it ends there.
+When its process crashes a fibre ends at its next request, even inside a `finally`.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from lithify.store.port import Request
 
-__all__ = ["Fibre", "Wait", "ask"]
+__all__ = ["Fibre", "Wait", "ask", "crashed"]
 
 T = TypeVar("T")
 
@@ -49,6 +49,10 @@ class Fibre:
             raise StopIteration
         return request
 
+    @property
+    def crashed(self) -> bool:
+        return self._gone
+
     def close(self) -> None:
         self._gone = True
         if self._began and not self._greenlet.dead:
@@ -67,3 +71,9 @@ def ask(request: Request[T]) -> T:
     current = getcurrent()
     assert isinstance(current, _Greenlet)
     return current.fibre.asks(request)
+
+
+def crashed() -> bool:
+    """Whether whoever runs now is on the way out, since its process has crashed."""
+    current = getcurrent()
+    return isinstance(current, _Greenlet) and current.fibre.crashed

@@ -1,4 +1,5 @@
-"""One history of clients, from its seed; then rest: everybody is gone, and whoever comes then finds all there is."""
+"""One history of clients, from its seed; at its end everybody is gone, and clients that run alone find all that is left
+(`rest.py`, `calm.py`)."""
 
 import gc
 import logging
@@ -6,30 +7,24 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from lithify.log.follow import OffsetReset
 from lithify.log.warehouse import Warehouse
 from tests.sim.cast import STORES_DIFFER_MS, Climate, Violation
-from tests.sim.clients import keepers, members, rest, senders, threads
+from tests.sim.clients import keepers, members, rest, senders, state_stores, threads, writers
+from tests.sim.clients.bounds import tuned
+from tests.sim.clients.calm import CALM
 from tests.sim.clients.groups import Groups
 from tests.sim.clients.site import TOPIC, Site
-from tests.sim.clients.truth import KEYS, Truth
+from tests.sim.clients.truth import KEYS, OPERATOR, Truth
 from tests.sim.clients.world import ClientWorld, Process
-from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Turns, Uniform
+from tests.sim.schedule import Bursts, Priorities, Scheduler, Uniform
 
-__all__ = ["Found", "Mask", "play"]
+__all__ = ["Found", "play"]
 
 Main = Callable[[Process], None]
-
-
-@dataclass(frozen=True)
-class Mask:
-    """What is left of a history: some actors away, some faults gone, some turns not taken."""
-
-    without: frozenset[str] = frozenset()
-    calm: frozenset[tuple[str, int]] = frozenset()
-    turns: tuple[tuple[str, int], ...] | None = None
 
 
 @dataclass
@@ -39,46 +34,46 @@ class Found:
     violation: str | None = None
     counts: Counter[str] = field(default_factory=Counter)
     trace: list[str] | None = None
-    turns: Turns = field(default_factory=list)
-    faults: list[tuple[str, int]] = field(default_factory=list)
-    actors: tuple[str, ...] = ()
+    turns: list[tuple[str, int]] = field(default_factory=list)  # actor, and its steps
 
 
-def play(seed: int, mask: Mask = Mask(), *, tracing: bool = False) -> Found:
+def play(seed: int, *, tracing: bool = False) -> Found:
     dice = random.Random(f"clients/{seed}")
     length = dice.choice((300, 800, 1_500))
-    scheduler: Scheduler = _scheduler(dice, length) if mask.turns is None else Script(list(mask.turns))
-    world = ClientWorld(f"clients/{seed}", Climate(), Uniform(dice), mask.calm, mask.without)
+    world = ClientWorld(f"clients/{seed}", Climate(), Uniform(dice))
     found = Found(seed, counts=world.counts)
     if tracing:
         found.trace = world.trace = []
-    with _quiet(), threads.in_place(world.spawn):
+    with _quiet(), threads.in_place(world.spawn), tuned(dice):
         try:
-            site = _site(dice, world)
-            roster = _roster(dice, site)
-            found.actors = tuple(roster)
-            climate = _climate(dice, length)
-            rest.alone(world, _first(dice, site), "first")
-            world.climate, world.scheduler, world.turns = climate, scheduler, []
-            for name, main in roster.items():
-                world.process(name, main)
-            world.run(length)
-            world.end_all()
-            found.turns = [(name, steps) for name, steps in world.turns]
-            rest.rest(site)
+            _plays(dice, world, length)
         except Violation as violation:
             found.violation = str(violation)
         finally:
-            found.steps, found.faults = world.steps, list(world.faults)
-            found.turns = found.turns or [(name, steps) for name, steps in world.turns]
-            world.end_all()
+            found.steps = world.rested or world.steps
+            found.turns = [(name, steps) for name, steps in world.turns]
+            with suppress(Violation):  # it is the end of all fibres; one violation was told
+                world.end_all()
     return found
+
+
+def _plays(dice: random.Random, world: ClientWorld, length: int) -> None:
+    site = _site(dice, world)
+    roster, climate, scheduler = _roster(dice, site), _climate(dice, length), _scheduler(dice, length)
+    rest.alone(world, _first(dice, site), "first")
+    world.climate, world.scheduler, world.turns = climate, scheduler, []
+    for name, main in roster.items():
+        world.process(name, main)
+    world.run(length)
+    world.end_all()
+    rest.rest(site, [(name, main(site)) for name, main in CALM.items()])
+    world.end_all()  # and what is on its way by now arrives
 
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """The product warns of much that is meant here; and whoever crashes in front of a lock never begins what he holds
-    ready, of which Python warns when it is thrown away."""
+    """The product warns of much that is meant here. Python warns of coroutines that never began, which a process leaves
+    that crashes while it waits for a lock."""
     logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
@@ -93,9 +88,9 @@ def _first(dice: random.Random, site: Site) -> Main:
     partitions = dice.choice((1, 1, 2, 3))
     config = {
         "cleanup.policy": "compact,delete" if site.expires else "compact",
-        "retention.records": dice.choice(("4", "12")) if site.expires else "-1",
-        "min.cleanable.dirty.ratio": dice.choice(("0", "0.3")),
-        "delete.retention.ms": dice.choice(("0", "1000", "86400000")),
+        "retention.records": str(site.truth.keeps or -1),
+        "min.cleanable.dirty.ratio": dice.choice(("0", "0", "0.3")),
+        "delete.retention.ms": dice.choice(("0", "0", "1000", "86400000")),
         "l0.segments.tier": dice.choice(("2", "3")),
     }
 
@@ -106,25 +101,32 @@ def _first(dice: random.Random, site: Site) -> Main:
 
 
 def _site(dice: random.Random, world: ClientWorld) -> Site:
-    groups = Groups()
-    truth = Truth(world, groups.moved)
-    groups.truth = world.witness = truth
+    world.witness = truth = Truth(world)
+    expires = dice.random() < 0.3
+    truth.keeps = dice.choice((3, 4, 12)) if expires else None
     rest_ms = dice.choice((50, 300, 2_000))
-    return Site(world, truth, groups, rest_ms, grace_ms=dice.choice((1_000, 20_000)), expires=dice.random() < 0.3)
+    return Site(world, truth, Groups(truth), rest_ms, grace_ms=dice.choice((1_000, 20_000)), expires=expires)
 
 
 def _roster(dice: random.Random, site: Site) -> dict[str, Main]:
-    found: dict[str, Main] = {"writer 0": keepers.writer(site, dice.choice((5, 12, 30)))}
+    found: dict[str, Main] = {"writer 0": writers.writer(site, dice.choice((5, 12, 30)))}
     if dice.random() < 0.4:
-        found["writer 1"] = keepers.writer(site, dice.choice((5, 12)))
-    reset = dice.choice(("earliest", "earliest", "latest"))
+        found["writer 1"] = writers.writer(site, dice.choice((5, 12)))
+    reset: OffsetReset = dice.choice(("earliest", "latest"))
     for index in range(dice.choice((1, 1, 2, 2, 3))):
         found[f"member {index}"] = members.member(site, "g", reset)
     if dice.random() < 0.5:
         for index in range(dice.choice((1, 1, 2))):
-            found[f"state store {index}"] = members.state_store(site, "s")
+            found[f"state store {index}"] = state_stores.state_store(site, "s")
     if dice.random() < 0.2:
-        found["passer-by"] = members.state_store(site, None)
+        found["passer-by"] = state_stores.state_store(site, None)
+    if dice.random() < 0.3:
+        found["reader"] = members.reader(site, "p")
+        found[OPERATOR] = keepers.operator(site, "p")
+    if dice.random() < 0.3:
+        found["follower"] = members.follower(site)
+    if dice.random() < 0.6:
+        found["loose sender"] = senders.loose_sender(site, dice.choice((8, 30)))
     for index in range(dice.choice((0, 1, 1, 2))):
         source = senders.Source(f"source{index}")
         site.sources.append(source)

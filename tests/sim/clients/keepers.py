@@ -1,79 +1,43 @@
-"""Those who write plainly, and those who keep the topic: growth, deletion by hand, compaction, collection."""
+"""Those who keep the topic: growth, deletion by hand, consumers that are reset or deleted, compaction, collection."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Literal
 
 from lithify.compactor.answers import Budget, CompactionAnswers
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.outcome import outcome_of
 from lithify.gc.collector import Collector
-from lithify.log.record import Record
-from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.config import parse
+from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.driver import drive
-from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, OffsetOutOfRange, Unavailable
+from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, NotFound, OffsetOutOfRange, Unavailable
 from lithify.store.port import Store
 from tests.sim.cast import Violation
-from tests.sim.clients.site import TOPIC, TRANSIENT, Site
-from tests.sim.clients.truth import KEYS, Row
+from tests.sim.clients.site import TOPIC, Site
 from tests.sim.clients.world import Process
 
-__all__ = ["PARTITIONS_MAX", "collector", "compactor", "grower", "trimmer", "writer"]
+__all__ = ["PARTITIONS_MAX", "collector", "compact", "compactor", "grower", "operator", "trimmer"]
 
 Main = Callable[[Process], None]
-PARTITIONS_MAX = 4
-
-
-def writer(site: Site, appends: int) -> Main:
-    """Each append is of one key, and so of one partition."""
-    left = appends
-
-    def main(process: Process) -> None:
-        nonlocal left
-        say = process.actor.say
-        topic = None
-        while left > 0:
-            site.rest(process)
-            with suppress(*TRANSIENT):
-                topic = topic if topic is not None and say.random() < 0.7 else site.open(process)
-                left -= 1
-                _append(site, process, topic, f"{process.actor.name}.{left}")
-
-    return main
-
-
-def _append(site: Site, process: Process, topic: Topic, value: str) -> None:
-    say = process.actor.say
-    key = say.choice(KEYS)
-    values = [f"{value}.{n}".encode() for n in range(say.choice((1, 1, 2, 4)))]
-    rows = [Row(key, None if say.random() < 0.15 else each) for each in values]
-    site.truth.known.update(row.value for row in rows if row.value is not None)
-    try:
-        (told,) = topic.append([Record(row.key, row.value) for row in rows]).items()
-    except CommitUnknown:
-        raise
-    except Unavailable:
-        site.truth.refused.update(row.value for row in rows if row.value is not None)
-        raise
-    number, offsets = told
-    site.world.counts["append acknowledged"] += 1
-    for offset, row in zip(offsets, rows, strict=True):
-        site.told(number, offset, row)
+PARTITIONS_MAX = 5
+OUTAGES_OF_A_PARTITION = {each.__name__ for each in (Unavailable, CommitUnknown, NotFound)}
 
 
 def grower(site: Site) -> Main:
     def main(process: Process) -> None:
         while True:
             site.rest(process, 12)
-            with suppress(*TRANSIENT, InvalidRequest):
+            with site.outages(), suppress(InvalidRequest):
                 topic = site.open(process)
                 if topic.partitions < PARTITIONS_MAX:
+                    site.truth.grows(process.actor.name)
                     topic.alter(partitions=topic.partitions + process.actor.say.choice((1, 1, 2)))
                     site.world.counts["grown"] += 1
 
@@ -84,10 +48,35 @@ def trimmer(site: Site) -> Main:
     def main(process: Process) -> None:
         while True:
             site.rest(process, 10)
-            with suppress(*TRANSIENT, OffsetOutOfRange):
+            with site.outages(), suppress(OffsetOutOfRange):
                 topic = site.open(process)
                 part = topic.partition(process.actor.say.randrange(topic.partitions))
-                part.delete_records(part.describe().log_start_offset + process.actor.say.randrange(4))
+                before = part.describe().log_start_offset + process.actor.say.randrange(4)
+                site.truth.logs[part.number].delete_asked.add(before)
+                part.delete_records(before)
+
+    return main
+
+
+def operator(site: Site, name: str) -> Main:
+    """Puts the positions of a consumer elsewhere, and deletes them."""
+
+    def main(process: Process) -> None:
+        say = process.actor.say
+        while True:
+            site.rest(process, 10)
+            with site.outages(), suppress(OffsetOutOfRange, NotFound):
+                topic = site.open(process)
+                part = topic.partition(say.randrange(topic.partitions))
+                asked = site.groups.asked[name, part.number]
+                if say.random() < 0.3:
+                    asked.append("delete")
+                    part.delete_consumer(name)
+                    continue
+                ways: tuple[int | Literal["earliest", "latest"], ...] = ("earliest", "latest", say.randrange(12))
+                to = say.choice(ways)
+                asked.append(to)
+                part.reset_consumer(name, to)
 
     return main
 
@@ -121,22 +110,24 @@ def compactor(site: Site) -> Main:
         known: dict[int, Coordinator] = {}
         while True:
             site.rest(process)
-            number = -1
-            try:
+            with site.outages():
                 topic = process.driver.run(live_topic(topic_lineage(TOPIC), TOPIC))
-                keys = partition_keys(topic)
-                number = process.actor.say.randrange(len(keys))
-                if number not in known:
-                    known[number] = Coordinator(PartitionFiles(keys[number]), process.actor.name)
-                answers = CompactionAnswers(process.driver, _Inline(), Budget(), lambda: False, lambda: False)
-                step = drive(known[number].step(parse(topic.config)), answers)
-                site.world.counts[f"compactor: {step.outcome}"] += 1
-            except Fenced:
-                known.pop(number)
-            except TRANSIENT:
-                continue
+                number = process.actor.say.randrange(topic.partitions)
+                try:
+                    compact(site, process, topic, number, known)
+                except Fenced:
+                    known.pop(number)
 
     return main
+
+
+def compact(site: Site, process: Process, topic: TopicFile, number: int, known: dict[int, Coordinator]) -> None:
+    """One step. `known` are the coordinators of this process, by partition."""
+    if number not in known:
+        known[number] = Coordinator(PartitionFiles(partition_keys(topic)[number]), process.actor.name)
+    answers = CompactionAnswers(process.driver, _Inline(), Budget(), lambda: False, lambda: False)
+    step = drive(known[number].step(parse(topic.config)), answers)
+    site.world.counts[f"compactor: {step.outcome}"] += 1
 
 
 def collector(site: Site) -> Main:
@@ -144,11 +135,11 @@ def collector(site: Site) -> Main:
         collector = Collector(Warehouse(process.driver), grace_ms=site.grace_ms)
         while True:
             site.rest(process, 2)
-            with suppress(*TRANSIENT):
+            with site.outages():
                 done = collector.run_once(sweep=process.actor.say.random() < 0.2)
                 site.world.counts["object collected"] += len(done.deleted)
                 for each in done.partitions:
-                    if each.error_kind not in (None, "Unavailable", "CommitUnknown", "AccessDenied", "NotFound"):
+                    if each.error_kind is not None and each.error_kind not in OUTAGES_OF_A_PARTITION:
                         raise Violation(f"collecting partition {each.partition}: {each.error}")
 
     return main

@@ -1,13 +1,14 @@
-"""Nothing goes wrong any more, and one after the other comes: what they find is all there is."""
+"""After the faults end, one client of each kind runs alone, and must find everything that is left."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from lithify.store.port import Pause
 from tests.sim.cast import Climate, Violation
 from tests.sim.clients.groups import Caller
+from tests.sim.clients.members import is_committed
 from tests.sim.clients.senders import sender
-from tests.sim.clients.site import Site
+from tests.sim.clients.site import LATER_MS, Site
 from tests.sim.clients.truth import KEYS, home_of
 from tests.sim.clients.world import ClientWorld, Process
 from tests.sim.schedule import Uniform
@@ -15,10 +16,10 @@ from tests.sim.schedule import Uniform
 __all__ = ["alone", "rest"]
 
 STEPS_MAX = 20_000
-LATER_MS = 2 * 10_000 + 5_000  # half of it passes at least, and all clients are to know of a growth within ten seconds
+Main = Callable[[Process], None]
 
 
-def alone(world: ClientWorld, main: Callable[[Process], None], name: str) -> None:
+def alone(world: ClientWorld, main: Main, name: str) -> None:
     """Runs one process in a world where nothing goes wrong."""
     world.climate = Climate(page_keys=1_000, tick_ms=2)
     world.scheduler = Uniform(random.Random(0))
@@ -28,10 +29,11 @@ def alone(world: ClientWorld, main: Callable[[Process], None], name: str) -> Non
         raise Violation(f"{name} came to no end")
 
 
-def rest(site: Site) -> None:
+def rest(site: Site, last: Iterable[tuple[str, Main]]) -> None:
+    """`last`: who comes at the end, one after the other."""
     for source in site.sources:
         alone(site.world, sender(site, source), f"last sender of {source.name}")
-        missing = [row for row in source.rows if row.value not in site.truth.lies]
+        missing = [row for row in source.rows if row.value not in site.truth.found_at]
         if missing:
             raise Violation(f"{missing} were never sent")
     for name in sorted(site.groups.whole):
@@ -39,39 +41,76 @@ def rest(site: Site) -> None:
     alone(site.world, _looks_up(site), "last reader")
     alone(site.world, _sees_growth(site), "last of all")
     alone(site.world, _looks_up(site), "last reader after growth")
+    for name, main in last:
+        alone(site.world, main, name)
 
 
-def _last_member(site: Site, name: str) -> Callable[[Process], None]:
+def _last_member(site: Site, name: str) -> Main:
     def main(process: Process) -> None:
-        topic = site.open(process)
-        with topic.consumer(name) as consumer:
-            caller = Caller(site.groups, name, consumer.positions)
-            quiet = 0
+        opening = site.opens(process, name, "earliest")
+        with site.open(process).consumer(name) as consumer:
+            site.groups.opened(opening)
+            caller = Caller(site.groups, opening, consumer.positions)
+            caller.took()
+            turns = _Turns(site, caller)
+            quiet, most = 0, process.actor.say.choice((1, 2, 3))
             while quiet < 2:
                 caller.came_back()
-                found = consumer.poll(0, 7)
+                found = consumer.poll(0, most)
+                if len(found) > most:
+                    raise Violation(f"{name!r} asks for {most}, and is handed {len(found)}")
                 for number, item in found:
                     caller.handed(number, item)
+                if found:
+                    turns.polled({number for number, _ in found})
                 quiet = 0 if found else quiet + 1
                 if not found:
                     process.driver.answer(Pause(LATER_MS))
             caller.came_back()
+            is_committed(site, name, consumer)  # by its interval, which is over
         _has_caught_up(site, name)
 
     return main
 
 
-def _sees_growth(site: Site) -> Callable[[Process], None]:
+class _Turns:
+    """Each partition that has something to read is read within so many polls as there are partitions, or soon after."""
+
+    def __init__(self, site: Site, caller: Caller) -> None:
+        self._site, self._caller = site, caller
+        self._passed_over: dict[int, int] = {}
+
+    def polled(self, numbers: set[int]) -> None:
+        for log in self._site.truth.logs.values():
+            begins = self._caller.next.get(log.number, 0)
+            if log.number in numbers or log.keeps is not None or not any(at >= begins for at in log.live):
+                self._passed_over.pop(log.number, None)
+                continue
+            times = self._passed_over[log.number] = self._passed_over.get(log.number, 0) + 1
+            if times > 2 * len(self._site.truth.logs):
+                raise Violation(f"{self._caller.name!r} is handed nothing of partition {log.number}, which has more")
+        self._site.world.held("partitions take turns")
+
+
+def _sees_growth(site: Site) -> Main:
     """A producer and a consumer that are open while the topic grows."""
     site.groups.whole.add("late")
 
     def main(process: Process) -> None:
         topic, elsewhere = site.open(process), site.open(process)
-        with topic.producer() as producer, topic.consumer("late", auto_offset_reset="latest") as consumer:
-            caller = Caller(site.groups, "late", consumer.positions)
+        opening = site.opens(process, "late", "latest")
+        with (
+            topic.producer() as producer,
+            topic.consumer("late", auto_offset_reset="latest", auto_commit_interval_ms=500) as consumer,
+        ):
+            site.groups.opened(opening)
+            caller = Caller(site.groups, opening, consumer.positions)
+            caller.took()
+            site.truth.grows(process.actor.name)
             elsewhere.alter(partitions=site.truth.partitions + 1)
             process.driver.answer(Pause(LATER_MS))
-            for key in KEYS:
+            # The others have come back to where they once were, perhaps, or are away.
+            for key in process.actor.say.sample(KEYS, len(KEYS) // 2):
                 value = b"late " + key
                 site.truth.known.add(value)
                 delivery = producer.append(key, value)
@@ -82,22 +121,23 @@ def _sees_growth(site: Site) -> Callable[[Process], None]:
                 for number, item in found:
                     caller.handed(number, item)
                 caller.came_back()
+            process.driver.answer(Pause(4_000))
+            consumer.poll()
+            is_committed(site, "late", consumer)
         _has_caught_up(site, "late")
 
     return main
 
 
 def _has_caught_up(site: Site, name: str) -> None:
-    for shelf in map(site.truth.shelves.__getitem__, range(site.truth.partitions)):
-        position = shelf.positions.get(name)
-        place, end = (name, shelf.number), shelf.next_offset
-        if position is None or not all(
-            site.groups.seen(place, shelf, at) for at in shelf.between(position.offset, end)
-        ):
-            raise Violation(f"{name!r} is at {position} of partition {shelf.number} for good, which ends before {end}")
+    for log in map(site.truth.logs.__getitem__, range(site.truth.partitions)):
+        position = log.positions.get(name)
+        place, end = (name, log.number), log.next_offset
+        if position is None or not all(site.groups.seen(place, log, at) for at in log.between(position.offset, end)):
+            raise Violation(f"{name!r} is at {position} of partition {log.number} for good, which ends before {end}")
 
 
-def _looks_up(site: Site) -> Callable[[Process], None]:
+def _looks_up(site: Site) -> Main:
     """`get` and `scan` say of each key what its home has of it, but for what it left there when the topic grew."""
 
     def main(process: Process) -> None:
@@ -125,7 +165,7 @@ def _expected(site: Site, key: bytes) -> bytes | None:
         was_here = was_here or home_of(key, count) == number
         if was_here and home_of(key, count) != number == home_of(key, after) and number < len(ends):
             left_before = ends[number] or 0  # it came back
-    shelf = truth.shelves[number]
-    mine = [at for at, row in shelf.rows.items() if row.key == key and at >= left_before]
+    log = truth.logs[number]
+    mine = [at for at, row in log.rows.items() if row.key == key and at >= left_before]
     latest = max(mine, default=None)
-    return None if latest is None or latest < shelf.deleted_to else shelf.rows[latest].value
+    return None if latest is None or latest < log.deleted_to else log.rows[latest].value

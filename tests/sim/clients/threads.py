@@ -1,7 +1,8 @@
 """What `threading` and `concurrent.futures` give the product, for fibres: whoever waits lets the others go on.
 
 They stand in the product's modules while a history is played (`in_place`), so that its locks, senders and pools are the
-simulator's, and any order of them can come about.
+simulator's, and any order of them can come about. Threads change at requests and at waits alone: a lock that is missing
+around plain statements is not noticed here.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from lithify.store.port import NewId
-from tests.sim.clients.fibres import Wait, ask
+from tests.sim.clients.fibres import Wait, ask, crashed
 
 __all__ = ["in_place"]
 
@@ -26,20 +27,25 @@ class Lock:
         self._held = False
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        if self._held and blocking:
+        while self._held and blocking:
             ask(Wait(lambda: not self._held, None if timeout < 0 else int(timeout * 1000)))
+            if timeout >= 0:
+                break
         if self._held:
             return False
         self._held = True
         return True
 
     def release(self) -> None:
+        if not self._held and not crashed():
+            raise RuntimeError("release unlocked lock")
         self._held = False
 
+    def locked(self) -> bool:
+        return self._held
+
     def __enter__(self) -> bool:
-        while not self.acquire():
-            pass
-        return True
+        return self.acquire()
 
     def __exit__(self, *_: object) -> None:
         self.release()
@@ -57,6 +63,7 @@ class Condition:
         self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:
+        self._is_held()
         before = self._told
         self._lock.release()
         ask(Wait(lambda: self._told > before, None if timeout is None else min(int(timeout * 1000), 1 << 40)))
@@ -64,12 +71,21 @@ class Condition:
         return self._told > before
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
-        if not predicate():
-            self.wait(timeout)
+        if timeout is None:
+            while not predicate():
+                self.wait()
+        elif not predicate():
+            while self.wait(timeout) and not predicate():  # each wake-up may begin its time anew: longer, never shorter
+                pass
         return predicate()
 
     def notify_all(self) -> None:
+        self._is_held()
         self._told += 1
+
+    def _is_held(self) -> None:
+        if not self._lock.locked() and not crashed():
+            raise RuntimeError("cannot wait on, or notify, a condition whose lock is not held")
 
 
 class Thread:
@@ -96,6 +112,7 @@ class Future:
         return bool(self._result)
 
     def set_result(self, result: Any) -> None:
+        assert not self._result, "a future is settled once"
         self._result.append(result)
 
     def result(self, timeout: float | None = None) -> Any:

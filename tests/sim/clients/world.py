@@ -58,14 +58,16 @@ class ClientWorld(World):
         assert self._running is not None
         process = self._process_of[self._running]
         self._threads += 1
-        self.start(f"{process.actor.name} thread {self._threads}", lambda _: Fibre(target))  # type: ignore[arg-type]
-        thread = self.actors[-1]
+        name = f"{process.actor.name} thread {self._threads}"
+        self.start(name, lambda _: Fibre(target))  # type: ignore[arg-type]
+        thread = next(actor for actor in self.actors if actor.name == name)
         process.threads.append(thread)
         self._process_of[thread] = process
         return lambda: thread not in self.actors
 
     def _resume(self, actor: Actor) -> Request[Any] | None:
         self._running = actor
+        actor.wake_ms = min(actor.wake_ms, self.now_ms)  # whoever is woken before its time is awake
         return super()._resume(actor)
 
     def _crash(self, actor: Actor) -> None:
