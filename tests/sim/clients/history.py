@@ -78,14 +78,17 @@ def play(seed: int, mask: Mask = Mask(), *, tracing: bool = False) -> Found:
 @contextmanager
 def _quiet() -> Generator[None]:
     """The product warns of much that is meant here; and whoever crashes in front of a lock never begins what he holds
-    ready, of which Python warns when it is thrown away."""
+    ready, of which Python warns when it is thrown away. What is in a cycle is thrown away at the end: when Python would
+    do so depends on the process, and a generator that is closed asks the store."""
     logging.disable(logging.CRITICAL)
+    gc.disable()
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
             yield
             gc.collect()
     finally:
+        gc.enable()
         logging.disable(logging.NOTSET)
 
 
