@@ -97,7 +97,7 @@ class Batches:
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
         self._queues: dict[int, _Queue] = {}
-        self._sending: set[Batch] = set()
+        self._sending: dict[Batch, None] = {}  # in the order in which they were taken
         self.bytes = 0  # of all that is not settled
 
     def __len__(self) -> int:
@@ -139,7 +139,7 @@ class Batches:
         queue = min(due, key=lambda queue: queue.waiting[0].due_at_ms)
         batch = queue.waiting.popleft()
         batch.open, queue.busy = False, True
-        self._sending.add(batch)
+        self._sending[batch] = None
         return batch
 
     def due_in_ms(self, now_ms: int) -> int | None:
@@ -153,7 +153,7 @@ class Batches:
     def settled(self, batch: Batch) -> None:
         """What was being sent is acknowledged, or has failed."""
         if batch in self._sending:
-            self._sending.remove(batch)
+            del self._sending[batch]
             self._queues[batch.partition].busy = False
             self._let_go(batch)
 

@@ -37,9 +37,7 @@ __all__ = [
 ]
 
 POLL_MS = 1_000  # between two looks for something new
-_POLL_MS_MAX = (
-    24 * 3_600_000
-)  # who looks less often than once a day is not following; nor can every machine wait for ever
+_POLL_MS_MAX = 24 * 3_600_000  # who looks less often is not following; nor can every machine wait for ever
 STRETCH_RECORDS = 500  # records handed out at a time, as Kafka's max.poll.records
 STRETCH_BYTES = 1 << 20  # of keys, values and headers, as Kafka's max.partition.fetch.bytes; one record at least
 

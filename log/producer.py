@@ -5,7 +5,6 @@ elsewhere fences this one.
 """
 
 import contextlib
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from lithify.log.delivering import deliver
 from lithify.log.intake import timestamp_problem
 from lithify.log.latest import Latest
 from lithify.log.names import check_name
+from lithify.log.own_process import OwnProcess
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key
 from lithify.log.producer_config import ProducerConfig
@@ -61,7 +61,7 @@ class Producer:
         this returns."""
         if producer_id is not None:
             check_name(f"topic {topic}: a producer's id", producer_id)
-        self._pid = os.getpid()
+        self._process = OwnProcess()
         self._driver = driver
         self._topic = topic
         self._known = known or (lambda: partitions)
@@ -222,8 +222,7 @@ class Producer:
     def _check_process(self) -> None:
         """SUBTLE! A forked child has no senders, and perhaps locks that nobody will let go of: it would wait for ever.
         Test: tests/log/test_producer_waits.py"""
-        if self._pid != os.getpid():
-            raise InvalidRequest(f"topic {self._topic}: the producer is process {self._pid}'s; open another one here")
+        self._process.check(f"topic {self._topic}: the producer")
 
     def _refuse_after_failure(self) -> None:
         if self._failures:
@@ -245,7 +244,7 @@ class Producer:
         """Flush, and end. Raises what prevented a record from being durable, to each thread that calls it before it has
         returned, or raised, in one; later calls do nothing, nor does one in a forked process: the records are its
         parent's to send."""
-        if self._pid != os.getpid() or self._closed:
+        if not self._process.is_here or self._closed:
             return
         with self._changed:
             self._closing = True

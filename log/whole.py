@@ -24,13 +24,13 @@ class Whole(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         if self._failed is not None:
-            raise self._failed.with_traceback(None)
+            raise _alike(self._failed)
         try:
             return next(self._items)
         except StopIteration:
             raise
         except Exception as error:
-            self._failed = error
+            self._failed = _alike(error)
             raise
         except BaseException:  # Ctrl-C
             self._failed = Unavailable(f"{self._where}: reading was interrupted before its end; read it anew")
@@ -40,3 +40,10 @@ class Whole(Iterator[T], Generic[T]):
         close = getattr(self._items, "close", None)
         if close is not None:
             close()
+
+
+def _alike(error: Exception) -> Exception:
+    """The same without its traceback, whose frames would hold what was open there for as long as this one is held."""
+    same = error.__class__.__new__(error.__class__, *error.args)
+    same.__dict__.update(error.__dict__)
+    return same

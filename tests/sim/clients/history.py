@@ -72,15 +72,18 @@ def _plays(dice: random.Random, world: ClientWorld, length: int) -> None:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """The product warns of much that is meant here. Python warns of coroutines that never began, which a process leaves
-    that crashes while it waits for a lock."""
+    """The product warns of much that is meant here; and whoever crashes in front of a lock never begins what he holds
+    ready, of which Python warns when it is thrown away. What is in a cycle is thrown away at the end: when Python would
+    do so depends on the process, and a generator that is closed asks the store."""
     logging.disable(logging.CRITICAL)
+    gc.disable()
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
             yield
             gc.collect()
     finally:
+        gc.enable()
         logging.disable(logging.NOTSET)
 
 

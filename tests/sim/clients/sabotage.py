@@ -87,7 +87,7 @@ SABOTAGES = (
         "a state that failed, asked again, ends",
         "states are rebuilt",
         "log/whole.py",
-        "            raise self._failed.with_traceback(None)\n",
+        "            raise _alike(self._failed)\n",
         "            raise StopIteration\n",
     ),
     Sabotage(
