@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from lithify.compactor.java import use_java
@@ -32,6 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_given() -> Iterator[None]:
+    """A command sets up logging for its process. The tests after it expect what a library's user has."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,11 @@
 """The command line, called in process."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from click.testing import CliRunner, Result
 
 from lithify.admin.cli import cli
@@ -46,12 +45,6 @@ class Lithify:
         assert line.startswith("lithify: ")
         assert saying in line
         return line
-
-
-@pytest.fixture(autouse=True)
-def _own_logs() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture
