@@ -4,6 +4,7 @@
 the blob that reproduces it.
 """
 
+import logging
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -40,6 +41,9 @@ def _logs_as_given() -> Iterator[None]:
     """A command sets up logging for its process. The tests after it expect what a library's user has."""
     yield
     structlog.reset_defaults()
+    package = logging.getLogger("lithify")
+    package.handlers, package.propagate = [], True
+    package.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")
