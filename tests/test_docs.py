@@ -6,9 +6,11 @@ import shlex
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 
 from lithify.admin.cli import cli
+from lithify.manifest import jobs, model
 from lithify.manifest.config import config_table
 from lithify.manifest.config_kafka import INSTEAD
 from lithify.manifest.warehouse_settings import warehouse_table
@@ -48,6 +50,20 @@ def test_the_index_names_every_page() -> None:
     pages = [page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if page.name != "README.md"]
     assert pages
     assert [page for page in pages if f"({page})" not in index] == []
+
+
+def test_every_stored_field_is_told_and_no_other() -> None:
+    structs = [c for m in (model, jobs) for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__]
+    fields = [field for c in structs if issubclass(c, msgspec.Struct) for field in msgspec.structs.fields(c)]
+    arrays = {field.encode_name for c in (model.Bucket, model.Stretch) for field in msgspec.structs.fields(c)}
+    told = {"MergeCounts", "Estimate"}  # by one word each
+    inner = {field.encode_name for c in structs if c.__name__ in told for field in msgspec.structs.fields(c)}
+    page = (DOCS / "formats.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_0-9]+)`", page))
+    assert {field.encode_name for field in fields} - arrays - inner - named == set()
+    columns = (re.findall(r"`([a-z_0-9]+)`", line.split(" | ")[0]) for line in page.splitlines() if line[:3] == "| `")
+    known = {field.encode_name for field in fields} | {"kind", "file_xxh3"}
+    assert {name for names in columns for name in names} - known == set()
 
 
 def command_lines() -> list[str]:

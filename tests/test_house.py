@@ -179,6 +179,15 @@ def test_pure_files_import_nothing_impure() -> None:
     assert {file: modules & IMPURE_MODULES for file, modules in impure.items() if modules & IMPURE_MODULES} == {}
 
 
+def test_the_judge_of_simulations_shares_no_code_with_the_product() -> None:
+    """Or a fault of the product would be its own excuse: it imports itself, msgspec and Python alone."""
+    files = sorted((ROOT / "tests/sim/judge").glob("*.py"))
+    assert files
+    modules = {module for file in files for module in imported_modules(syntax(file))}
+    foreign = {m for m in modules if m.split(".")[0] not in sys.stdlib_module_names and not m.startswith("msgspec")}
+    assert {module for module in foreign if not module.startswith("tests.sim.judge.")} == set()
+
+
 def test_no_test_waits_or_tells_the_time() -> None:
     """Randomness from a seed is allowed in tests, so lint's ban is off there; this part of it stays."""
     files = [file for file in tree_files(ROOT / "tests") if file.suffix == ".py"]

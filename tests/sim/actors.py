@@ -215,6 +215,14 @@ async def _newest(site: Site, actor: Actor, files: PartitionFiles) -> Manifest:
     return manifest
 
 
+async def _start(site: Site, files: PartitionFiles, manifest: Manifest) -> int:
+    """Where a reader sees the log start."""
+    now_ms = await Now()
+    floor = floor_at(manifest, now_ms)
+    site.oracle.sees_start(files.keys, manifest.id, now_ms, floor)
+    return floor
+
+
 def reader(site: Site, pins: bool) -> Life:
     """Reads the head, or what it pinned; again and again."""
 
@@ -230,10 +238,13 @@ def reader(site: Site, pins: bool) -> Life:
                 if handle.keys != files.keys:
                     files = PartitionFiles(handle.keys)
                 if not pins:
-                    await read_slowly(site, actor, files, await _newest(site, actor, files))
+                    manifest = await _newest(site, actor, files)
+                    await _start(site, files, manifest)
+                    await read_slowly(site, actor, files, manifest)
                     continue
                 name = f"pin {actor.name} {say.randrange(2)}"
                 ttl_ms = say.choice((None, 500, 5_000, 100_000))
+                site.oracle.judge.asks_to_pin(actor.name, ttl_ms)
                 asked_ms = site.world.now_ms - site.oracle.error_ms - CLOCK_BEHIND_MS
                 manifest, found = await checkpoints.pin(files, name, ttl_ms)
                 if found.expires_at_ms is not None and found.expires_at_ms <= asked_ms:
@@ -241,7 +252,9 @@ def reader(site: Site, pins: bool) -> Life:
                 if say.random() < 0.7:
                     await read_slowly(site, actor, files, manifest)
                 if say.random() < 0.4:
-                    await checkpoints.refresh(files, name, say.choice((None, 5_000)))
+                    longer_ms = say.choice((None, 5_000))
+                    site.oracle.judge.asks_to_pin(actor.name, longer_ms)
+                    await checkpoints.refresh(files, name, longer_ms)
                 if say.random() < 0.5:
                     await checkpoints.delete(files, name)
             except SnapshotExpired:
@@ -295,7 +308,7 @@ async def _follow(
         await read_slowly(site, actor, files, manifest)
         # A clock that was ahead may have told too high a start: what was hidden then is not held now. That the start
         # never falls by one clock is R3's to check.
-        floor = max(floor, floor_at(manifest, await Now()))
+        floor = max(floor, await _start(site, files, manifest))
         contents = site.oracle.truth(files.keys).contents
         found = sorted((row for ref in manifest.segments() for row in contents.rows(ref)), key=lambda row: row.offset)
         for row in found:

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lithify.manifest import transactions
-from lithify.manifest.config import TopicConfig
 from lithify.manifest.model import Manifest
 from tests.sim.frames import changes
+from tests.sim.judge.settings import Settings
 
 __all__ = ["Applications"]
 
@@ -17,7 +17,7 @@ class Applications:
         self._counts = counts
         self.forgotten: dict[str, int] = {}  # and where the log ended then
 
-    def judge(self, previous: Manifest, manifest: Manifest, configs: Sequence[TopicConfig]) -> str | None:
+    def judge(self, previous: Manifest, manifest: Manifest, configs: Sequence[Settings]) -> str | None:
         """What is wrong with what this commit did to them, if anything is."""
         found = changes(previous.transactions, manifest.transactions, "application")
         appended = manifest.next_offset > previous.next_offset
@@ -30,7 +30,7 @@ class Applications:
                 continue  # by hand
             self._counts["application that ended gives way" if entry.ended else "application expires"] += 1
             idle_ms = manifest.committed_at_ms - entry.touched_at_ms
-            expired = any(idle_ms > config.transactional_id_expiration_ms for config in configs)
+            expired = any(idle_ms > config.application_ms for config in configs)
             if len(previous.transactions) < transactions.TRANSACTIONS_MAX:
                 return f"application {entry.application} is forgotten, and there is room (P6)"
             if not entry.ended and not (expired and entry.touched_at < previous.orphan_floor):
@@ -40,12 +40,12 @@ class Applications:
                 return f"application {entry.application} is forgotten, and was not idle for longest (P6)"
         return None
 
-    def _may_go(self, entry: object, manifest: Manifest, configs: Sequence[TopicConfig]) -> bool:
+    def _may_go(self, entry: object, manifest: Manifest, configs: Sequence[Settings]) -> bool:
         """Surely, whichever configuration its judge knew."""
         assert isinstance(entry, transactions.Transaction)
         idle_ms = manifest.committed_at_ms - entry.touched_at_ms
         mine = any(known.application == entry.application and known != entry for known in manifest.transactions)
-        late = all(idle_ms > config.transactional_id_expiration_ms for config in configs)
+        late = all(idle_ms > config.application_ms for config in configs)
         return not mine and (entry.ended or (late and entry.touched_at < manifest.orphan_floor))
 
     def anew_to(self, previous: Manifest, manifest: Manifest) -> int:

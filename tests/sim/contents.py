@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lithify.manifest.model import Manifest, Retention, SegmentRef
+from tests.sim.judge.settings import Bounds
 from tests.sim.rows import Row, size_of
 
 __all__ = ["Contents", "Reign"]
@@ -12,7 +13,7 @@ __all__ = ["Contents", "Reign"]
 class Reign(NamedTuple):
     """Bounds that were in force until a time, in a log that ended before an offset then."""
 
-    retention: Retention
+    bounds: Bounds
     until_ms: int
     end_offset: int
 
@@ -112,7 +113,7 @@ class Contents:
         there = {row.offset: row for ref in previous.segments() for row in self.rows(ref)} | stays
         for offset in sorted(o for o in (stays if held else there) if first <= o < floor):
             timestamp_ms, now = self.placed[offset].timestamp_ms, reigns[-1]
-            if _may_go(now.retention, [r for o, r in there.items() if o > offset], now.until_ms - timestamp_ms):
+            if _may_go(now.bounds, [r for o, r in there.items() if o > offset], now.until_ms - timestamp_ms):
                 continue
             if not any(self._could_go(reign, offset) for reign in reigns[:-1]):
                 return f"offset {offset}, of {timestamp_ms}, lies below the floor {floor} (R3)"
@@ -121,7 +122,7 @@ class Contents:
     def _could_go(self, reign: Reign, offset: int) -> bool:
         """Under bounds of former times, as many records as were ever appended after it."""
         after = [self.placed[o] for o in range(offset + 1, reign.end_offset) if o in self.placed]
-        return _may_go(reign.retention, after, reign.until_ms - self.placed[offset].timestamp_ms)
+        return _may_go(reign.bounds, after, reign.until_ms - self.placed[offset].timestamp_ms)
 
     def floor_is_wrong(
         self, previous: Manifest, manifest: Manifest, reigns: Sequence[Reign], floor: int, *, counted: bool
@@ -185,12 +186,12 @@ def _cleaned_wrongly(rows: Mapping[int, Row], cleaned_to: int) -> str | None:
     return None
 
 
-def _may_go(bounds: Retention, after: Sequence[Row], age_ms: int) -> bool:
+def _may_go(bounds: Bounds, after: Sequence[Row], age_ms: int) -> bool:
     """Whether retention may forget a record of that age with so many after it (at least: a bucket goes as a whole)."""
     return _bound_remains(bounds, after) or 0 <= bounds.ms < age_ms
 
 
-def _bound_remains(bounds: Retention, rows: Sequence[Row]) -> bool:
+def _bound_remains(bounds: Bounds | Retention, rows: Sequence[Row]) -> bool:
     return 0 <= bounds.records <= len(rows) or 0 <= bounds.bytes <= size_of(rows)
 
 

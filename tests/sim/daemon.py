@@ -132,7 +132,8 @@ async def _serves(site: Site, actor: Actor, process: Process, take_over_share: f
             site.oracle.begins(actor.author)
             config = await handle.fresh()
             await keep_bounds(coordinator.files, handle.topic)
-            step = await coordinator.step(config, take_over=takes_over)
+            site.oracle.may_take_over(actor.author, takes_over)
+            step = await coordinator.step(config, takes_over)
             site.world.counts[f"step: {step.outcome}"] += 1
             resting = step.outcome in ("idle", "waiting")
             process.over(MAIN)

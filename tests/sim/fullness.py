@@ -3,16 +3,16 @@
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.policy import Wait, decide, pinned_by
 from lithify.gc.collect import collect
-from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.catalog import keep_bounds
+from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.edits import Seal
-from lithify.manifest.floor import droppable
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.retention import floor_at
 from lithify.store.errors import Unavailable
 from lithify.store.port import Now, Pause
+from tests.sim.cast import Actor
+from tests.sim.judge.floors import log_start
+from tests.sim.judge.layout import Json, segments_of
 from tests.sim.site import Site
 from tests.sim.truth import Truth
 
@@ -22,7 +22,7 @@ STEPS_MAX = 50
 PASSES_MAX = 8  # one boundary ages at a time, and what checkpoints let go of waits for the next
 
 
-async def free_a_full_store(site: Site, truth: Truth) -> None:
+async def free_a_full_store(actor: Actor, site: Site, truth: Truth) -> None:
     """Compactor and collector are given nothing but the reserve, and no upload. Nothing that is below the floor, and
     held by no job, may stay; nothing retired, and pinned by no checkpoint, either."""
     files = PartitionFiles(truth.keys)
@@ -31,21 +31,28 @@ async def free_a_full_store(site: Site, truth: Truth) -> None:
         await files.manifest.commit(Seal())
     else:
         await keep_bounds(files, last)
-        await _drop(files, truth)
-    kept: list[str] = []
+        site.oracle.begins(actor.author, paused=False)
+        site.oracle.may_take_over(actor.author, True)
+        await _drop(site, truth, parse(last.config))
+    judged, kept = site.oracle.judge.partition(truth.keys.root), ""
     for _ in range(PASSES_MAX):
         await Pause(2 * (site.grace_ms + 2 * site.skew_ms) + 2_000)
         await collect(files, site.grace_ms)
-        head = await files.head()
-        pins = pinned_manifests(head)
-        kept = [it.id for it in head.retired if not any(it.added_at <= pin < it.retired_at for pin in pins)]
+        kept = _kept(judged.head)
         if not kept:
             return
-    truth.fail(f"a full store keeps what was retired: {kept[0]}")
+    truth.fail(f"a full store keeps what was retired: {kept}")
 
 
-async def _drop(files: PartitionFiles, truth: Truth) -> None:
-    config = replace(truth.configs[-1], compaction_paused=False)
+def _kept(head: Json) -> str:
+    """What is retired, and pinned by no checkpoint (P16)."""
+    pins = [each["manifest"] for each in head.get("checkpoints", ())]
+    retired = head.get("retired", ())
+    return next((r["id"] for r in retired if not any(r["added_at"] <= pin < r["retired_at"] for pin in pins)), "")
+
+
+async def _drop(site: Site, truth: Truth, config: TopicConfig) -> None:
+    config = replace(config, compaction_paused=False)
     coordinator = Coordinator(PartitionFiles(truth.keys), "on a full store")
     looked_ms = 0  # before the last step: what expires while it plans a job is left to the next
     refused: Unavailable | None = None
@@ -56,9 +63,17 @@ async def _drop(files: PartitionFiles, truth: Truth) -> None:
                 break
     except Unavailable as error:
         refused = error
-    head = await files.head()
-    if refused is not None and isinstance(decide(head, await files.compactor_state(), config, await Now()), Wait):
+    judged = site.oracle.judge.partition(truth.keys.root)
+    head, jobs = judged.head, judged.state.get("jobs", ())
+    if (
+        refused is not None
+        and not jobs
+        and len(segments_of(head)) < 2
+        and not site.oracle.judge.may_owe(truth.keys.root, truth.keys.topic_id, await Now())
+    ):
         truth.fail(f"nothing is due, and a pass on a full store fails: {refused} (RFC 0012)")
-    left = droppable(head, floor_at(head, looked_ms), pinned_by(await files.compactor_state()))
+    pinned = {segment for job in jobs if job.get("plan") for segment in job["segments"]}
+    floor = log_start(head, looked_ms)
+    left = [each["id"] for each in segments_of(head) if each["max_offset"] < floor and each["id"] not in pinned]
     if left:
-        truth.fail(f"a full store keeps what is below the floor: {left[0].id}")
+        truth.fail(f"a full store keeps what is below the floor: {left[0]}")

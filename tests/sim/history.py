@@ -16,6 +16,7 @@ from tests.sim.cast import STORES_DIFFER_MS, WORKER, Actor, Climate, Denial, Vio
 from tests.sim.damage import rot
 from tests.sim.engine import Engine
 from tests.sim.foci import FOCI, MOST, SHARES, Focus
+from tests.sim.hands import others_of
 from tests.sim.imports import Source, importer
 from tests.sim.letters import five_keys
 from tests.sim.oracle import Oracle
@@ -104,12 +105,13 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         scheduler: Scheduler = _scheduler(random.Random(f"{seed}/turns"), length)
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
         site = _site(dice, world, focus, served)
+        by_hand = others_of(site, seed)
         found = Found(seed, trace=[] if tracing else None)
         try:
             stack.enter_context(files.watched(site))
             _begin(world, site, dice)
             world.trace = found.trace
-            roster = _roster(dice, site, focus, served)
+            roster = _roster(dice, site, focus, served) | by_hand
             found.actors = [*roster]
             for name, live in roster.items():
                 world.start(name, live)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.model import Manifest, SegmentRef, TopicFile
 from tests.sim.cast import Author
 from tests.sim.contents import Contents
+from tests.sim.judge.settings import Settings, settings
 
 __all__ = ["Readings", "kept_by_all"]
 
@@ -41,7 +41,7 @@ def kept_by_all(
 ) -> str | None:
     """Why no configuration of `topics`, those in force since the one that the manifest went by, lets a job drop what it
     drops, or stamp what it stamps (P9)."""
-    in_force = [parse(topic.config) for topic in topics if topic.topic_id == manifest.topic_id]
+    in_force = [settings(topic.id, topic.config) for topic in topics if topic.topic_id == manifest.topic_id]
     before = {row.offset: row for ref in taken for row in contents.rows(ref)}
     after = {row.offset: row for ref in made for row in contents.rows(ref)}
     gone = [row for offset, row in before.items() if offset not in after and offset >= manifest.log_start_offset]
@@ -49,10 +49,10 @@ def kept_by_all(
     stamps = [row.horizon_ms or 0 for offset, row in after.items() if row.horizon_ms != before[offset].horizon_ms]
     latest_ms = max((ref.max_timestamp_ms for ref in taken), default=0)
 
-    def lets(config: TopicConfig) -> bool:
-        lag_ms = config.min_compaction_lag_ms
+    def lets(config: Settings) -> bool:
+        lag_ms = config.lag_ms
         drops = config.compacted and (not lag_ms or latest_ms <= now_ms - lag_ms)
-        stamped = config.compacted and all(at_ms >= rules.clock_ms + config.delete_retention_ms for at_ms in stamps)
+        stamped = config.compacted and all(at_ms >= rules.clock_ms + config.tombstones_ms for at_ms in stamps)
         return (drops or not alive) and (stamped or not stamps)
 
     if any(map(lets, in_force)):

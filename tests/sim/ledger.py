@@ -5,10 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lithify.compactor.failures import ALONE_AFTER
-from lithify.compactor.policy import ENGINE_LOST_MAX, GIVEN_UP_MS
-from lithify.manifest.edits import coverage_offset
-from lithify.manifest.jobs import STORE_DENIED, UNAVAILABLE, CompactorState, Job, JobError
+from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.model import SegmentRef
 from lithify.segment.task import MergeTask
 from tests.sim.cast import WORKER, Author, process_of
@@ -18,6 +15,12 @@ if TYPE_CHECKING:
     from tests.sim.truth import Truth
 
 __all__ = ["Ledger"]
+
+# As RFC 0003 has them.
+ALONE_AFTER = 2  # attempts that died without a word
+ENGINE_LOST_MAX = 30
+GIVEN_UP_MS = 86_400_000
+STORE_DENIED, UNAVAILABLE = "store_denied", "unavailable"
 
 _state = msgspec.json.Decoder(CompactorState).decode
 
@@ -30,7 +33,6 @@ class Ledger:
         self.state: CompactorState | None = None
         self.committed: set[str] = set()  # jobs that a manifest has
         self.quarantined = False  # the partition was, once
-        self._author: Author = "", 0  # of the latest file
         self._started: dict[tuple[str, int], Author] = {}  # attempts
         self._in_vain: dict[frozenset[str], int] = {}  # failed attempts on a set of sources since its latest progress
         self._in_vain_ms: dict[frozenset[str], int] = {}  # when the latest of them ended
@@ -50,23 +52,22 @@ class Ledger:
         return [ref.id for job in jobs for ref in job.outputs() if job.id not in self.committed]
 
     def commits(self, author: Author, job_id: str, made: Iterable[SegmentRef]) -> None:
-        """What is damaged now was not when it was last looked at."""
+        """Whoever commits has looked at each output since the last of them was recorded, whatever became of it. What is
+        damaged now was not when the attempt began."""
         for ref in made:
             harm = self._truth.damaged.get(ref.id)
-            if harm is None:
-                continue
-            if harm.step < self.began[job_id]:
+            if harm is not None and harm.step < self.began[job_id]:
                 self._truth.fail(
                     f"output {ref.id} was damaged when the attempt began, and job {job_id} commits it (P12)"
                 )
-            if harm.shows and self.looked.get((author, ref.id), 0) <= self.recorded_at[job_id]:
-                self._truth.fail(f"job {job_id} commits output {ref.id}, damaged, without a look at it (P13)")
+            if self.looked.get((author, ref.id), 0) <= self.recorded_at[job_id]:
+                what = "" if harm is None or not harm.shows else ", which is damaged,"
+                self._truth.fail(f"job {job_id} commits output {ref.id}{what} without a look at it (P13)")
 
     def created(self, author: Author, number: int, body: bytes) -> None:
         dead = 0 if self._truth.boundary is None else self._truth.boundary.compactor
         if number <= dead:
             return
-        self._author = author
         previous, state = self.state, _state(body)
         if number != (0 if previous is None else previous.id) + 1:
             self._truth.fail(f".compactor {number} comes after {previous and previous.id} (P3, P4)")
@@ -153,13 +154,6 @@ class Ledger:
         elsewhere = {s for other in self.state.jobs if other.id != job.id and other.plan for s in other.segments}
         if elsewhere & set(job.segments):
             self._truth.fail(f"job {job.id} pins what another active job has pinned (P8)")
-        if not self._truth.head.sealed and job.plan.rules.coverage_offset > coverage_offset(
-            self._truth.head, frozenset(job.segments)
-        ):
-            self._truth.fail(f"job {job.id}: a segment left out reaches below its coverage offset (P9)")
-        if not self._truth.head.sealed:
-            self._truth.frozen_floor(job)
-            self._truth.frozen_rules(self._author, job)
         self._held("P8", "P9")
         if job.origin == "manual":
             self._in_vain[frozenset(job.segments)] = self._lost[frozenset(job.segments)] = 0
@@ -190,7 +184,7 @@ class Ledger:
             self._engine_gone.discard(author)
             self._own_failure.discard(author)
             count = self._in_vain.get(sources, 0)
-            most = max(c.compaction_attempts_max for c in self._truth.configs)
+            most = max(c.attempts_max for c in self._truth.configs)
             rested_ms = self._truth.world.now_ms - self._in_vain_ms.get(sources, 0)
             if count > most and rested_ms < GIVEN_UP_MS - self._truth.error_ms:
                 self._truth.fail(f"after {count} attempts in vain on one set of sources another begins (P14)")
@@ -232,7 +226,7 @@ class Ledger:
         if job.error is None or job.error.category != "attempts":
             return
         sources = frozenset(known.segments)
-        count, least = self._in_vain.get(sources, 0), min(c.compaction_attempts_max for c in self._truth.configs)
+        count, least = self._in_vain.get(sources, 0), min(c.attempts_max for c in self._truth.configs)
         if count < least and self._lost.get(sources, 0) < ENGINE_LOST_MAX:
             self._truth.fail(f"job {job.id} is given up after {count} attempts in vain, {least} are its right (P14)")
         self._truth.world.counts["job given up"] += 1

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from lithify.manifest.catalog import partition_keys
-from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.keys import EndKeys, PartitionKeys
 from lithify.manifest.model import TopicFile
-from lithify.manifest.retention import retention_of
 from lithify.segment.task import MergeTask
 from tests.sim.cast import WORKER, Author, Violation
+from tests.sim.judge.floors import bounds_of
+from tests.sim.judge.judge import Began, Judge
+from tests.sim.judge.settings import Settings, settings
 from tests.sim.truth import Truth
 from tests.sim.world import World
 
@@ -30,8 +31,16 @@ class Oracle:
     truths: dict[str, Truth] = field(default_factory=dict)  # by the partition's root
     topics: list[TopicFile] = field(default_factory=list)  # of the one topic, by number
     others: set[str] = field(default_factory=set)  # keys of files that are none of lithify's
-    begun: dict[Author, tuple[int, int]] = field(default_factory=dict)  # steps: when, after how many files
-    _configs: dict[str, list[TopicConfig]] = field(default_factory=dict)  # by topic id
+    begun: dict[Author, Began] = field(default_factory=dict)  # steps of compactors
+    judge: Judge = field(init=False)  # by the written rules alone
+    _configs: dict[str, list[Settings]] = field(default_factory=dict)  # by topic id
+
+    def __post_init__(self) -> None:
+        self.judge = Judge(self.error_ms)
+
+    def _refuse(self, wrong: str | None) -> None:
+        if wrong is not None:
+            raise Violation(wrong)
 
     def as_of_now(self, author: Author) -> Callable[[], AbstractContextManager[None]]:
         """Later on: everything as if `author` were still in the step that it is in now."""
@@ -59,8 +68,9 @@ class Oracle:
         found = self.truths.get(keys.root)
         if found is None:
             configs = self._configs.setdefault(keys.topic_id, [])
+            judged = self.judge.partition(keys.root)
             found = self.truths[keys.root] = Truth(
-                keys, self.world, self.grace_ms, self.error_ms, configs, self.topics, self.begun
+                keys, self.world, self.grace_ms, self.error_ms, configs, self.topics, judged
             )
         return found
 
@@ -73,6 +83,7 @@ class Oracle:
     def created(self, author: Author, key: str, body: bytes) -> None:
         if WORKER in author[0]:
             raise Violation(f"worker {author[0]} writes {key} (P11)")
+        self._refuse(self.judge.created(author, author[0], self.begun.get(author), key, body, self.world.now_ms))
         found = self._of(key)
         if found is None:
             self._topic(body)
@@ -102,12 +113,13 @@ class Oracle:
         self._no_life_is_hidden()
         if topic.deleted:
             return
-        self._configs.setdefault(topic.topic_id, []).append(parse(topic.config))
+        self._configs.setdefault(topic.topic_id, []).append(settings(topic.id, topic.config))
         for number in range(topic.partitions):
             head = self.truth(PartitionKeys(topic.topic, topic.topic_id, number)).head
             if head is None or head.sealed:
                 raise Violation(f"topic file {topic.id} announces partition {number}, which is not there (P21)")
-            if topic.topic_id not in known and head.retention != retention_of(parse(topic.config)):
+            bounds = bounds_of(self.judge.partition(PartitionKeys(topic.topic, topic.topic_id, number).root).head)
+            if topic.topic_id not in known and bounds != settings(topic.id, topic.config).bounds:
                 raise Violation(f"topic file {topic.id} and manifest {head.id} have other bounds (R3)")
             self.world.held("P21")
 
@@ -120,9 +132,15 @@ class Oracle:
     def announced(self, keys: PartitionKeys) -> bool:
         return any(keys in partition_keys(topic) for topic in self.topics if topic.topic_id == keys.topic_id)
 
-    def begins(self, author: Author) -> None:
-        """A compactor begins a step: it goes by a configuration that is the newest from now on."""
-        self.begun[author] = self.world.now_ms, len(self.topics)
+    def begins(self, author: Author, *, paused: bool | None = None) -> None:
+        """A compactor begins a step: it goes by a configuration that is the newest from now on; or in one respect by
+        what it is told, that compaction is `paused` or is not."""
+        self.begun[author] = Began(self.world.now_ms, len(self.topics), paused=paused)
+
+    def may_take_over(self, author: Author, take_over: bool) -> bool:
+        """What its step is told of that."""
+        self.begun[author] = self.begun[author]._replace(may_take_over=take_over)
+        return take_over
 
     def altered(self, topic: TopicFile) -> None:
         """Who altered retention was told that it holds."""
@@ -135,11 +153,15 @@ class Oracle:
         self.world.counts["alter acknowledged"] += 1
         self.world.held("R3")
 
+    def sees_start(self, keys: PartitionKeys, number: int, now_ms: int, floor: int) -> None:
+        self._refuse(self.judge.partition(keys.root).seen_wrongly(number, now_ms, floor))
+
     def put(self, author: Author, key: str, body: bytes) -> None:
         found = self._of(key)
         if found is None:
             self._end_said(key)
             return
+        self.judge.put(key, body)
         found[0].segment_put(key, body)
 
     def _ends(self) -> tuple[int, int]:
@@ -196,6 +218,7 @@ class Oracle:
         if key == truth.keys.manifest.key(1) and not self.announced(truth.keys):
             # Who announces it later is told that it is not there.
             del self.truths[truth.keys.root]
+            self.judge.forgotten(truth.keys.root)
             self.world.counts["unannounced partition swept"] += 1
             return
         truth.number_deleting(chain, int(key[key.rindex("/") + 1 :].partition(".")[0]))

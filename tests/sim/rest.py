@@ -5,16 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace as replaced
 from typing import Any
 
-from msgspec.structs import replace
-
-from lithify.compactor.attempt import Step
-from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.policy import GIVEN_UP_MS, Wait, decide
-from lithify.gc.collect import collect, sweep
-from lithify.manifest.catalog import keep_bounds
-from lithify.manifest.config import TopicConfig
-from lithify.manifest.edits import LiftQuarantine, Seal
-from lithify.manifest.partition import PartitionFiles
+from lithify.compactor.policy import Wait, decide
+from lithify.manifest.config import TopicConfig, parse
 from lithify.store.port import Pause
 from tests.sim import actors, services
 from tests.sim.cast import Actor, Climate, Violation
@@ -24,15 +16,14 @@ from tests.sim.engine import Engine
 from tests.sim.files import restore_files
 from tests.sim.fullness import free_a_full_store
 from tests.sim.schedule import Uniform
-from tests.sim.site import Site
+from tests.sim.settling import refuse, settle
+from tests.sim.site import TOPIC, Site
 from tests.sim.truth import Truth
 from tests.sim.world import World
 
 __all__ = ["alone", "rest"]
 
 STEPS_OF_REST_MAX = 6_000
-STEPS_UNTIL_IDLE_MAX = 200
-PINS_EXPIRE_MS = 200_000
 TOGETHER_SHARE = 0.25  # of histories that end with two compactors at once
 TOGETHER_STEPS_MAX = 1_000
 PASS_MS, READING_MS = 8_000, 20_000  # what they rest between passes; and the footer of one object takes, at most
@@ -55,14 +46,16 @@ def rest(world: World, site: Site) -> None:
         if not site.oracle.announced(truth.keys):
             continue
         _together(world, site, truth)
-        alone(world, lambda actor, truth=truth: free_a_full_store(site, truth), "freeing", full=True)
-        alone(world, lambda actor, truth=truth: _settle(world, site, truth), "settler")
+        alone(world, lambda actor, truth=truth: free_a_full_store(actor, site, truth), "freeing", full=True)
+        alone(world, lambda actor, truth=truth: settle(actor, site, truth), "settler")
         others = site.oracle.others
         names = [key for key in world.objects if key.startswith(truth.keys.segments) and key not in others]
         truth.check_at_rest(lambda names=names, truth=truth: [truth.keys.segment_id(name) or "" for name in names])
+        refuse(site.oracle.judge.left_over(world.objects, truth.keys.root, others, world.now_ms))
     if site.topic_changes:
         alone(world, lambda actor: _sweep(site), "sweeper")
         _check_what_nobody_announced(site)
+    refuse(site.oracle.judge.unaccounted(world.objects, TOPIC, site.oracle.others))
 
 
 async def _sweep(site: Site) -> None:
@@ -84,7 +77,8 @@ def _check_what_nobody_announced(site: Site) -> None:
 
 def _together(world: World, site: Site, truth: Truth) -> None:
     """Two compactors, neither told to take over: while one plans or verifies, the other waits for it (P5)."""
-    config, engine, dice = truth.configs[-1], world.engine, random.Random(f"{world.seed}/together")
+    last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
+    config, engine, dice = parse(last.config), world.engine, random.Random(f"{world.seed}/together")
     assert isinstance(engine, Engine)
     if engine.poison:
         return  # between two attempts of a job that fails always, whoever comes may take it
@@ -147,43 +141,6 @@ def _done(truth: Truth) -> tuple[object, ...]:
         jobs, history = truth.ledger.state.jobs, truth.ledger.state.history
     ended, recorded = [job.id for job in history], [(job.id, len(job.done)) for job in jobs]
     return truth.head.log_start_offset, len(truth.head.retired), ended, recorded
-
-
-async def _settle(world: World, site: Site, truth: Truth) -> None:
-    files = PartitionFiles(truth.keys)
-    last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
-    config = replace(truth.configs[-1], compaction_paused=False)
-    world.now_ms += PINS_EXPIRE_MS + 2 * site.skew_ms
-    if last.deleted:
-        await files.manifest.commit(Seal())
-    else:
-        await files.manifest.commit(LiftQuarantine())
-        await keep_bounds(files, last)
-        coordinator = Coordinator(PartitionFiles(truth.keys), "settler")
-        step = await _until_idle(world, truth, coordinator, config)
-        if "given up" in step.detail:
-            world.counts["tried once more at rest"] += 1
-            world.now_ms += GIVEN_UP_MS
-            step = await _until_idle(world, truth, coordinator, config)
-        assert isinstance(world.engine, Engine)
-        if "given up" in step.detail and not world.engine.poison:
-            truth.fail(f"what was given up in bad times is not done in good ones: {step.detail} (P14)")
-    for _ in range(4):
-        await Pause(2 * site.grace_ms + 2_000)
-        await collect(files, site.grace_ms)
-        await sweep(files, site.grace_ms)
-
-
-async def _until_idle(world: World, truth: Truth, coordinator: Coordinator, config: TopicConfig) -> Step:
-    for _ in range(STEPS_UNTIL_IDLE_MAX):
-        step = await coordinator.step(config, take_over=True)
-        if step.outcome == "idle":
-            break
-        if step.outcome in ("waiting", "failed"):
-            world.now_ms += 700_000
-    else:
-        truth.fail("compaction does not come to rest")
-    return step
 
 
 def alone(world: World, live: Callable[[Actor], Any], name: str, *, full: bool = False) -> None:

@@ -4,6 +4,7 @@ from tests.sim.sabotage_attempts import OF_ATTEMPTS
 from tests.sim.sabotage_data import OF_DATA
 from tests.sim.sabotage_line import Sabotage
 from tests.sim.sabotage_numbered import OF_NUMBERED_FILES
+from tests.sim.sabotage_policy import OF_POLICY
 from tests.sim.sabotage_turns import OF_TURNS
 
 __all__ = ["SABOTAGES", "Sabotage"]
@@ -360,5 +361,6 @@ SABOTAGES = (
     *OF_ATTEMPTS,
     *OF_DATA,
     *OF_NUMBERED_FILES,
+    *OF_POLICY,
     *OF_TURNS,
 )

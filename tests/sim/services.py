@@ -4,8 +4,8 @@ import contextlib
 import random
 from collections.abc import Mapping
 
-from lithify.compactor.coordinator import Coordinator, first_state
-from lithify.compactor.jobs import RequestCancel, Submit
+from lithify.compactor.coordinator import Coordinator
+from lithify.compactor.jobs import RequestCancel
 from lithify.gc.collect import collect, collect_deleted, sweep
 from lithify.gc.lives import Lives
 from lithify.gc.unannounced import sweep_unannounced
@@ -22,17 +22,17 @@ from lithify.manifest.catalog import (
 from lithify.manifest.edits import LiftQuarantine
 from lithify.manifest.ended import Known, Marks
 from lithify.manifest.floor import RaiseFloor
-from lithify.manifest.jobs import Job
-from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import Manifest, TopicFile
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, Retention, retention_of
 from lithify.manifest.units import units
 from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, OffsetOutOfRange
-from lithify.store.port import NewId, Now, Pause
+from lithify.store.port import Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import Actor, Violation
 from tests.sim.damage import harm_a_segment, restore
+from tests.sim.hands import submit
 from tests.sim.site import TOPIC, Handle, Site
 
 __all__ = [
@@ -99,7 +99,8 @@ def compactor(site: Site, take_over_share: float) -> Life:
                     await Pause(site.rest(actor))
                     continue
                 await keep_bounds(coordinator.files, handle.topic)
-                step = await coordinator.step(config, take_over=actor.say.random() < take_over_share)
+                take_over = site.oracle.may_take_over(actor.author, actor.say.random() < take_over_share)
+                step = await coordinator.step(config, take_over)
                 site.world.counts[f"step: {step.outcome}"] += 1
                 resting = step.outcome in ("idle", "waiting")
                 if step.outcome != "worked":
@@ -201,7 +202,7 @@ def admin(site: Site) -> Life:
                 if len(found) > 2 and say.random() < 0.4:  # from the bottom, around what lies between
                     wanted = found[0].id, found[-1].id
                 if say.random() < 0.7:
-                    await _submit(files, manifest, wanted)
+                    await submit(files, manifest, wanted)
                 state = await files.compactor_state()
                 if state is not None and state.jobs and say.random() < 0.5:
                     await Pause(int(say.random() * site.rest_ms))
@@ -213,16 +214,10 @@ def admin(site: Site) -> Life:
     return live
 
 
-async def _submit(files: PartitionFiles, head: Manifest, requested: tuple[str, ...] = ()) -> None:
-    job_id = SegmentId.for_job(head.id, await NewId())
-    job = Job(id=job_id, status="submitted", origin="manual", requested=requested, created_at_ms=await Now())
-    await files.compactor.commit(Submit(first_state(head), job))
-
-
 async def _asks_for_all(site: Site) -> None:
     with contextlib.suppress(*TRANSIENT):
         files = PartitionFiles((await site.open()).keys)
-        await _submit(files, await files.head())
+        await submit(files, await files.head())
 
 
 def retention(site: Site, alters: bool) -> Life:

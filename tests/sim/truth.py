@@ -6,16 +6,15 @@ from typing import NoReturn
 
 import msgspec
 
-from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.invariants import manifest_problems
-from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Boundary, Manifest, SegmentRef, TopicFile
-from lithify.manifest.retention import KEEP_ALL, floor_at, retention_of
 from tests.sim.applications import Applications
 from tests.sim.cast import Author, Harm, Violation, process_of
 from tests.sim.contents import Contents, Reign
 from tests.sim.frames import Step, kind_of_commit, unwarranted
+from tests.sim.judge.floors import bounds_of, log_start
+from tests.sim.judge.partition import Partition
+from tests.sim.judge.settings import Settings, settings
 from tests.sim.judged import Readings, kept_by_all
 from tests.sim.ledger import Ledger
 from tests.sim.rows import decode
@@ -37,9 +36,9 @@ class Truth:
         world: World,
         grace_ms: int,
         error_ms: int,
-        configs: list[TopicConfig],
+        configs: list[Settings],
         topics: list[TopicFile],
-        begun: dict[Author, tuple[int, int]],
+        judged: Partition,
     ) -> None:
         self.keys = keys
         self.world = world
@@ -54,9 +53,8 @@ class Truth:
         self._grace_ms = grace_ms
         self.configs = configs  # of the topic, one after the other
         self._topics = topics  # by number, those of other topic ids, too
-        self._begun = begun  # steps of compactors
+        self._judged = judged  # the same files, by the written rules
         self._reigns: list[Reign] = []  # of the bounds that were in force, the latest of them included
-        self._allowed = 0  # the highest floor that any manifest had come to while it was the head
         self._lineage: dict[int, Manifest] = {}
         self._created_ms: dict[int, int] = {}
         self._named: dict[str, list[int]] = {}  # segment id -> [named from manifest, up to before]
@@ -128,9 +126,6 @@ class Truth:
         previous, manifest = self.head, _manifest(body)
         if number != (0 if previous is None else previous.id) + 1:
             self.fail(f"manifest {number} comes after {previous and previous.id} (P3, P4)")
-        problems = list(manifest_problems(previous, manifest))
-        if problems:
-            self.fail(f"manifest {number} breaks: {problems}")
         self.world.held("P2", "P3", "P4")
         self.head = self._lineage[number] = manifest
         self._created_ms[number] = self.world.now_ms
@@ -270,57 +265,25 @@ class Truth:
             self.world.held("P16")
 
     def _floor(self, previous: Manifest, manifest: Manifest) -> None:
-        """A floor is one that some manifest had come to while it was the head, by its bounds and the clock. Under every
-        manifest the log starts where readers of the one before saw it start, or later."""
+        """A floor is early over no record. Under every manifest the log starts where readers of the one before saw it
+        start, or later."""
         now_ms = self.world.now_ms + self.error_ms
-        self._allowed = max(self._allowed, floor_at(previous, now_ms))
-        reign = Reign(previous.retention or KEEP_ALL, now_ms, previous.next_offset)
-        self._reigns = [*(r for r in self._reigns if r.retention != reign.retention), reign]
+        (_, was), (_, head) = self._judged.heads[-2:]
+        reign = Reign(bounds_of(was), now_ms, previous.next_offset)
+        self._reigns = [*(r for r in self._reigns if r.bounds != reign.bounds), reign]
         if manifest.log_start_offset > max(previous.log_start_offset, manifest.deleted_to):
             self._count("floor by retention")
-            if manifest.log_start_offset > self._allowed:
-                self.fail(
-                    f"floor {manifest.log_start_offset} lies above {self._allowed}, as far as bounds allowed (R3)"
-                )
             self._refuse(self.contents.floor_is_early(previous, manifest, self._reigns, manifest.log_start_offset))
         if manifest.config_at != previous.config_at:
             topic = self._topics[manifest.config_at - 1]
-            if (topic.topic_id, retention_of(parse(topic.config))) != (manifest.topic_id, manifest.retention):
+            if (topic.topic_id, settings(topic.id, topic.config).bounds) != (manifest.topic_id, bounds_of(head)):
                 self.fail(f"manifest {manifest.id} goes by other bounds than version {topic.id} says (R3)")
         if not manifest.sealed:
-            shown = floor_at(previous, manifest.committed_at_ms)
-            floor = floor_at(manifest, manifest.committed_at_ms)
+            shown, floor = log_start(was, manifest.committed_at_ms), log_start(head, manifest.committed_at_ms)
             if floor < shown:
                 self.fail(f"readers saw the log start at {shown}, and with manifest {manifest.id} earlier (R3)")
             self._refuse(self.contents.floor_is_wrong(previous, manifest, self._reigns, floor, counted=self._counted))
             self.world.held("R3")
-
-    def frozen_rules(self, author: Author, job: Job) -> None:
-        """A plan goes by a configuration that was in force since its step began, and by a clock of that time."""
-        assert job.plan is not None
-        assert self.head is not None
-        began_ms, known = self._begun.get(author, (0, 0))
-        rules, now_ms = job.plan.rules, self.world.now_ms + self.error_ms
-        configs = [parse(t.config) for t in self._topics[max(known - 1, 0) :] if t.topic_id == self.keys.topic_id]
-        if not known or not configs:
-            return
-        pinned = [ref.max_timestamp_ms for ref in self.head.segments() if ref.id in job.segments]
-        lags_ms = [c.min_compaction_lag_ms for c in configs if c.compacted]
-        if rules.drop_superseded and not any(not lag or max(pinned, default=0) <= now_ms - lag for lag in lags_ms):
-            self.fail(f"job {job.id} drops what is younger than any min.compaction.lag.ms since it was begun (P9)")
-        if rules.stamp_horizon_ms is not None:
-            least_ms = min(c.delete_retention_ms for c in configs) - self.error_ms - CLOCK_ERROR_MS
-            if rules.stamp_horizon_ms < began_ms + least_ms:
-                self.fail(f"job {job.id} stamps {rules.stamp_horizon_ms}, before delete.retention.ms is over (R4)")
-        self.world.held("P9")
-
-    def frozen_floor(self, job: Job) -> None:
-        """What a job may drop is what readers had lost sight of when it was admitted."""
-        assert job.plan is not None
-        assert self.head is not None
-        allowed = max(self._allowed, floor_at(self.head, self.world.now_ms + self.error_ms))
-        if job.plan.rules.floor > allowed:
-            self.fail(f"job {job.id} drops below {job.plan.rules.floor}, the log starts at {allowed} at most (R3, P9)")
 
     def _checkpoints(self, previous: Manifest, manifest: Manifest) -> None:
         known = {checkpoint.id for checkpoint in previous.checkpoints}

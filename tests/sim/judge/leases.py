@@ -1,0 +1,26 @@
+"""Who may be replaced (P5): nobody who plans or works, and has written within the lease."""
+
+from collections.abc import Sequence
+
+from tests.sim.judge.layout import Json
+
+__all__ = ["LEASE_MS", "claimed_wrongly"]
+
+LEASE_MS = 30_000  # RFC 0003
+
+
+def claimed_wrongly(states: Sequence[Json], since_ms: int, until_ms: int) -> str | None:
+    """`states`: the `.compactor` files, any of which a claim without an order to take over may have gone by, between
+    two times."""
+    if not states:
+        return None
+    if any(_shows_no_life(state, at_ms) for state in states for at_ms in (since_ms, until_ms)):
+        return None
+    state = states[-1]
+    return f"{state.get('owner_name')} wrote at {state.get('heartbeat_at_ms', 0)}, is at work, and is fenced (P5)"
+
+
+def _shows_no_life(state: Json, at_ms: int) -> bool:
+    running = any(a.get("ended_at_ms") is None for job in state.get("jobs", ()) for a in job.get("attempts", ()))
+    works = bool(state.get("owner")) and (state.get("planning", False) or running)
+    return not works or abs(at_ms - state.get("heartbeat_at_ms", 0)) >= LEASE_MS

@@ -1,0 +1,88 @@
+"""How requests by hand end: done, failed or cancelled, each for a reason that holds (P15, RFC 0003); and what else may
+end a job as cancelled."""
+
+from collections.abc import Iterator
+
+from tests.sim.judge.debts import is_old
+from tests.sim.judge.layout import Json, live, units_of
+from tests.sim.judge.plans import InForce, asked_for
+from tests.sim.judge.settings import LARGEST, Settings
+
+__all__ = ["ended_wrongly"]
+
+RETIRED_MAX = 16_384  # RFC 0005
+INPUTS_MAX = 256  # RFC 0004
+
+
+def ended_wrongly(before: Json, after: Json, known: InForce) -> str | None:
+    """`before`: the job as it was when it was under way; `after`: as it stands in the history."""
+    if any(manifest.get("sealed") for manifest in known.manifests):
+        return None
+    planned, status = before.get("plan") is not None, after["status"]
+    category = (after.get("error") or {}).get("category", "")
+    if status == "cancelled":
+        holds = before.get("cancel_requested", False) or (category == "altered" and _altered(before, known))
+    elif planned:
+        holds = status == "completed" or category != "unavailable"  # the rest is the ledger's to judge
+    elif status == "completed":
+        holds = _nothing_is_old(before, known)
+    else:
+        holds = _refusal_holds(before, category, known)
+    if holds:
+        return None
+    return f"ends as {status} ({category}: {after.get('reason', '')[:80]}), and that was not so (P15)"
+
+
+def _pairs(known: InForce) -> Iterator[tuple[Json, Settings]]:
+    return ((manifest, config) for manifest in known.manifests for config in known.configs)
+
+
+def _nothing_is_old(job: Json, known: InForce) -> bool:
+    requested = job.get("requested", ())
+    return any(not asked_for(requested, config, units_of(m), known.since_ms) for m, config in _pairs(known))
+
+
+def _refusal_holds(job: Json, category: str, known: InForce) -> bool:
+    requested = job.get("requested", ())
+    match category:
+        case "invalid":
+            return any(_names_what_is_not_there(requested, m) for m in known.manifests) or any(
+                _mixes_ages(requested, m, config, known) for m, config in _pairs(known)
+            )
+        case "unavailable":
+            return any(len(m.get("retired", ())) + len(live(m)) > RETIRED_MAX for m in known.manifests)
+        case "attempts":
+            return any(len(units_of(m)) > INPUTS_MAX for m in known.manifests)
+        case "corrupt" | "missing":
+            return any(m.get("quarantine") is not None for m in known.manifests)
+        case _:
+            return False
+
+
+def _names_what_is_not_there(requested: list[str], manifest: Json) -> bool:
+    return not {unit.id for unit in units_of(manifest)}.issuperset(requested)
+
+
+def _mixes_ages(requested: list[str], manifest: Json, config: Settings, known: InForce) -> bool:
+    """Some of the records that were asked for are young, others are not, by some clock."""
+    chosen = [unit for unit in units_of(manifest) if unit.id in requested]
+    young = [unit for unit in chosen if not is_old(unit, config, known.since_ms)]
+    old = [unit for unit in chosen if is_old(unit, config, known.until_ms)]
+    return config.compacted and bool(young) and bool(old)
+
+
+def _altered(job: Json, known: InForce) -> bool:
+    """The topic keeps what the plan drops."""
+    rules, pinned = job["plan"]["rules"], set(job["segments"])
+    horizon_ms, drops = rules.get("stamp_horizon_ms"), rules["drop_superseded"] or rules["drop_keyless"]
+    for manifest, config in _pairs(known):
+        units = [u for u in units_of(manifest) if any(each["id"] in pinned for each in u.segments)]
+        at_ms = max(known.since_ms, rules["clock_ms"])
+        stays_ms = min(rules["clock_ms"] + config.tombstones_ms, LARGEST - 1)
+        if not config.compacted and (drops or horizon_ms is not None):
+            return True
+        if drops and any(not is_old(unit, config, at_ms) for unit in units):
+            return True
+        if horizon_ms is not None and horizon_ms < stays_ms:
+            return True
+    return False

@@ -1,0 +1,130 @@
+"""How a partition comes to rest: compaction goes on until nothing is due, now and when all that ages has aged; then
+collection, until nothing is left to collect. What it owes then, and what lies there, is judged (tests/sim/judge)."""
+
+import random
+
+from msgspec.structs import replace
+
+from lithify.compactor.attempt import Step
+from lithify.compactor.coordinator import Coordinator
+from lithify.gc.collect import collect, sweep
+from lithify.manifest.catalog import keep_bounds
+from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.edits import LiftQuarantine, Seal
+from lithify.manifest.model import TopicFile
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.port import Pause
+from tests.sim.cast import Actor, Violation
+from tests.sim.damage import harm_a_segment, restore
+from tests.sim.engine import Engine
+from tests.sim.hands import asks_by_hand, submit
+from tests.sim.site import Site
+from tests.sim.truth import Truth
+
+__all__ = ["refuse", "settle"]
+
+STEPS_UNTIL_IDLE_MAX = 200
+STEPS_STOPPED = 3
+PINS_EXPIRE_MS = 200_000
+ALL_AGES_MS = 100_000  # longer than any lag, any time that tombstones stay, and any that records do, in these histories
+GIVEN_UP_MS = 86_400_000  # RFC 0003: tried once more a day later
+PAUSED_SHARE, ASKED_SHARE, QUARANTINED_SHARE = 0.2, 0.5, 0.15
+
+
+def refuse(wrong: str | None) -> None:
+    if wrong is not None:
+        raise Violation(wrong)
+
+
+class _Settler:
+    def __init__(self, actor: Actor, site: Site, truth: Truth, config: TopicConfig) -> None:
+        self.actor, self.site, self.truth = actor, site, truth
+        self.config = replace(config, compaction_paused=False)
+        self.coordinator = Coordinator(PartitionFiles(truth.keys), "settler")
+
+    async def step(self, *, paused: bool = False) -> Step:
+        oracle = self.site.oracle
+        oracle.begins(self.actor.author, paused=paused)
+        oracle.may_take_over(self.actor.author, True)
+        return await self.coordinator.step(replace(self.config, compaction_paused=paused), take_over=True)
+
+    async def while_stopped(self, *, paused: bool) -> None:
+        """Nothing begins, however much is due."""
+        for _ in range(STEPS_STOPPED):
+            await self.step(paused=paused)
+        self.site.world.counts["steps while stopped"] += STEPS_STOPPED
+
+    async def until_idle(self) -> Step:
+        for _ in range(STEPS_UNTIL_IDLE_MAX):
+            step = await self.step()
+            if step.outcome == "idle":
+                break
+            if step.outcome in ("waiting", "failed"):
+                self.site.world.now_ms += 700_000
+        else:
+            self.truth.fail("compaction does not come to rest")
+        return step
+
+
+async def settle(actor: Actor, site: Site, truth: Truth) -> None:
+    world, files = site.world, PartitionFiles(truth.keys)
+    last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
+    world.now_ms += PINS_EXPIRE_MS + 2 * site.skew_ms
+    if last.deleted:
+        await files.manifest.commit(Seal())
+    else:
+        await _compact(_Settler(actor, site, truth, parse(last.config)), files, last)
+    for _ in range(4):
+        await Pause(2 * site.grace_ms + 2_000)
+        for passes in (collect, sweep):
+            before = site.oracle.judge.stand(truth.keys.root)
+            await passes(files, site.grace_ms)
+            refuse(site.oracle.judge.left_by_a_pass(world.objects, truth.keys.root, before))
+
+
+async def _compact(settler: _Settler, files: PartitionFiles, last: TopicFile) -> None:
+    world, truth, dice = settler.site.world, settler.truth, random.Random(f"{settler.site.world.seed}/judge at rest")
+    if dice.random() < QUARANTINED_SHARE:
+        await _meets_damage(settler)
+    if truth.quarantined:
+        await submit(files, await files.head())
+        await settler.while_stopped(paused=False)
+    restore(settler.site)
+    await files.manifest.commit(LiftQuarantine())
+    await keep_bounds(files, last)
+    if dice.random() < PAUSED_SHARE:
+        await settler.while_stopped(paused=True)
+    step = await settler.until_idle()
+    if "given up" in step.detail:
+        world.counts["tried once more at rest"] += 1
+        world.now_ms += GIVEN_UP_MS
+        step = await settler.until_idle()
+    assert isinstance(world.engine, Engine)
+    if world.engine.poison:
+        return
+    if "given up" in step.detail:
+        truth.fail(f"what was given up in bad times is not done in good ones: {step.detail} (P14)")
+    _owes_nothing(settler)
+    if dice.random() < ASKED_SHARE:
+        await asks_by_hand(files, dice)
+        await settler.until_idle()
+    for _ in range(2):  # what the first merges of them, it may stamp
+        world.now_ms += ALL_AGES_MS
+        await settler.until_idle()
+        _owes_nothing(settler)
+
+
+async def _meets_damage(settler: _Settler) -> None:
+    """A segment is damaged, and a job reads it."""
+    files = PartitionFiles(settler.truth.keys)
+    harm_a_segment(settler.site, settler.actor)
+    await submit(files, await files.head())
+    for _ in range(STEPS_STOPPED):
+        if not settler.truth.quarantined:
+            await settler.step()
+
+
+def _owes_nothing(settler: _Settler) -> None:
+    site, keys = settler.site, settler.truth.keys
+    refuse(site.oracle.judge.owed(keys.root, keys.topic_id, site.world.now_ms))
+    site.world.held("R3", "R4")
