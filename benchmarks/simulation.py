@@ -95,7 +95,7 @@ class Simulation:
         self.manifest = Manifest(format=FORMAT, topic="simulated", topic_id="one", partition=0, id=1, nonce="n")
         self._rows: dict[str, Rows] = {}
         self._made = 0
-        self._commit(Claim())
+        self._commit(Claim(None))
 
     def append(self, key: Any, tombstone: Any = None, timestamp_ms: Any = None) -> bool:
         """One segment of records stamped `timestamp_ms` (the clock's unless told); False where it was refused."""

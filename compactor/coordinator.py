@@ -16,6 +16,7 @@ from lithify.compactor.needs import Needs, needs, want
 from lithify.compactor.plan import choose_requested, freeze, kind_of
 from lithify.compactor.policy import (
     LEASE_MS,
+    Action,
     Admit,
     Drop,
     Propose,
@@ -123,13 +124,20 @@ class Coordinator:
         if needed.input_bytes and not await _room(needed):
             return _deferred(needed)
         if self._epoch is None:
-            await self._claim(manifest)
+            if not await self._claim(manifest, take_over):
+                self._watch(state, now_ms)
+                return Step("standby", "another compactor claimed this first; waiting as a standby")
             now_ms, manifest, state = await self._look()
             action = decide(manifest, state, config, now_ms)
             before, needed = needed, needs(action, manifest, state, config, owned=True)
             if needed.input_bytes and needed != before and not await _room(needed):
                 await self._end_planning()
                 return _deferred(needed)
+        return await self._do(action, manifest, state, config, now_ms)
+
+    async def _do(
+        self, action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
+    ) -> Step:
         match action:
             case Wait():
                 return await self._rest(action)
@@ -271,14 +279,18 @@ class Coordinator:
         action = decide(manifest, state, config, await Now())
         return _resting(action) if isinstance(action, Wait) else None
 
-    async def _claim(self, manifest: Manifest) -> None:
-        """Manifest first, then `.compactor`. A crash between the two leaves an epoch nobody owns; the next claim
-        takes the one after it."""
-        epoch = (await self.files.manifest.commit(Claim())).result
+    async def _claim(self, manifest: Manifest, take_over: bool) -> bool:
+        """Whether the claim is this one's. Manifest first, then `.compactor`. A crash between the two leaves an epoch
+        nobody owns; the next claim takes the one after it."""
+        expected = None if take_over else manifest.compactor_epoch
+        epoch = (await self.files.manifest.commit(Claim(expected))).result
+        if epoch is None:
+            return False
         owner = await NewId()
         claim = jobs.ClaimState(first_state(manifest), epoch, owner, self._worker, before=self._owner)
         await self.files.compactor.commit(claim)
         self._epoch, self._owner = epoch, owner
+        return True
 
     def _work(self, config: TopicConfig) -> JobWork:
         return JobWork(self.files, self._mine, self._worker, config, self._topic)
@@ -343,17 +355,9 @@ class Coordinator:
             now_ms=now_ms,
         )
         assert job.plan is not None
-        job = replace(
-            job,
-            estimate=estimate(
-                chosen,
-                config,
-                job.kind or kind,
-                self.files.compactor.seen.value,
-                cleaned_to=manifest.cleaned_to,
-                floor=job.plan.rules.floor,
-            ),
-        )
+        state, floor = self.files.compactor.seen.value, job.plan.rules.floor
+        costs = estimate(chosen, config, job.kind or kind, state, cleaned_to=manifest.cleaned_to, floor=floor)
+        job = replace(job, estimate=costs)
         admitted = await self.files.compactor.offer(jobs.Admit(self._mine, job))
         if isinstance(admitted, Refused):
             if isinstance(admitted.error, InvalidRequest):  # cancelled meanwhile: the next step settles it

@@ -86,17 +86,38 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Take the next compactor epoch (P5); answers with it."""
+    """Take the next compactor epoch (P5); answers with it, or with None where another claim came first.
 
-    repeatable = True  # twice is one epoch more; whoever held the one between is fenced, and that was us
+    SUBTLE! Whoever looked decided by the owner of the epoch it saw. Of two that look at once, the one that loses the
+    race for the number must look again: the winner may be at work within its lease. Test:
+    tests/compactor/test_standby.py
+    """
+
+    expected: int | None  # the epoch that was looked at; None: whichever it is, an order to take over
+
+    repeatable = True  # a second time it finds the epoch that the first one made, and answers None
     frees = True
 
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, int] | Refused:
+    def apply(
+        self, head: Manifest | None, number: int, now_ms: int
+    ) -> Next[Manifest, int | None] | Already[int | None] | Refused:
         if head is None:
             return Refused(NotFound("the partition has no manifest; create the topic first"))
         if head.sealed:
             return Refused(topic_gone(head))
-        return Next(replace(head, compactor_epoch=head.compactor_epoch + 1), head.compactor_epoch + 1)
+        epoch = head.compactor_epoch
+        if self.expected is not None and epoch < self.expected:
+            return Refused(epoch_regressed(head.topic, head.partition, epoch, self.expected))
+        if self.expected is not None and epoch > self.expected:
+            return Already(None)
+        return Next(replace(head, compactor_epoch=epoch + 1), epoch + 1)
+
+
+def epoch_regressed(topic: str, partition: int, stored: int, known: int) -> EpochRegression:
+    return EpochRegression(
+        f"{topic}/{partition}: the store shows epoch {stored} though epoch {known} was committed: it lost "
+        "acknowledged writes. Stop every writer and look at the bucket before anything else"
+    )
 
 
 def fenced(topic: str, partition: int, stored: int, mine: int) -> LithifyError | None:
@@ -106,12 +127,7 @@ def fenced(topic: str, partition: int, stored: int, mine: int) -> LithifyError |
             f"{topic}/{partition}: another compactor took over (epoch {stored}, mine is {mine}); this one stops here "
             "and has deleted nothing"
         )
-    if stored < mine:
-        return EpochRegression(
-            f"{topic}/{partition}: the store shows epoch {stored} though epoch {mine} was committed: it lost "
-            "acknowledged writes. Stop every writer and look at the bucket before anything else"
-        )
-    return None
+    return epoch_regressed(topic, partition, stored, mine) if stored < mine else None
 
 
 def coverage_offset(head: Manifest, sources: frozenset[str]) -> int:

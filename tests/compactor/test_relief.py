@@ -221,7 +221,7 @@ def test_where_another_took_over_there_is_nothing_to_relieve() -> None:
         relief = beside.main.relief()
         for took_over in (False, True):
             if took_over:
-                await Coordinator(PartitionFiles(KEYS), "rival")._claim(await beside.files.head())
+                await Coordinator(PartitionFiles(KEYS), "rival")._claim(await beside.files.head(), take_over=True)
             await relief.files.head()
             await relief.files.compactor_state()
             wants.append(relief.want(CONFIG, beside.world.now_ms))

@@ -1,8 +1,9 @@
 """The loop that looks and gives turns, with work that ends when the test says so."""
 
+import contextlib
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ class Stage:
         if key in self.slow:
             self._note(f"look at {key}")
             assert self._event(key).wait(60)
-        return self.wants[key]
+        return self.wants.get(key)
 
     def turn(self, key: str, want: Want) -> Turned:
         assert key not in self._busy, "one turn at a time"
@@ -61,6 +62,23 @@ class Stage:
     def until(self, what: str, times: int = 1) -> None:
         while times:
             times -= self.events.get(timeout=60) == what
+
+    @contextlib.contextmanager
+    def between_rounds(self) -> Iterator[None]:
+        """All were looked at after this was called, and nobody is looked at now."""
+        may_begin = threading.Semaphore(0)
+
+        def hook() -> None:
+            self.events.put("a round waits")
+            assert may_begin.acquire(timeout=60)
+
+        self.round_hook = hook
+        self.until("a round waits")
+        may_begin.release()
+        self.until("a round waits")
+        yield
+        self.round_hook = lambda: None
+        may_begin.release()
 
     def _event(self, key: str) -> threading.Event:
         return self._go.setdefault(key, threading.Event())
@@ -125,8 +143,9 @@ def test_who_waits_for_a_turn_is_looked_at_too_and_may_become_more_urgent() -> N
     with Run(stage, once=True):
         stage.until("round", times=3)
         stage.wants["b"] = Want((1, 0), 9_000)
-        stage.until("round", times=2)
-        stage.let_go("big")
+        with stage.between_rounds():
+            stage.let_go("big")
+            stage.until("a")
     assert stage.turns == ["big", "b", "a"]
 
 
@@ -152,8 +171,8 @@ def test_what_is_not_there_any_more_has_no_turn() -> None:
     with Run(stage, once=True):
         stage.until("big")
         del stage.wants["gone"]
-        stage.until("round", times=2)
-        stage.let_go("big")
+        with stage.between_rounds():
+            stage.let_go("big")
     assert stage.turns == ["big"]
 
 

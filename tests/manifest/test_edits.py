@@ -49,7 +49,7 @@ def merged(head: Manifest, count: int, **fields: Any) -> CommitCompaction:
 
 
 def with_everything() -> Manifest:
-    head = after(at(FIRST, 1), Claim(), *appends(1, 2, 3, 4, 5, 6), OpenProducer("p"), OpenProducer("q"))
+    head = after(at(FIRST, 1), Claim(None), *appends(1, 2, 3, 4, 5, 6), OpenProducer("p"), OpenProducer("q"))
     head = after(
         head,
         *(
@@ -83,7 +83,7 @@ def damaged(head: Manifest) -> Manifest:
         (Append(segment(new(20)), L0_MAX, transaction=TransactionStamp("a", 5)), "append"),
         (OpenProducer("p"), "producer"),
         (OpenProducer("r"), "producer"),
-        (Claim(), "claim"),
+        (Claim(None), "claim"),
         (merged(HEAD, 2, job="000000000006-0000cccc"), "compaction"),
         (merged(HEAD, 2, job="000000000006-0000cccc", dropped_to=4, forget=("000000000002-0000aaaa",)), "compaction"),
         (DropSegments(EPOCH, frozenset()), "drop"),
@@ -151,7 +151,7 @@ def test_what_ends_a_partition_or_a_quarantine_does_so_once() -> None:
 OF_A_PARTITION = [
     Append(segment(new(20)), L0_MAX),
     OpenProducer("p"),
-    Claim(),
+    Claim(None),
     merged(HEAD, 2, job="000000000006-0000cccc"),
     DropSegments(EPOCH, frozenset()),
     CreateCheckpoint("e", "e", None),
@@ -206,7 +206,7 @@ def test_before_there_is_a_partition_there_is_nothing_to_end_or_forget() -> None
 
 
 def test_a_clean_says_how_far_and_when_and_a_tier_does_not() -> None:
-    head = after(at(FIRST, 1), Claim(), *appends(1, 2, 3))
+    head = after(at(FIRST, 1), Claim(None), *appends(1, 2, 3))
     covered = head.l0[2].min_offset
     edits = (merged(head, 2, clean=clean, coverage_offset=covered) for clean in (False, True))
     tier, clean = (scene.after(head, edit, now_ms=77) for edit in edits)
@@ -221,7 +221,7 @@ def test_what_a_merge_dropped_below_its_floor_stays_below_though_the_clock_of_it
 
 
 def test_runs_are_in_the_order_of_their_offsets() -> None:
-    head = after(at(FIRST, 1), Claim(), *appends(1, 2, 3, 4))
+    head = after(at(FIRST, 1), Claim(None), *appends(1, 2, 3, 4))
     head = after(head, replacing(head, head.l0[2:], 1, job="000000000004-0000bbbb"))
     head = after(head, replacing(head, head.l0, 1, job="000000000005-0000aaaa"))
     assert [run.segments[0].min_offset for run in head.runs] == [0, 4]

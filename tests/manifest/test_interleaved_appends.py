@@ -72,7 +72,7 @@ async def claimer(claims: int, epochs: list[int]) -> None:
     files = PartitionFiles(KEYS)
     for _ in range(claims):
         with contextlib.suppress(Unavailable, CommitUnknown):
-            epochs.append((await files.manifest.commit(Claim())).result)
+            epochs.append((await files.manifest.commit(Claim(None))).result)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -82,7 +82,7 @@ async def append_rows(files: PartitionFiles, batches: list[list[Row]]) -> None:
 
 async def claim(files: PartitionFiles, owner: str = "owner") -> int:
     """Both halves of a claim, as a coordinator makes them."""
-    epoch = (await files.manifest.commit(Claim())).result
+    epoch = (await files.manifest.commit(Claim(None))).result
     await files.compactor.commit(ClaimState(first_state(await files.head()), epoch, owner, f"{owner}:1"))
     return epoch
 

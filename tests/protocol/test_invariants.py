@@ -80,7 +80,7 @@ def edit_of(head: Manifest, operation: Operation, contents: Contents) -> Any:  #
         case "e":
             return EndTransaction(f"app{x}") if y else ForgetTransaction(f"app{x}")
         case "c":
-            return Claim()
+            return Claim(None)
         case "x":
             return CreateCheckpoint(f"c{x}{y}", f"name{x}", None if z else 5)
         case "d":
@@ -104,7 +104,7 @@ def edit_of(head: Manifest, operation: Operation, contents: Contents) -> Any:  #
         case "l":
             return LiftQuarantine()
         case _:
-            return Seal() if x == y == 0 else Claim()
+            return Seal() if x == y == 0 else Claim(None)
 
 
 def compaction(head: Manifest, x: int, y: int, z: int, contents: Contents) -> Any:
@@ -113,7 +113,7 @@ def compaction(head: Manifest, x: int, y: int, z: int, contents: Contents) -> An
     loose = head.l0[y : y + 3]
     sources = tuple(s for run in runs for s in run.segments) + loose
     if not sources:
-        return Claim()
+        return Claim(None)
     covered = coverage_offset(head, frozenset(s.id for s in sources))
     edit = replacing(
         head, sources, head.compactor_epoch, job=SegmentId.for_job(head.id, f"{head.id:08x}"), coverage_offset=covered

@@ -18,7 +18,7 @@ def is_create(request: object) -> bool:
 def test_lost_reply_is_recognised_by_its_body() -> None:
     """The edit is a claim, which does not recognise itself in a head: done twice it would take two epochs."""
     world = new_partition()
-    held = Held(world, PartitionFiles(KEYS).manifest.commit(Claim()))
+    held = Held(world, PartitionFiles(KEYS).manifest.commit(Claim(None)))
     create = held.until(is_create)
     assert isinstance(create, Create)
     world.alone(_put(create))

@@ -1,16 +1,18 @@
 """P5: a claim is an edit; every later edit of the compactor carries its epoch."""
 
 import pytest
+from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.jobs import Admit, ClaimState, Heartbeat, Record, StartAttempt, Submit
 from lithify.compactor.policy import LEASE_MS
+from lithify.manifest.commit import Already, Refused
 from lithify.manifest.edits import Claim, SetQuarantine
 from lithify.manifest.jobs import Attempt, CompactorState
 from lithify.manifest.model import FORMAT
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import EpochRegression, Fenced
-from lithify.store.port import Create, Delete, Get, Outcome
+from lithify.store.port import Create, Delete, Get, Outcome, Put
 from tests.compactor.simulated_engine import with_engine
 from tests.interleave import World
 from tests.protocol.scene import (
@@ -67,7 +69,7 @@ def test_between_the_halves_of_a_claim_the_incumbents_commit_is_fenced_already()
     world, old = new_partition(), PartitionFiles(KEYS)
     first = world.alone(claim(old, "old"))
     world.alone(appends(old, 2))
-    world.alone(PartitionFiles(KEYS).manifest.commit(Claim()))
+    world.alone(PartitionFiles(KEYS).manifest.commit(Claim(None)))
     with pytest.raises(Fenced):
         world.alone(compact(old, first))
 
@@ -105,13 +107,49 @@ def test_an_admins_file_between_the_halves_of_a_claim_is_taken_over() -> None:
     """The claimer took epoch 1 in the manifest; an admin who read that manifest wrote `.compactor` 1 at epoch 1; the
     claimer finds its own epoch there, owned by nobody."""
     world, files = new_partition(), PartitionFiles(KEYS)
-    epoch = world.alone(files.manifest.commit(Claim())).result
+    epoch = world.alone(files.manifest.commit(Claim(None))).result
     head = world.alone(files.head())
     request = job(status="submitted", origin="manual", plan=None, segments=(), sources=())
     world.alone(PartitionFiles(KEYS).compactor.commit(Submit(first_state(head), request)))
     world.alone(files.compactor.commit(ClaimState(first_state(head), epoch, "me", "me:1")))
     after = world.alone(files.compactor_state())
     assert (after.epoch, after.owner, [j.id for j in after.jobs]) == (1, "me", [request.id])
+
+
+def test_of_two_that_look_at_once_one_claims_and_the_other_stands_by() -> None:
+    """Before, the claim that lost the race for the number was put on top of the winner's, which was at work by then."""
+    world = new_partition()
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    first, second = (
+        Held(world, with_engine(KEYS, Coordinator(PartitionFiles(KEYS), owner).step(CONFIG), []))
+        for owner in ("first:1", "second:1")
+    )
+    for held in (first, second):
+        held.until(lambda request: isinstance(request, Create))
+    first.until(lambda request: isinstance(request, Put))  # its job runs
+    assert second.end().outcome == "standby"
+    assert first.end().outcome == "worked"
+    assert world.alone(PartitionFiles(KEYS).head()).compactor_epoch == 1
+
+
+def test_an_order_to_take_over_claims_whoever_came_first() -> None:
+    world = new_partition()
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    ordered = Coordinator(PartitionFiles(KEYS), "ordered:1").step(CONFIG, take_over=True)
+    held = Held(world, with_engine(KEYS, ordered, []))
+    held.until(lambda request: isinstance(request, Create))
+    world.alone(PartitionFiles(KEYS).manifest.commit(Claim(0)))
+    assert held.end().outcome == "worked"
+    assert world.alone(PartitionFiles(KEYS).head()).compactor_epoch == 2
+
+
+def test_a_claim_is_made_once_whatever_becomes_of_its_replies() -> None:
+    head = at(FIRST, 7)
+    assert Claim(0).apply(head, 8, 0).result == 1
+    assert Claim(0).apply(replace(head, compactor_epoch=1), 9, 0) == Already(None)
+    verdict = Claim(2).apply(replace(head, compactor_epoch=1), 9, 0)
+    assert isinstance(verdict, Refused)
+    assert isinstance(verdict.error, EpochRegression)
 
 
 def test_a_store_that_went_back_in_time_stops_the_compactor_loudly() -> None:

@@ -126,7 +126,9 @@ def test_deletion_is_announced_before_partitions_are_sealed() -> None:
         world.alone(live_topic(lineage, "t"))
 
 
-@pytest.mark.parametrize("edit", [Append(segment("000000000001-x"), L0_MAX), Claim(), CreateCheckpoint("c", "c", None)])
+@pytest.mark.parametrize(
+    "edit", [Append(segment("000000000001-x"), L0_MAX), Claim(None), CreateCheckpoint("c", "c", None)]
+)
 def test_sealed_is_terminal(edit: object) -> None:
     sealed = Seal().apply(at(FIRST, 1), 2, 0).value  # type: ignore[union-attr]
     verdict = edit.apply(sealed, 3, 0)  # type: ignore[attr-defined]
