@@ -6,6 +6,7 @@ The parent imports nothing of the product: its children import it, with the faul
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import math
 import multiprocessing
 import os
 import resource
@@ -30,6 +31,7 @@ __all__ = ["ROOT", "Trial", "Verdict", "tried"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PRELOADED = (np, pa, pq)  # what is slow to import and none of ours: the children find it there
+WAITS_MAX = 5
 MEMORY_BYTES_MAX = 6 << 30  # of address space: a fault that grows a list for ever ends as a killed mutant
 QUICK = "not slow and not spark and not soak"
 
@@ -39,7 +41,7 @@ class Trial(NamedTuple):
     number: int  # which of the file's mutants, from 0
     seeds: int  # of simulated histories
     tests: tuple[str, ...]  # ids, those that end first before the others
-    seconds_max: float
+    seconds_max: float  # of CPU; what only waits may do so for WAITS_MAX times as long
 
 
 class Verdict(NamedTuple):
@@ -74,6 +76,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 def _try(trial: Trial, answer: Connection) -> None:
     """In the child."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(trial.seconds_max),) * 2)
     assert not any(module.startswith("lithify") for module in sys.modules), "the product must be imported mutated"
     sys.meta_path.insert(0, _Finder(trial.file, trial.number))
     with open(os.devnull, "w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
@@ -133,7 +136,7 @@ def tried(trials: Sequence[Trial], processes: int) -> Iterator[Verdict]:
                 child = context.Process(target=_try, args=(trial, there))
                 child.start()
                 there.close()
-                running[here] = trial, child, time.monotonic() + trial.seconds_max
+                running[here] = trial, child, time.monotonic() + WAITS_MAX * trial.seconds_max
             ready = wait([*running], max(min(end for _, _, end in running.values()) - time.monotonic(), 0))
             now = time.monotonic()
             for here in [*running]:
@@ -141,7 +144,7 @@ def tried(trials: Sequence[Trial], processes: int) -> Iterator[Verdict]:
                 if here in ready:
                     yield Verdict(trial, *_answer(here, child))
                 elif now >= end:
-                    yield Verdict(trial, "no end", f"it ran for more than {trial.seconds_max:.0f} s")
+                    yield Verdict(trial, "no end", f"not over after {WAITS_MAX * trial.seconds_max:.0f} s")
                 else:
                     continue
                 child.kill()
