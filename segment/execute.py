@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import SegmentRef
-from lithify.segment.extent import Order
+from lithify.segment.extent import Order, pieces
 from lithify.segment.merge import Tally, merge
 from lithify.segment.order import Position, position, rows_through
 from lithify.segment.read import SegmentReader
@@ -27,7 +27,8 @@ from lithify.store.port import Store
 __all__ = ["TaskCancelled", "execute"]
 
 _ROW_GROUP_BYTES_MIN = 64 << 10
-_STEP_ROWS = 4096  # how often the output's size is looked at
+_STEPS = 16  # of an output at least, after each of which its size is looked at
+_STEP_BYTES_MIN = 4096
 _OFFSET_MAX = (1 << 63) - 1
 
 
@@ -124,8 +125,8 @@ class _Outputs:
             self._writer.abort()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for start in range(0, batch.num_rows, _STEP_ROWS):
-            self._step(batch.slice(start, _STEP_ROWS))
+        for rows in pieces(batch, max(_STEP_BYTES_MIN, self._task.output_bytes // _STEPS)):
+            self._step(rows)
 
     def _step(self, rows: pa.RecordBatch) -> None:
         if self._writer is not None and self._writer.estimated_bytes >= self._task.output_bytes:

@@ -1,5 +1,6 @@
 """How far a segment's rows reach: the statistics that go into its reference."""
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 from lithify.manifest.model import KEY_BOUND_BYTES
 from lithify.segment.arrays import Longs, longs, starts
 
-__all__ = ["Extent", "Order", "are_bounds", "key_bounds", "row_bytes", "shared_prefix"]
+__all__ = ["Extent", "Order", "are_bounds", "key_bounds", "pieces", "row_bytes", "shared_prefix"]
 
 Order = Literal["key", "offset"]
 
@@ -58,6 +59,17 @@ def row_bytes(batch: pa.RecordBatch) -> Longs:
         np.cumsum(inside, out=inside)
         size += np.diff(inside[rows])
     return size
+
+
+def pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """`batch` in slices of at most `most_bytes`; a larger row is one by itself."""
+    ends = np.cumsum(row_bytes(batch))
+    start = 0
+    while start < batch.num_rows:
+        done = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, done + most_bytes, "right")))
+        yield batch.slice(start, stop - start)
+        start = stop
 
 
 class Extent:

@@ -9,10 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from lithify.segment.extent import Order, row_bytes
+from lithify.segment.extent import Order, pieces, row_bytes
 from lithify.segment.order import blocks, take
 from lithify.segment.schema import RUN
 from lithify.segment.sorting import sorted_indices
@@ -42,15 +41,16 @@ def external_sort(
     """
     held: list[pa.RecordBatch] = []
     held_bytes = 0
-    with closing(_Runs(order, memory_bytes, spill_dir, disk or Disk())) as runs:
+    piece_bytes = max(1, min(_PIECE_BYTES, memory_bytes // 16))
+    with closing(_Runs(order, piece_bytes, spill_dir, disk or Disk())) as runs:
         for batch in batches:
-            for piece in _pieces(batch, memory_bytes):
+            for piece in pieces(batch, piece_bytes):
                 held.append(piece)
                 held_bytes += int(row_bytes(piece).sum())
                 if held_bytes >= memory_bytes:
-                    runs.add(_pieces(_sorted(held, order), memory_bytes))
+                    runs.add(pieces(_sorted(held, order), piece_bytes))
                     held, held_bytes = [], 0
-        last = _pieces(_sorted(held, order), memory_bytes) if held else iter(())
+        last = pieces(_sorted(held, order), piece_bytes) if held else iter(())
         held = []
         for block in blocks([*runs.readers(), last], order):
             yield block.ordered()
@@ -59,9 +59,9 @@ def external_sort(
 class _Runs:
     """What was spilled. Level 0 holds runs as they came, each higher one merged runs of the level below it."""
 
-    def __init__(self, order: Order, memory_bytes: int, folder: Path | None, disk: Disk) -> None:
+    def __init__(self, order: Order, piece_bytes: int, folder: Path | None, disk: Disk) -> None:
         self._order: Order = order
-        self._memory_bytes = memory_bytes
+        self._piece_bytes = piece_bytes
         self._folder = folder
         self._disk = disk
         self._levels: list[_Level | None] = []
@@ -87,7 +87,7 @@ class _Runs:
         level = self._levels[number]
         assert level is not None
         merged = (block.ordered() for block in blocks(level.readers(), self._order))
-        self.add((piece for rows in merged for piece in _pieces(rows, self._memory_bytes)), number + 1)
+        self.add((piece for rows in merged for piece in pieces(rows, self._piece_bytes)), number + 1)
         self._levels[number] = None
         level.file.close()
 
@@ -108,14 +108,3 @@ class _Level(NamedTuple):
 def _sorted(held: list[pa.RecordBatch], order: Order) -> pa.RecordBatch:
     rows = pa.concat_batches(held)
     return take(rows, sorted_indices(rows, order))
-
-
-def _pieces(batch: pa.RecordBatch, memory_bytes: int) -> Iterator[pa.RecordBatch]:
-    """`batch` in slices of about _PIECE_BYTES, or less where memory is little."""
-    ends = np.cumsum(row_bytes(batch))
-    start = 0
-    while start < batch.num_rows:
-        room = (int(ends[start - 1]) if start else 0) + max(1, min(_PIECE_BYTES, memory_bytes // 16))
-        stop = max(start + 1, int(np.searchsorted(ends, room, "right")))
-        yield batch.slice(start, stop - start)
-        start = stop

@@ -1,5 +1,6 @@
 """A merge task end to end over a store: ranges, outputs, failures."""
 
+import random
 from hashlib import sha512
 from typing import Any
 
@@ -159,6 +160,17 @@ def test_outputs_are_cut_at_the_target_and_between_keys_only() -> None:
         assert two.min_key is not None
         assert one.max_key < two.min_key
         assert 300_000 * 0.7 < one.bytes < 300_000 * 2
+
+
+@pytest.mark.parametrize(("value_bytes", "target_bytes"), [(30_000, 1 << 20), (1_000, 1 << 16), (200_000, 1 << 20)])
+def test_outputs_come_near_the_target_however_large_the_records(value_bytes: int, target_bytes: int) -> None:
+    """Before, the size was looked at every 4,096 rows: one output of 60 MB where 1 MiB was asked for."""
+    store, dice = MemoryStore(), random.Random(0)
+    records: list[Record] = [(b"%06d" % i, dice.randbytes(value_bytes)) for i in range((6 << 20) // value_bytes)]
+    result = execute(task([[append(store, records, 0)]], rules=MergeRules(), output_bytes=target_bytes), store)
+    for output in result.outputs[:-1]:
+        assert target_bytes * 0.8 < output.bytes < target_bytes * 1.15 + value_bytes
+    assert result.outputs[-1].bytes < target_bytes * 1.15 + value_bytes
 
 
 def test_one_key_is_never_cut_however_many_versions() -> None:
