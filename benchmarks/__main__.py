@@ -22,6 +22,7 @@ import msgspec
 
 from benchmarks.convergence import convergence
 from benchmarks.deciding import deciding
+from benchmarks.extremes import extremes
 from benchmarks.generate import Shape
 from benchmarks.measure import Remote, Run, Settings
 from benchmarks.report import show, write_readme
@@ -30,7 +31,7 @@ from benchmarks.results import Found, Results, bars
 from benchmarks.scale import large_values, scale
 
 CONTENDERS = ("lithify_spark", "duckdb_clean", "spark_sql", "rewrite", "slatedb_compaction")
-OTHERS = ("requests", "scale", "large_values", "convergence", "deciding")
+OTHERS = ("requests", "scale", "large_values", "extremes", "convergence", "deciding")
 _ROOT = Path(__file__).parent
 # SlateDB's Python binding puts some ten thousand records a second: it is given a quarter of each segment.
 _SLATEDB_PART = 4
@@ -49,6 +50,7 @@ def main() -> int:
         requests=requests(settings.folder) if "requests" in flags.only else None,
         scale=scale(settings, runs) if "scale" in flags.only else [],
         large_values=large_values(settings) if "large_values" in flags.only else None,
+        extremes=extremes(settings.folder, quick=flags.quick) if "extremes" in flags.only else [],
         convergence=convergence(flags.quick) if "convergence" in flags.only else [],
         deciding=deciding() if "deciding" in flags.only else [],
     )

@@ -7,6 +7,7 @@ import msgspec
 
 from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
+from benchmarks.extremes import Extreme
 from benchmarks.generate import Shape
 from benchmarks.measure import Run
 from benchmarks.requests import Requests
@@ -45,6 +46,7 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True):
     requests: Requests | None = None
     scale: list[Point] = []
     large_values: Point | None = None
+    extremes: list[Extreme] = []
     convergence: list[Convergence] = []
     deciding: list[Deciding] = []
     bars: list[Bar] = []
@@ -59,7 +61,7 @@ def bars(results: Results) -> list[Bar]:
     """Every bar that what was measured can tell of."""
     return [
         *(*_speed(results.contenders), *_requests(results.requests), *_memory(results), *_scale(results.scale)),
-        *(*_convergence(results.convergence), *_deciding(results.deciding)),
+        *(*_extremes(results.extremes), *_convergence(results.convergence), *_deciding(results.deciding)),
     ]
 
 
@@ -99,6 +101,17 @@ def _memory(results: Results) -> Iterator[Bar]:
         yield Bar(f"a worker's peak MB, {point.segments} segments", point.worker_peak_mb, at_most=_WORKER_MB_MAX)
     if point := results.large_values:
         yield Bar("a worker's peak MB, values of 1 MiB", point.worker_peak_mb, at_most=_WORKER_MB_MAX)
+
+
+def _extremes(found: list[Extreme]) -> Iterator[Bar]:
+    for each in found:
+        # Of the largest records there are, a merge of two holds more: each is in memory as it was read, and one besides
+        # as it is written, encoded and compressed.
+        most = _WORKER_MB_MAX if each.what != "records of 64 MiB" else 640 * 1.048576
+        yield Bar(f"a worker's peak MB, {each.what}", each.worker_peak_mb, at_most=most)
+    for each in found:
+        if each.largest_output_of_target > 0.9:
+            yield Bar(f"largest output by its target, {each.what}", each.largest_output_of_target, at_most=1.2)
 
 
 def _scale(points: list[Point]) -> Iterator[Bar]:

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 SOURCE_BYTES_MAX = 25 * 1024 * 1024  # what a merge holds of one source: fetched, decoded and waiting (benchmarks/)
+LARGE_ROW_TIMES = 6  # it holds the largest row so often besides: as it is written, and as it is encoded (benchmarks/)
 FAN_IN_MAX = 256  # sources of one task, each with a footer in memory
 FAN_IN_BYTES_MAX = 300 * 1024 * 1024  # of all sources of one task; its worker stays under 512 MiB
 
@@ -55,11 +56,14 @@ def choose_requested(manifest: Manifest, requested: Sequence[str], now_ms: int, 
 def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
     """`chosen`, if one task can hold it at a time; else the neighbours that are tiered first: the cheapest without
     which it could hold the rest and what they make, or the most that it can hold. So neither the clean run nor what was
-    tiered so before is written again and again."""
+    tiered so before is written again and again. Two can always be merged."""
     holds = [source_bytes(unit) for unit in chosen]
-    excess_bytes = sum(holds) - FAN_IN_BYTES_MAX
+    largest_row = max((unit.max_row_bytes for unit in chosen), default=0)
+    most_bytes = FAN_IN_BYTES_MAX - LARGE_ROW_TIMES * largest_row
+    made_bytes = max(SOURCE_BYTES_MAX, largest_row)
+    excess_bytes = sum(holds) - most_bytes
     excess = len(chosen) - FAN_IN_MAX
-    if excess_bytes <= 0 and excess <= 0:
+    if len(chosen) <= 2 or (excess_bytes <= 0 and excess <= 0):
         return chosen
     best: tuple[bool, int, int, slice] | None = None
     start = held = size = 0
@@ -67,11 +71,11 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
         held, size = held + holds[end - 1], size + unit.bytes
         while True:
             first, count = holds[start], end - start
-            too_many = held > FAN_IN_BYTES_MAX or count > FAN_IN_MAX
-            if not too_many and (held - first < excess_bytes + SOURCE_BYTES_MAX or count - 1 <= excess):
+            too_many = count > 2 and (held > most_bytes or count > FAN_IN_MAX)
+            if not too_many and (held - first < excess_bytes + made_bytes or count - 1 <= excess):
                 break
             held, size, start = held - first, size - chosen[start].bytes, start + 1
-        short = held < excess_bytes + SOURCE_BYTES_MAX or count <= excess
+        short = held < excess_bytes + made_bytes or count <= excess
         found = (short, -count if short else size, size, slice(start, end))
         if best is None or found[:3] < best[:3]:
             best = found
@@ -81,7 +85,7 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
 
 def source_bytes(unit: Unit) -> int:
     """What a merge holds of `unit` in memory, at most."""
-    return min(SOURCE_BYTES_MAX, 2 * unit.raw_bytes_max)
+    return max(min(SOURCE_BYTES_MAX, 2 * unit.raw_bytes_max), unit.max_row_bytes)
 
 
 def kind_of(manifest: Manifest, config: TopicConfig, chosen: Sequence[Unit], now_ms: int) -> Kind:

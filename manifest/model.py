@@ -97,6 +97,7 @@ class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, 
     store: str = ""  # the tier's store; "" is the warehouse itself
     bytes: int  # of the Parquet object
     raw_bytes: int  # of its columns in memory, for planning
+    max_row_bytes: int = 0  # of its largest row in memory, where that is more than a row group usually has; else 0
     rows: int
     min_key: Key | None = None
     max_key: Key | None = None

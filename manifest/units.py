@@ -15,6 +15,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[SegmentRef, ...]
     bytes: int
     raw_bytes_max: int  # of its largest segment
+    max_row_bytes: int
     rows: int
     min_offset: int
     max_offset: int
@@ -41,6 +42,7 @@ def _unit(unit_id: str, is_run: bool, segments: tuple[SegmentRef, ...]) -> Unit:
             segments=segments,
             bytes=one.bytes,
             raw_bytes_max=one.raw_bytes,
+            max_row_bytes=one.max_row_bytes,
             rows=one.rows,
             min_offset=one.min_offset,
             max_offset=one.max_offset,
@@ -56,6 +58,7 @@ def _unit(unit_id: str, is_run: bool, segments: tuple[SegmentRef, ...]) -> Unit:
         segments=segments,
         bytes=sum(s.bytes for s in segments),
         raw_bytes_max=max(s.raw_bytes for s in segments),
+        max_row_bytes=max(s.max_row_bytes for s in segments),
         rows=sum(s.rows for s in segments),
         min_offset=min(s.min_offset for s in segments),
         max_offset=max(s.max_offset for s in segments),

@@ -16,7 +16,7 @@ from lithify.segment.merge import Tally, merge
 from lithify.segment.order import Position, position, rows_through
 from lithify.segment.read import SegmentReader
 from lithify.segment.rules import Fate
-from lithify.segment.source import Source
+from lithify.segment.source import Source, in_order
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.segment.verify import verify_quick
 from lithify.segment.write import ROW_GROUP_BYTES_MAX, SegmentWriter
@@ -60,6 +60,7 @@ def execute(
             if cancelled is not None and cancelled():
                 raise TaskCancelled(f"job {task.job}, range {task.range_index}")
             outputs.write(batch)
+            del batch  # or it is kept while the next is made
         written = outputs.finish()
     asked = [each.snapshot() for each in (metered, *metered_tiers.values())]
     counts = MergeCounts(
@@ -96,9 +97,10 @@ def _sources(task: MergeTask, store: Store, tiers: Mapping[str, Store]) -> list[
             return SegmentReader(store, keys.key_of(ref), ref, fetch_bytes=fetch_bytes)
         return SegmentReader(home, keys.key_of(replace(ref, store="")), ref, fetch_bytes=fetch_bytes)
 
-    fan_in = len(task.sources)
+    order: Order = task.rules.order
+    fan_in, sorts = len(task.sources), max(1, sum(not in_order(refs, order) for refs in task.sources))
     return [
-        Source(refs, open_segment, task.rules.order, low=task.low, high=task.high, fan_in=fan_in)
+        Source(refs, open_segment, order, low=task.low, high=task.high, fan_in=fan_in, sorts=sorts)
         for refs in task.sources
     ]
 

@@ -78,15 +78,18 @@ class Extent:
     def __init__(self) -> None:
         self.rows = 0
         self.raw_bytes = 0
+        self.max_row_bytes = 0
         self.tombstones = 0
         self.keys: tuple[bytes, bytes] | None = None
         self.offsets: tuple[int, int] | None = None
         self.timestamps: tuple[int, int] | None = None
         self.horizons: tuple[int, int] | None = None
 
-    def add(self, batch: pa.RecordBatch, order: Order, raw_bytes: int) -> None:
+    def add(self, batch: pa.RecordBatch, order: Order, sizes: Longs) -> None:
+        """`sizes`: the `row_bytes` of the batch."""
         self.rows += batch.num_rows
-        self.raw_bytes += raw_bytes
+        self.raw_bytes += int(sizes.sum())
+        self.max_row_bytes = max(self.max_row_bytes, int(sizes.max()))
         self.tombstones += batch.column(1).null_count
         self.keys = _wider(self.keys, _key_extremes(batch.column(0), order))
         self.offsets = _wider(self.offsets, _int_extremes(batch.column(2)))

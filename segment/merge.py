@@ -77,11 +77,15 @@ def merge(sources: Sequence[Iterator[pa.RecordBatch]], rules: MergeRules, tally:
     if rules.drop_superseded and rules.order != "key":
         raise ValueError("superseded records are found in key order only")
     for block in blocks(sources, rules.order):
-        yield from _survivors(block, rules, tally)
+        kept = _survivors(block, rules, tally)
+        del block  # nor is what was kept of it, while the next rows are read
+        if kept is not None:
+            yield kept
+        del kept
 
 
-def _survivors(block: Block, rules: MergeRules, tally: Tally) -> Iterator[pa.RecordBatch]:
-    """The kept rows of `block`, at most one batch."""
+def _survivors(block: Block, rules: MergeRules, tally: Tally) -> pa.RecordBatch | None:
+    """The kept rows of `block`."""
     rows, order = block.rows, block.order
     count = rows.num_rows
     offset = _in_order(longs(rows.column("offset")), order)
@@ -95,11 +99,11 @@ def _survivors(block: Block, rules: MergeRules, tally: Tally) -> Iterator[pa.Rec
     tally.count(fate, offset, _in_order(row_bytes(rows), order))
     kept = np.flatnonzero(fate == Fate.KEPT)
     if len(kept) == 0:
-        return
+        return None
     if len(kept) < count:
         order = kept if order is None else order[kept]
     stamp = stamps(rules, offset=offset[kept], tombstone=tombstone[kept], horizon_ms=horizon_ms[kept])
-    yield _stamp(Block(rows, order).ordered(), stamp, rules)
+    return _stamp(Block(rows, order).ordered(), stamp, rules)
 
 
 def _in_order(values: Any, order: Longs | None) -> Any:

@@ -124,7 +124,10 @@ def blocks(sources: Sequence[Iterator[pa.RecordBatch]], order: Order) -> Iterato
         heads = [head for head in heads if head.batch is not None]
         # The block's last row is the one at `bound`; what follows it is the first row of some head.
         continued = bound[0] and any(head.begins_with(bound[1]) for head in heads)
-        yield _block(pieces, order, continued)
+        block = _block(pieces, order, continued)
+        pieces = []
+        yield block
+        del block  # not kept while the next rows are read: one alone may be as large as 64 MiB
 
 
 def _block(pieces: list[pa.RecordBatch], order: Order, continued: bool) -> Block:

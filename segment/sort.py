@@ -1,10 +1,11 @@
 """Sorting any number of rows in bounded memory: sort what fits, spill it to a local folder, merge the spilled runs.
 
-At most RUNS_MAX runs are merged at once. More of them are merged into longer ones first, which are spilled again: with
-64 MiB of memory, what is above 2 GiB is written twice, and what is above 64 GiB three times.
+At most RUNS_MAX runs are merged at once, or fewer where memory is little or records are large. More of them are
+merged into longer ones first, which are spilled again: with 64 MiB of memory, what is above 2 GiB is written twice, and
+what is above 64 GiB three times.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,7 @@ __all__ = ["RUNS_MAX", "SORT_BYTES", "external_sort"]
 
 SORT_BYTES = 64 << 20
 RUNS_MAX = 32
-_PIECE_BYTES = 1 << 20  # at most, of one spilled batch: the merge holds one of each run
+_PIECE_BYTES = 1 << 20  # at most, of one spilled batch
 
 
 def external_sort(
@@ -35,21 +36,22 @@ def external_sort(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `batches` (any order, schema RUN) in `order`.
 
-    Memory: about three times `memory_bytes`, plus 3 MiB for each of the RUNS_MAX runs that are merged at once. Nothing
-    is spilled where all rows fit. Runs go to nameless files in `spill_dir` (None: the system's temporary folder).
-    Raises Unavailable where that cannot hold them.
+    Memory: about three times `memory_bytes` while rows are sorted, twice as much while runs are merged, and three times
+    the largest row where that is more. Nothing is spilled where all rows fit. Runs go to nameless files in `spill_dir`
+    (None: the system's temporary folder). Raises Unavailable where that cannot hold them.
     """
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     piece_bytes = max(1, min(_PIECE_BYTES, memory_bytes // 16))
-    with closing(_Runs(order, piece_bytes, spill_dir, disk or Disk())) as runs:
+    with closing(_Runs(order, piece_bytes, memory_bytes * 5 // 8, spill_dir, disk or Disk())) as runs:
         for batch in batches:
             for piece in pieces(batch, piece_bytes):
-                held.append(piece)
-                held_bytes += int(row_bytes(piece).sum())
-                if held_bytes >= memory_bytes:
+                size = int(row_bytes(piece).sum())
+                if held and held_bytes + size > memory_bytes:
                     runs.add(pieces(_sorted(held, order), piece_bytes))
                     held, held_bytes = [], 0
+                held.append(piece)
+                held_bytes += size
         last = pieces(_sorted(held, order), piece_bytes) if held else iter(())
         held = []
         for block in blocks([*runs.readers(), last], order):
@@ -59,9 +61,10 @@ def external_sort(
 class _Runs:
     """What was spilled. Level 0 holds runs as they came, each higher one merged runs of the level below it."""
 
-    def __init__(self, order: Order, piece_bytes: int, folder: Path | None, disk: Disk) -> None:
+    def __init__(self, order: Order, piece_bytes: int, merged_bytes: int, folder: Path | None, disk: Disk) -> None:
         self._order: Order = order
         self._piece_bytes = piece_bytes
+        self._merged_bytes = merged_bytes
         self._folder = folder
         self._disk = disk
         self._levels: list[_Level | None] = []
@@ -70,7 +73,9 @@ class _Runs:
         if level == len(self._levels):
             self._levels.append(None)
         found = self._levels[level]
-        if found is not None and len(found.runs) == RUNS_MAX:
+        if found is not None and (
+            len(found.runs) == RUNS_MAX or (len(found.runs) > 1 and _largest(found.runs) >= self._merged_bytes)
+        ):
             self._merge(level)
             found = None
         if found is None:
@@ -78,8 +83,11 @@ class _Runs:
         found.runs.append(found.file.write(batches))
 
     def readers(self) -> list[Iterator[pa.RecordBatch]]:
-        """At most RUNS_MAX."""
-        while sum(len(level.runs) for level in self._levels if level) > RUNS_MAX:
+        """No more than can be merged at once: a batch of each is in memory, three times over."""
+        while True:
+            runs = [run for level in self._levels if level for run in level.runs]
+            if len(runs) <= 2 or (len(runs) <= RUNS_MAX and _largest(runs) <= self._merged_bytes):
+                break
             self._merge(next(number for number, level in enumerate(self._levels) if level))
         return [reader for level in self._levels if level for reader in level.readers()]
 
@@ -103,6 +111,11 @@ class _Level(NamedTuple):
 
     def readers(self) -> list[Iterator[pa.RecordBatch]]:
         return [self.file.read(run) for run in self.runs]
+
+
+def _largest(runs: Sequence[Run]) -> int:
+    """Bytes of the largest batches of all, together."""
+    return sum(run.largest for run in runs)
 
 
 def _sorted(held: list[pa.RecordBatch], order: Order) -> pa.RecordBatch:

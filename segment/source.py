@@ -10,19 +10,26 @@ from lithify.segment.extent import Order
 from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
 from lithify.segment.sort import SORT_BYTES, external_sort
 
-__all__ = ["FETCHES_BYTES", "Source"]
+__all__ = ["FETCHES_BYTES", "Source", "in_order"]
 
 FETCHES_BYTES = 32 << 20  # fetched at once by all sources of one merge
+_SORT_BYTES_MIN = 1 << 20
 
 OpenSegment = Callable[[SegmentRef, int], SegmentReader]
 """Opens a segment, fetching at most so many bytes at once."""
+
+
+def in_order(segments: Sequence[SegmentRef], order: Order) -> bool:
+    """Whether their rows are stored in `order`, and need no sort."""
+    return all(ref.order == order for ref in segments)
 
 
 class Source:
     """Requires: the segments' rows follow each other in `order`, or are in the other order (after a change of
     cleanup.policy): then all of them are sorted, in bounded memory.
 
-    `fan_in` is the number of sources of the same merge: together they fetch at most FETCHES_BYTES ahead.
+    `fan_in` is the number of sources of the same merge: together they fetch at most FETCHES_BYTES ahead. `sorts` is how
+    many of them must be sorted: together they take about as much memory as one would.
     """
 
     def __init__(
@@ -35,6 +42,7 @@ class Source:
         high: bytes | None = None,
         min_offset: int | None = None,
         fan_in: int = 1,
+        sorts: int = 1,
         sort_bytes: int = SORT_BYTES,
         spill_dir: Path | None = None,
     ) -> None:
@@ -45,13 +53,13 @@ class Source:
         self._high = high
         self._min_offset = min_offset
         self._fetch_bytes = min(FETCH_BYTES_MAX, FETCHES_BYTES // fan_in)
-        self._sort_bytes = sort_bytes
+        self._sort_bytes = sort_bytes if sorts == 1 else max(_SORT_BYTES_MIN, sort_bytes // sorts)
         self._spill_dir = spill_dir
         self.bytes_read = 0
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Batches with schema RUN, in `order`. A segment is opened when its turn comes."""
-        if all(ref.order == self._order for ref in self._segments):
+        if in_order(self._segments, self._order):
             return self._stored_rows()
         return external_sort(self._stored_rows(), self._order, memory_bytes=self._sort_bytes, spill_dir=self._spill_dir)
 

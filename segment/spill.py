@@ -34,6 +34,10 @@ class Run(msgspec.Struct, frozen=True):
     start: int
     lengths: "array[int]"  # of its batches, in bytes
 
+    @property
+    def largest(self) -> int:
+        return max(self.lengths, default=0)
+
 
 class SpillFile:
     """Raises Unavailable naming the folder where it fails. Whoever makes one closes it."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 import xxhash
 
 from lithify.manifest.model import SegmentRef
-from lithify.segment.extent import Extent, Order
+from lithify.segment.extent import Extent, Order, row_bytes
 from lithify.segment.footer import bounded, problem
 from lithify.segment.order import Position, position
 from lithify.segment.read import SegmentReader
@@ -60,7 +60,7 @@ def verify_rows(store: Store, key: str, ref: SegmentRef) -> None:
     before: Position | None = None
     for batch in SegmentReader(store, key, ref).batches():
         before = _check_order(key, batch, order, before)
-        extent.add(batch, order, 0)
+        extent.add(batch, order, row_bytes(batch))
     for what, found, expected in _claims(extent, ref):
         if found != expected:
             raise _corrupt(key, f"its rows disagree with the manifest on {what}")

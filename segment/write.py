@@ -147,8 +147,9 @@ class SegmentWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
             return
-        ends = np.cumsum(row_bytes(batch))
-        self._extent.add(batch, self._order, int(ends[-1]))
+        sizes = row_bytes(batch)
+        ends = np.cumsum(sizes)
+        self._extent.add(batch, self._order, sizes)
         start = 0
         while start < batch.num_rows:
             done = int(ends[start - 1]) if start else 0
@@ -162,6 +163,8 @@ class SegmentWriter:
             self._pending_rows += stop - start
             self._pending_bytes += int(ends[stop - 1]) - done
             start = stop
+            if self._pending_bytes >= self._row_group_bytes:
+                self._end_row_group()
 
     def _end_row_group(self) -> None:
         if self._parquet is None:
@@ -212,6 +215,7 @@ class SegmentWriter:
             id=self._id,
             bytes=size,
             raw_bytes=extent.raw_bytes,
+            max_row_bytes=extent.max_row_bytes if extent.max_row_bytes > ROW_GROUP_BYTES_MAX else 0,
             rows=extent.rows,
             min_key=low,
             max_key=high,

@@ -85,8 +85,8 @@ def test_a_task_is_given_the_segments_of_its_keys_only() -> None:
 
 
 def test_more_than_one_merge_can_hold_is_tiered_first() -> None:
-    def chosen(count: int, size: int) -> int:
-        l0 = tuple(segment(str(i), i, i, size) for i in range(count))
+    def chosen(count: int, size: int, largest_row: int = 0) -> int:
+        l0 = tuple(replace(segment(str(i), i, i, size), max_row_bytes=largest_row) for i in range(count))
         head = Manifest(format=FORMAT, topic="t", topic_id="i", partition=0, id=1, l0=l0, next_offset=count)
         return len(fan_in(units(head)))
 
@@ -94,6 +94,11 @@ def test_more_than_one_merge_can_hold_is_tiered_first() -> None:
     assert chosen(40, 100 * MIB) == 12
     assert chosen(200, 1_000) == 200
     assert chosen(4_000, 1_000) == 256
+    # The largest record counts for each source, and six times besides (benchmarks/extremes.py).
+    assert chosen(40, 100 * MIB, 6 * MIB) == 10
+    assert chosen(40, 100 * MIB, 20 * MIB) == 7
+    assert chosen(40, 100 * MIB, 30 * MIB) == 4
+    assert chosen(40, 100 * MIB, 64 * MIB) == chosen(2, 100 * MIB, 64 * MIB) == 2
 
 
 def test_a_task_without_sources_writes_nothing() -> None:

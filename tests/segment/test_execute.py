@@ -173,6 +173,23 @@ def test_outputs_come_near_the_target_however_large_the_records(value_bytes: int
     assert result.outputs[-1].bytes < target_bytes * 1.15 + value_bytes
 
 
+def test_a_merge_holds_one_large_record_of_each_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, what was merged and what was written last were held as well while the next was read."""
+    store, large, fan_in = MemoryStore(), 5 << 20, 3
+    refs = [append(store, [(b"%d" % n, b"x" * large) for n in range(3)], 3 * at) for at in range(fan_in)]
+    assert [ref.max_row_bytes for ref in refs] == [24 + 1 + large] * fan_in
+    read, base, held = SegmentReader._decode, pa.total_allocated_bytes(), [0]
+
+    def decode(reader: SegmentReader, *group: Any) -> pa.RecordBatch:
+        held.append(pa.total_allocated_bytes() - base)
+        return read(reader, *group)
+
+    monkeypatch.setattr(SegmentReader, "_decode", decode)
+    result = execute(task([[ref] for ref in refs]), store)
+    assert [ref.rows for ref in result.outputs] == [3]
+    assert max(held) < (fan_in + 0.5) * large
+
+
 def test_one_key_is_never_cut_however_many_versions() -> None:
     store = MemoryStore()
     records: list[Record] = [(b"hot", b"x" * 100)] * 20_000 + [(b"z", b"y")]

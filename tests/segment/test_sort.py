@@ -1,6 +1,7 @@
 """The external sort and the cutting of ranges, as pure functions."""
 
 import itertools
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,21 @@ def test_memory_stays_bounded_and_the_folder_is_left_empty(tmp_path: Path) -> No
     assert spilled > 7 * 16  # pieces of a sixteenth of the memory
     assert peak < 6 * memory_bytes
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("count", [7, 40])
+def test_rows_larger_than_the_memory_are_merged_two_runs_at_a_time(tmp_path: Path, count: int) -> None:
+    """Before, the merge held one of each run."""
+    large = 1 << 20
+    rows = ({**row(number, b"k"), "value": b"x" * large} for number in reversed(range(count)))
+    batches = (pa.RecordBatch.from_pylist([each], schema=RUN) for each in rows)
+    tracemalloc.start()  # what was spilled is read into Python's memory
+    try:
+        found = external_sort(batches, "offset", memory_bytes=large, spill_dir=tmp_path)
+        assert [batch.column("offset").to_pylist() for batch in found] == [[number] for number in range(count)]
+        assert tracemalloc.get_traced_memory()[1] < 8 * large
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_sort_left_early_leaves_the_folder_empty(tmp_path: Path) -> None:

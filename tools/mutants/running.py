@@ -76,7 +76,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 def _try(trial: Trial, answer: Connection) -> None:
     """In the child."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(trial.seconds_max),) * 2)
+    cpu_s = math.ceil(trial.seconds_max)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     assert not any(module.startswith("lithify") for module in sys.modules), "the product must be imported mutated"
     sys.meta_path.insert(0, _Finder(trial.file, trial.number))
     with open(os.devnull, "w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
