@@ -312,7 +312,7 @@ class Coordinator:
         refused = no_room(chosen, manifest)
         if refused is not None:
             return await self._work(config).finish(request, "failed", refused, JobError("unavailable", refused))
-        first = tiered_first(chosen)
+        first = tiered_first(chosen, config)
         if first is not None:
             held, reason = first
             state, most = self.files.compactor.seen.value, config.compaction_attempts_max

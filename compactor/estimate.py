@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from lithify.compactor.plan import source_bytes
+from lithify.compactor.plan import LARGE_ROW_TIMES, in_key_order, source_bytes
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import CompactorState, Estimate, Kind, summed_up
 from lithify.manifest.units import Unit
 from lithify.segment.read import FETCH_BYTES_MAX
+from lithify.segment.sort import SORT_BYTES
 from lithify.segment.source import FETCHES_BYTES
 
 __all__ = ["SPLIT_BYTES_MIN", "estimate", "target_bytes"]
@@ -57,13 +58,20 @@ def estimate(
         output_rows=max(round(input_rows * kept), clean_rows),
         output_bytes=output_bytes,
         ranges=ranges,
-        peak_memory_bytes=_PROCESS_BYTES + _OUTPUT_BYTES + sum(map(source_bytes, chosen)),
+        peak_memory_bytes=_peak_memory_bytes(chosen, config),
         gets=opened + -(-input_bytes // fetch_bytes) + outputs,  # each output is opened once
         puts=outputs + output_bytes // _PART_BYTES,
         own_gets=2 * outputs + _JOB_GETS,
         own_puts=ranges + _JOB_PUTS,
         basis="its inputs: nothing finished yet" if last is None else f"how {last.id} went",
     )
+
+
+def _peak_memory_bytes(chosen: Sequence[Unit], config: TopicConfig) -> int:
+    sorted_bytes = max((u.raw_bytes_max for u in chosen if config.compacted != in_key_order(u)), default=0)
+    large_bytes = LARGE_ROW_TIMES * max((u.max_row_bytes for u in chosen), default=0)
+    sort_bytes = 3 * min(SORT_BYTES, sorted_bytes)
+    return _PROCESS_BYTES + _OUTPUT_BYTES + sum(map(source_bytes, chosen)) + large_bytes + sort_bytes
 
 
 def _stays(chosen: Sequence[Unit], cleaned_to: int, floor: int) -> tuple[int, int]:

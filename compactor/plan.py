@@ -1,5 +1,6 @@
 """Turning chosen sources into a frozen plan: what is pinned, T, the rules, the key ranges (P8, P9, R4). Pure."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Literal
 
@@ -9,19 +10,22 @@ from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import floor_at
-from lithify.manifest.units import Unit, units
+from lithify.manifest.units import Unit, unit_of, units
 from lithify.segment.task import MergeTask
 from lithify.store.errors import InvalidRequest
 
 __all__ = [
     "FAN_IN_BYTES_MAX",
+    "LARGE_ROW_TIMES",
     "choose_requested",
     "fan_in",
     "freeze",
+    "in_key_order",
     "kind_of",
     "offset_ranges",
     "source_bytes",
     "tasks",
+    "to_sort",
 ]
 
 SOURCE_BYTES_MAX = 25 * 1024 * 1024  # what a merge holds of one source: fetched, decoded and waiting (benchmarks/)
@@ -81,6 +85,35 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
             best = found
     assert best is not None
     return chosen[best[3]]
+
+
+def to_sort(chosen: Sequence[Unit], target_bytes: int) -> Sequence[Unit]:
+    """Of `chosen`, the first neighbours that lie in offset order (cleanup.policy was changed to compact): as much as
+    one output holds, of a run its first segments. Their statistics tell of no key ranges, and in each range a merge
+    would sort all of them again. Nothing, where one range takes all."""
+    if sum(unit.bytes for unit in chosen) <= target_bytes:
+        return ()
+    held: list[Unit] = []
+    room = target_bytes
+    for unit in itertools.dropwhile(in_key_order, chosen):
+        taken = _first_segments(unit, room) or unit.segments[: 0 if held else 1]
+        if in_key_order(unit) or not taken or len(held) == FAN_IN_MAX:
+            break
+        held.append(unit_of(unit.id, unit.is_run, taken))
+        room -= held[-1].bytes
+        if len(taken) < len(unit.segments):
+            break
+    return held
+
+
+def in_key_order(unit: Unit) -> bool:
+    return all(segment.order == "key" for segment in unit.segments)
+
+
+def _first_segments(unit: Unit, most_bytes: int) -> tuple[SegmentRef, ...]:
+    """As many as have at most so many bytes together."""
+    ends = itertools.accumulate(segment.bytes for segment in unit.segments)
+    return unit.segments[: sum(end <= most_bytes for end in ends)]
 
 
 def source_bytes(unit: Unit) -> int:
@@ -174,7 +207,7 @@ def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) ->
     """The tasks of `job`'s ranges `indexes`. Requires: the job's sources are live in `manifest`."""
     assert job.plan is not None
     pinned = set(job.segments)
-    sources = [run.segments for run in manifest.runs if run.segments[0].id in pinned]
+    sources = [tuple(segment for segment in run.segments if segment.id in pinned) for run in manifest.runs]
     sources += [(segment,) for segment in manifest.l0 if segment.id in pinned]
     return tuple(
         MergeTask(

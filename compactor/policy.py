@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lithify.compactor.failures import RETRY_MAX_MS, failure_of
 from lithify.compactor.info import NOTHING_DUE
-from lithify.compactor.plan import fan_in
+from lithify.compactor.plan import fan_in, in_key_order, to_sort
 from lithify.manifest.ages import time_left_ms
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
@@ -173,7 +173,7 @@ def survey(manifest: Manifest, state: CompactorState | None, config: TopicConfig
     passed: list[NotDue] = []
     for due in debt.all_due:
         if chosen is None or due.debt != chosen.debt:
-            wait = _postponed(_fitting(due), manifest, state, config, now_ms)
+            wait = _postponed(_fitting(due, config), manifest, state, config, now_ms)
             passed.append(NotDue(f"{due.kind} for {due.debt}", _why_not(due, action, wait)))
     passed += (each for each in debt.weighed if isinstance(each, NotDue))
     passed += left_out(debt, manifest, config, now_ms, chosen, pinned)
@@ -270,7 +270,7 @@ def proposed(
 ) -> Propose | Wait:
     """The most urgent work that may start now: what failed, and waits or was given up, keeps no other from it."""
     waits: list[Wait] = []
-    for due in map(_fitting, dues):
+    for due in (_fitting(due, config) for due in dues):
         wait = _postponed(due, manifest, state, config, now_ms)
         if wait is None:
             return Propose(due)
@@ -281,9 +281,9 @@ def proposed(
     return Wait(waits[0].reason, min(again_ms, default=None))
 
 
-def _fitting(due: Due) -> Due:
+def _fitting(due: Due, config: TopicConfig) -> Due:
     """`due`, or where one merge cannot hold its inputs the tier of some of them that comes first."""
-    first = tiered_first(due.units)
+    first = tiered_first(due.units, config)
     if first is None:
         return due
     held, reason = first
@@ -345,8 +345,13 @@ def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = N
     return f"it would replace {needed} segments, and one commit can retire {RETIRED_MAX}: {way}"
 
 
-def tiered_first(chosen: Sequence[Unit]) -> tuple[Sequence[Unit], str] | None:
-    """Where one merge cannot hold `chosen`: those of them that are tiered first, and why. None: it can."""
+def tiered_first(chosen: Sequence[Unit], config: TopicConfig) -> tuple[Sequence[Unit], str] | None:
+    """Where one merge cannot hold `chosen`, or would have to sort them: those of them that are tiered first, and why.
+    None: it can."""
+    sorted_first = to_sort(chosen, config.output_bytes) if config.compacted else ()
+    if sorted_first:
+        left = sum(unit.bytes for unit in chosen if not in_key_order(unit))
+        return sorted_first, f"{left} bytes of its inputs are in the order of offsets: they are sorted by key first"
     held = fan_in(chosen)
     if len(held) == len(chosen):
         return None

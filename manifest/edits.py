@@ -137,11 +137,12 @@ def coverage_offset(head: Manifest, sources: frozenset[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CommitCompaction:
-    """Replace exactly the pinned segments by one run of outputs (P13). An empty run is a job without survivors."""
+    """Replace exactly the pinned segments by one run of outputs (P13). An empty run is a job without survivors. Of a
+    run in offset order the first segments may be pinned alone (docs/rfcs/0004)."""
 
     epoch: int
     job: str
-    segments: tuple[str, ...]  # pinned segment ids: whole runs and L0 segments
+    segments: tuple[str, ...]  # pinned segment ids
     run: SortedRun
     coverage_offset: int
     clean: bool
@@ -170,11 +171,10 @@ class CommitCompaction:
         jobs = (*(d for d in head.completed_jobs if d.id not in self.forget), CompletedJob(self.job, number))
         if len(jobs) > COMPLETED_JOBS_MAX:
             return Refused(Unavailable(f"{head.topic}/{head.partition}: too many completed jobs wait to be recorded"))
-        runs = [run for run in head.runs if run.segments[0].id not in pinned]
+        left = (replace(run, segments=tuple(s for s in run.segments if s.id not in pinned)) for run in head.runs)
+        runs = [run for run in left if run.segments]
         if self.run.segments:
-            runs.append(
-                SortedRun(id=self.run.id, segments=tuple(replace(s, added_at=number) for s in self.run.segments))
-            )
+            runs.append(replace(self.run, segments=tuple(replace(s, added_at=number) for s in self.run.segments)))
             runs.sort(key=_run_order)
         # The floor that readers see by now is stored with the smaller sizes: else it would fall (R3).
         floor = max(self.floor, floor_at(head, now_ms))
@@ -216,14 +216,14 @@ class CommitCompaction:
             return InvalidRequest(f"{where}: {len(missing)} of its sources are no longer live ({min(missing)} …)")
         for run in head.runs:
             inside = sum(s.id in pinned for s in run.segments)
-            if inside not in (0, len(run.segments)):
+            divided = run.segments[0].order == "offset" and all(s.id in pinned for s in run.segments[:inside])
+            if inside not in (0, len(run.segments)) and not divided:
                 return InvalidRequest(f"{where} holds a part of run {run.id} only")
         if coverage_offset(head, pinned) < self.coverage_offset:
             return InvalidRequest(f"{where}: a live segment reaches below its coverage offset")
         if len(head.retired) + len(pinned) > RETIRED_MAX:
-            return Unavailable(
-                f"{where}: {len(head.retired)} retired segments wait for collection; run 'lithify gc run'"
-            )
+            waiting = f"{len(head.retired)} retired segments wait for collection"
+            return Unavailable(f"{where}: {waiting}; run 'lithify gc run'")
         return None
 
 

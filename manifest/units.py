@@ -4,11 +4,12 @@ import msgspec
 
 from lithify.manifest.model import Manifest, SegmentRef
 
-__all__ = ["Unit", "units"]
+__all__ = ["Unit", "unit_of", "units"]
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """An L0 segment or a sorted run, as one thing to compact."""
+    """An L0 segment or a sorted run, as one thing to compact; or the first segments of a run in offset order, which
+    leave a run behind."""
 
     id: str
     is_run: bool
@@ -28,12 +29,12 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 def units(manifest: Manifest) -> tuple[Unit, ...]:
     """Runs and L0 segments by smallest offset."""
-    found = [_unit(run.id, True, run.segments) for run in manifest.runs]
-    found += [_unit(segment.id, False, (segment,)) for segment in manifest.l0]
+    found = [unit_of(run.id, True, run.segments) for run in manifest.runs]
+    found += [unit_of(segment.id, False, (segment,)) for segment in manifest.l0]
     return tuple(sorted(found, key=lambda unit: unit.min_offset))
 
 
-def _unit(unit_id: str, is_run: bool, segments: tuple[SegmentRef, ...]) -> Unit:
+def unit_of(unit_id: str, is_run: bool, segments: tuple[SegmentRef, ...]) -> Unit:
     one = segments[0]
     if len(segments) == 1:
         return Unit(

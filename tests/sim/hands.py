@@ -23,6 +23,7 @@ __all__ = ["asks_by_hand", "others_of", "submit"]
 NO_LAG = str(2**63 - 1)
 SHORT_LAG = "3000"
 PAUSER_SHARE = 0.12
+CONVERTER_SHARE = 0.06
 NOT_THERE = "000000000001-0123456789abcdef"
 
 
@@ -42,10 +43,12 @@ def others_of(site: Site, seed: int) -> dict[str, Life]:
         site.config["delete.retention.ms"] = "60000"  # several cleans meet the same tombstones
     if dice.random() < 0.2 and site.config["max.compaction.lag.ms"] != SHORT_LAG:
         site.config["min.compaction.lag.ms"] = "8000"  # most of a log is young
-    if not pauses:
-        return {}
-    site.topic_changes = True
-    return {"pauser": pauser(site)}
+    others = {"pauser": pauser(site)} if pauses else {}
+    if random.Random(f"{seed}/order").random() < CONVERTER_SHARE:
+        site.config |= {"cleanup.policy": "delete", "compaction.output.bytes": "1024"}
+        others["converter"] = converter(site)
+    site.topic_changes = site.topic_changes or bool(others)
+    return others
 
 
 def pauser(site: Site) -> Life:
@@ -59,6 +62,22 @@ def pauser(site: Site) -> Life:
                     topic = (await site.open()).topic
                     await alter_topic(topic_lineage(TOPIC), topic, {"compaction.paused": paused}, None)
                     site.world.counts["pause altered"] += 1
+
+    return live
+
+
+def converter(site: Site) -> Life:
+    """Has a log compacted that was not, when there are runs of several segments: all of it is to be sorted by key."""
+
+    async def live(actor: Actor) -> None:
+        while True:
+            await Pause(int(10 + actor.say.random() * 30) * site.rest(actor))
+            with contextlib.suppress(*TRANSIENT):
+                topic = (await site.open()).topic
+                policy = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+                await alter_topic(topic_lineage(TOPIC), topic, policy, None)
+                site.world.counts["compacted from now on"] += 1
+                return
 
     return live
 

@@ -203,4 +203,18 @@ OF_POLICY = (
         "consumers=missed(head.consumers, self.dropped_to),",
         "consumers=head.consumers,",
     ),
+    Sabotage(
+        "a run goes with the part of it that was sorted",
+        "P13",
+        "manifest/edits.py",
+        "left = (replace(run, segments=tuple(s for s in run.segments if s.id not in pinned)) for run in head.runs)",
+        "left = (replace(run, segments=() if run.segments[0].id in pinned else run.segments) for run in head.runs)",
+    ),
+    Sabotage(
+        "what is sorted begins within a run",
+        "P8",
+        "compactor/plan.py",
+        "return unit.segments[: sum(end <= most_bytes for end in ends)]",
+        "return unit.segments[-1:] if most_bytes else ()",
+    ),
 )

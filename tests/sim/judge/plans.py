@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tests.sim.judge.debts import cleanable, dues_of_cleaning, is_old
 from tests.sim.judge.floors import log_start
-from tests.sim.judge.layout import Json, Unit, index_of, segments_of, units_of
+from tests.sim.judge.layout import Json, Unit, as_unit, index_of, segments_of, units_of
 from tests.sim.judge.settings import LARGEST, Settings
 
 __all__ = ["InForce", "asked_for", "planned_wrongly"]
@@ -46,9 +46,15 @@ def _wrong(job: Json, manifest: Json, config: Settings, *, paused: bool | None) 
         yield "is admitted while compaction is paused (RFC 0008)"
     pinned = set(job["segments"])
     units = units_of(manifest)
-    chosen = [unit for unit in units if any(each["id"] in pinned for each in unit.segments)]
-    if {each["id"] for unit in chosen for each in unit.segments} != pinned:
-        yield "pins other segments than whole units (P8)"
+    chosen: list[Unit] = []
+    for unit in units:
+        taken = [each for each in unit.segments if each["id"] in pinned]
+        if not taken:
+            continue
+        chosen.append(unit if len(taken) == len(unit.segments) else as_unit(unit.id, taken, is_run=True))
+        divides = config.order == "key" and unit.segments[0].get("order", "key") == "offset"
+        if len(taken) < len(unit.segments) and not (divides and taken == list(unit.segments[: len(taken)])):
+            yield "pins a part of a run, and not the first of what it has to sort (P8)"
     yield from _sources(job, manifest, config, units, chosen)
     old = all(is_old(unit, config, clock_ms) for unit in chosen)
     rules, drops = plan["rules"], config.compacted and old
