@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import lithify
+from lithify.gc.collect import Pass
 from lithify.gc.collector import GcReport
 from lithify.gc.unannounced import Swept, sweep_unannounced
 from lithify.log.append import append
@@ -281,3 +282,9 @@ def test_what_is_damaged_stays_and_is_named(town: Town) -> None:
     report = town.collector.run_once(sweep=True)
     assert [loser in str(part.error) for part in report.partitions if part.error] == [True]
     assert {number for topic_id, number in town.partitions() if topic_id in loser} == {3}
+
+
+def test_where_nothing_is_told_of_a_pass_nothing_was_done() -> None:
+    """What a sweep does not come to is told by these figures."""
+    done = Swept(PartitionKeys("t", "0123456789abcdef", 0)).done
+    assert done == Pass(deleted=(), refused=(), kept=(), boundary=0, waiting=0, checkpoints_expired=0, finished=False)
