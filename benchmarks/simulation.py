@@ -192,7 +192,8 @@ class Simulation:
             case "tombstones":
                 return sum(s.tombstones for s in self.manifest.segments())
             case "fan-in":
-                return len(self.manifest.l0) + len(self.manifest.runs)
+                to_sort = sum(s.bytes for s in self.manifest.segments() if self.config.compacted and s.order != "key")
+                return to_sort + len(self.manifest.l0) + len(self.manifest.runs)
             case _:
                 raise AssertionError(f"no measure is known for debt {name!r}")
 

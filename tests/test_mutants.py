@@ -83,7 +83,7 @@ def test_a_fault_is_noticed_by_a_history_or_by_a_test_and_a_harmless_one_by_neit
     """In a process that has not imported the product: its children must import it with the fault."""
     file = "manifest/edits.py"
     numbers = {m.change: n for n, m in enumerate(mutants(file, (ROOT / file).read_text(encoding="utf-8")))}
-    epoch, regression = "head.compactor_epoch + 1 → head.compactor_epoch", "stored < mine → stored <= mine"
+    epoch, regression = "epoch + 1 → epoch", "stored < mine → stored <= mine"
     never, refresh = "stored < mine → False", "tests/protocol/test_p20_checkpoints.py"
     tests = {epoch: [], regression: ["tests/protocol/test_p05_fencing.py"], never: [refresh]}
     trials = [[file, numbers[change], 3, ids, 300] for change, ids in tests.items()]

@@ -81,9 +81,10 @@ class RddJobs:
         # SUBTLE! A job submitted while its context stops is answered by nobody: Spark's scheduler has ended, and the
         # JVM's thread waits for ever, and ours for that. Test: tests/compactor/test_engines_death.py
         for connection in tuple(self._waiting):
-            if connection is not None:
+            open_socket = None if connection is None else connection.socket  # None: py4j has closed it
+            if open_socket is not None:
                 with contextlib.suppress(OSError):  # it was closed meanwhile
-                    connection.socket.shutdown(socket.SHUT_RDWR)
+                    open_socket.shutdown(socket.SHUT_RDWR)
 
 
 class ConnectJobs:

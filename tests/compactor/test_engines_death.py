@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -237,6 +238,7 @@ def test_a_job_that_nobody_will_answer_is_let_go(pool: ThreadPoolExecutor) -> No
     jobs.abandon()
     assert isinstance(waiting.exception(timeout=60), OSError)
     context.close()
+    jobs._waiting.add(SimpleNamespace(socket=None))  # as py4j leaves a connection that it closed
     jobs.abandon()
 
 

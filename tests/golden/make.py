@@ -167,6 +167,13 @@ MANIFEST_PASSED_OVER = Manifest(
 MANIFEST_BOUNDS = Manifest(
     **HEAD, **PARTITION, id=16, next_offset=103, retention=Retention(ms=604_800_000, bytes=5, records=7), config_at=3
 )
+MANIFEST_ROWS = Manifest(
+    **HEAD,
+    **PARTITION,
+    id=19,
+    next_offset=103,
+    l0=(msgspec.structs.replace(L0, max_row_bytes=60_000_000, tombstones=0, min_horizon_ms=None, max_horizon_ms=None),),
+)
 # The time index as it is kept since its buckets know how large their records are.
 MANIFEST_SIZES = Manifest(
     **HEAD,
@@ -349,6 +356,7 @@ FILES: dict[str, Numbered] = {
     "manifest-transactions": MANIFEST_TRANSACTIONS,
     "manifest-passed-over": MANIFEST_PASSED_OVER,
     "manifest-bounds": MANIFEST_BOUNDS,
+    "manifest-rows": MANIFEST_ROWS,
     "compactor": COMPACTOR,
     "compactor-ended": COMPACTOR_ENDED,
     "compactor-sizes": COMPACTOR_SIZES,

@@ -36,9 +36,9 @@ def play_chunk(chunk: int, engine: Engine, alphabet_of: Callable[[random.Random]
         config = config_of(dice, ParquetLog.row_bytes) | {"compaction.output.bytes": "1024"}
         log = ParquetLog(clock, config, engine, url)
         history = History(seed, log, clock, alphabet=alphabet_of(dice))
-        steps_rows, range_bytes, group_bytes = dice.choice((1, 2, 4096)), dice.choice((1, 1_500, 1 << 25)), 1
+        step_bytes, range_bytes, group_bytes = dice.choice((1, 200, 4096)), dice.choice((1, 1_500, 1 << 25)), 1
         with (
-            patch("lithify.segment.execute._STEP_ROWS", steps_rows),
+            patch("lithify.segment.execute._STEP_BYTES_MIN", step_bytes),
             patch("lithify.segment.execute._ROW_GROUP_BYTES_MIN", group_bytes),
             patch("lithify.compactor.estimate.SPLIT_BYTES_MIN", range_bytes),
         ):
