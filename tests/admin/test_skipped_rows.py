@@ -117,6 +117,20 @@ def test_nothing_of_a_batch_is_appended_where_one_partition_would_be_out_of_orde
     assert stored(store) == before
 
 
+@pytest.mark.parametrize("skip", [5, 10, 12])
+def test_an_import_whose_other_rows_are_all_passed_over_gives_way_to_nobody(
+    monkeypatch: pytest.MonkeyPatch, skip: int
+) -> None:
+    """Its first rows would come again, once another application has its place."""
+    monkeypatch.setattr("lithify.manifest.transactions.TRANSACTIONS_MAX", 1)
+    store = new_store(1)
+    Import(Warehouse(on(store)).topic("t"), MADE, None).append(ROWS[:5], 1, last=False)
+    run(on(store), 10, skip, ROWS[:skip])
+    with pytest.raises(Unavailable, match="remembers 1 transaction applications"):
+        Warehouse(on(store)).topic("t").partition(0).append([Record(b"x", b"0")], txn=("another", 1))
+    assert (run(on(store), 10).appended, stored(store)) == (5, Counter(range(1, 11)))
+
+
 def test_with_the_number_it_goes_on_where_the_name_is_forgotten() -> None:
     """As after its expiration: by the name alone the first rows would come twice."""
     store = new_store(1)

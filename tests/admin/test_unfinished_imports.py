@@ -145,6 +145,19 @@ def test_what_was_passed_over_stays_passed_over(job: Job) -> None:
     assert set(found) >= set(range(5, 21))
 
 
+@pytest.mark.parametrize("length", [8, 10])
+def test_a_run_with_nothing_but_passed_over_records_ends_nothing(job: Job, length: int) -> None:
+    """What it is told goes on with a file that was cut short: the import is not at its end, so the guard stays."""
+    job.stops()
+    before = job.values()
+    _, said = job(TEXT)
+    assert "0 records appended" in job(TEXT[:length], *advised(said)[:2], "--skip", "10")[1]
+    code, again = job(TEXT)
+    assert (code, advised(again), job.values()) == (2, advised(said), before)
+    assert job(TEXT, *advised(said))[0] == 0
+    assert job.values() == ALL
+
+
 def test_what_is_idle_for_long_counts_as_forgotten(job: Job) -> None:
     job.lithify.ok("topic", "alter", "users", "--config", "transactional.id.expiration.ms=1")
     job.stops()
@@ -189,6 +202,17 @@ def test_it_is_met_before_anything_is_appended(partitions: int, key: bytes | Non
             assert (said.source_id, str(said)) == (BEFORE, "Nothing was appended")
             send(on(store, BEFORE, skip=said.skip or 0, given=True), sizes[1], rows[said.skip or 0 :])
         assert set(stored(store).values()) <= {1}
+
+
+def test_a_run_that_begins_with_a_later_row_meets_it_too() -> None:
+    """With --skip alone, as whoever counts by himself gives it: its first row may go where the earlier one has none."""
+    rows = [Record(f"k{n}".encode(), str(n).encode()) for n in range(1, 11)]
+    for skip in range(1, 10):
+        store = new_store(4)
+        on(store, BEFORE).append(rows[:1], 1, last=False)
+        with pytest.raises(InvalidRequest, match=f"an earlier import of this path, {BEFORE}, has come to record 1 "):
+            on(store, MENDED, skip=skip).append(rows[skip : skip + 1], skip + 1, last=False)
+        assert stored(store) == Counter([1])
 
 
 def test_what_it_costs() -> None:
@@ -276,13 +300,40 @@ def test_one_of_an_earlier_lithify_with_this_content_is_told() -> None:
     send(on(store, NEXT), 4)  # what it is known by is its content
 
 
-def test_its_end_is_said_in_partitions_that_this_run_did_not_go_to() -> None:
+def test_the_last_row_ends_it_also_where_this_run_did_not_go() -> None:
+    """There nobody said so. The partition that came furthest says it, and the path's next source is let in anywhere."""
     store = new_store(4)
     on(store, BEFORE).append(ROWS[:9], 1, last=False)
-    send_rest = on(store, BEFORE, skip=9, given=True)
-    send_rest.append(ROWS[9:], 10, last=True)
-    send_rest.end()
+    rest = on(store, BEFORE, skip=9, given=True)
+    rest.append(ROWS[9:], 10, last=True)
+    rest.end()
     topic = Warehouse(Driver(Metered(store))).topic("t")
     known = [each for n in range(4) for each in topic.partition(n).transactions()]
-    assert len(known) > 1
-    assert all(each.ended for each in known)
+    assert {each.ended for each in known} == {True, False}
+    the_next_are_let_in(store)
+
+
+def the_next_are_let_in(store: MemoryStore) -> None:
+    for n, row in enumerate(ROWS):
+        send(on(store, f"{PATH}-{n + 5:016x}"), 1, [row])
+
+
+def test_saying_that_it_ended_may_be_interrupted_after_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the batch size divides the records, no append could say it."""
+    store = new_store(4)
+    ending = on(store, BEFORE)
+    ending.append(ROWS[:9], 1, last=False)
+    ending.append(ROWS[9:], 10, last=False)
+    end, asked = Partition.end_transaction, []
+
+    def interrupted(partition: Partition, *args: Any, **more: Any) -> None:
+        asked.append(partition)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+        end(partition, *args, **more)
+
+    with monkeypatch.context() as interrupting:
+        interrupting.setattr(Partition, "end_transaction", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ending.end()
+    the_next_are_let_in(store)

@@ -10,7 +10,8 @@ taken for there, by the entry or by the import; an append that follows a version
 topic that has grown and is not asked; a number to go on from, told while a partition was not looked at; advice that
 leaves out the name; rows that may be there and are not told; keyless rows in turn by batch;
 rows that were passed over and are appended behind later ones; a name that holds the time of a small file; a mended
-source that is not refused although an import of its path stopped part-way, or is told a --skip that is one more.
+source that is not refused although an import of its path stopped part-way, or is told a --skip that is one more;
+a run whose rows are all passed over, and that ends the import in the partitions that it finds open.
 """
 
 import contextlib
@@ -91,13 +92,14 @@ class History:
         assert all(log == sorted(log) for log in self.logs()), self.logs()
 
     def skip(self) -> int:
-        return self.dice.choice((0, 0, self.dice.randrange(len(self.rows) + 1))) if self.skipping else 0
+        """Also over all rows, or over more than there are."""
+        return self.dice.choice((0, 0, self.dice.randrange(len(self.rows) + 3))) if self.skipping else 0
 
     @property
     def over(self) -> bool:
-        """Some run may have come to its end, whatever it knew of that: what is known of the import may give way."""
-        there = self.there()
-        return any(set(range(skip + 1, len(self.rows) + 1)) <= set(there) for skip in self.skips - {len(self.rows)})
+        """Some run that had rows may have come to its end, whatever it knew of that: what is known may give way."""
+        there, count = self.there(), len(self.rows)
+        return any(set(range(skip + 1, count + 1)) <= set(there) for skip in self.skips if skip < count)
 
     def batches(self, skip: int) -> Iterator[tuple[list[Record], int, bool]]:
         at, size = skip, self.dice.choice((1, 2, 5, 30, 30))
@@ -229,10 +231,10 @@ class Obeyed:
     def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         dice = self.dice = random.Random(seed)
         self.lithify = Lithify(f"memory://obeyed-{seed}-{folder}")
-        self.compacted = dice.random() < 0.7
+        self.compacted = dice.random() < 0.5
         policy = f"cleanup.policy={'compact' if self.compacted else ''}"
         self.lithify.ok("topic", "create", "t", "--partitions", str(dice.choice((1, 2, 4))), "--config", policy)
-        keys = [f"k{n}" for n in range(5)] + [None] * (not self.compacted)
+        keys = [f"k{n}" for n in range(5)] + [None] * (0 if self.compacted else dice.choice((1, 100)))
         count = dice.randrange(1, 25)
         self.rows = [{"key": dice.choice(keys), "value": str(number)} for number in range(1, count + 1)]
         self.folder, self.suffix = folder, dice.choice((".jsonl", ".jsonl.gz"))
@@ -241,6 +243,7 @@ class Obeyed:
         self.as_at_first = ["--skip", str(self.skip)] * bool(self.skip)
         self.flags = self.as_at_first
         self.forgetful = dice.choice((0.0, 0.9, 0.9))
+        self.forgot = False  # what was printed; nobody could know the file under another name
         self.create, self.left, self.fault = MemoryStore.create, -1, ""
         monkeypatch.setattr(MemoryStore, "create", self.creates())
 
@@ -259,6 +262,8 @@ class Obeyed:
         texts = [json.dumps(row) for row in self.rows]
         if what == "a bad line":
             texts[max(self.dice.randrange(len(texts)) for _ in range(2))] = "bad"
+        if what == "too short":
+            texts = texts[: self.dice.randrange(int(self.flags[-1]) + 1)]
         body = "".join(f"{text}\n" for text in texts).encode()
         if self.suffix == ".jsonl.gz":
             body = gzip.compress(body, mtime=0)
@@ -267,10 +272,12 @@ class Obeyed:
         self.path.write_bytes(body)
 
     def changed(self) -> None:
-        """Another name for the file, or what was printed is forgotten: not both."""
+        """Another name for the file, or what was printed is forgotten: not both, until it is printed again."""
         if self.path.name == f"in{self.suffix}" and self.dice.random() < self.forgetful:
-            self.flags = self.flags if self.over else self.as_at_first
-        elif self.dice.random() < 0.3:
+            if not self.over:
+                self.forgot |= self.flags != self.as_at_first
+                self.flags = self.as_at_first
+        elif not self.forgot and self.dice.random() < 0.3:
             self.path = self.folder / f"{self.dice.randrange(1_000)}{self.suffix}"
 
     def run(self) -> Result:
@@ -280,7 +287,7 @@ class Obeyed:
         told = self.lithify("append", "t", "--from", str(self.path), "--batch-size", size, *self.flags)
         self.check()
         if said := re.search(r"go on with (--.*?)(?:, which|$)", told.stderr, re.MULTILINE):
-            self.flags = shlex.split(said[1])
+            self.flags, self.forgot = shlex.split(said[1]), False
         elif said := re.search(r"Give (--skip [0-9]+)", told.stderr):
             self.flags = [*self.without("--skip"), *shlex.split(said[1])]
         return told
@@ -304,10 +311,13 @@ class Obeyed:
     def play(self) -> None:
         dice = self.dice
         for turn in range(30):
-            self.write("whole" if turn > 15 else dice.choice(("a bad line", "a bad line", "cut short", "whole")))
+            what = "whole" if turn > 15 else dice.choice(("a bad line", "a bad line", "cut short", "whole"))
+            if turn <= 15 and "--skip" in self.flags and dice.random() < 0.2:
+                what = "too short"  # all there is of it is passed over: nothing comes to its end
+            self.write(what)
             if turn < 15 and dice.random() < 0.5:
                 self.left, self.fault = dice.randrange(1, 12), dice.choice(("before", "after"))
-            if self.run().exit_code == 0:
+            if self.run().exit_code == 0 and what != "too short":
                 break
             self.changed()
         for _ in range(2):
