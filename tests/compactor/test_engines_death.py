@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -208,6 +207,7 @@ class Unanswered:
     """A context whose scheduler has ended: a job waits for an answer of the JVM that never comes."""
 
     def __init__(self) -> None:
+        self.socket: Any
         self.socket, self.far = socket.socketpair()
         self.waits = threading.Event()
         self._gateway = self._gateway_client = self
@@ -238,7 +238,8 @@ def test_a_job_that_nobody_will_answer_is_let_go(pool: ThreadPoolExecutor) -> No
     jobs.abandon()
     assert isinstance(waiting.exception(timeout=60), OSError)
     context.close()
-    jobs._waiting.add(SimpleNamespace(socket=None))  # as py4j leaves a connection that it closed
+    context.socket = None  # as py4j leaves a connection that it closed
+    jobs._waiting.add(context)
     jobs.abandon()
 
 
