@@ -74,7 +74,7 @@ def converter(site: Site) -> Life:
             await Pause(int(10 + actor.say.random() * 30) * site.rest(actor))
             with contextlib.suppress(*TRANSIENT):
                 topic = (await site.open()).topic
-                policy = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+                policy: dict[str, str | None] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
                 await alter_topic(topic_lineage(TOPIC), topic, policy, None)
                 site.world.counts["compacted from now on"] += 1
                 return
