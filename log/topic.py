@@ -53,12 +53,13 @@ class Topic:
     NotFound, also where a new one bears the name.
     """
 
-    def __init__(self, driver: Driver, lineage: Lineage[TopicFile], topic: TopicFile) -> None:
+    def __init__(self, driver: Driver, lineage: Lineage[TopicFile], topic: TopicFile, asked_ms: int) -> None:
+        """`asked_ms`: the store's clock before `topic` was asked for."""
         self._driver = driver
         self._lineage = lineage
         self._lock = OwnLock()
         self._handing_out = OwnLock()
-        self._set(topic)
+        self._set(topic, asked_ms)
         self._partitions: dict[int, Partition] = {}
         self._listed: tuple[int, list[Partition]] = 0, []
         self._homes: tuple[int, Homes] | None = None  # of which version
@@ -129,7 +130,8 @@ class Topic:
                 self._read()
             policy = self._topic.config.get("cleanup.policy", "")
             changes = spell_changes(with_retention(config or {}, retention, policy))
-            self._set(self._driver.run(alter_topic(self._lineage, self._topic, changes, partitions)))
+            asked_ms = self._driver.now_ms()
+            self._set(self._driver.run(alter_topic(self._lineage, self._topic, changes, partitions)), asked_ms)
 
     def delete_records(self, before_offsets: Mapping[int, int]) -> dict[int, int]:
         """Move the log start of each partition named up to an offset by hand (KIP-107; -1: to the end); answers with
@@ -152,15 +154,16 @@ class Topic:
 
     def _read(self) -> TopicFile:
         """Requires: the lock is held. One GET where nothing has changed."""
+        asked_ms = self._driver.now_ms()
         topic = self._driver.run(live_topic(self._lineage, self.name))
         if topic.topic_id != self._topic.topic_id:
             raise NotFound(f"topic {self.name} was deleted, and another made under its name: open it anew")
-        self._set(topic)
+        self._set(topic, asked_ms)
         return topic
 
-    def _set(self, topic: TopicFile) -> None:
-        self._topic, self._parsed = topic, parse(topic.config)
-        self._read_at_ms = self._driver.now_ms()
+    def _set(self, topic: TopicFile, asked_ms: int) -> None:
+        # SUBTLE! It is as old as the question: a process may sleep over the reply. Test: tests/log/test_freshness.py
+        self._topic, self._parsed, self._read_at_ms = topic, parse(topic.config), asked_ms
 
     def _fresh_config(self) -> TopicConfig:
         """Read again if it is older than CONFIG_FRESH_MS. Raises NotFound."""

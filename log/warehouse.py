@@ -90,7 +90,8 @@ class Warehouse:
         lineage = topic_lineage(name)
         if probe:
             self._prove_before_the_first_topic()
-        return Topic(self.driver, lineage, self.driver.run(create_topic(lineage, name, partitions, stored)))
+        asked_ms = self.driver.now_ms()
+        return Topic(self.driver, lineage, self.driver.run(create_topic(lineage, name, partitions, stored)), asked_ms)
 
     def _prove_before_the_first_topic(self) -> None:
         """Raises InvalidRequest where the store is unsafe or refuses; Unavailable, within seconds, where it is away."""
@@ -109,8 +110,9 @@ class Warehouse:
         append (auto.create.topics.enable), it is created. Reading never creates one.
         """
         lineage = topic_lineage(name)
+        asked_ms = self.driver.now_ms()
         try:
-            return Topic(self.driver, lineage, self.driver.run(live_topic(lineage, name)))
+            return Topic(self.driver, lineage, self.driver.run(live_topic(lineage, name)), asked_ms)
         except NotFound as missing:
             if not for_append:
                 raise

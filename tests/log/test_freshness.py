@@ -7,6 +7,9 @@ import pytest
 from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
+from lithify.manifest.catalog import live_topic
+from lithify.manifest.commit import Lineage
+from lithify.manifest.model import TopicFile
 from lithify.store.errors import InvalidRequest, NotFound
 from tests.log.conftest import TEN_SECONDS_MS, HandClock
 
@@ -75,6 +78,33 @@ def test_new_partitions_are_seen_within_ten_seconds(warehouse: Warehouse, clock:
     clock.now_ms += TEN_SECONDS_MS
     assert elsewhere.scan().read_all().num_rows == 100
     assert all(elsewhere.get(b"key-%d" % number) is not None for number in range(100))
+
+
+@pytest.mark.parametrize("place", ["lithify.log.warehouse", "lithify.log.topic"], ids=["opening", "reading again"])
+def test_the_age_of_what_was_read_counts_from_when_it_was_asked_for(
+    warehouse: Warehouse, clock: HandClock, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Whoever sleeps over the reply has read what was so before his sleep."""
+    topic = warehouse.create_topic("t")
+    elsewhere = warehouse.topic("t")
+    asleep: list[int] = []
+
+    async def sleeps_over_the_reply(lineage: Lineage[TopicFile], name: str) -> TopicFile:
+        found = await live_topic(lineage, name)
+        if not asleep:
+            asleep.append(clock.now_ms)
+            topic.alter(partitions=3)
+            clock.now_ms += TEN_SECONDS_MS
+        return found
+
+    monkeypatch.setattr(f"{place}.live_topic", sleeps_over_the_reply)
+    if "warehouse" in place:
+        elsewhere = warehouse.topic("t")
+    else:
+        clock.now_ms += TEN_SECONDS_MS
+        elsewhere.append(KEYLESS)
+    assert asleep
+    assert elsewhere.partitions_now() == 3
 
 
 def test_a_deleted_topic_is_noticed(warehouse: Warehouse, clock: HandClock) -> None:
