@@ -43,6 +43,7 @@ class Groups:
 
     def __post_init__(self) -> None:
         self.truth.hear_of_positions.append(self.moved)
+        self.truth.opens = self._is_opening
 
     def opens(self, name: str, author: Author, reset: OffsetReset, begins: OffsetReset | None = None) -> Opening:
         truth = self.truth
@@ -53,6 +54,10 @@ class Groups:
 
     def opened(self, opening: Opening) -> None:
         opening.over_at = self.truth.world.steps
+
+    def _is_opening(self, name: str, author: Author) -> bool:
+        mine = [opening for opening in self.openings[name] if opening.author == author]
+        return bool(mine) and mine[-1].over_at is None
 
     def was_replaced(self, mine: Opening) -> bool:
         """Whether an instance that was not open before this one has the name somewhere, or had it."""

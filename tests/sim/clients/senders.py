@@ -216,7 +216,7 @@ def usurper(site: Site, source: Source) -> Main:
 
     def main(process: Process) -> None:
         while True:
-            site.rest(process, 8)
+            site.rest(process, 4)
             step = site.world.steps
             with site.outages():
                 try:

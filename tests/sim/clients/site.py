@@ -12,7 +12,7 @@ from lithify.store.errors import AccessDenied, CommitUnknown, Unavailable
 from lithify.store.port import Pause
 from tests.sim.cast import Violation
 from tests.sim.clients.groups import Groups, Opening
-from tests.sim.clients.truth import Row, Truth, home_of
+from tests.sim.clients.truth import KEYS, Row, Truth, home_of
 from tests.sim.clients.world import ClientWorld, Process
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ class Site:
 
     def open(self, process: Process) -> Topic:
         return Warehouse(process.driver).topic(TOPIC)
+
+    def new(self, value: bytes) -> Row:
+        """What somebody is about to append."""
+        self.truth.known.add(value)
+        return Row(KEYS[0], value)
 
     def rest(self, process: Process, times: float = 1) -> None:
         say = process.actor.say
