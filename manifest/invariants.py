@@ -232,8 +232,10 @@ def _may_precede(one: SegmentRef, other: SegmentRef) -> bool:
         return True
     upper, lower = one.max_key, other.min_key
     if upper is not None and len(upper) < KEY_BOUND_BYTES:
-        # The largest key itself; or one that was rounded up by the first writers, who did not fill it with zeros.
-        return upper < lower or (len(lower) == KEY_BOUND_BYTES and _cut_of(upper) == lower)
+        # The largest key itself; or one that was rounded up by the first writers, who did not fill it with zeros: it
+        # ends with the byte that was raised.
+        rounded = not upper.endswith(b"\0") and len(lower) == KEY_BOUND_BYTES
+        return upper < lower or (rounded and _cut_of(upper) == lower)
     return _cut_of(upper) <= lower
 
 

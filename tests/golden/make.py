@@ -173,6 +173,7 @@ MANIFEST_ROWS = Manifest(
     id=19,
     next_offset=103,
     l0=(msgspec.structs.replace(L0, max_row_bytes=60_000_000, tombstones=0, min_horizon_ms=None, max_horizon_ms=None),),
+    time_index=(Bucket(100, 1_760_000_000_001, 3, 1_234, 5_678),),
 )
 # The time index as it is kept since its buckets know how large their records are.
 MANIFEST_SIZES = Manifest(

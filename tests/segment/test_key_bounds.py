@@ -72,6 +72,11 @@ def test_what_the_first_writers_rounded_is_refused_where_it_looks_like_a_key_alo
     assert are_bounds(*below, low, low)
 
 
+def test_a_short_key_that_ends_with_a_zero_was_not_rounded() -> None:
+    high, low = b"\xff".ljust(CUT - 1, b"\0"), b"\xfe".ljust(CUT, b"\xff")
+    assert not is_sorted(key_bounds(high, high), key_bounds(low, low))
+
+
 @given(KEYS, KEYS)
 def test_segments_out_of_order_are_refused(one: bytes, other: bytes) -> None:
     """Whenever the first bytes tell them apart, and a key of two segments whenever it is shorter than a bound. But a
