@@ -13,6 +13,7 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, Status
 from lithify.manifest.model import RETIRED_MAX, Manifest
+from lithify.manifest.pins import waiting_text
 from lithify.manifest.units import Unit
 from lithify.manifest.words import span_text
 
@@ -333,7 +334,7 @@ def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = N
     if len(manifest.retired) + needed <= RETIRED_MAX:
         return None
     if needed <= RETIRED_MAX:
-        return f"{len(manifest.retired)} retired segments wait for collection: run 'lithify gc run'"
+        return waiting_text(manifest)
     largest = max(chosen, key=lambda unit: len(unit.segments))
     if len(largest.segments) > RETIRED_MAX:
         way = f"run {largest.id} alone has {len(largest.segments)}: copy the topic into one of more partitions"

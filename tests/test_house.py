@@ -57,6 +57,7 @@ PURE_FILES = [
     "manifest/jobs.py",
     "manifest/keys.py",
     "manifest/model.py",
+    "manifest/pins.py",
     "manifest/retention.py",
     "manifest/time_index.py",
     "manifest/units.py",

@@ -14,6 +14,7 @@ from lithify.manifest.config import LONG_MAX, parse, validate
 from lithify.manifest.debt import RUNS_CROWDED_TIERS, Due, NotDue, assess
 from lithify.manifest.jobs import FailureCount, JobError, KeyRange, MergeCounts
 from lithify.manifest.model import RETIRED_MAX, Retired, SortedRun
+from lithify.manifest.pins import waiting_text
 from lithify.manifest.units import Unit, units
 from tests.compactor.test_policy import HOUR_MS, NOW_MS, config, head, job, segment, state
 
@@ -96,7 +97,7 @@ def test_nothing_starts_that_could_not_commit() -> None:
     full = head(segment(10, 99), retired=(entry,) * RETIRED_MAX)
     waiting = decide(full, None, config(), NOW_MS)
     assert isinstance(waiting, Wait)
-    assert waiting.reason.endswith("retired segments wait for collection: run 'lithify gc run'")
+    assert "replaced segments wait for collection: run 'lithify gc run'" in waiting.reason
     assert isinstance(decide(replace(full, retired=full.retired[1:]), None, config(), NOW_MS), Propose)
 
 
@@ -109,8 +110,7 @@ def test_a_drop_without_room_waits_and_says_for_what() -> None:
         assert isinstance(waiting, Wait)
         assert waiting.until_ms is None
         assert waiting.reason == (
-            "due (1 segment (99 bytes) lies below the log start offset), "
-            f"but {RETIRED_MAX} retired segments wait for collection: run 'lithify gc run'"
+            f"due (1 segment (99 bytes) lies below the log start offset), but {waiting_text(full)}"
         )
     assert isinstance(decide(replace(full, retired=full.retired[1:]), None, config(), NOW_MS), Drop)
 

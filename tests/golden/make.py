@@ -163,6 +163,8 @@ MANIFEST_PASSED_OVER = Manifest(
         ),
     ),
 )
+# What checkpoints let go of, since a manifest notes it.
+MANIFEST_UNPINNED = Manifest(**HEAD, **PARTITION, id=19, next_offset=103, orphan_floor=12, unpinned=(4, 11))
 # The bounds of retention, since a manifest says which hold in it.
 MANIFEST_BOUNDS = Manifest(
     **HEAD, **PARTITION, id=16, next_offset=103, retention=Retention(ms=604_800_000, bytes=5, records=7), config_at=3
@@ -348,6 +350,7 @@ FILES: dict[str, Numbered] = {
     "manifest-sizes": MANIFEST_SIZES,
     "manifest-transactions": MANIFEST_TRANSACTIONS,
     "manifest-passed-over": MANIFEST_PASSED_OVER,
+    "manifest-unpinned": MANIFEST_UNPINNED,
     "manifest-bounds": MANIFEST_BOUNDS,
     "compactor": COMPACTOR,
     "compactor-ended": COMPACTOR_ENDED,
