@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.compactor.failures import counted_after, failure_of, is_in_vain, runs_alone, source_set
+from lithify.compactor.requested import after_merge
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import fenced
 from lithify.manifest.jobs import (
@@ -366,4 +367,6 @@ class Finish(_Owned):
         )
         history = (*head.history, summed_up(finished))[-HISTORY_MAX:]
         jobs = tuple(j for j in head.jobs if j.id != job.id)
+        if self.status == "completed":
+            jobs = tuple(after_merge(each, job) for each in jobs)
         return Next(replace(head, jobs=jobs, history=history, planning=False, heartbeat_at_ms=now_ms), None)

@@ -46,6 +46,7 @@ PURE_FILES = [
     "compactor/plan.py",
     "compactor/policy.py",
     "compactor/relief.py",
+    "compactor/requested.py",
     "compactor/turns.py",
     "gc/reachable.py",
     "manifest/codec.py",

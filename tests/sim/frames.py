@@ -237,11 +237,12 @@ def _compactor(previous: CompactorState, state: CompactorState, *, claims: bool)
         yield "loses a job (P15)"
     if claims and (active.added or active.removed or failures.removed):
         yield "claims, and touches more than attempts (P5)"
-    if not claims and (active.all > 1 or len(failures.added + failures.changed) > 1):
+    renamed = [now for was, now in active.changed if active.removed and _differing(was, now) == {"requested"}]
+    if not claims and (active.all - len(renamed) > 1 or len(failures.added + failures.changed) > 1):
         yield "is about more than one job (P8, P14)"
     if failures.removed and len(state.failures) < FAILURES_MAX and failures.all > 1:
         yield "forgets failures of other jobs (P14)"
-    for was, now in active.changed:
+    for was, now in (pair for pair in active.changed if pair[1] not in renamed):
         beyond = _differing(was, now) - (BY_CLAIM if claims else BY_PROGRESS if was.plan else BY_ADMISSION)
         if beyond:
             yield f"changes {', '.join(sorted(beyond))} of job {now.id} (P9)"

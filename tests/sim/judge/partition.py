@@ -11,7 +11,7 @@ from tests.sim.judge.merges import committed_wrongly, merged_wrongly
 from tests.sim.judge.pins import let_go_wrongly, pinned_wrongly
 from tests.sim.judge.plans import InForce, planned_wrongly
 from tests.sim.judge.records import Records
-from tests.sim.judge.requests import ended_wrongly
+from tests.sim.judge.requests import asked_otherwise, ended_wrongly
 from tests.sim.judge.settings import Settings
 
 __all__ = ["Asker", "Partition"]
@@ -128,6 +128,7 @@ class Partition:
                 yield from _one(wrong and f"job {job['id']} {wrong}")
             if _latest_attempt(job) > _latest_attempt(was):
                 yield from _one(_begins_wrongly(job, known, paused=asker.paused))
+        yield from _one(asked_otherwise(previous, state))
         ended = {job["id"]: job for job in state.get("history", ()) if job["id"] in before}
         for name, job in ended.items():
             wrong = ended_wrongly(before[name], job, known)
