@@ -330,7 +330,9 @@ class JobWork:
         return await self.finish(job, "failed", reason, error)
 
     async def finish(self, job: Job, status: Status, reason: str, error: JobError | None = None) -> Step:
-        committed = await self.files.compactor.commit(jobs.Finish(self.epoch, job.id, status, reason, error))
+        rate = self.config.compaction_throttle_bytes_per_second
+        edit = jobs.Finish(self.epoch, job.id, status, reason, error, rate)
+        committed = await self.files.compactor.commit(edit)
         state = committed.version.value
         outcome = "failed" if status == "failed" else "worked"
         return Step(outcome, f"job {job.id} {status}: {reason}", state.job(job.id) if state else None)

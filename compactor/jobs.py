@@ -41,6 +41,7 @@ __all__ = [
     "ShowPlanning",
     "StartAttempt",
     "Submit",
+    "paced_to_ms",
 ]
 
 Verdict = Next[CompactorState, None] | Already[None] | Refused
@@ -333,6 +334,11 @@ class EndAttempt(_Owned):
         return Next(replace(head, jobs=_with(head.jobs, ended), failures=failures), None)
 
 
+def paced_to_ms(started_at_ms: int | None, bytes_read: int, rate: int) -> int | None:
+    """When a job that began then and read so much has had its time, at `rate` bytes per second."""
+    return None if started_at_ms is None or rate <= 0 else started_at_ms + bytes_read * 1000 // rate
+
+
 @dataclass(frozen=True, slots=True)
 class Finish(_Owned):
     """Make a job terminal and move it to the history. Only the owner of the epoch does (P15).
@@ -344,6 +350,7 @@ class Finish(_Owned):
     status: Status
     reason: str
     error: JobError | None = None
+    rate: int = -1  # the bytes per second that it might read; -1: any number
 
     repeatable = True
     frees = True
@@ -360,6 +367,7 @@ class Finish(_Owned):
             reason=self.reason or job.reason,
             error=self.error,
             completed_at_ms=now_ms,
+            paced_to_ms=paced_to_ms(job.started_at_ms, counts.bytes_read, self.rate),
             counts=counts,
             peak_memory_bytes=max((d.peak_memory_bytes for d in job.done), default=0),
             output_segments=len(outputs),

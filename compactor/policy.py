@@ -144,11 +144,13 @@ def throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) ->
     rate = config.compaction_throttle_bytes_per_second
     if rate < 0 or state is None:
         return None
-    # Not the last in the history alone: that may be a refused request, which read nothing.
+    # Not the last in the history alone: that may be a refused request, which read nothing. And by the rate of then: a
+    # throttle that was lowered since holds for what begins under it, one that was raised for everybody.
     ends_ms = [
-        job.started_at_ms + job.counts.bytes_read * 1000 // rate
+        min(job.paced_to_ms, job.started_at_ms + job.counts.bytes_read * 1000 // rate)
         for job in state.history
-        if job.started_at_ms is not None and job.started_at_ms <= now_ms  # else its clock was ahead
+        if job.paced_to_ms is not None and job.started_at_ms is not None
+        if job.started_at_ms <= now_ms  # else its clock was ahead
     ]
     until_ms = max(ends_ms, default=now_ms)
     if until_ms <= now_ms:

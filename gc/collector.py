@@ -116,6 +116,7 @@ class Collector:
         for name, marks in awake.items():
             partitions += self._topic(name, marks, dry_run, sweep)
         self._forget(awake)
+        self._told.keep({*awake, *resting})
         report = GcReport(dry_run=dry_run, swept=sweep, partitions=tuple(partitions))
         return self._clean(report) if sweep else report
 

@@ -186,6 +186,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     created_at_ms: int
     started_at_ms: int | None = None
     completed_at_ms: int | None = None
+    paced_to_ms: int | None = None  # its bytes have their time by then, at the rate it ended under; None: it had none
     counts: MergeCounts = MergeCounts()
     estimate: Estimate | None = None
     peak_memory_bytes: int = 0  # of a finished job: the largest of its workers

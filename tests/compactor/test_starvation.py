@@ -129,10 +129,13 @@ def test_what_no_collection_makes_room_for_says_what_to_do() -> None:
     assert f"run a alone has {RETIRED_MAX + 2}: copy the topic into one of more partitions" in waiting.reason
 
 
+READ = MergeCounts(bytes_read=1_000)
+
+
 def test_where_nothing_is_due_nothing_waits() -> None:
     """'compactor run --once' would say that something is left to do."""
     slow = config(compaction_throttle_bytes_per_second="100")
-    last = job("last", "completed", started_at_ms=NOW_MS, counts=MergeCounts(bytes_read=1_000))
+    last = job("last", "completed", started_at_ms=NOW_MS, counts=READ, paced_to_ms=NOW_MS + 10_000)
     after = replace(state(), history=(last,))
     assert decide(head(clean=99), after, slow, NOW_MS) == Wait("nothing is due")
     assert decide(head(clean=99), None, config(compaction_paused="true"), NOW_MS) == Wait("nothing is due")
@@ -144,7 +147,7 @@ def test_where_nothing_is_due_nothing_waits() -> None:
 
 def test_a_refused_request_takes_no_throttle_off() -> None:
     slow = config(compaction_throttle_bytes_per_second="100")
-    last = job("last", "completed", started_at_ms=NOW_MS, counts=MergeCounts(bytes_read=1_000))
+    last = job("last", "completed", started_at_ms=NOW_MS, counts=READ, paced_to_ms=NOW_MS + 10_000)
     after = replace(state(), history=(last, job("refused", "failed"), job("empty", "cancelled", started_at_ms=NOW_MS)))
     waiting = decide(head(segment(10, 99)), after, slow, NOW_MS)
     assert isinstance(waiting, Wait)

@@ -311,6 +311,14 @@ COMPACTOR_SIZES = CompactorState(
         ),
     ),
 )
+# A job that ended under a throttle.
+COMPACTOR_PACED = CompactorState(
+    **HEAD,
+    **PARTITION,
+    id=16,
+    epoch=4,
+    history=(summed_up(msgspec.structs.replace(RUNNING, status="completed", paced_to_ms=1_760_000_010_000)),),
+)
 BOUNDARY = Boundary(**HEAD, **PARTITION, id=2, manifest=10, compactor=11, manifest_head=12, compactor_head=13)
 TOPIC = TopicFile(
     **HEAD,
@@ -355,6 +363,7 @@ FILES: dict[str, Numbered] = {
     "compactor": COMPACTOR,
     "compactor-ended": COMPACTOR_ENDED,
     "compactor-sizes": COMPACTOR_SIZES,
+    "compactor-paced": COMPACTOR_PACED,
     "boundary": BOUNDARY,
     "topic": TOPIC,
     "topic-bounds": TOPIC_BOUNDS,
