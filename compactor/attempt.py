@@ -17,7 +17,9 @@ from lithify.compactor.engine import (
     StopTasks,
     TaskFailure,
 )
+from lithify.compactor.failures import failure_of
 from lithify.compactor.look import look
+from lithify.compactor.patience import STALLED, patience_ms, stalled_text
 from lithify.compactor.plan import tasks
 from lithify.manifest.ages import young
 from lithify.manifest.commit import Lineage, Refused
@@ -179,6 +181,8 @@ class JobWork:
 
     async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | None:
         """Record results as they land, until all have (None), or the attempt ends otherwise."""
+        patience = self._patience_ms(job) // HEARTBEAT_MS
+        waited = 0  # looks in a row at which nothing had landed: no clock that jumps has a say in it
         while pending:
             stop = await StopAsked()
             if stop:
@@ -190,6 +194,7 @@ class JobWork:
                 return await self._retry_later(job, JobError(ENGINE_LOST, str(error)))
             failures = [r for r in results if isinstance(r, TaskFailure)]
             landed = [r for r in results if isinstance(r, TaskResult)]
+            waited = 0 if results else waited + 1
             state = await self._record(job, attempt, landed)
             pending -= {r.range_index for r in landed}
             current = state.job(job.id) if state else None
@@ -205,7 +210,15 @@ class JobWork:
             if current is not None and current.cancel_requested:
                 await StopTasks()
                 return await self.finish(job, "cancelled", "cancelled on request")
+            if waited >= patience:
+                await StopTasks()
+                text = stalled_text(job, len(pending), waited * HEARTBEAT_MS)
+                return await self._retry_later(job, JobError(STALLED, text))
         return None
+
+    def _patience_ms(self, job: Job) -> int:
+        state = self.files.compactor.seen.value
+        return patience_ms(job, None if state is None else failure_of(state, job.segments))
 
     async def _record(self, job: Job, attempt: int, landed: list[TaskResult]) -> CompactorState | None:
         """Outputs that landed together share one write; with none, a heartbeat shows that the work goes on (P11)."""

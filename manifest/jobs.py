@@ -150,7 +150,7 @@ class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class JobError(msgspec.Struct, frozen=True):
-    category: str  # corrupt, missing, unavailable, memory, invalid, altered, attempts, engine, or as above
+    category: str  # corrupt, missing, unavailable, memory, invalid, altered, attempts, engine, stalled, or as above
     reason: str
 
 

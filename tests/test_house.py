@@ -43,6 +43,7 @@ PURE_FILES = [
     "compactor/estimate.py",
     "compactor/jobs.py",
     "compactor/needs.py",
+    "compactor/patience.py",
     "compactor/plan.py",
     "compactor/policy.py",
     "compactor/relief.py",
