@@ -19,6 +19,7 @@ from lithify.gc.reachable import (
     pinned_manifests,
     waits,
     waits_for,
+    wants_floor,
 )
 from lithify.gc.unpinned import kept_by_pins, let_go
 from lithify.manifest.commit import Already, Next, Version
@@ -77,8 +78,10 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         dead = boundary.value.manifest if boundary.value else 0
         await files.manifest.commit(Collect(dead, frozenset(), always=True))
         manifest = await files.head()
-    boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run)
+    full = wants_floor(manifest)
+    boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run, wanted=full)
     dead = boundary.value.manifest if boundary.value else 0
+    raises = full and dead > manifest.orphan_floor
     going, left = collectable(manifest, dead), await let_go(files, manifest)
     garbage = [
         Garbage(files.keys.key_of(r), r.bytes, f"replaced by manifest {r.retired_at}; the boundary is {dead}")
@@ -96,8 +99,8 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     handed = handed_over(manifest.retired, manifest.checkpoints, dead)
     freed += [file for number, file in left.files.items() if number in looked_at]
     if not dry_run:
-        if forgotten or over or looked_at or handed:
-            await files.manifest.commit(Collect(dead, forgotten, over, looked_at))
+        if forgotten or over or looked_at or handed or raises:
+            await files.manifest.commit(Collect(dead, forgotten, over, looked_at, always=raises))
         refused += await delete(freed)
     kept = [*left.kept, *(await _waiting(files, manifest, grace_ms, forgotten) if dry_run else ())]
     return Pass(
@@ -145,8 +148,8 @@ async def _advance(
 ) -> tuple[Version[Boundary], list[Garbage]]:
     """Move the boundary as far as a grace period allows, or note today's heads so that a later pass may.
 
-    `wanted`: an orphan waits for it, so it moves however little it frees. Answers with the boundary in force, and the
-    numbered files it has just freed.
+    `wanted`: an orphan waits for it, or a full list, so it moves however little it frees. Answers with the boundary in
+    force, and the numbered files it has just freed.
     """
     old = current.value
     compactor_head = (await files.compactor.refresh()).number

@@ -6,7 +6,7 @@ import msgspec
 
 from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import Boundary, Manifest, Retired
+from lithify.manifest.model import PRODUCERS_MAX, TRANSACTIONS_MAX, Boundary, Manifest, Retired
 from lithify.manifest.pins import by_manifest, pinning
 from lithify.manifest.words import span_text
 
@@ -23,6 +23,7 @@ __all__ = [
     "protecting_job",
     "waits",
     "waits_for",
+    "wants_floor",
 ]
 
 BOUNDARY_STEP_MIN = 256  # numbers that one boundary file must free, unless retired segments wait (docs/rfcs/0005)
@@ -87,6 +88,16 @@ def next_boundary(manifest: Manifest, current: Boundary | None, reach: Reach, *,
     # What only a checkpoint keeps leaves the list, too: else it would grow until then.
     frees = any(at.manifest < it.retired_at <= to.manifest and not it.store for it in manifest.retired)
     return to if numbers >= BOUNDARY_STEP_MIN or frees or (wanted and numbers) else None
+
+
+def wants_floor(manifest: Manifest) -> bool:
+    """Whether a list is half full of entries that give way to others only below the orphan floor, and none is below it:
+    where nothing is ever collected, nothing else raises it."""
+    lists = ((manifest.producers, PRODUCERS_MAX), (manifest.transactions, TRANSACTIONS_MAX))
+    return not manifest.sealed and any(
+        2 * len(entries) >= bound and all(entry.touched_at >= manifest.orphan_floor for entry in entries)
+        for entries, bound in lists
+    )
 
 
 def waits(manifest: Manifest, current: Boundary | None, compactor_head: int) -> bool:
