@@ -49,6 +49,7 @@ PURE_FILES = [
     "compactor/relief.py",
     "compactor/requested.py",
     "compactor/turns.py",
+    "compactor/waves.py",
     "gc/reachable.py",
     "manifest/codec.py",
     "manifest/consumers.py",

@@ -237,7 +237,9 @@ def _compactor(previous: CompactorState, state: CompactorState, *, claims: bool)
         yield "loses a job (P15)"
     if claims and (active.added or active.removed or failures.removed):
         yield "claims, and touches more than attempts (P5)"
-    renamed = [now for was, now in active.changed if active.removed and _differing(was, now) == {"requested"}]
+    renamed = [
+        now for was, now in active.changed if active.removed and _differing(was, now) == frozenset(("requested",))
+    ]
     if not claims and (active.all - len(renamed) > 1 or len(failures.added + failures.changed) > 1):
         yield "is about more than one job (P8, P14)"
     if failures.removed and len(state.failures) < FAILURES_MAX and failures.all > 1:
