@@ -298,31 +298,6 @@ def test_a_paused_topic_is_left_alone_but_for_what_expired() -> None:
     assert isinstance(decide(EXPIRED, None, quiet, NOW_MS), Drop)
 
 
-def test_a_throttled_topic_gives_the_last_jobs_bytes_their_time() -> None:
-    slow = config(compaction_throttle_bytes_per_second="100")
-    counts = MergeCounts(bytes_read=1_000)
-    last = job("last", "completed", started_at_ms=NOW_MS, counts=counts, paced_to_ms=NOW_MS + 10_000)
-    dirty = head(segment(10, 99))
-    after = replace(state(), history=(last,))
-    waiting = decide(dirty, after, slow, NOW_MS + 9_999)
-    assert isinstance(waiting, Wait)
-    assert waiting.until_ms == NOW_MS + 10_000
-    assert isinstance(decide(dirty, after, slow, NOW_MS + 10_000), Propose)
-    assert isinstance(decide(dirty, after, config(), NOW_MS), Propose)
-    raised = decide(dirty, after, config(compaction_throttle_bytes_per_second="1000"), NOW_MS)
-    assert isinstance(raised, Wait)
-    assert raised.until_ms == NOW_MS + 1_000
-
-
-def test_a_throttle_that_is_lowered_holds_for_what_begins_after_it() -> None:
-    """1 TB was read without one, or at 100 MB a second: at 1 MB a second it would have taken eleven days."""
-    dirty, lowered = head(segment(10, 99)), config(compaction_throttle_bytes_per_second="1000000")
-    counts = MergeCounts(bytes_read=10**12)
-    for paced_to_ms in (None, NOW_MS - 1):
-        last = job("last", "completed", started_at_ms=NOW_MS - 3 * HOUR_MS, counts=counts, paced_to_ms=paced_to_ms)
-        assert isinstance(decide(dirty, replace(state(), history=(last,)), lowered, NOW_MS), Propose)
-
-
 def test_slowed_writers_come_before_a_clean_and_young_segments_are_merged_among_themselves() -> None:
     tight = config(l0_segments_max="8")
     crowd = head(*(segment(10 + i, 50) for i in range(6)))

@@ -205,3 +205,28 @@ def test_pressure_without_end_lets_no_runs_pile_up() -> None:
         most = RUNS_CROWDED_TIERS * simulation.config.runs_tier
         assert simulation.figures.runs_max <= 3 * most, "so many on each of a few steps"
         assert simulation.figures.fruitless == []
+
+
+def test_a_throttled_topic_gives_the_last_jobs_bytes_their_time() -> None:
+    slow = config(compaction_throttle_bytes_per_second="100")
+    counts = MergeCounts(bytes_read=1_000)
+    last = job("last", "completed", started_at_ms=NOW_MS, counts=counts, paced_to_ms=NOW_MS + 10_000)
+    dirty = head(segment(10, 99))
+    after = replace(state(), history=(last,))
+    waiting = decide(dirty, after, slow, NOW_MS + 9_999)
+    assert isinstance(waiting, Wait)
+    assert waiting.until_ms == NOW_MS + 10_000
+    assert isinstance(decide(dirty, after, slow, NOW_MS + 10_000), Propose)
+    assert isinstance(decide(dirty, after, config(), NOW_MS), Propose)
+    raised = decide(dirty, after, config(compaction_throttle_bytes_per_second="1000"), NOW_MS)
+    assert isinstance(raised, Wait)
+    assert raised.until_ms == NOW_MS + 1_000
+
+
+def test_a_throttle_that_is_lowered_holds_for_what_begins_after_it() -> None:
+    """1 TB was read without one, or at 100 MB a second: at 1 MB a second it would have taken eleven days."""
+    dirty, lowered = head(segment(10, 99)), config(compaction_throttle_bytes_per_second="1000000")
+    counts = MergeCounts(bytes_read=10**12)
+    for paced_to_ms in (None, NOW_MS - 1):
+        last = job("last", "completed", started_at_ms=NOW_MS - 3 * HOUR_MS, counts=counts, paced_to_ms=paced_to_ms)
+        assert isinstance(decide(dirty, replace(state(), history=(last,)), lowered, NOW_MS), Propose)
