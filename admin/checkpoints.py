@@ -30,7 +30,7 @@ def _chosen(invocation: Invocation, topic: str, partition: int | None) -> "list[
 
 def _named(part: "Partition", name: str, at_ms: int = 0) -> "Checkpoint | None":
     """The checkpoint of that name which has not expired at `at_ms`."""
-    from lithify.manifest.edits import expired
+    from lithify.manifest.pins import expired
 
     found = (pinned for pinned in part.checkpoints() if not expired(pinned, at_ms))
     return next((pinned for pinned in found if pinned.name == name), None)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lithify.compactor.info import CompactionInfo
     from lithify.manifest.jobs import Estimate, MergeCounts
 
-__all__ = ["compaction", "show_compactions"]
+__all__ = ["compaction", "show", "show_compactions"]
 
 _PASSED_SHOWN = 20
 _partition = click.option("--partition", type=int, help="Only this partition.")
@@ -72,10 +72,10 @@ def status(invocation: Invocation, compaction_id: str) -> None:
     """How compaction ID (topic/partition/job) goes."""
     info = _admin(invocation).compaction(compaction_id)
     output = invocation.output
-    output.answer(info, lambda: _show(output, info))
+    output.answer(info, lambda: show(output, info))
 
 
-def _show(output: Output, info: "CompactionInfo") -> None:
+def show(output: Output, info: "CompactionInfo") -> None:
     progress, counts = info.progress, info.counts
     rows = [
         ("id", info.id),
@@ -102,6 +102,9 @@ def _show(output: Output, info: "CompactionInfo") -> None:
         rows.append(("expected", time_text(progress.estimated_completion)))
     if info.error is not None:
         rows.append(("error", f"{info.error.category}: {info.error.reason}"))
+    elif (failed := info.attempts[-1] if info.attempts else None) is not None and failed.error is not None:
+        ended = time_text(failed.ended_at_ms)
+        rows.append(("latest failure", f"at {ended}, {failed.error.category}: {failed.error.reason}"))
     output.table(("", ""), rows)
 
 

@@ -60,7 +60,7 @@ class Compacting:
         text = "" if rests or report.outcome == "worked" else f"{report.outcome}: {report.detail}"
         # Waiting counts down in its text: only another kind of rest is news.
         kind = report.outcome if text and report.outcome != "idle" else text
-        news = self._told.is_news((report.topic, report.partition), kind or None)
+        news = self._told.is_news("partition rests", report.topic, report.partition, kind or None)
         if news and kind and report.outcome != "failed":  # failures are logged as they come
             log.warning("partition rests", topic=report.topic, partition=report.partition, reason=text)
 

@@ -76,6 +76,8 @@ def _show(output: Output, shown: "Manifest") -> None:
         ("completed jobs", ", ".join(job.id for job in shown.completed_jobs) or "none remembered"),
         *(("checkpoint", f"{c.name}: manifest {c.manifest}") for c in shown.checkpoints),
     ]
+    if shown.unpinned:
+        facts.append(("no longer pinned, to be collected", ", ".join(f"manifest {n}" for n in shown.unpinned)))
     if shown.sealed:
         facts.append(("sealed", "the topic was deleted"))
     if shown.quarantine is not None:

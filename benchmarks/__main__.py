@@ -2,7 +2,8 @@
 
     make bench                                      all of it; the data take about 6 GB, and are kept between runs
     python -m benchmarks --only lithify_spark,rewrite --runs 5
-    python -m benchmarks --only convergence,deciding what the policy writes, leaves and costs: needs no rivals
+    python -m benchmarks --only convergence,deciding,recording
+                                                    what the policy writes, leaves and costs: needs no rivals
     python -m benchmarks --quick                    tiny data, one run: does it all work? Its figures mean nothing
 
 Prints tables and the bars that the project sets itself, and writes all figures to benchmarks/results/latest.json.
@@ -25,13 +26,14 @@ from benchmarks.deciding import deciding
 from benchmarks.extremes import extremes
 from benchmarks.generate import Shape
 from benchmarks.measure import Remote, Run, Settings
+from benchmarks.recording import recording
 from benchmarks.report import show, write_readme
 from benchmarks.requests import requests
 from benchmarks.results import Found, Results, bars
 from benchmarks.scale import large_values, scale
 
 CONTENDERS = ("lithify_spark", "duckdb_clean", "spark_sql", "rewrite", "slatedb_compaction")
-OTHERS = ("requests", "scale", "large_values", "extremes", "convergence", "deciding")
+OTHERS = ("requests", "scale", "large_values", "extremes", "convergence", "deciding", "recording")
 _ROOT = Path(__file__).parent
 # SlateDB's Python binding puts some ten thousand records a second: it is given a quarter of each segment.
 _SLATEDB_PART = 4
@@ -53,6 +55,7 @@ def main() -> int:
         extremes=extremes(settings.folder, quick=flags.quick) if "extremes" in flags.only else [],
         convergence=convergence(flags.quick) if "convergence" in flags.only else [],
         deciding=deciding() if "deciding" in flags.only else [],
+        recording=recording() if "recording" in flags.only else [],
     )
     results = msgspec.structs.replace(results, bars=bars(results))
     flags.json.parent.mkdir(parents=True, exist_ok=True)

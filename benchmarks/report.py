@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
+from benchmarks.recording import Recording
 from benchmarks.results import Bar, Found, Results
 from benchmarks.scale import slope
 
@@ -48,6 +49,8 @@ def _parts(results: Results) -> Iterator[str]:
         yield _convergence(results.convergence)
     if results.deciding:
         yield _deciding(results.deciding)
+    if results.recording:
+        yield _recording(results.recording)
     if results.bars:
         yield _bars(results.bars)
 
@@ -119,6 +122,20 @@ def _deciding(found: Sequence[Deciding]) -> str:
             f"{each.append_ms:.2f}",
             f"{each.encode_ms:.2f}",
             f"{each.manifest_bytes / 1e3:.0f}",
+        )
+        for each in found
+    ]
+    return _table(head, rows)
+
+
+def _recording(found: Sequence[Recording]) -> str:
+    head = ("key ranges of a job", "writes to record them", "KB written per range", "KB of a heartbeat then")
+    rows = [
+        (
+            str(each.ranges),
+            str(each.writes),
+            f"{each.bytes_per_range / 1e3:.1f}",
+            f"{each.heartbeat_bytes / 1e3:.0f}",
         )
         for each in found
     ]

@@ -10,6 +10,7 @@ from benchmarks.deciding import Deciding
 from benchmarks.extremes import Extreme
 from benchmarks.generate import Shape
 from benchmarks.measure import Run
+from benchmarks.recording import Recording
 from benchmarks.requests import Requests
 from benchmarks.scale import Point, slope
 
@@ -49,6 +50,7 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True):
     extremes: list[Extreme] = []
     convergence: list[Convergence] = []
     deciding: list[Deciding] = []
+    recording: list[Recording] = []
     bars: list[Bar] = []
 
 
@@ -62,6 +64,7 @@ def bars(results: Results) -> list[Bar]:
     return [
         *(*_speed(results.contenders), *_requests(results.requests), *_memory(results), *_scale(results.scale)),
         *(*_extremes(results.extremes), *_convergence(results.convergence), *_deciding(results.deciding)),
+        *_recording(results.recording),
     ]
 
 
@@ -132,3 +135,10 @@ def _deciding(found: list[Deciding]) -> Iterator[Bar]:
     if usual:
         told = f"ms of a decision, {usual[0].l0} L0 segments and {usual[0].runs} runs"
         yield Bar(told, max(max(each.decide_ms, each.survey_ms) for each in usual), at_most=10)
+
+
+def _recording(found: list[Recording]) -> Iterator[Bar]:
+    if len(found) > 1:
+        more = found[-1].bytes_per_range / found[-2].bytes_per_range
+        told = f"bytes to record a range, {found[-1].ranges} over {found[-2].ranges} of them"
+        yield Bar(told, more, at_most=1.5)

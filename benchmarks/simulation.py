@@ -21,12 +21,13 @@ from lithify.manifest.appends import Append
 from lithify.manifest.commit import Next, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Due, assess
-from lithify.manifest.edits import Claim, Collect, CommitCompaction
+from lithify.manifest.edits import Claim, CommitCompaction
 from lithify.manifest.floor import DropSegments, SetBounds
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.jobs import Job, KeyRange, Kind
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
+from lithify.manifest.pins import Collect
 from lithify.manifest.retention import retention_of
 from lithify.manifest.units import Unit
 from lithify.segment.merge import Tally

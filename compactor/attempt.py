@@ -17,8 +17,11 @@ from lithify.compactor.engine import (
     StopTasks,
     TaskFailure,
 )
+from lithify.compactor.failures import failure_of
 from lithify.compactor.look import look
+from lithify.compactor.patience import STALLED, patience_ms, stalled_text
 from lithify.compactor.plan import tasks
+from lithify.compactor.waves import wave_bytes, waves
 from lithify.manifest.ages import young
 from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
@@ -53,6 +56,7 @@ from lithify.store.port import Now, Pause
 __all__ = ["JobWork", "Outcome", "Step"]
 
 HEARTBEAT_MS = 10_000  # a third of the lease
+UNRECORDED_SHARE = 8  # of what is recorded an eighth may have landed and wait
 OUTPUTS_A_LOOK = 64  # verified between two signs of life: one HEAD each
 ALTERATIONS_MAX = 10  # of the topic beside commits of one job; then it is tried again later
 PACE_MS = 1_000  # how often a throttled job looks whether it shall stop
@@ -114,11 +118,11 @@ class JobWork:
             await self.files.compactor.commit(jobs.Discard(self.epoch, job.id, keep))
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
         rate = self.config.compaction_throttle_bytes_per_second
-        for wave in _waves(job, pending, rate):
+        for wave in waves(job, pending, rate):
             started_ms = await Now()
             ended = await self._run_tasks(manifest, job, number, wave)
             if ended is None and rate > 0 and wave[-1] != pending[-1]:
-                ended = await self._pace(job, started_ms, _wave_bytes(job, wave) * 1000 // rate)
+                ended = await self._pace(job, started_ms, wave_bytes(job, wave) * 1000 // rate)
             if ended is not None:
                 return ended
         return await self._complete(manifest, job)
@@ -179,6 +183,9 @@ class JobWork:
 
     async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | None:
         """Record results as they land, until all have (None), or the attempt ends otherwise."""
+        patience = self._patience_ms(job) // HEARTBEAT_MS
+        waited = 0  # looks in a row at which nothing had landed: no clock that jumps has a say in it
+        held: list[TaskResult] = []  # landed, and not recorded yet
         while pending:
             stop = await StopAsked()
             if stop:
@@ -187,25 +194,59 @@ class JobWork:
                 results = await NextResults(0 if stop else HEARTBEAT_MS)
             except Unavailable as error:
                 await StopTasks()
+                if held:
+                    await self._record(job, attempt, held)
                 return await self._retry_later(job, JobError(ENGINE_LOST, str(error)))
             failures = [r for r in results if isinstance(r, TaskFailure)]
-            landed = [r for r in results if isinstance(r, TaskResult)]
-            state = await self._record(job, attempt, landed)
-            pending -= {r.range_index for r in landed}
+            held += [r for r in results if isinstance(r, TaskResult)]
+            waited = 0 if results else waited + 1
+            ends = stop or failures or len(held) == len(pending)
+            if not ends and results and await self._may_wait(job, len(held)):
+                continue
+            state = await self._record(job, attempt, held)
+            pending -= {r.range_index for r in held}
+            held = []
             current = state.job(job.id) if state else None
             if not pending:
                 return None
-            if stop:
-                return await self._rest_job(job, f"rests with {counted(len(pending), 'key range')} to do")
-            if failures:
-                await StopTasks()
-                # What is the job's own tells more than that the engine died of it, or beside it.
-                own = (f for f in failures if f.category not in (ENGINE_LOST, *NOT_THE_JOB))
-                return await self._failed(job, next(own, failures[0]))
-            if current is not None and current.cancel_requested:
-                await StopTasks()
-                return await self.finish(job, "cancelled", "cancelled on request")
+            ended = await self._ended(job, current, len(pending), failures, stop=stop, stalled=waited >= patience)
+            if ended is not None:
+                return ended
         return None
+
+    async def _ended(
+        self, job: Job, current: Job | None, pending: int, failures: Sequence[TaskFailure], *, stop: bool, stalled: bool
+    ) -> Step | None:
+        """How the attempt ends with so many ranges to do; None: it goes on."""
+        if stop:
+            return await self._rest_job(job, f"rests with {counted(pending, 'key range')} to do")
+        if failures:
+            await StopTasks()
+            # What is the job's own tells more than that the engine died of it, or beside it.
+            own = (f for f in failures if f.category not in (ENGINE_LOST, *NOT_THE_JOB))
+            return await self._failed(job, next(own, failures[0]))
+        if current is not None and current.cancel_requested:
+            await StopTasks()
+            return await self.finish(job, "cancelled", "cancelled on request")
+        if stalled:
+            await StopTasks()
+            text = stalled_text(job, pending, self._patience_ms(job))
+            return await self._retry_later(job, JobError(STALLED, text))
+        return None
+
+    async def _may_wait(self, job: Job, landed: int) -> bool:
+        """Whether so many results may wait for others to share their write (P11). Each write holds all that is
+        recorded: one for each range would make a job of n of them write some n² of them. Those that wait are few
+        beside it, and wait for the next sign of life at most."""
+        state = self.files.compactor.seen.value
+        current = None if state is None else state.job(job.id)
+        if state is None or current is None or landed * UNRECORDED_SHARE >= len(current.done):
+            return False
+        return young(state.heartbeat_at_ms, await Now(), HEARTBEAT_MS)
+
+    def _patience_ms(self, job: Job) -> int:
+        state = self.files.compactor.seen.value
+        return patience_ms(job, None if state is None else failure_of(state, job.segments))
 
     async def _record(self, job: Job, attempt: int, landed: list[TaskResult]) -> CompactorState | None:
         """Outputs that landed together share one write; with none, a heartbeat shows that the work goes on (P11)."""
@@ -330,7 +371,9 @@ class JobWork:
         return await self.finish(job, "failed", reason, error)
 
     async def finish(self, job: Job, status: Status, reason: str, error: JobError | None = None) -> Step:
-        committed = await self.files.compactor.commit(jobs.Finish(self.epoch, job.id, status, reason, error))
+        rate = self.config.compaction_throttle_bytes_per_second
+        edit = jobs.Finish(self.epoch, job.id, status, reason, error, rate)
+        committed = await self.files.compactor.commit(edit)
         state = committed.version.value
         outcome = "failed" if status == "failed" else "worked"
         return Step(outcome, f"job {job.id} {status}: {reason}", state.job(job.id) if state else None)
@@ -343,16 +386,3 @@ def _sources(manifest: Manifest, job: Job) -> list[SegmentRef]:
 
 def _not_now(error: LithifyError) -> JobError:
     return JobError(STORE_DENIED if isinstance(error, AccessDenied) else UNAVAILABLE, str(error))
-
-
-def _wave_bytes(job: Job, indexes: Sequence[int]) -> int:
-    assert job.plan is not None
-    return job.plan.input_bytes * len(indexes) // len(job.plan.ranges)
-
-
-def _waves(job: Job, pending: Sequence[int], rate: int) -> list[Sequence[int]]:
-    """All ranges at once; under a throttle as many at a time as take about ten seconds of it."""
-    if rate <= 0 or not pending:
-        return [pending] if pending else []
-    size = max(rate * HEARTBEAT_MS // 1000 // max(_wave_bytes(job, pending[:1]), 1), 1)
-    return [pending[at : at + size] for at in range(0, len(pending), size)]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lithify.segment.ranges import Weight
 
 __all__ = [
+    "STOP_MAX_MS",
     "Engine",
     "NextResults",
     "Reserve",
@@ -31,6 +32,9 @@ __all__ = [
     "VerifyOutputs",
     "WeighSegment",
 ]
+
+
+STOP_MAX_MS = 25_000  # within the lease: its compactor shows no life meanwhile
 
 
 class TaskFailure(msgspec.Struct, frozen=True):
@@ -51,8 +55,10 @@ class Running(Protocol):
         ...
 
     def stop(self) -> None:
-        """Cancel what has not finished and return once no task writes any more, as far as the engine can know.
-        What finished before can still be had from `results`. Calling it again is harmless; it never raises."""
+        """Cancel what has not finished and return once no task writes any more, as far as the engine can know, or
+        after STOP_MAX_MS: what hangs is left alone, and may write under the names of this attempt, which nobody else
+        uses (P10). What finished before can still be had from `results`. Calling it again is harmless; it never
+        raises."""
         ...
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.compactor.failures import counted_after, failure_of, is_in_vain, runs_alone, source_set
+from lithify.compactor.requested import after_merge
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import fenced
 from lithify.manifest.jobs import (
@@ -40,6 +41,7 @@ __all__ = [
     "ShowPlanning",
     "StartAttempt",
     "Submit",
+    "paced_to_ms",
 ]
 
 Verdict = Next[CompactorState, None] | Already[None] | Refused
@@ -332,6 +334,11 @@ class EndAttempt(_Owned):
         return Next(replace(head, jobs=_with(head.jobs, ended), failures=failures), None)
 
 
+def paced_to_ms(started_at_ms: int | None, bytes_read: int, rate: int) -> int | None:
+    """When a job that began then and read so much has had its time, at `rate` bytes per second."""
+    return None if started_at_ms is None or rate <= 0 else started_at_ms + bytes_read * 1000 // rate
+
+
 @dataclass(frozen=True, slots=True)
 class Finish(_Owned):
     """Make a job terminal and move it to the history. Only the owner of the epoch does (P15).
@@ -343,6 +350,7 @@ class Finish(_Owned):
     status: Status
     reason: str
     error: JobError | None = None
+    rate: int = -1  # the bytes per second that it might read; -1: any number
 
     repeatable = True
     frees = True
@@ -359,6 +367,7 @@ class Finish(_Owned):
             reason=self.reason or job.reason,
             error=self.error,
             completed_at_ms=now_ms,
+            paced_to_ms=paced_to_ms(job.started_at_ms, counts.bytes_read, self.rate),
             counts=counts,
             peak_memory_bytes=max((d.peak_memory_bytes for d in job.done), default=0),
             output_segments=len(outputs),
@@ -366,4 +375,6 @@ class Finish(_Owned):
         )
         history = (*head.history, summed_up(finished))[-HISTORY_MAX:]
         jobs = tuple(j for j in head.jobs if j.id != job.id)
+        if self.status == "completed":
+            jobs = tuple(after_merge(each, job) for each in jobs)
         return Next(replace(head, jobs=jobs, history=history, planning=False, heartbeat_at_ms=now_ms), None)

@@ -13,6 +13,7 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, Status
 from lithify.manifest.model import RETIRED_MAX, Manifest
+from lithify.manifest.pins import waiting_text
 from lithify.manifest.units import Unit
 from lithify.manifest.words import span_text
 
@@ -143,11 +144,13 @@ def throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) ->
     rate = config.compaction_throttle_bytes_per_second
     if rate < 0 or state is None:
         return None
-    # Not the last in the history alone: that may be a refused request, which read nothing.
+    # Not the last in the history alone: that may be a refused request, which read nothing. And by the rate of then: a
+    # throttle that was lowered since holds for what begins under it, one that was raised for everybody.
     ends_ms = [
-        job.started_at_ms + job.counts.bytes_read * 1000 // rate
+        min(job.paced_to_ms, job.started_at_ms + job.counts.bytes_read * 1000 // rate)
         for job in state.history
-        if job.started_at_ms is not None and job.started_at_ms <= now_ms  # else its clock was ahead
+        if job.paced_to_ms is not None and job.started_at_ms is not None
+        if job.started_at_ms <= now_ms  # else its clock was ahead
     ]
     until_ms = max(ends_ms, default=now_ms)
     if until_ms <= now_ms:
@@ -333,7 +336,7 @@ def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = N
     if len(manifest.retired) + needed <= RETIRED_MAX:
         return None
     if needed <= RETIRED_MAX:
-        return f"{len(manifest.retired)} retired segments wait for collection: run 'lithify gc run'"
+        return waiting_text(manifest)
     largest = max(chosen, key=lambda unit: len(unit.segments))
     if len(largest.segments) > RETIRED_MAX:
         way = f"run {largest.id} alone has {len(largest.segments)}: copy the topic into one of more partitions"

@@ -186,6 +186,7 @@ class Service:
         kept.update(found)
         self._partitions = {keys: partition for keys, partition in self._partitions.items() if keys in kept}
         self._topics = {name: topic for name, topic in self._topics.items() if name in names}
+        self._told.keep({*(keys.topic for keys in kept), *(each.topic for each in unread)})
         before = self._found if self._tell is None else {}
         self._found = before | {keys: self._partitions[keys] for keys in found}
         self._unread, self._take_over = tuple(unread), False

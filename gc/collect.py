@@ -7,30 +7,33 @@ from collections.abc import Iterable
 
 import msgspec
 
+from lithify.gc.objects import delete, every_object, gone
 from lithify.gc.reachable import (
     Garbage,
     Reach,
     collectable,
     dead_numbers,
+    named_by,
     next_boundary,
     orphan,
     pinned_manifests,
     waits,
     waits_for,
+    wants_floor,
 )
+from lithify.gc.unpinned import kept_by_pins, let_go
 from lithify.manifest.commit import Already, Next, Version
-from lithify.manifest.edits import Collect, Seal, expired
-from lithify.manifest.keys import PartitionKeys, SegmentId, is_segment_key
+from lithify.manifest.edits import Seal
+from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import Collect, expired, handed_over
 from lithify.store.errors import Corrupt
-from lithify.store.port import Delete, List, Now, ObjectInfo
+from lithify.store.port import Now
 
-__all__ = ["Pass", "collect", "collect_deleted", "delete", "every_object", "gone", "has_segments", "sweep"]
+__all__ = ["Pass", "collect", "collect_deleted", "sweep"]
 
-DELETE_KEYS_MAX = 1_000
 AGED_LOOK_BACK_MAX = 64  # boundary files read to find one that is a grace period old
-PAGES_MAX = 1_000_000
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +43,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[Garbage, ...] = ()  # what the store would not delete, with its reason; a later pass tries again
     kept: tuple[Garbage, ...] = ()  # what stays, and why: in a dry run what waits, of a sweep what no manifest names
     boundary: int = 0
-    waiting: int = 0  # retired segments that wait for the boundary, or for a checkpoint to go
+    waiting: int = 0  # retired segments that wait for the boundary
     checkpoints_expired: int = 0
     finished: bool = False  # sealed, and empty: no later pass has anything to do here
 
@@ -75,42 +78,53 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         dead = boundary.value.manifest if boundary.value else 0
         await files.manifest.commit(Collect(dead, frozenset(), always=True))
         manifest = await files.head()
-    boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run)
+    full = wants_floor(manifest)
+    boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run, wanted=full)
     dead = boundary.value.manifest if boundary.value else 0
-    going = collectable(manifest, dead)
-    forgotten = frozenset(r.id for r in going)
+    raises = full and dead > manifest.orphan_floor
+    going, left = collectable(manifest, dead), await let_go(files, manifest)
     garbage = [
         Garbage(files.keys.key_of(r), r.bytes, f"replaced by manifest {r.retired_at}; the boundary is {dead}")
         for r in going
     ]
+    garbage += left.segments
     now_ms = await Now()
     over = frozenset(c.id for c in manifest.checkpoints if expired(c, now_ms))
-    refused: list[Garbage] = []
+    # Bytes first, then the commit that forgets them: a crash between the two leaves entries, not orphans (P16).
+    refused = [] if dry_run else await delete(garbage)
+    # One object that stays must not keep all others in the list: it alone is not forgotten.
+    stay = frozenset(g.key for g in refused)
+    forgotten = frozenset(r.id for r in going if files.keys.key_of(r) not in stay)
+    looked_at = left.looked_at(stay)
+    handed = handed_over(manifest.retired, manifest.checkpoints, dead)
+    freed += [file for number, file in left.files.items() if number in looked_at]
     if not dry_run:
-        # Bytes first, then the commit that forgets them: a crash between the two leaves entries, not orphans (P16).
-        refused = await delete(garbage)
-        # One object that stays must not keep all others in the list: it alone is not forgotten.
-        stay = {g.key for g in refused}
-        forgotten = frozenset(r.id for r in going if files.keys.key_of(r) not in stay)
-        if forgotten or over:
-            await files.manifest.commit(Collect(dead, forgotten, over))
+        if forgotten or over or looked_at or handed or raises:
+            await files.manifest.commit(Collect(dead, forgotten, over, looked_at, always=raises))
         refused += await delete(freed)
-    kept = [
-        Garbage(r.id if r.store else files.keys.key_of(r), r.bytes, waits_for(r, manifest, grace_ms))
-        for r in (manifest.retired if dry_run else ())
-        if r.id not in forgotten
-    ]
+    kept = [*left.kept, *(await _waiting(files, manifest, grace_ms, forgotten) if dry_run else ())]
     return Pass(
         deleted=gone([*garbage, *freed], refused),
         refused=tuple(refused),
         kept=tuple(kept),
         boundary=dead,
-        waiting=len(manifest.retired) - len(going),
+        waiting=len(manifest.retired) - len(going) - len(handed),
         checkpoints_expired=len(over),
         finished=manifest.sealed
-        and not (manifest.retired or manifest.checkpoints or freed)
+        and not (manifest.retired or manifest.checkpoints or manifest.unpinned or freed)
         and not waits(manifest, boundary.value, files.compactor.seen.number),
     )
+
+
+async def _waiting(
+    files: PartitionFiles, manifest: Manifest, grace_ms: int, forgotten: frozenset[str]
+) -> list[Garbage]:
+    """What stays for now, and what each object waits for."""
+    waiting = [r for r in manifest.retired if r.id not in forgotten]
+    kept = [
+        Garbage(r.id if r.store else files.keys.key_of(r), r.bytes, waits_for(r, manifest, grace_ms)) for r in waiting
+    ]
+    return [*kept, *await kept_by_pins(files, manifest)]
 
 
 async def collect_deleted(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) -> Pass:
@@ -134,8 +148,8 @@ async def _advance(
 ) -> tuple[Version[Boundary], list[Garbage]]:
     """Move the boundary as far as a grace period allows, or note today's heads so that a later pass may.
 
-    `wanted`: an orphan waits for it, so it moves however little it frees. Answers with the boundary in force, and the
-    numbered files it has just freed.
+    `wanted`: an orphan waits for it, or a full list, so it moves however little it frees. Answers with the boundary in
+    force, and the numbered files it has just freed.
     """
     old = current.value
     compactor_head = (await files.compactor.refresh()).number
@@ -191,20 +205,6 @@ def _numbers(keys: PartitionKeys, at: Reach, to: Reach, pins: frozenset[int]) ->
         yield Garbage(keys.compactor.key(number), 0, f"compactor file {number} is dead: boundary {to.compactor}")
 
 
-async def delete(garbage: list[Garbage]) -> list[Garbage]:
-    """Answers with what the store would not delete, each with the reason."""
-    refused: dict[str, str] = {}
-    for start in range(0, len(garbage), DELETE_KEYS_MAX):
-        refused |= await Delete(tuple(g.key for g in garbage[start : start + DELETE_KEYS_MAX]))
-    return [Garbage(g.key, g.bytes, refused[g.key]) for g in garbage if g.key in refused]
-
-
-def gone(garbage: list[Garbage], refused: list[Garbage]) -> tuple[Garbage, ...]:
-    """All but what the store would not delete."""
-    stay = {g.key for g in refused}
-    return tuple(g for g in garbage if g.key not in stay)
-
-
 async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) -> Pass:
     """List everything the partition has, and delete what nothing can name (P18).
 
@@ -217,7 +217,7 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     listed = await every_object(files.keys.root)
     boundary = await files.boundary.refresh()
     manifest = await files.head()
-    unnamed = {i for o in listed if (i := files.keys.segment_id(o.key)) is not None} - _named(manifest)
+    unnamed = {i for o in listed if (i := files.keys.segment_id(o.key)) is not None} - named_by(manifest)
     young = any(SegmentId.manifest_id(segment_id) >= manifest.orphan_floor for segment_id in unnamed)
     boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run, wanted=young)
     dead = boundary.value.manifest if boundary.value else 0
@@ -239,7 +239,7 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
         goes, reason = orphan(segment_id, max(manifest.orphan_floor, dead), None if manifest.sealed else state)
         (deleted if goes else kept).append(Garbage(found.key, found.size, reason))
     refused = [] if dry_run else await delete([*deleted, *freed])
-    waits_here = bool(manifest.retired or manifest.checkpoints or deleted or freed or kept)
+    waits_here = bool(manifest.retired or manifest.checkpoints or manifest.unpinned or deleted or freed or kept)
     return Pass(
         deleted=gone(deleted, refused),
         refused=tuple(refused),
@@ -248,27 +248,6 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
         waiting=len(manifest.retired),
         finished=manifest.sealed and not waits_here,
     )
-
-
-async def has_segments(prefix: str) -> bool:
-    """Whether a segment lies under `prefix`: a topic's name, or the folder of a partition."""
-    return any(is_segment_key(found.key) for found in await every_object(prefix.rstrip("/") + "/"))
-
-
-async def every_object(prefix: str) -> list[ObjectInfo]:
-    found: list[ObjectInfo] = []
-    token: str | None = None
-    for _ in range(PAGES_MAX):
-        page = await List(prefix, token)
-        found += page.objects
-        token = page.token
-        if token is None:
-            break
-    return found
-
-
-def _named(manifest: Manifest) -> frozenset[str]:
-    return frozenset(s.id for s in manifest.segments()) | frozenset(r.id for r in manifest.retired)
 
 
 async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[str]]:
@@ -287,7 +266,7 @@ async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[s
                 f"{files.keys.manifest.key(min(absent & pins))} is pinned by a checkpoint and missing; the sweep "
                 "deleted nothing. Restore the object, or delete the checkpoint"
             )
-        named = _named(manifest)
+        named = named_by(manifest)
         for number in sorted(pins):
             pinned = await files.manifest.read(number)
             if pinned is None or pinned.value is None:

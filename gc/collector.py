@@ -7,8 +7,9 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from lithify.gc.collect import Pass, collect, collect_deleted, has_segments, sweep
+from lithify.gc.collect import Pass, collect, collect_deleted, sweep
 from lithify.gc.lives import Lives
+from lithify.gc.objects import has_segments
 from lithify.gc.reachable import Garbage
 from lithify.gc.unannounced import sweep_unannounced
 from lithify.manifest.catalog import partition_keys
@@ -48,7 +49,7 @@ class PartitionGc(msgspec.Struct, frozen=True, kw_only=True):
     deleted: tuple[Garbage, ...] = ()
     kept: tuple[Garbage, ...] = ()
     boundary: int = 0
-    waiting: int = 0  # retired segments that must wait: for the grace period, or for a checkpoint
+    waiting: int = 0  # retired segments that must wait for the grace period
     checkpoints_expired: int = 0
     error: str | None = None
     error_kind: str | None = None
@@ -115,6 +116,7 @@ class Collector:
         for name, marks in awake.items():
             partitions += self._topic(name, marks, dry_run, sweep)
         self._forget(awake)
+        self._told.keep({*awake, *resting})
         report = GcReport(dry_run=dry_run, swept=sweep, partitions=tuple(partitions))
         return self._clean(report) if sweep else report
 

@@ -6,7 +6,8 @@ import msgspec
 
 from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import Boundary, Checkpoint, Manifest, Retired
+from lithify.manifest.model import PRODUCERS_MAX, TRANSACTIONS_MAX, Boundary, Manifest, Retired
+from lithify.manifest.pins import by_manifest, pinning
 from lithify.manifest.words import span_text
 
 __all__ = [
@@ -15,15 +16,17 @@ __all__ = [
     "Reach",
     "collectable",
     "dead_numbers",
+    "named_by",
     "next_boundary",
     "orphan",
     "pinned_manifests",
     "protecting_job",
     "waits",
     "waits_for",
+    "wants_floor",
 ]
 
-BOUNDARY_STEP_MIN = 256  # numbers that one boundary file must free, unless it frees segments (docs/rfcs/0005)
+BOUNDARY_STEP_MIN = 256  # numbers that one boundary file must free, unless retired segments wait (docs/rfcs/0005)
 
 
 class Garbage(msgspec.Struct, frozen=True):
@@ -52,26 +55,28 @@ def collectable(manifest: Manifest, boundary: int) -> list[Retired]:
     Those in another home are a later lithify's to delete: here their bytes are not, and an entry that was forgotten
     would leave them there for ever.
     """
-    return [
-        it for it in manifest.retired if it.retired_at <= boundary and not it.store and _pinning(it, manifest) is None
-    ]
+    pins = by_manifest(manifest.checkpoints)
+    return [it for it in manifest.retired if it.retired_at <= boundary and not it.store and pinning(it, pins) is None]
 
 
 def waits_for(retired: Retired, manifest: Manifest, grace_ms: int) -> str:
     """What the bytes of a retired segment that is not yet collectable wait for."""
-    pin = _pinning(retired, manifest)
+    pin = pinning(retired, by_manifest(manifest.checkpoints))
     if retired.store:
         why = f"it is in another home ({retired.store!r}), which this lithify cannot reach: upgrade lithify"
     elif pin is None:
         why = f"it stays readable for the grace period ({span_text(grace_ms)})"
     else:
-        why = f"checkpoint {pin.name} pins manifest {pin.manifest}, which names it"
+        why = (
+            f"checkpoint {pin.name} pins manifest {pin.manifest}, which names it: 'lithify checkpoint delete "
+            f"{manifest.topic} {pin.name}' lets it go"
+        )
     return f"replaced by manifest {retired.retired_at}; {why}"
 
 
-def _pinning(retired: Retired, manifest: Manifest) -> Checkpoint | None:
-    """A checkpoint of a manifest that names the segment."""
-    return next((it for it in manifest.checkpoints if retired.added_at <= it.manifest < retired.retired_at), None)
+def named_by(manifest: Manifest) -> frozenset[str]:
+    """The segments that a manifest names, live or retired."""
+    return frozenset(s.id for s in manifest.segments()) | frozenset(r.id for r in manifest.retired)
 
 
 def next_boundary(manifest: Manifest, current: Boundary | None, reach: Reach, *, wanted: bool = False) -> Reach | None:
@@ -80,8 +85,19 @@ def next_boundary(manifest: Manifest, current: Boundary | None, reach: Reach, *,
     at = Reach(current.manifest, current.compactor) if current else Reach(0, 0)
     to = Reach(max(at.manifest, reach.manifest), max(at.compactor, reach.compactor))
     numbers = to.manifest - at.manifest + to.compactor - at.compactor
-    frees_bytes = len(collectable(manifest, to.manifest)) > len(collectable(manifest, at.manifest))
-    return to if numbers >= BOUNDARY_STEP_MIN or frees_bytes or (wanted and numbers) else None
+    # What only a checkpoint keeps leaves the list, too: else it would grow until then.
+    frees = any(at.manifest < it.retired_at <= to.manifest and not it.store for it in manifest.retired)
+    return to if numbers >= BOUNDARY_STEP_MIN or frees or (wanted and numbers) else None
+
+
+def wants_floor(manifest: Manifest) -> bool:
+    """Whether a list is half full of entries that give way to others only below the orphan floor, and none is below it:
+    where nothing is ever collected, nothing else raises it."""
+    lists = ((manifest.producers, PRODUCERS_MAX), (manifest.transactions, TRANSACTIONS_MAX))
+    return not manifest.sealed and any(
+        2 * len(entries) >= bound and all(entry.touched_at >= manifest.orphan_floor for entry in entries)
+        for entries, bound in lists
+    )
 
 
 def waits(manifest: Manifest, current: Boundary | None, compactor_head: int) -> bool:

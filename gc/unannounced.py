@@ -4,8 +4,9 @@ A sweep finds them, and whoever is slow can announce them no more once they go (
 
 from dataclasses import dataclass
 
-from lithify.gc.collect import Pass, delete, every_object, gone
+from lithify.gc.collect import Pass
 from lithify.gc.lives import Lives
+from lithify.gc.objects import delete, every_object, gone
 from lithify.gc.reachable import Garbage
 from lithify.manifest.catalog import take_next_version, topic_lineage
 from lithify.manifest.ended import say_again

@@ -1,9 +1,9 @@
 """Checkpoints by name: pinning, finding again, refreshing, deleting (P20). Protocol coroutines."""
 
 from lithify.log.names import check_name
-from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint, expired
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint, expired
 from lithify.store.errors import AlreadyExists, NotFound, SnapshotExpired, Unavailable
 from lithify.store.port import NewId, Now
 

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from lithify.manifest.appends import refused_for_good
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import CONSUMERS_MAX, ConsumerPosition, Manifest
+from lithify.manifest.words import span_text
 from lithify.store.errors import Fenced, LithifyError, NotFound, OffsetOutOfRange, Unavailable
 
 __all__ = [
+    "EXPIRES_MS",
     "CommitPosition",
     "ForgetConsumer",
     "ResetPosition",
@@ -21,6 +23,8 @@ __all__ = [
     "missed",
     "taken_over",
 ]
+
+EXPIRES_MS = 7 * 86_400_000  # Kafka's offsets.retention.minutes
 
 
 def find_consumer(head: Manifest, name: str) -> ConsumerPosition | None:
@@ -62,13 +66,13 @@ class CommitPosition:
         if head is None or head.sealed:
             return _no_log(head)
         known = find_consumer(head, self.name)
-        refused = self._refusal(head, known)
+        refused = self._refusal(head, known, now_ms)
         if refused is not None:
             return Refused(refused)
         mine = _moved(known, self.name, self.offset, self.instance, self.rebuilt_to)
         return _put(head, mine, number, now_ms)
 
-    def _refusal(self, head: Manifest, known: ConsumerPosition | None) -> LithifyError | None:
+    def _refusal(self, head: Manifest, known: ConsumerPosition | None, now_ms: int) -> LithifyError | None:
         where = _where(head, self.name)
         if self.offset > head.next_offset:
             return _beyond(head, self.name, self.offset)
@@ -77,7 +81,7 @@ class CommitPosition:
             return taken_over(where, known)
         if known is None and self.expected != 0:
             return forgotten(where)
-        return _full(head) if known is None else None
+        return _full(head, now_ms) if known is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class TakePosition:
     def _create(self, head: Manifest, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
         if self.holder:
             return Refused(forgotten(_where(head, self.name)))
-        refused = _beyond(head, self.name, self.new_at) if self.new_at > head.next_offset else _full(head)
+        refused = _beyond(head, self.name, self.new_at) if self.new_at > head.next_offset else _full(head, now_ms)
         if refused is not None:
             return Refused(refused)
         return _put(head, _moved(None, self.name, self.new_at, self.instance), number, now_ms)
@@ -157,13 +161,31 @@ def _beyond(head: Manifest, name: str, offset: int) -> OffsetOutOfRange:
     )
 
 
-def _full(head: Manifest) -> Unavailable | None:
-    if len(head.consumers) < CONSUMERS_MAX:
+def _full(head: Manifest, now_ms: int) -> Unavailable | None:
+    if len(head.consumers) < CONSUMERS_MAX or _leaving(head, now_ms) is not None:
         return None
     return Unavailable(
-        f"{head.topic}/{head.partition} remembers {CONSUMERS_MAX} consumers, its limit: delete one that is "
-        "not used any more ('lithify consumer list' and 'delete')"
+        f"{head.topic}/{head.partition} remembers {CONSUMERS_MAX} consumers, its limit, and none of them left records "
+        f"unread for {span_text(EXPIRES_MS)}: delete one that is not used any more ('lithify consumer list "
+        f"{head.topic}' and 'lithify consumer delete {head.topic} NAME')"
     )
+
+
+def _leaving(head: Manifest, now_ms: int) -> ConsumerPosition | None:
+    """Who gives way at the bound: the one that committed longest ago, of those of which nobody comes any more."""
+    gone = (consumer for consumer in head.consumers if _is_gone(consumer, head, now_ms))
+    return min(gone, key=lambda consumer: consumer.committed_at_ms, default=None)
+
+
+def _is_gone(consumer: ConsumerPosition, head: Manifest, now_ms: int) -> bool:
+    """SUBTLE! Who has read everything commits nothing, however long it lives. So it is not enough that it committed
+    long ago: it must have had something to read for as long, or the log has forgotten what it would go on from. Test:
+    tests/manifest/test_consumers.py"""
+    long_ago_ms = now_ms - EXPIRES_MS
+    if consumer.committed_at_ms >= long_ago_ms:
+        return False
+    unread = any(b.start >= consumer.offset and b.max_timestamp_ms < long_ago_ms for b in head.time_index)
+    return unread or consumer.offset < head.log_start_offset
 
 
 def _moved(
@@ -183,7 +205,9 @@ def _moved(
 
 def _put(head: Manifest, moved: ConsumerPosition, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition]:
     mine = replace(moved, committed_at=number, committed_at_ms=now_ms)
-    others = (consumer for consumer in head.consumers if consumer.name != mine.name)
+    others = [consumer for consumer in head.consumers if consumer.name != mine.name]
+    if len(others) >= CONSUMERS_MAX and (leaving := _leaving(head, now_ms)) is not None:
+        others.remove(leaving)
     consumers = tuple(sorted((*others, mine), key=lambda consumer: consumer.name))
     return Next(replace(head, consumers=consumers), mine)
 

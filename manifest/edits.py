@@ -1,5 +1,5 @@
-"""The edits of a manifest that are not appends: birth and seal, claims, compactions, quarantine, checkpoints,
-collection. Pure; each names the protocol rule it serves (docs/protocol.md)."""
+"""The edits of a manifest that are not appends: birth and seal, claims, compactions, quarantine. Pure; each names the
+protocol rule it serves (docs/protocol.md)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.manifest import time_index
-from lithify.manifest.appends import refused_for_good, topic_gone
+from lithify.manifest.appends import topic_gone
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.config import LONG_MAX
 from lithify.manifest.consumers import missed
 from lithify.manifest.model import (
-    CHECKPOINTS_MAX,
     COMPLETED_JOBS_MAX,
     RETIRED_MAX,
     Bucket,
-    Checkpoint,
     CompletedJob,
     Manifest,
     Quarantine,
@@ -24,10 +22,10 @@ from lithify.manifest.model import (
     SegmentRef,
     SortedRun,
 )
+from lithify.manifest.pins import unpinned, waiting_text
 from lithify.manifest.retention import floor_at
 from lithify.manifest.time_index import Lost, Sizes
 from lithify.store.errors import (
-    AlreadyExists,
     EpochRegression,
     Fenced,
     InvalidRequest,
@@ -38,17 +36,12 @@ from lithify.store.errors import (
 
 __all__ = [
     "Claim",
-    "Collect",
     "CommitCompaction",
-    "CreateCheckpoint",
     "CreatePartition",
-    "DeleteCheckpoint",
     "LiftQuarantine",
-    "RefreshCheckpoint",
     "Seal",
     "SetQuarantine",
     "coverage_offset",
-    "expired",
     "fenced",
     "retire",
 ]
@@ -81,7 +74,7 @@ class Seal:
             return Already(None)
         retired = (*head.retired, *retire(head.segments(), number))
         sealed = replace(head, sealed=True, l0=(), runs=(), time_index=(), retired=retired, checkpoints=())
-        return Next(sealed, None)
+        return Next(replace(sealed, unpinned=unpinned(head, ())), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +215,7 @@ class CommitCompaction:
         if coverage_offset(head, pinned) < self.coverage_offset:
             return InvalidRequest(f"{where}: a live segment reaches below its coverage offset")
         if len(head.retired) + len(pinned) > RETIRED_MAX:
-            waiting = f"{len(head.retired)} retired segments wait for collection"
-            return Unavailable(f"{where}: {waiting}; run 'lithify gc run'")
+            return Unavailable(f"{where}: {waiting_text(head)}")
         return None
 
 
@@ -280,121 +272,3 @@ class LiftQuarantine:
         if head is None:
             return Refused(NotFound("the partition has no manifest"))
         return Already(None) if head.quarantine is None else Next(replace(head, quarantine=None), None)
-
-
-def expired(checkpoint: Checkpoint, now_ms: int) -> bool:
-    """Whether nobody may count on it any more. It pins until a commit removes it (P20)."""
-    return checkpoint.expires_at_ms is not None and checkpoint.expires_at_ms <= now_ms
-
-
-@dataclass(frozen=True, slots=True)
-class CreateCheckpoint:
-    """Pin the manifest that this very commit creates (P20).
-
-    SUBTLE! Not the head it was applied to: between reading that head and this commit, collection may have let go of
-    what only that head kept. Test: tests/protocol/test_p20_checkpoints.py
-    """
-
-    id: str
-    name: str
-    ttl_ms: int | None
-    replaces: Checkpoint | None = None  # the one of this name that was found expired; refreshed since, it stays
-
-    repeatable = True  # by the checkpoint id
-
-    def apply(
-        self, head: Manifest | None, number: int, now_ms: int
-    ) -> Next[Manifest, Checkpoint] | Already[Checkpoint] | Refused:
-        if head is None:
-            return Refused(NotFound("the partition has no manifest; create the topic first"))
-        if head.sealed:
-            return refused_for_good(head)
-        for known in head.checkpoints:
-            if known.id == self.id:
-                return Already(known)
-            if known.name == self.name and known != self.replaces:
-                return Refused(AlreadyExists(f"{head.topic}/{head.partition} has a checkpoint {self.name!r} already"))
-        others = tuple(c for c in head.checkpoints if c != self.replaces)
-        if len(others) >= CHECKPOINTS_MAX:
-            return Refused(
-                Unavailable(
-                    f"{head.topic}/{head.partition} has {CHECKPOINTS_MAX} checkpoints, its limit: delete one first"
-                )
-            )
-        mine = Checkpoint(
-            id=self.id,
-            name=self.name,
-            manifest=number,
-            created_at_ms=now_ms,
-            expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms,
-        )
-        floor = floor_at(head, now_ms)  # stored: the pinned manifest keeps it (R3)
-        index = time_index.trim(head.time_index, floor, head.next_offset, head.rows)
-        value = replace(head, checkpoints=(*others, mine), log_start_offset=floor, time_index=index)
-        return Next(value, mine)
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshCheckpoint:
-    """Give a checkpoint a new expiry. Fails if it is gone: by id, since another may bear its name by now (P20)."""
-
-    id: str
-    ttl_ms: int | None
-
-    repeatable = True
-
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, Checkpoint] | Refused:
-        mine = None if head is None else next((c for c in head.checkpoints if c.id == self.id), None)
-        if head is None or mine is None or expired(mine, now_ms):
-            return Refused(NotFound(f"checkpoint {self.id} is gone (deleted or expired); make a new one"))
-        fresh = replace(mine, expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms)
-        return Next(replace(head, checkpoints=tuple(fresh if c is mine else c for c in head.checkpoints)), fresh)
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteCheckpoint:
-    id: str
-
-    repeatable = True
-    frees = True
-
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
-        if head is None or all(c.id != self.id for c in head.checkpoints):
-            return Already(None)
-        return Next(replace(head, checkpoints=tuple(c for c in head.checkpoints if c.id != self.id)), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Collect:
-    """Forget retired segments whose bytes are gone, and checkpoints that expired; raise the orphan floor (P16).
-
-    Requires: the bytes of `collected` were deleted before, under a boundary of at least `boundary`.
-    """
-
-    boundary: int
-    collected: frozenset[str]
-    expired_checkpoints: frozenset[str] = frozenset()
-    always: bool = False  # the orphan sweep commits even where this changes nothing (P18)
-
-    repeatable = True  # it only takes away and raises
-    frees = True
-
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
-        if head is None:
-            return Refused(NotFound("the partition has no manifest"))
-        checkpoints = tuple(
-            c
-            for c in head.checkpoints
-            # Refreshed since it was found expired: it stays.
-            if c.id not in self.expired_checkpoints or not expired(c, now_ms)
-        )
-        value = replace(
-            head,
-            retired=tuple(r for r in head.retired if r.id not in self.collected),
-            checkpoints=checkpoints,
-            orphan_floor=max(head.orphan_floor, self.boundary),
-        )
-        unchanged = len(value.retired) == len(head.retired) and len(checkpoints) == len(head.checkpoints)
-        if unchanged and not self.always:
-            return Already(None)
-        return Next(value, None)

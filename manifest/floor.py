@@ -10,6 +10,7 @@ from lithify.manifest.appends import refused_for_good, topic_gone
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import fenced, retire
 from lithify.manifest.model import RETIRED_MAX, Manifest, Retention, SegmentRef, SortedRun
+from lithify.manifest.pins import waiting_text
 from lithify.manifest.retention import floor_at
 from lithify.store.errors import NotFound, OffsetOutOfRange, Unavailable
 
@@ -107,8 +108,7 @@ class DropSegments:
             return Already(())
         room = RETIRED_MAX - len(head.retired)
         if room <= 0:
-            text = f"{RETIRED_MAX} retired segments wait for collection: run 'lithify gc run'"
-            return Refused(Unavailable(f"{head.topic}/{head.partition}: {text}"))
+            return Refused(Unavailable(f"{head.topic}/{head.partition}: {waiting_text(head)}"))
         found = tuple(sorted(found, key=lambda s: s.min_offset)[:room])
         gone = frozenset(s.id for s in found)
         value = replace(

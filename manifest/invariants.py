@@ -20,6 +20,7 @@ from lithify.manifest.model import (
     RETIRED_MAX,
     TIME_INDEX_MAX,
     TRANSACTIONS_MAX,
+    UNPINNED_MAX,
     Boundary,
     Manifest,
     Numbered,
@@ -138,6 +139,7 @@ def _shape(manifest: Manifest) -> Iterator[str]:
         ("checkpoints", CHECKPOINTS_MAX),
         ("consumers", CONSUMERS_MAX),
         ("time_index", TIME_INDEX_MAX),
+        ("unpinned", UNPINNED_MAX),
     ):
         if len(getattr(manifest, name)) > bound:
             yield f"{name} is bounded by {bound}"
@@ -145,6 +147,9 @@ def _shape(manifest: Manifest) -> Iterator[str]:
         yield f"retired is bounded by {RETIRED_MAX}"
     if any(c.manifest > manifest.id for c in manifest.checkpoints):
         yield "a checkpoint pins a manifest that exists"
+    pinned = {c.manifest for c in manifest.checkpoints}
+    if any(number in pinned or not 0 < number < manifest.orphan_floor for number in manifest.unpinned):
+        yield "what nobody pins any more was pinned below the orphan floor"
     yield from _index_problems(manifest)
     yield from _consumers(manifest)
     yield from _transactions(manifest)

@@ -150,7 +150,7 @@ class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class JobError(msgspec.Struct, frozen=True):
-    category: str  # corrupt, missing, unavailable, memory, invalid, altered, attempts, engine, or as above
+    category: str  # corrupt, missing, unavailable, memory, invalid, altered, attempts, engine, stalled, or as above
     reason: str
 
 
@@ -173,7 +173,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     kind: Kind | None = None  # decided at admission
     status: Status
     origin: Origin
-    requested: tuple[str, ...] = ()  # of a manual request: L0 and run ids; empty: everything
+    requested: tuple[str, ...] = ()  # of a manual request: L0 and run ids, as merges left them; empty: everything
     sources: tuple[str, ...] = ()  # L0 and run ids, in the manifest's order
     segments: tuple[str, ...] = ()  # exactly the segments pinned (P8)
     destination: str = ""  # id of the run it will make
@@ -186,6 +186,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     created_at_ms: int
     started_at_ms: int | None = None
     completed_at_ms: int | None = None
+    paced_to_ms: int | None = None  # its bytes have their time by then, at the rate it ended under; None: it had none
     counts: MergeCounts = MergeCounts()
     estimate: Estimate | None = None
     peak_memory_bytes: int = 0  # of a finished job: the largest of its workers

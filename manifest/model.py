@@ -22,6 +22,7 @@ __all__ = [
     "RETIRED_MAX",
     "TIME_INDEX_MAX",
     "TRANSACTIONS_MAX",
+    "UNPINNED_MAX",
     "Boundary",
     "Bucket",
     "Checkpoint",
@@ -50,6 +51,7 @@ KIND = "kind"  # the field that says what a numbered file is: a boundary would r
 # Every list has a bound; what happens at it is told at the edit that would grow it (lithify.manifest.edits).
 KEY_BOUND_BYTES = 32  # key bounds in manifests are cut to this, rounded outward
 RETIRED_MAX = 16_384
+UNPINNED_MAX = 512  # by then a collection has not looked for long; the sweep finds what the oldest kept
 COMPLETED_JOBS_MAX = 64
 PRODUCERS_MAX = 1_024
 PRODUCER_BATCHES_KEPT = 5  # as Kafka: how many of its latest batches a producer may repeat
@@ -122,7 +124,8 @@ class SortedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retired(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A replaced segment: readable by manifests in [added_at, retired_at), its bytes not yet collected (P16).
+    """A replaced segment: readable by manifests in [added_at, retired_at), its bytes not yet collected (P16). Once a
+    grace period has passed, one that only checkpoints keep is named by their manifests alone.
 
     `base_offset` and `rows` let a repeated append recognise itself after its segment was compacted (P6).
     """
@@ -255,6 +258,7 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     producers: tuple[ProducerEntry, ...] = ()
     transactions: tuple[Transaction, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
+    unpinned: tuple[int, ...] = ()  # manifests that no checkpoint pins any more: what only they name is to be deleted
     consumers: tuple[ConsumerPosition, ...] = ()
 
     def segments(self) -> tuple[SegmentRef, ...]:

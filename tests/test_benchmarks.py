@@ -12,6 +12,7 @@ from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
 from benchmarks.generate import Shape, tables, warehouse
 from benchmarks.measure import Run
+from benchmarks.recording import recording
 from benchmarks.report import show, write_readme
 from benchmarks.results import Bar, Found, Results, bars
 from benchmarks.scale import Point, slope
@@ -102,3 +103,12 @@ def test_a_quick_run(tmp_path: Path) -> None:
     assert counted["manifest bytes per segment"]["measured"] <= 350
     assert counted["workloads that do not end, or pass a limit"]["measured"] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["quick.json"], "the data are removed"
+
+
+def test_what_recording_costs_is_told_and_does_not_grow_with_the_ranges() -> None:
+    machine = {"processors": "2", "architecture": "z80", "python": "3.11", "pyarrow": "26", "pyspark": "4"}
+    found = Results(machine=machine, recording=recording())
+    (bar,) = bars(found)
+    assert bar.met
+    assert [each.bytes_per_range < 20_000 for each in found.recording] == [False, True, True]
+    assert "KB written per range" in show(found)

@@ -45,6 +45,10 @@ class LocalEngine:
         def run(task: MergeTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
             return outcome_of(task, lambda: execute(task, store, cancelled, tiers=tiers))
 
+        if any(attempt.hangs for attempt in self._attempts):
+            # Their threads never come back: those of the others end with what they do, and new ones take their place.
+            self._attempts = weakref.WeakSet(attempt for attempt in self._attempts if not attempt.hangs)
+            self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="lithify-merge")
         attempt = Underway(self._pool, self._width, tasks, run)
         self._attempts.add(attempt)
         return attempt
@@ -54,4 +58,4 @@ class LocalEngine:
         self._closed = True
         for attempt in list(self._attempts):
             attempt.stop()
-        self._pool.shutdown()
+        self._pool.shutdown(wait=not any(attempt.hangs for attempt in self._attempts))

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import structlog
 
-from lithify.compactor.engine import TaskFailure
+from lithify.compactor.engine import STOP_MAX_MS, TaskFailure
 from lithify.compactor.engines.held_session import Opened
 from lithify.compactor.engines.outcome import failure_of
 from lithify.compactor.engines.private_files import PrivateFiles
@@ -74,11 +74,14 @@ class SparkAttempt:
         jobs = self._jobs()
         if jobs is None or jobs.workers_share_machine:
             self._underway.ended(_ASKED_MS)
-        while not self._underway.ended(0):
+        for _ in range(STOP_MAX_MS // _CANCEL_AGAIN_MS):
+            if self._underway.ended(0):
+                break
             # Again and again: a job may be on its way to Spark, past its last look at whether it was withdrawn.
             if (jobs := self._jobs()) is not None:
                 self._cancel(jobs)
             self._underway.ended(_CANCEL_AGAIN_MS)
+        self._underway.give_up_after(0)
         self._stop_file.obeyed(_KILLED_MS)
 
     def _cancel(self, jobs: SparkJobs) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from lithify.compactor.engine import TaskFailure
+from lithify.compactor.engine import STOP_MAX_MS, TaskFailure
 from lithify.manifest.words import counted
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
@@ -36,6 +36,7 @@ class Underway:
         self._begun: list[Future[None]] = []  # those that may still wait in the pool's queue
         self._open = 0  # how many are in the pool
         self._shut = False  # the pool takes no more tasks
+        self.hangs = False  # a task that was told to stop has not: it holds its thread, perhaps for ever
         with self._lock:
             for _ in range(width):
                 self._begin_next()
@@ -91,10 +92,14 @@ class Underway:
             self._begun = []
             self._begin_next()  # none: but it may have ended with this
 
-    def ended(self, timeout_ms: int | None) -> bool:
-        """Whether every task has ended; waits for it up to `timeout_ms` (None: as long as it takes)."""
-        return self._ended.wait(None if timeout_ms is None else timeout_ms / 1000)
+    def ended(self, timeout_ms: int) -> bool:
+        """Whether every task has ended; waits for it up to `timeout_ms`."""
+        return self._ended.wait(timeout_ms / 1000)
 
     def stop(self) -> None:
         self.withdraw()
-        self.ended(None)
+        self.give_up_after(STOP_MAX_MS)
+
+    def give_up_after(self, timeout_ms: int) -> None:
+        """Waits so long for the end, and not at all once it has been waited for in vain."""
+        self.hangs = not self.ended(0 if self.hangs else timeout_ms)

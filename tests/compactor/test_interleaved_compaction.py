@@ -12,11 +12,12 @@ from lithify.compactor.jobs import RequestCancel, Submit
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.config import parse
-from lithify.manifest.edits import CreateCheckpoint, CreatePartition
+from lithify.manifest.edits import CreatePartition
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import Get, NewId, Pause, Put
 from tests.compactor.simulated_engine import Row, encode, read_rows, reference, with_engine

@@ -217,6 +217,14 @@ def test_a_job_that_ends_says_what_it_did() -> None:
     assert failed.attempts[1].error == ERROR
 
 
+@pytest.mark.parametrize(("rate", "paced_to_ms"), [(100, 500 + 7_000), (-1, None)])
+def test_a_job_that_ends_says_when_its_bytes_have_had_their_time(rate: int, paced_to_ms: int | None) -> None:
+    read = RangeDone(index=0, attempt=2, outputs=(segment("o"),), counts=MergeCounts(rows_in=5, bytes_read=700))
+    begun = replace(found(HEAD, A), started_at_ms=500, done=(read,))
+    head = replace(HEAD, jobs=(begun, *HEAD.jobs[1:]))
+    assert after(Finish(EPOCH, A, "completed", "", rate=rate), head).history[-1].paced_to_ms == paced_to_ms
+
+
 def test_a_job_is_counted_by_size_only_where_all_of_its_ranges_were() -> None:
     """A range without a count was done by an earlier release, or by a worker of one (RFC 0007)."""
     plan = job().plan

@@ -166,6 +166,8 @@ def test_a_throttled_job_takes_its_ranges_in_turn() -> None:
     assert hands.run().outcome == "worked"  # type: ignore[attr-defined]
     assert hands.waves == [1, 1, 1]
     assert hands.paused_ms == 80_000, "the last range has its time before the next job"
+    ended = hands.world.alone(PartitionFiles(KEYS).compactor_state()).history[-1]
+    assert ended.paced_to_ms == ended.started_at_ms, "the simulated engine counts no bytes"
 
 
 def test_a_clock_that_steps_back_under_a_throttle_keeps_nobody_waiting() -> None:

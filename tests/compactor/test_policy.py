@@ -254,7 +254,9 @@ def test_a_clock_that_was_ahead_holds_nothing_up_once_it_is_right() -> None:
     assert isinstance(decide(dirty, longest, config(), NOW_MS), Wait)
 
     slow = config(compaction_throttle_bytes_per_second="100")
-    ended = job("last", "completed", started_at_ms=NOW_MS + year_ms, counts=MergeCounts(bytes_read=1_000))
+    read = MergeCounts(bytes_read=1_000)
+    paced_to_ms = NOW_MS + year_ms + 10_000
+    ended = job("last", "completed", started_at_ms=NOW_MS + year_ms, counts=read, paced_to_ms=paced_to_ms)
     assert isinstance(decide(dirty, replace(state(), history=(ended,)), slow, NOW_MS), Propose)
 
     attempt = Attempt(number=1, epoch=1, worker="w", started_at_ms=0)
@@ -294,18 +296,6 @@ def test_a_paused_topic_is_left_alone_but_for_what_expired() -> None:
     assert isinstance(decide(dirty, state(cancelled), paused, NOW_MS), Settle)
     quiet = parse({"cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS), "compaction.paused": "true"})
     assert isinstance(decide(EXPIRED, None, quiet, NOW_MS), Drop)
-
-
-def test_a_throttled_topic_gives_the_last_jobs_bytes_their_time() -> None:
-    slow = config(compaction_throttle_bytes_per_second="100")
-    last = job("last", "completed", started_at_ms=NOW_MS, counts=MergeCounts(bytes_read=1_000))
-    dirty = head(segment(10, 99))
-    after = replace(state(), history=(last,))
-    waiting = decide(dirty, after, slow, NOW_MS + 9_999)
-    assert isinstance(waiting, Wait)
-    assert waiting.until_ms == NOW_MS + 10_000
-    assert isinstance(decide(dirty, after, slow, NOW_MS + 10_000), Propose)
-    assert isinstance(decide(dirty, after, config(), NOW_MS), Propose)
 
 
 def test_slowed_writers_come_before_a_clean_and_young_segments_are_merged_among_themselves() -> None:

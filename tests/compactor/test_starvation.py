@@ -14,6 +14,7 @@ from lithify.manifest.config import LONG_MAX, parse, validate
 from lithify.manifest.debt import RUNS_CROWDED_TIERS, Due, NotDue, assess
 from lithify.manifest.jobs import FailureCount, JobError, KeyRange, MergeCounts
 from lithify.manifest.model import RETIRED_MAX, Retired, SortedRun
+from lithify.manifest.pins import waiting_text
 from lithify.manifest.units import Unit, units
 from tests.compactor.test_policy import HOUR_MS, NOW_MS, config, head, job, segment, state
 
@@ -96,7 +97,7 @@ def test_nothing_starts_that_could_not_commit() -> None:
     full = head(segment(10, 99), retired=(entry,) * RETIRED_MAX)
     waiting = decide(full, None, config(), NOW_MS)
     assert isinstance(waiting, Wait)
-    assert waiting.reason.endswith("retired segments wait for collection: run 'lithify gc run'")
+    assert "replaced segments wait for collection: run 'lithify gc run'" in waiting.reason
     assert isinstance(decide(replace(full, retired=full.retired[1:]), None, config(), NOW_MS), Propose)
 
 
@@ -109,8 +110,7 @@ def test_a_drop_without_room_waits_and_says_for_what() -> None:
         assert isinstance(waiting, Wait)
         assert waiting.until_ms is None
         assert waiting.reason == (
-            "due (1 segment (99 bytes) lies below the log start offset), "
-            f"but {RETIRED_MAX} retired segments wait for collection: run 'lithify gc run'"
+            f"due (1 segment (99 bytes) lies below the log start offset), but {waiting_text(full)}"
         )
     assert isinstance(decide(replace(full, retired=full.retired[1:]), None, config(), NOW_MS), Drop)
 
@@ -129,10 +129,13 @@ def test_what_no_collection_makes_room_for_says_what_to_do() -> None:
     assert f"run a alone has {RETIRED_MAX + 2}: copy the topic into one of more partitions" in waiting.reason
 
 
+READ = MergeCounts(bytes_read=1_000)
+
+
 def test_where_nothing_is_due_nothing_waits() -> None:
     """'compactor run --once' would say that something is left to do."""
     slow = config(compaction_throttle_bytes_per_second="100")
-    last = job("last", "completed", started_at_ms=NOW_MS, counts=MergeCounts(bytes_read=1_000))
+    last = job("last", "completed", started_at_ms=NOW_MS, counts=READ, paced_to_ms=NOW_MS + 10_000)
     after = replace(state(), history=(last,))
     assert decide(head(clean=99), after, slow, NOW_MS) == Wait("nothing is due")
     assert decide(head(clean=99), None, config(compaction_paused="true"), NOW_MS) == Wait("nothing is due")
@@ -144,7 +147,7 @@ def test_where_nothing_is_due_nothing_waits() -> None:
 
 def test_a_refused_request_takes_no_throttle_off() -> None:
     slow = config(compaction_throttle_bytes_per_second="100")
-    last = job("last", "completed", started_at_ms=NOW_MS, counts=MergeCounts(bytes_read=1_000))
+    last = job("last", "completed", started_at_ms=NOW_MS, counts=READ, paced_to_ms=NOW_MS + 10_000)
     after = replace(state(), history=(last, job("refused", "failed"), job("empty", "cancelled", started_at_ms=NOW_MS)))
     waiting = decide(head(segment(10, 99)), after, slow, NOW_MS)
     assert isinstance(waiting, Wait)
@@ -202,3 +205,28 @@ def test_pressure_without_end_lets_no_runs_pile_up() -> None:
         most = RUNS_CROWDED_TIERS * simulation.config.runs_tier
         assert simulation.figures.runs_max <= 3 * most, "so many on each of a few steps"
         assert simulation.figures.fruitless == []
+
+
+def test_a_throttled_topic_gives_the_last_jobs_bytes_their_time() -> None:
+    slow = config(compaction_throttle_bytes_per_second="100")
+    counts = MergeCounts(bytes_read=1_000)
+    last = job("last", "completed", started_at_ms=NOW_MS, counts=counts, paced_to_ms=NOW_MS + 10_000)
+    dirty = head(segment(10, 99))
+    after = replace(state(), history=(last,))
+    waiting = decide(dirty, after, slow, NOW_MS + 9_999)
+    assert isinstance(waiting, Wait)
+    assert waiting.until_ms == NOW_MS + 10_000
+    assert isinstance(decide(dirty, after, slow, NOW_MS + 10_000), Propose)
+    assert isinstance(decide(dirty, after, config(), NOW_MS), Propose)
+    raised = decide(dirty, after, config(compaction_throttle_bytes_per_second="1000"), NOW_MS)
+    assert isinstance(raised, Wait)
+    assert raised.until_ms == NOW_MS + 1_000
+
+
+def test_a_throttle_that_is_lowered_holds_for_what_begins_after_it() -> None:
+    """1 TB was read without one, or at 100 MB a second: at 1 MB a second it would have taken eleven days."""
+    dirty, lowered = head(segment(10, 99)), config(compaction_throttle_bytes_per_second="1000000")
+    counts = MergeCounts(bytes_read=10**12)
+    for paced_to_ms in (None, NOW_MS - 1):
+        last = job("last", "completed", started_at_ms=NOW_MS - 3 * HOUR_MS, counts=counts, paced_to_ms=paced_to_ms)
+        assert isinstance(decide(dirty, replace(state(), history=(last,)), lowered, NOW_MS), Propose)

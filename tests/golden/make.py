@@ -163,6 +163,8 @@ MANIFEST_PASSED_OVER = Manifest(
         ),
     ),
 )
+# What checkpoints let go of, since a manifest notes it.
+MANIFEST_UNPINNED = Manifest(**HEAD, **PARTITION, id=19, next_offset=103, orphan_floor=12, unpinned=(4, 11))
 # The bounds of retention, since a manifest says which hold in it.
 MANIFEST_BOUNDS = Manifest(
     **HEAD, **PARTITION, id=16, next_offset=103, retention=Retention(ms=604_800_000, bytes=5, records=7), config_at=3
@@ -317,6 +319,14 @@ COMPACTOR_SIZES = CompactorState(
         ),
     ),
 )
+# A job that ended under a throttle.
+COMPACTOR_PACED = CompactorState(
+    **HEAD,
+    **PARTITION,
+    id=16,
+    epoch=4,
+    history=(summed_up(msgspec.structs.replace(RUNNING, status="completed", paced_to_ms=1_760_000_010_000)),),
+)
 BOUNDARY = Boundary(**HEAD, **PARTITION, id=2, manifest=10, compactor=11, manifest_head=12, compactor_head=13)
 TOPIC = TopicFile(
     **HEAD,
@@ -356,11 +366,13 @@ FILES: dict[str, Numbered] = {
     "manifest-sizes": MANIFEST_SIZES,
     "manifest-transactions": MANIFEST_TRANSACTIONS,
     "manifest-passed-over": MANIFEST_PASSED_OVER,
+    "manifest-unpinned": MANIFEST_UNPINNED,
     "manifest-bounds": MANIFEST_BOUNDS,
     "manifest-rows": MANIFEST_ROWS,
     "compactor": COMPACTOR,
     "compactor-ended": COMPACTOR_ENDED,
     "compactor-sizes": COMPACTOR_SIZES,
+    "compactor-paced": COMPACTOR_PACED,
     "boundary": BOUNDARY,
     "topic": TOPIC,
     "topic-bounds": TOPIC_BOUNDS,

@@ -8,12 +8,13 @@ from typing import Any
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.commit import Next
-from lithify.manifest.edits import Collect, CommitCompaction, coverage_offset
+from lithify.manifest.edits import CommitCompaction, coverage_offset
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import Collect
 from lithify.manifest.units import units
 from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask

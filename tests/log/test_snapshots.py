@@ -9,8 +9,8 @@ from lithify.log import checkpoints
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.edits import CreateCheckpoint, RefreshCheckpoint
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint, RefreshCheckpoint
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired
 from tests.log.compaction import collect, compact, raise_floor
 from tests.log.conftest import HandClock

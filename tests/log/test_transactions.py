@@ -4,8 +4,8 @@ import pytest
 
 import lithify
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
-from lithify.manifest.edits import Collect
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import Collect
 from lithify.store.errors import NotFound, Unavailable
 
 WEEK_MS = 7 * 86_400_000

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.consumers import (
+    EXPIRES_MS,
     CommitPosition,
     ForgetConsumer,
     ResetPosition,
@@ -15,7 +16,7 @@ from lithify.manifest.consumers import (
     missed,
 )
 from lithify.manifest.invariants import manifest_problems
-from lithify.manifest.model import CONSUMERS_MAX, FORMAT, ConsumerPosition, Manifest
+from lithify.manifest.model import CONSUMERS_MAX, FORMAT, Bucket, ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, Fenced, LithifyError, NotFound, OffsetOutOfRange, Unavailable
@@ -86,6 +87,62 @@ def test_what_does_not_hold_is_refused_with_what_to_do() -> None:
     assert isinstance(refused(full, TakePosition("new", "one", 1)), Unavailable)
     assert committed(full, TakePosition("c7", "two", 1)).offset == 5
     assert isinstance(refused(HEAD, TakePosition("c", "one", 101)), OffsetOutOfRange)
+
+
+NOW_MS = 10 * EXPIRES_MS
+
+
+def crowd(offset: int, committed_at_ms: int, bucket_ms: int, **fields: int) -> Manifest:
+    """As many consumers as there may be. All but c7 have committed lately; the log's second half is dated."""
+    names = (f"c{number}" for number in range(CONSUMERS_MAX))
+    all_ = {name: replace(entry(name, 60), committed_at_ms=NOW_MS) for name in names}
+    all_["c7"] = replace(entry("c7", offset), committed_at_ms=committed_at_ms)
+    index = (Bucket(0, 0, 50, 1), Bucket(50, bucket_ms, 50, 1))
+    return replace(having(*sorted(all_.values(), key=lambda each: each.name)), time_index=index, **fields)
+
+
+LONG_AGO_MS = NOW_MS - EXPIRES_MS - 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "committed_at_ms", "bucket_ms", "fields", "gives_way"),
+    [
+        (50, LONG_AGO_MS, LONG_AGO_MS, {}, True),
+        (50, LONG_AGO_MS + 1, LONG_AGO_MS, {}, False),  # it was here within seven days
+        (50, LONG_AGO_MS, LONG_AGO_MS + 1, {}, False),  # what it has not read came within seven days
+        (51, LONG_AGO_MS, LONG_AGO_MS, {}, False),  # it may have read all that is old
+        (100, LONG_AGO_MS, LONG_AGO_MS, {}, False),  # it has read everything, and may live
+        (51, LONG_AGO_MS, NOW_MS, {"log_start_offset": 52}, True),  # what it would go on from is gone
+        (52, LONG_AGO_MS, NOW_MS, {"log_start_offset": 52}, False),
+    ],
+)
+@pytest.mark.parametrize("edit", [CommitPosition("new", 1, 0, "one"), TakePosition("new", "one", 1)])
+def test_at_the_bound_who_left_records_unread_for_seven_days_gives_way(
+    offset: int, committed_at_ms: int, bucket_ms: int, fields: dict[str, int], gives_way: bool, edit: Edit
+) -> None:
+    head = crowd(offset, committed_at_ms, bucket_ms, **fields)
+    verdict = edit.apply(head, 9, NOW_MS)
+    if not gives_way:
+        assert isinstance(verdict, Refused)
+        assert "none of them left records unread for 7" in str(verdict.error)
+        return
+    assert isinstance(verdict, Next)
+    names = {each.name for each in verdict.value.consumers}
+    assert names == {each.name for each in head.consumers} - {"c7"} | {"new"}
+    later = CommitPosition("c7", 60, 7, "one").apply(verdict.value, 10, NOW_MS)
+    assert isinstance(later, Refused), "where it lives all the same, it is told"
+    assert isinstance(later.error, NotFound | Unavailable)
+
+
+def test_nobody_gives_way_where_there_is_room_and_who_is_known_takes_no_place() -> None:
+    head = crowd(50, LONG_AGO_MS, LONG_AGO_MS)
+    moved = CommitPosition("c8", 61, 7, "one").apply(head, 9, NOW_MS)
+    assert isinstance(moved, Next)
+    assert len(moved.value.consumers) == CONSUMERS_MAX
+    less = replace(head, consumers=head.consumers[:-1])
+    opened = TakePosition("new", "one", 1).apply(less, 9, NOW_MS)
+    assert isinstance(opened, Next)
+    assert {each.name for each in opened.value.consumers} > {"c7", "new"}
 
 
 @pytest.mark.parametrize("offset", [0, 5, 100])

@@ -8,20 +8,10 @@ from msgspec.structs import replace
 from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer, ResetPosition, TakePosition
-from lithify.manifest.edits import (
-    Claim,
-    Collect,
-    CommitCompaction,
-    CreateCheckpoint,
-    CreatePartition,
-    DeleteCheckpoint,
-    LiftQuarantine,
-    RefreshCheckpoint,
-    Seal,
-    SetQuarantine,
-)
+from lithify.manifest.edits import Claim, CommitCompaction, CreatePartition, LiftQuarantine, Seal, SetQuarantine
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.model import Manifest
+from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import NotFound
@@ -117,9 +107,10 @@ def test_a_collection_forgets_what_it_was_told_to() -> None:
     head = replace(HEAD, checkpoints=tuple(replace(c, expires_at_ms=NOW_MS) for c in HEAD.checkpoints))
     following = after(head, edit)
     assert unwarranted(Step(head, following, HEAD.id, frozenset()), "collect") is None
-    assert [r.id for r in following.retired] == [r.id for r in HEAD.retired[1:]]
+    assert following.retired == (), "the others are handed over to the other checkpoint"
     assert [c.id for c in following.checkpoints] == ["d"]
     assert following.orphan_floor == HEAD.id
+    assert [r.id for r in after(replace(head, checkpoints=()), edit).retired] == [r.id for r in HEAD.retired[1:]]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from lithify.compactor.jobs import Admit, EndAttempt, Finish, StartAttempt, Subm
 from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next, Refused
-from lithify.manifest.edits import CreateCheckpoint, Seal
+from lithify.manifest.edits import Seal
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.jobs import (
     ACTIVE_JOBS_MAX,
@@ -43,6 +43,7 @@ from lithify.manifest.model import (
     SortedRun,
     Transaction,
 )
+from lithify.manifest.pins import CreateCheckpoint
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import Corrupt, Unavailable
 from tests.protocol.scene import FIRST, TOPIC_ID, at, job, replacing, segment

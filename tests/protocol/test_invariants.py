@@ -11,17 +11,7 @@ from msgspec.structs import replace
 from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
 from lithify.manifest.codec import decode, encode
 from lithify.manifest.commit import Next
-from lithify.manifest.edits import (
-    Claim,
-    Collect,
-    CreateCheckpoint,
-    DeleteCheckpoint,
-    LiftQuarantine,
-    RefreshCheckpoint,
-    Seal,
-    SetQuarantine,
-    coverage_offset,
-)
+from lithify.manifest.edits import Claim, LiftQuarantine, Seal, SetQuarantine, coverage_offset
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.invariants import check_boundary, check_compactor, check_topic, manifest_problems
 from lithify.manifest.jobs import CompactorState, summed_up
@@ -37,6 +27,7 @@ from lithify.manifest.model import (
     TopicFile,
     Transaction,
 )
+from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import (
     EndTransaction,

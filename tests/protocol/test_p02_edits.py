@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
 from lithify.manifest.commit import Next
-from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint
 from lithify.store.errors import AlreadyExists, Corrupt, NotFound
 from lithify.store.port import Create
 from tests.protocol.scene import KEYS, L0_MAX, Held, append, appends, new_partition, segment

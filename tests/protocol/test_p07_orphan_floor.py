@@ -7,10 +7,10 @@ from lithify.gc.reachable import orphan
 from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next, Refused
-from lithify.manifest.edits import Collect
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import Collect
 from lithify.store.errors import CommitUnknown
 from lithify.store.port import Create, Outcome
 from tests.protocol.scene import (

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from lithify.gc.collect import collect, sweep
 from lithify.gc.reachable import collectable
-from lithify.manifest.edits import Collect, CreateCheckpoint
 from lithify.manifest.model import Checkpoint, Manifest, Retired
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import Collect, CreateCheckpoint
 from lithify.store.port import Create, Delete, Get, Head, List
 from tests.interleave import World
 from tests.protocol.scene import FIRST, GRACE_MS, KEYS, Held, appends, at, claim, compact, new_partition
@@ -21,7 +21,7 @@ def pinned(*numbers: int) -> Manifest:
 
 
 def test_all_bytes_go_however_many_requests_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.gc.collect.DELETE_KEYS_MAX", 2)
+    monkeypatch.setattr("lithify.gc.objects.DELETE_KEYS_MAX", 2)
     world, files = new_partition(), PartitionFiles(KEYS)
     epoch = world.alone(claim(files))
     world.alone(appends(files, 5))

@@ -6,8 +6,8 @@ from lithify.gc.collect import collect
 from lithify.gc.collector import GRACE_MS_MIN
 from lithify.log.append import append
 from lithify.manifest.commit import FRESH_MS
-from lithify.manifest.edits import CreateCheckpoint
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import CommitUnknown
 from tests.interleave import World
 from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, appends, claim, compact, new_partition, segment

@@ -5,9 +5,10 @@ import pytest
 from lithify.compactor.jobs import Admit
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append, BelowOrphanFloor
-from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint, Seal
+from lithify.manifest.edits import Seal
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint
 from lithify.store.errors import Corrupt, Unavailable
 from lithify.store.port import Create, Delete, Get, List, Put
 from tests.interleave import World

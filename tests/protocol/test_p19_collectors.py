@@ -3,8 +3,8 @@
 import pytest
 
 from lithify.gc.collect import collect, sweep
-from lithify.manifest.edits import CreateCheckpoint
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.port import Create, Delete, Get
 from tests.interleave import World
 from tests.protocol.scene import GRACE_MS, KEYS, Held, appends, claim, compact, new_partition

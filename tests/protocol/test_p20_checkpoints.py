@@ -5,8 +5,8 @@ import pytest
 from lithify.gc.collect import collect
 from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.edits import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
 from lithify.store.errors import AlreadyExists, NotFound
 from lithify.store.port import Create
 from tests.protocol.scene import FIRST, GRACE_MS, KEYS, Held, after, appends, at, claim, compact, new_partition

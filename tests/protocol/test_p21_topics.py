@@ -13,9 +13,10 @@ from lithify.manifest.catalog import (
     topic_lineage,
     topic_names,
 )
-from lithify.manifest.edits import Claim, CreateCheckpoint, Seal
+from lithify.manifest.edits import Claim, Seal
 from lithify.manifest.keys import PartitionKeys, TopicKeys
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound
 from lithify.store.port import Create, Delete
 from tests.interleave import World

@@ -17,7 +17,7 @@ __all__ = ["Step", "kind_of_commit", "unwarranted", "unwarranted_of_compactor"]
 EVERY_COMMIT = frozenset(("id", "nonce", "committed_at_ms"))
 FLOOR = frozenset(("log_start_offset", "time_index"))
 MAY_CHANGE = {
-    "seal": frozenset(("sealed", "l0", "runs", "retired", "checkpoints", "time_index")),
+    "seal": frozenset(("sealed", "l0", "runs", "retired", "checkpoints", "unpinned", "time_index")),
     "append": frozenset(("l0", "next_offset", "producers", "transactions")) | FLOOR,
     "bounds": frozenset(("retention", "config_at")) | FLOOR,
     "claim": frozenset(("compactor_epoch",)),
@@ -25,8 +25,8 @@ MAY_CHANGE = {
     | frozenset(("cleaned_to", "last_compacted_at_ms", "last_cleaned_at_ms"))
     | FLOOR,
     "drop": frozenset(("l0", "runs", "retired", "quarantine")) | FLOOR,
-    "collect": frozenset(("retired", "checkpoints", "orphan_floor")),
-    "checkpoint": frozenset(("checkpoints",)) | FLOOR,
+    "collect": frozenset(("retired", "checkpoints", "unpinned", "orphan_floor")),
+    "checkpoint": frozenset(("checkpoints", "unpinned")) | FLOOR,
     "quarantine": frozenset(("quarantine",)),
     "floor": frozenset(("deleted_to",)) | FLOOR,
     "position": frozenset(("consumers",)),
@@ -99,7 +99,7 @@ def _signs(step: Step) -> Iterator[tuple[str, bool]]:
     yield "compaction", "completed_jobs" in changed
     yield "drop", "retired" in changed and bool(step.of("retired").added)
     yield "checkpoint", bool(step.of("checkpoints").added)
-    yield "collect", bool(changed & {"retired", "orphan_floor"}) or bool(step.of("checkpoints").removed)
+    yield "collect", bool(changed & {"retired", "unpinned", "orphan_floor"}) or bool(step.of("checkpoints").removed)
     yield "checkpoint", "checkpoints" in changed
     yield "quarantine", "quarantine" in changed
     yield "floor", bool(changed & MAY_CHANGE["floor"])
@@ -184,7 +184,7 @@ def _drop(step: Step) -> Iterator[str]:
 def _collect(step: Step) -> Iterator[str]:
     checkpoints, now_ms = step.of("checkpoints"), step.manifest.committed_at_ms
     early = [c for c in checkpoints.removed if c.expires_at_ms is None or c.expires_at_ms > now_ms]
-    by_hand = checkpoints.all == 1 and step.changed == frozenset(("checkpoints",))
+    by_hand = checkpoints.all == 1 and step.changed <= frozenset(("checkpoints", "unpinned"))
     if checkpoints.added or checkpoints.changed or (early and not by_hand):
         yield "lets go of a checkpoint that has not expired"
     if step.manifest.orphan_floor > step.dead:
@@ -237,11 +237,14 @@ def _compactor(previous: CompactorState, state: CompactorState, *, claims: bool)
         yield "loses a job (P15)"
     if claims and (active.added or active.removed or failures.removed):
         yield "claims, and touches more than attempts (P5)"
-    if not claims and (active.all > 1 or len(failures.added + failures.changed) > 1):
+    renamed = [
+        now for was, now in active.changed if active.removed and _differing(was, now) == frozenset(("requested",))
+    ]
+    if not claims and (active.all - len(renamed) > 1 or len(failures.added + failures.changed) > 1):
         yield "is about more than one job (P8, P14)"
     if failures.removed and len(state.failures) < FAILURES_MAX and failures.all > 1:
         yield "forgets failures of other jobs (P14)"
-    for was, now in active.changed:
+    for was, now in (pair for pair in active.changed if pair[1] not in renamed):
         beyond = _differing(was, now) - (BY_CLAIM if claims else BY_PROGRESS if was.plan else BY_ADMISSION)
         if beyond:
             yield f"changes {', '.join(sorted(beyond))} of job {now.id} (P9)"

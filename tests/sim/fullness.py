@@ -24,7 +24,7 @@ PASSES_MAX = 8  # one boundary ages at a time, and what checkpoints let go of wa
 
 async def free_a_full_store(actor: Actor, site: Site, truth: Truth) -> None:
     """Compactor and collector are given nothing but the reserve, and no upload. Nothing that is below the floor, and
-    held by no job, may stay; nothing retired, and pinned by no checkpoint, either."""
+    held by no job, may stay; nor may the list of what was retired, or of what nobody pins any more."""
     files = PartitionFiles(truth.keys)
     last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
     if last.deleted:
@@ -45,10 +45,10 @@ async def free_a_full_store(actor: Actor, site: Site, truth: Truth) -> None:
 
 
 def _kept(head: Json) -> str:
-    """What is retired, and pinned by no checkpoint (P16)."""
-    pins = [each["manifest"] for each in head.get("checkpoints", ())]
-    retired = head.get("retired", ())
-    return next((r["id"] for r in retired if not any(r["added_at"] <= pin < r["retired_at"] for pin in pins)), "")
+    """What is retired, or was pinned, and nobody has looked at (P16)."""
+    return next((str(each["id"]) for each in head.get("retired", ())), "") or str(
+        next(iter(head.get("unpinned", ())), "")
+    )
 
 
 async def _drop(site: Site, truth: Truth, config: TopicConfig) -> None:

@@ -180,7 +180,7 @@ class Oracle:
             raise Violation(f"{key}: version {number} is not the end of a life (P21)")
         for keys in (keys for topic in self.topics[:number] for keys in partition_keys(topic)):
             head = self.truth(keys).head
-            if head is None or not head.sealed or head.retired or head.checkpoints:
+            if head is None or not head.sealed or head.retired or head.checkpoints or head.unpinned:
                 raise Violation(f"{key}: {keys.root} is not collected (P21)")
         self.world.counts["topic over"] += 1
         self._no_life_is_hidden()

@@ -4,6 +4,7 @@ from tests.sim.sabotage_attempts import OF_ATTEMPTS
 from tests.sim.sabotage_data import OF_DATA
 from tests.sim.sabotage_line import Sabotage
 from tests.sim.sabotage_numbered import OF_NUMBERED_FILES
+from tests.sim.sabotage_pins import OF_PINS
 from tests.sim.sabotage_policy import OF_POLICY
 from tests.sim.sabotage_turns import OF_TURNS
 
@@ -319,7 +320,7 @@ SABOTAGES = (
     Sabotage(
         "a checkpoint pins a manifest of long ago",
         "P20",
-        "manifest/edits.py",
+        "manifest/pins.py",
         "            manifest=number,\n            created_at_ms=now_ms,",
         "            manifest=max(number - 9, 1),\n            created_at_ms=now_ms,",
     ),
@@ -354,13 +355,14 @@ SABOTAGES = (
     Sabotage(
         "a full store has no room for what collection forgets",
         "P16",
-        "manifest/edits.py",
+        "manifest/pins.py",
         "    repeatable = True  # it only takes away and raises\n    frees = True",
         "    repeatable = True  # it only takes away and raises\n    frees = False",
     ),
     *OF_ATTEMPTS,
     *OF_DATA,
     *OF_NUMBERED_FILES,
+    *OF_PINS,
     *OF_POLICY,
     *OF_TURNS,
 )

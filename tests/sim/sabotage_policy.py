@@ -51,7 +51,7 @@ OF_POLICY = (
     Sabotage(
         "a new checkpoint has expired",
         "P20",
-        "manifest/edits.py",
+        "manifest/pins.py",
         "expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms,\n        )\n        floor",
         "expires_at_ms=None if self.ttl_ms is None else now_ms,\n        )\n        floor",
     ),

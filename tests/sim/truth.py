@@ -256,13 +256,31 @@ class Truth:
         self.world.held("P5", "P16", "R6")
 
     def _forgotten(self, previous: Manifest, manifest: Manifest) -> None:
-        left = {r.id for r in manifest.retired}
+        left, pins = {r.id for r in manifest.retired}, [c.manifest for c in manifest.checkpoints]
         for retired in previous.retired:
-            if retired.id not in left and self.keys.segment(retired.id) in self.world.objects:
+            if retired.id in left or self.keys.segment(retired.id) not in self.world.objects:
+                continue
+            if not any(retired.added_at <= pin < retired.retired_at for pin in pins):
                 self.fail(f"{retired.id} is forgotten, its bytes are not (P16)")
+            if retired.retired_at > self.dead:
+                self.fail(f"{retired.id} is handed over to a checkpoint before its grace period has passed (P16)")
+            self.world.counts["handed over to a checkpoint"] += 1
+        for number in {*previous.unpinned} - {*manifest.unpinned}:
+            self._looked_at(number, manifest)
         if len(left) < len(previous.retired):
             self._count("collect")
             self.world.held("P16")
+
+    def _looked_at(self, number: int, manifest: Manifest) -> None:
+        """What only manifest `number` named is gone, unless a sweep took the file first: it takes the rest, too."""
+        if self.keys.manifest.key(number) not in self.world.objects:
+            return
+        others = [manifest, *(self._lineage[n] for n in (*self._pins(), *manifest.unpinned))]
+        named = {ref.id for each in others for ref in (*each.segments(), *each.retired)}
+        for ref in self._lineage[number].segments():
+            if ref.id not in named and self.keys.segment(ref.id) in self.world.objects:
+                self.fail(f"{ref.id} is left behind: only manifest {number} named it, which nobody pins any more (P16)")
+        self.world.counts["looked at what a checkpoint kept"] += 1
 
     def _floor(self, previous: Manifest, manifest: Manifest) -> None:
         """A floor is early over no record. Under every manifest the log starts where readers of the one before saw it

@@ -8,10 +8,10 @@ from tests.sim.judge.floors import log_start, misdated, stored_wrongly
 from tests.sim.judge.layout import Json, load, segments_of
 from tests.sim.judge.leases import claimed_wrongly
 from tests.sim.judge.merges import committed_wrongly, merged_wrongly
-from tests.sim.judge.pins import pinned_wrongly
+from tests.sim.judge.pins import let_go_wrongly, pinned_wrongly
 from tests.sim.judge.plans import InForce, planned_wrongly
 from tests.sim.judge.records import Records
-from tests.sim.judge.requests import ended_wrongly
+from tests.sim.judge.requests import asked_otherwise, ended_wrongly
 from tests.sim.judge.settings import Settings
 
 __all__ = ["Asker", "Partition"]
@@ -93,6 +93,7 @@ class Partition:
         floor = None if job is None else job["plan"]["rules"]["floor"]
         yield from _one(stored_wrongly(previous, manifest, floor))
         yield from _one(pinned_wrongly(previous, manifest, asker.lifetimes_ms))
+        yield from _one(let_go_wrongly(previous, manifest, self.manifest))
         if job is not None:
             yield from self._merged(job, previous, manifest)
         there = {record.offset: record.timestamp_ms for ref in segments_of(manifest) for record in self.records.of(ref)}
@@ -127,6 +128,7 @@ class Partition:
                 yield from _one(wrong and f"job {job['id']} {wrong}")
             if _latest_attempt(job) > _latest_attempt(was):
                 yield from _one(_begins_wrongly(job, known, paused=asker.paused))
+        yield from _one(asked_otherwise(previous, state))
         ended = {job["id"]: job for job in state.get("history", ()) if job["id"] in before}
         for name, job in ended.items():
             wrong = ended_wrongly(before[name], job, known)

@@ -12,10 +12,6 @@ def _pins(head: Json) -> set[int]:
     return {each["manifest"] for each in head.get("checkpoints", ())}
 
 
-def _pinned(retired: Json, head: Json) -> bool:
-    return any(retired["added_at"] <= pin < retired["retired_at"] for pin in _pins(head))
-
-
 class Stand(NamedTuple):
     """Of a partition, before a pass of collection."""
 
@@ -42,11 +38,12 @@ def left_over(
     keys: Iterable[str], root: str, head: Json, pinned: Iterable[Json], boundary: Json | None, history: Iterable[Json]
 ) -> str | None:
     """What is left at rest and should not be. `pinned`: the manifests that checkpoints pin; `history`: ended jobs."""
-    kept_for_nobody = [r["id"] for r in head.get("retired", ()) if not _pinned(r, head)]
-    if kept_for_nobody:
-        return f"{root}: {kept_for_nobody[0]} is retired, and pinned by nobody, and is not forgotten (P16)"
+    if head.get("retired"):
+        return f"{root}: {head['retired'][0]['id']} is retired, and is in the list long after its grace period (P16)"
+    if head.get("unpinned"):
+        return f"{root}: nobody pins manifest {head['unpinned'][0]}, and nobody looked at what only it named (P16)"
     dead = {chain: (boundary or {}).get(chain, 0) for chain in ("manifest", "compactor")}  # boundary files stay
-    named = live(head).union(*(live(each) for each in pinned), *({r["id"]} for r in head.get("retired", ())))
+    named = live(head).union(*(live(each) for each in pinned))
     kept = [] if head.get("sealed") else [job["id"] for job in history if job["status"] in ("failed", "cancelled")]
     for key in keys:
         place = place_of(key) if key.startswith(root) else None

@@ -8,7 +8,7 @@ from tests.sim.judge.layout import Json, live, units_of
 from tests.sim.judge.plans import InForce, asked_for
 from tests.sim.judge.settings import LARGEST, Settings
 
-__all__ = ["ended_wrongly"]
+__all__ = ["asked_otherwise", "ended_wrongly"]
 
 RETIRED_MAX = 16_384  # RFC 0005
 INPUTS_MAX = 256  # RFC 0004
@@ -86,3 +86,28 @@ def _altered(job: Json, known: InForce) -> bool:
         if horizon_ms is not None and horizon_ms < stays_ms:
             return True
     return False
+
+
+def asked_otherwise(previous: Json, state: Json) -> str | None:
+    """What a request names stays, but for sources that a job merged which has just been completed: its run is named
+    instead, if there is one, and if all that it merged was asked for."""
+    before = {job["id"]: job for job in previous.get("jobs", ())}
+    done = [before[job["id"]] for job in state.get("history", ()) if job["id"] in before and _completed(job)]
+    for job in state.get("jobs", ()):
+        asked, asks = (one.get("requested", []) for one in (before.get(job["id"], job), job))
+        expected = [_instead(asked, each) for each in done if job["status"] == "submitted"]
+        if asks not in (expected or [asked]):
+            return f"request {job['id']} asks for {asks}, and it asked for {asked} (P15)"
+    return None
+
+
+def _completed(job: Json) -> bool:
+    return job["status"] == "completed" and bool(job.get("sources"))
+
+
+def _instead(asked: list[str], done: Json) -> list[str]:
+    merged, made = set(done["sources"]), any(each["outputs"] for each in done.get("done", ()))
+    if not merged <= set(asked):
+        return asked
+    names = [done["destination"] if name in merged else name for name in asked]
+    return [name for name in dict.fromkeys(names) if made or name != done["destination"]] or asked

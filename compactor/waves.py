@@ -1,0 +1,22 @@
+"""A job's key ranges, so many at a time as a throttle allows. Pure (docs/rfcs/0008)."""
+
+from collections.abc import Sequence
+
+from lithify.manifest.jobs import Job
+
+__all__ = ["WAVE_MS", "wave_bytes", "waves"]
+
+WAVE_MS = 10_000  # of its rate, about
+
+
+def wave_bytes(job: Job, indexes: Sequence[int]) -> int:
+    assert job.plan is not None
+    return job.plan.input_bytes * len(indexes) // len(job.plan.ranges)
+
+
+def waves(job: Job, pending: Sequence[int], rate: int) -> list[Sequence[int]]:
+    """All ranges at once; under a throttle as many at a time as take about ten seconds of it."""
+    if rate <= 0 or not pending:
+        return [pending] if pending else []
+    size = max(rate * WAVE_MS // 1000 // max(wave_bytes(job, pending[:1]), 1), 1)
+    return [pending[at : at + size] for at in range(0, len(pending), size)]

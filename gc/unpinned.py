@@ -1,0 +1,120 @@
+"""What checkpoints kept and keep: segments that only manifests below the boundary name (P16, P20). Coroutines.
+
+The entry of a replaced segment that only checkpoints keep leaves the retired list after the grace period
+(lithify.manifest.pins). From then on the pinned manifests name it; once nobody pins them they are looked at here.
+"""
+
+from bisect import bisect
+
+import msgspec
+
+from lithify.gc.reachable import Garbage, named_by, pinned_manifests
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import by_manifest
+from lithify.store.errors import Corrupt, InvalidRequest
+
+__all__ = ["LetGo", "kept_by_pins", "let_go"]
+
+
+class LetGo(msgspec.Struct, frozen=True):
+    """What is left of manifests that nobody pins any more."""
+
+    segments: tuple[Garbage, ...] = ()  # nobody else names them
+    alone: dict[int, frozenset[str]] = {}  # by manifest: the keys among these that it names
+    files: dict[int, Garbage] = {}  # of the manifests that are there
+    kept: tuple[Garbage, ...] = ()  # of those that cannot be looked at, with the reason
+
+    def looked_at(self, refused: frozenset[str]) -> frozenset[int]:
+        """Those of which all is deleted but the file itself, where the store would not delete `refused`."""
+        return frozenset(number for number, keys in self.alone.items() if not keys & refused)
+
+
+async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
+    """What only the unpinned manifests of `head` name."""
+    segments: dict[str, Garbage] = {}
+    alone: dict[int, frozenset[str]] = {}
+    there: dict[int, Garbage] = {}
+    kept: list[Garbage] = []
+    look = _Look(files, head)
+    for number in head.unpinned:
+        key = files.keys.manifest.key(number)
+        try:
+            left = await look.only_in(number)
+            found = [_garbage(files.keys, ref, number) for ref in left or ()]
+        except (Corrupt, InvalidRequest) as error:
+            kept.append(Garbage(key, 0, f"what only manifest {number} names stays, until it can be told: {error}"))
+            continue
+        segments |= {g.key: g for g in found}
+        alone[number] = frozenset(g.key for g in found)
+        if left is not None:
+            there[number] = Garbage(key, 0, f"manifest {number} is dead, and no checkpoint pins it any more")
+    return LetGo(tuple(segments.values()), alone, there, tuple(kept))
+
+
+class _Look:
+    """At the manifests that a head says nobody pins any more, in their order."""
+
+    def __init__(self, files: PartitionFiles, head: Manifest) -> None:
+        self._files = files
+        self._known = named_by(head)
+        self._pins = sorted(pinned_manifests(head))
+        self._above: tuple[int, frozenset[str]] = (0, frozenset())  # the pinned manifest that was read last
+
+    async def only_in(self, number: int) -> list[SegmentRef] | None:
+        """The segments that nothing names but manifest `number`, or others that nobody pins. None: a sweep took it, and
+        with it what it named. Raises Corrupt and InvalidRequest where that cannot be told.
+
+        SUBTLE! What the head retired is not among it, though that manifest names it, too: it has not been readable for
+        a grace period yet, or goes by the list. What is in neither was handed over, so it was retired at or below a
+        boundary. It was live from its `added_at` on without a gap; so of the pinned manifests only the next one below
+        and the next one above can be the one that names it still. Test: tests/protocol/test_p16_pins.py
+        """
+        left = await _segments(self._files, number)
+        if left is None:
+            return None
+        at = bisect(self._pins, number)
+        below = self._pins[at - 1] if at else 0
+        others = self._known | (await self._named_in(self._pins[at]) if at < len(self._pins) else frozenset())
+        return [ref for ref in left if ref.id not in others and ref.added_at > below]
+
+    async def _named_in(self, pinned: int) -> frozenset[str]:
+        if self._above[0] != pinned:
+            segments = await _segments(self._files, pinned)
+            if segments is None:  # its checkpoint may have gone since the head was read: the next pass sees
+                raise Corrupt(f"{self._files.keys.manifest.key(pinned)} is missing, and a checkpoint pins it")
+            self._above = pinned, frozenset(segment.id for segment in segments)
+        return self._above[1]
+
+
+async def _segments(files: PartitionFiles, number: int) -> tuple[SegmentRef, ...] | None:
+    version = await files.manifest.read(number)
+    return None if version is None or version.value is None else version.value.segments()
+
+
+def _garbage(keys: PartitionKeys, ref: SegmentRef, number: int) -> Garbage:
+    return Garbage(
+        keys.key_of(ref), ref.bytes, f"only manifest {number} named it, and no checkpoint pins that any more"
+    )
+
+
+async def kept_by_pins(files: PartitionFiles, head: Manifest) -> list[Garbage]:
+    """What only checkpoints keep, each segment with the first of them, for people. A pinned manifest that cannot be
+    read is among it, with the reason."""
+    kept: dict[str, Garbage] = {}
+    known = named_by(head)
+    for pin in by_manifest(head.checkpoints):
+        try:
+            segments = await _segments(files, pin.manifest)
+        except (Corrupt, InvalidRequest) as error:
+            kept[str(pin.manifest)] = Garbage(files.keys.manifest.key(pin.manifest), 0, str(error))
+            continue
+        why = (
+            f"only checkpoint {pin.name} keeps it, which pins manifest {pin.manifest}: "
+            f"'lithify checkpoint delete {head.topic} {pin.name}' lets it go"
+        )
+        for ref in segments or ():
+            if ref.id not in known and ref.id not in kept:
+                kept[ref.id] = Garbage(ref.id if ref.store else files.keys.key_of(ref), ref.bytes, why)
+    return list(kept.values())

@@ -1,0 +1,199 @@
+"""Checkpoints, and what becomes of replaced segments: the edits that pin, let go, and forget what was collected. Pure
+(P16, P20; docs/rfcs/0005)."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from lithify.manifest import time_index
+from lithify.manifest.appends import refused_for_good
+from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.model import CHECKPOINTS_MAX, UNPINNED_MAX, Checkpoint, Manifest, Retired
+from lithify.manifest.retention import floor_at
+from lithify.store.errors import AlreadyExists, LithifyError, NotFound, Unavailable
+
+__all__ = [
+    "Collect",
+    "CreateCheckpoint",
+    "DeleteCheckpoint",
+    "RefreshCheckpoint",
+    "by_manifest",
+    "expired",
+    "handed_over",
+    "pinning",
+    "unpinned",
+    "waiting_text",
+]
+
+
+def expired(checkpoint: Checkpoint, now_ms: int) -> bool:
+    """Whether nobody may count on it any more. It pins until a commit removes it (P20)."""
+    return checkpoint.expires_at_ms is not None and checkpoint.expires_at_ms <= now_ms
+
+
+def pinning(retired: Retired, pins: Sequence[Checkpoint]) -> Checkpoint | None:
+    """The first checkpoint of a manifest that names the segment. Requires: `pins` by their manifests."""
+    first = bisect_left(pins, retired.added_at, key=lambda pin: pin.manifest)
+    return pins[first] if first < len(pins) and pins[first].manifest < retired.retired_at else None
+
+
+def by_manifest(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+    return sorted(checkpoints, key=lambda pin: pin.manifest)
+
+
+def handed_over(retired: Sequence[Retired], checkpoints: Sequence[Checkpoint], boundary: int) -> frozenset[str]:
+    """The segments that only checkpoints keep: their entries may leave the list, since pinned manifests name them, and
+    stay as long as they are pinned. Those in another home are a later lithify's."""
+    pins = by_manifest(checkpoints)
+    if not pins:
+        return frozenset()
+    return frozenset(r.id for r in retired if r.retired_at <= boundary and not r.store and pinning(r, pins) is not None)
+
+
+def unpinned(head: Manifest, checkpoints: Sequence[Checkpoint]) -> tuple[int, ...]:
+    """The manifests that nobody pins any more once `checkpoints` are all there are, and to which entries may have been
+    handed over. What was handed over was retired below the orphan floor, and a manifest that named it lies below that;
+    so of a pin that came and went above it nothing need be noted. At the bound the oldest are left to the sweep."""
+    kept = {pin.manifest for pin in checkpoints}
+    gone = sorted(pin.manifest for pin in head.checkpoints if pin.manifest not in kept)
+    return (*head.unpinned, *(number for number in gone if number < head.orphan_floor))[-UNPINNED_MAX:]
+
+
+def waiting_text(head: Manifest) -> str:
+    """What a full retired list waits for, and what to do about it."""
+    return (
+        f"{len(head.retired)} replaced segments wait for collection: run 'lithify gc run'. Each makes room a grace "
+        "period after it was replaced, also where a checkpoint keeps it for longer"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCheckpoint:
+    """Pin the manifest that this very commit creates (P20).
+
+    SUBTLE! Not the head it was applied to: between reading that head and this commit, collection may have let go of
+    what only that head kept. Test: tests/protocol/test_p20_checkpoints.py
+    """
+
+    id: str
+    name: str
+    ttl_ms: int | None
+    replaces: Checkpoint | None = None  # the one of this name that was found expired; refreshed since, it stays
+
+    repeatable = True  # by the checkpoint id
+
+    def apply(
+        self, head: Manifest | None, number: int, now_ms: int
+    ) -> Next[Manifest, Checkpoint] | Already[Checkpoint] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest; create the topic first"))
+        if head.sealed:
+            return refused_for_good(head)
+        for known in head.checkpoints:
+            if known.id == self.id:
+                return Already(known)
+            if known.name == self.name and known != self.replaces:
+                return Refused(AlreadyExists(f"{head.topic}/{head.partition} has a checkpoint {self.name!r} already"))
+        others = tuple(c for c in head.checkpoints if c != self.replaces)
+        if len(others) >= CHECKPOINTS_MAX:
+            return Refused(_too_many(head, others))
+        mine = Checkpoint(
+            id=self.id,
+            name=self.name,
+            manifest=number,
+            created_at_ms=now_ms,
+            expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms,
+        )
+        floor = floor_at(head, now_ms)  # stored: the pinned manifest keeps it (R3)
+        value = replace(
+            head,
+            checkpoints=(*others, mine),
+            unpinned=unpinned(head, others),
+            log_start_offset=floor,
+            time_index=time_index.trim(head.time_index, floor, head.next_offset, head.rows),
+        )
+        return Next(value, mine)
+
+
+def _too_many(head: Manifest, pins: Sequence[Checkpoint]) -> LithifyError:
+    oldest = by_manifest(pins)[0]
+    return Unavailable(
+        f"{head.topic}/{head.partition} has {CHECKPOINTS_MAX} checkpoints, its limit: delete one first, the oldest "
+        f"with 'lithify checkpoint delete {head.topic} {oldest.name}'"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshCheckpoint:
+    """Give a checkpoint a new expiry. Fails if it is gone: by id, since another may bear its name by now (P20)."""
+
+    id: str
+    ttl_ms: int | None
+
+    repeatable = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, Checkpoint] | Refused:
+        mine = None if head is None else next((c for c in head.checkpoints if c.id == self.id), None)
+        if head is None or mine is None or expired(mine, now_ms):
+            return Refused(NotFound(f"checkpoint {self.id} is gone (deleted or expired); make a new one"))
+        fresh = replace(mine, expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms)
+        return Next(replace(head, checkpoints=tuple(fresh if c is mine else c for c in head.checkpoints)), fresh)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCheckpoint:
+    id: str
+
+    repeatable = True
+    frees = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
+        if head is None or all(c.id != self.id for c in head.checkpoints):
+            return Already(None)
+        kept = tuple(c for c in head.checkpoints if c.id != self.id)
+        return Next(replace(head, checkpoints=kept, unpinned=unpinned(head, kept)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Forget retired segments whose bytes are gone, or that only checkpoints keep, and checkpoints that expired; raise
+    the orphan floor (P16).
+
+    Requires: the bytes of `collected` were deleted before, under a boundary of at least `boundary`; so were those that
+    only the manifests `looked_at` named.
+    """
+
+    boundary: int
+    collected: frozenset[str]
+    expired_checkpoints: frozenset[str] = frozenset()
+    looked_at: frozenset[int] = frozenset()  # of those that nobody pins any more
+    always: bool = False  # the orphan sweep commits even where this changes nothing (P18)
+
+    repeatable = True  # it only takes away and raises
+    frees = True
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
+        if head is None:
+            return Refused(NotFound("the partition has no manifest"))
+        checkpoints = tuple(
+            c
+            for c in head.checkpoints
+            # Refreshed since it was found expired: it stays.
+            if c.id not in self.expired_checkpoints or not expired(c, now_ms)
+        )
+        # SUBTLE! By the checkpoints of this very head: one that was there when the collector looked may be gone by now,
+        # and what it kept would be named by nobody. Test: tests/protocol/test_p16_pins.py
+        leaving = self.collected | handed_over(head.retired, checkpoints, self.boundary)
+        value = replace(
+            head,
+            retired=tuple(r for r in head.retired if r.id not in leaving),
+            checkpoints=checkpoints,
+            unpinned=tuple(n for n in unpinned(head, checkpoints) if n not in self.looked_at),
+            orphan_floor=max(head.orphan_floor, self.boundary),
+        )
+        same = ("retired", "checkpoints", "unpinned")
+        if not self.always and all(getattr(value, field) == getattr(head, field) for field in same):
+            return Already(None)
+        return Next(value, None)

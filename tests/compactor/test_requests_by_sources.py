@@ -1,0 +1,90 @@
+"""A request that names its sources is done, however many merges that takes (P15)."""
+
+import pytest
+from msgspec.structs import replace
+
+from lithify.compactor import plan
+from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.jobs import Submit
+from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.requested import after_merge
+from lithify.manifest.config import parse
+from lithify.manifest.jobs import Job, MergeCounts, RangeDone
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.port import Create
+from tests.compactor.simulated_engine import with_engine
+from tests.interleave import World
+from tests.protocol.scene import KEYS, ROWS, Held, append_rows, job, new_partition, segment
+
+ASKED = "000000000001-0000beef"
+CONFIG = parse({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "l0.segments.tier": "100"})
+
+
+def asked(files: PartitionFiles, world: World, *names: str) -> None:
+    plain = {"status": "submitted", "origin": "manual", "kind": None, "plan": None, "segments": (), "sources": ()}
+    request: Job = job(ASKED, requested=names, **plain)
+    world.alone(files.compactor.commit(Submit(first_state(world.alone(files.head())), request)))
+
+
+def played(world: World, files: PartitionFiles) -> Job:
+    """What became of the request."""
+    coordinator = Coordinator(PartitionFiles(KEYS), "me:1")
+    for _ in range(20):
+        if world.alone(with_engine(KEYS, coordinator.step(CONFIG), [])).outcome == "idle":
+            break
+    ended: Job | None = world.alone(files.compactor_state()).job(ASKED)
+    assert ended is not None
+    return ended
+
+
+@pytest.mark.parametrize("left_out", [0, 1, 3, 5])
+def test_sources_that_one_merge_cannot_hold_are_tiered_first(monkeypatch: pytest.MonkeyPatch, left_out: int) -> None:
+    """Of six L0 segments five are named, and a merge holds two: the runs of the tiers take their sources' places."""
+    monkeypatch.setattr(plan, "FAN_IN_MAX", 2)
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(append_rows(files, ROWS))
+    before = world.alone(files.head()).l0
+    names = [segment.id for segment in before if segment is not before[left_out]]
+    asked(files, world, *names)
+    ended = played(world, files)
+    assert (ended.status, ended.reason) == ("completed", "asked for: by sources")
+    head = world.alone(files.head())
+    assert [segment.id for segment in head.l0] == [before[left_out].id], "nothing else was merged"
+    assert [run.id for run in head.runs] == [ASKED]
+    assert sum(segment.rows for segment in head.segments()) == len(ROWS)
+
+
+def test_a_crash_after_the_tiers_commit_changes_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is in the manifest, and `.compactor` shows the tier as under way: whoever ends it renames the sources."""
+    monkeypatch.setattr(plan, "FAN_IN_MAX", 2)
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(append_rows(files, ROWS))
+    names = [segment.id for segment in world.alone(files.head()).l0[1:]]
+    asked(files, world, *names)
+    held = Held(world, with_engine(KEYS, Coordinator(PartitionFiles(KEYS), "me:1").step(CONFIG), []))
+    held.until(lambda request: isinstance(request, Create) and bool(world.alone(files.head()).runs))
+    world.now_ms += LEASE_MS
+    assert played(world, files).status == "completed"
+    assert [run.id for run in world.alone(files.head()).runs] == [ASKED]
+
+
+OUTPUT = RangeDone(index=0, attempt=1, outputs=(segment("out"),), counts=MergeCounts())
+
+
+@pytest.mark.parametrize(
+    ("names", "merged", "outputs", "left"),
+    [
+        ("abcde", "bc", True, ["a", "run", "d", "e"]),
+        ("abcde", "db", True, ["a", "run", "c", "e"]),
+        ("abcde", "bc", False, ["a", "d", "e"]),  # nothing of them survived
+        ("abc", "abc", True, ["run"]),
+        ("abc", "abc", False, ["a", "b", "c"]),  # nothing is left to ask for: and an empty list would mean everything
+        ("abc", "bx", True, ["a", "b", "c"]),  # more was merged than was asked for
+        ("", "bc", True, []),  # everything
+    ],
+)
+def test_a_run_takes_the_place_of_its_sources(names: str, merged: str, outputs: bool, left: list[str]) -> None:
+    request = job(ASKED, status="submitted", origin="manual", requested=tuple(names), sources=(), segments=())
+    done = job("run", sources=tuple(merged), done=(OUTPUT,) if outputs else ())
+    assert list(after_merge(request, done).requested) == left
+    assert after_merge(replace(request, status="in_progress"), done).requested == request.requested

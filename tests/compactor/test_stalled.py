@@ -1,0 +1,189 @@
+"""A task that hangs holds its job for as long as a range of it could take, and no longer (P14)."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from lithify.admin.compactions import show
+from lithify.admin.output import Output
+from lithify.compactor.attempt import HEARTBEAT_MS, Step
+from lithify.compactor.coordinator import Coordinator
+from lithify.compactor.engine import (
+    NextResults,
+    Reserve,
+    SplitRanges,
+    StartTasks,
+    StopAsked,
+    StopTasks,
+    VerifyOutputs,
+    WeighSegment,
+)
+from lithify.compactor.engines.local import LocalEngine
+from lithify.compactor.info import compaction_info
+from lithify.compactor.patience import AT_LEAST_MS, patience_ms
+from lithify.manifest.jobs import CompactorState, FailureCount, JobError, KeyRange, MergeCounts
+from lithify.manifest.partition import PartitionFiles
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.memory import MemoryStore
+from tests.compactor.engine_tasks import KEYS as ENGINE_KEYS
+from tests.compactor.simulated_engine import merge
+from tests.protocol.scene import CONFIG, KEYS, ROWS, Held, append_rows, job, new_partition
+
+RANGES = (KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None))
+MIB = 1 << 20
+
+
+class Engine:
+    """Of three ranges it does those that are `done`, once each, and hangs over the others."""
+
+    def __init__(self) -> None:
+        self.world = new_partition()
+        self.world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+        self.coordinator = Coordinator(PartitionFiles(KEYS), "me:1")
+        self.done: set[int] = set()
+        self.looks = 0  # that found nothing
+        self.stopped = 0
+        self._pending: list[MergeTask] = []
+
+    @property
+    def state(self) -> CompactorState:
+        return self.world.alone(PartitionFiles(KEYS).compactor_state())
+
+    def step(self) -> Step:
+        self.looks = 0
+        held = Held(self.world, self.coordinator.step(CONFIG))
+        while held.request is not None:
+            held.reply(self._answer(held.request)) if self._is_mine(held.request) else held.go()
+        self.world.now_ms += 86_400_000
+        found: Step = held.result
+        return found
+
+    def _is_mine(self, request: Any) -> bool:
+        mine = NextResults, Reserve, SplitRanges, StartTasks, StopAsked, StopTasks, VerifyOutputs, WeighSegment
+        return isinstance(request, mine)
+
+    def _answer(self, request: Any) -> Any:
+        match request:
+            case SplitRanges():
+                return RANGES
+            case StartTasks(tasks, _):
+                self._pending = list(tasks)
+            case NextResults(timeout_ms):
+                return self._landed(timeout_ms)
+            case StopTasks():
+                self.stopped += 1
+            case Reserve():
+                return True
+            case StopAsked():
+                return False
+            case VerifyOutputs():
+                return frozenset()
+            case _:
+                return ()
+        return None
+
+    def _landed(self, timeout_ms: int) -> tuple[TaskResult, ...]:
+        for task in self._pending:
+            if task.range_index in self.done:
+                self._pending.remove(task)
+                return (self.world.alone(merge(KEYS, task)),)
+        self.world.now_ms += timeout_ms
+        self.looks += 1
+        assert self.looks < 100_000, "it waits for ever"
+        return ()
+
+
+def test_a_hanging_task_ends_its_attempt_and_another_one_begins_from_what_is_recorded(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    engine = Engine()
+    engine.done = {0, 2}
+    step = engine.step()
+    assert step.outcome == "failed"
+    assert step.detail.endswith(
+        "no key range has finished for 30.0 min (to do: 1 of 3); its tasks hang, or found no worker. Look at the "
+        "engine and at the store; it will be tried again"
+    )
+    assert engine.stopped == 1
+    (job_,) = engine.state.jobs
+    assert [done.index for done in job_.done] == [0, 2]
+    show(Output(as_json=False), compaction_info("t", 0, job_, engine.world.now_ms))
+    assert "stalled: no key range has finished for 30.0 min" in capsys.readouterr().out
+    engine.done = {0, 1, 2}
+    assert engine.step().outcome == "worked"
+    assert [attempt.number for attempt in engine.state.history[-1].attempts] == [1, 2]
+
+
+def test_each_attempt_in_a_row_waits_longer_and_in_the_end_it_is_given_up() -> None:
+    engine = Engine()
+    looks: list[int] = []
+    for _ in range(40):
+        if (step := engine.step()).job is not None and step.job.status == "failed":
+            break
+        looks.append(engine.looks)
+    assert looks[:6] == [(AT_LEAST_MS << each) // HEARTBEAT_MS for each in (0, 1, 2, 3, 4, 4)]
+    assert len(looks) == 10
+    assert engine.state.history[-1].error.category == "attempts"
+
+
+def test_how_long_is_told_by_what_a_range_reads() -> None:
+    plain = job()
+    assert plain.plan is not None
+
+    def patience(input_bytes: int, failures: int = 0) -> int:
+        failure = FailureCount(sources="s", count=failures, error=JobError("stalled", ""), retry_at_ms=0)
+        plan = replace(plain.plan, input_bytes=input_bytes)
+        return patience_ms(replace(plain, plan=plan), failure) // 60_000
+
+    assert patience(0) == 30
+    assert patience(3 * 256 * MIB) == 30 + 34
+    assert patience(3 * 256 * MIB, failures=2) // 4 == 30 + 34
+    assert patience(0, failures=9) == 16 * 30
+
+
+@pytest.fixture
+def held_task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """The first task of a local engine hangs, whatever it is told, until the test ends."""
+    let_go, first = threading.Event(), threading.Semaphore(1)
+
+    def execute(task: MergeTask, *_: object, **__: object) -> TaskResult:
+        if first.acquire(blocking=False):
+            assert let_go.wait(60)
+        return TaskResult(range_index=task.range_index, outputs=(), counts=MergeCounts())
+
+    monkeypatch.setattr("lithify.compactor.engines.local.execute", execute)
+    monkeypatch.setattr("lithify.compactor.engines.underway.STOP_MAX_MS", 50)
+    yield let_go.set
+    let_go.set()
+
+
+def test_a_task_that_hangs_keeps_neither_a_stop_nor_the_next_attempt_waiting(held_task: Callable[[], None]) -> None:
+    engine, store = LocalEngine(parallelism=1), MemoryStore()
+    plan = job().plan
+    assert plan is not None
+    task = MergeTask(
+        topic="t",
+        topic_id=ENGINE_KEYS.topic_id,
+        partition=0,
+        job="000000000001-0000abcd",
+        attempt=1,
+        range_index=0,
+        low=None,
+        high=None,
+        sources=(),
+        rules=plan.rules,
+        output_bytes=1,
+    )
+    hanging = engine.start(store, [task], "label")
+    hanging.stop()
+    assert hanging.hangs
+    hanging.stop()
+    again = engine.start(store, [replace(task, attempt=2)], "label")
+    assert again.ended(60_000)
+    assert [type(each) for each in again.results(0)] == [TaskResult]
+    engine.close()
+    held_task()
+    assert hanging.ended(60_000)

@@ -1,0 +1,43 @@
+"""Sabotages of what checkpoints keep: who names it, and who finds it once they are gone."""
+
+from tests.sim.sabotage_line import Sabotage
+
+__all__ = ["OF_PINS"]
+
+OF_PINS = (
+    Sabotage(
+        "what only a checkpoint keeps stays in the list",
+        "P16",
+        "manifest/pins.py",
+        "    if not pins:\n        return frozenset()",
+        "    if pins or not pins:\n        return frozenset()",
+    ),
+    Sabotage(
+        "what a checkpoint let go of is not noted",
+        "P16",
+        "manifest/pins.py",
+        "if number < head.orphan_floor)",
+        "if number < 0)",
+    ),
+    Sabotage(
+        "an entry is handed over to whoever pinned it once",
+        "P16",
+        "manifest/pins.py",
+        "handed_over(head.retired, checkpoints, self.boundary)",
+        "handed_over(head.retired, head.checkpoints, self.boundary)",
+    ),
+    Sabotage(
+        "what nobody pins any more takes what another checkpoint keeps",
+        "P20",
+        "gc/unpinned.py",
+        "if ref.id not in others and ref.added_at > below",
+        "if ref.id not in self._known and ref.added_at > below",
+    ),
+    Sabotage(
+        "what nobody pins any more is not looked at",
+        "P16",
+        "gc/unpinned.py",
+        "if ref.id not in others and ref.added_at > below",
+        "if ref.id in others",
+    ),
+)
