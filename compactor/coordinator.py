@@ -316,7 +316,7 @@ class Coordinator:
         if first is not None:
             held, reason = first
             state, most = self.files.compactor.seen.value, config.compaction_attempts_max
-            given_up = given_up_first(chosen, held, state, most, now_ms)
+            given_up = given_up_first(held, reason, state, most, now_ms)
             if given_up is not None:  # the request would wait for ever for a tier that ends at once
                 return await self._work(config).finish(request, "failed", given_up, JobError("attempts", given_up))
             return await self._start(manifest, config, held, "tier", "scheduler", reason, now_ms)

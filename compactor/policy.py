@@ -362,14 +362,13 @@ def tiered_first(chosen: Sequence[Unit], config: TopicConfig) -> tuple[Sequence[
 
 
 def given_up_first(
-    chosen: Sequence[Unit], held: Sequence[Unit], state: CompactorState | None, most: int, now_ms: int
+    held: Sequence[Unit], reason: str, state: CompactorState | None, most: int, now_ms: int
 ) -> str | None:
-    """Why a request for `chosen` cannot begin: the tier of `held`, which comes first, was given up; None: it can."""
+    """Why a request cannot begin: the tier of `held`, which for `reason` comes first, was given up; None: it can."""
     given_up = None if state is None else _given_up(failure_of(state, segments_of(held)), most, now_ms)
     if given_up is None:
         return None
-    first = f"the tier of {len(held)} of them that comes first was given up"
-    return f"{len(chosen)} inputs are too many for one merge, and {first}: {given_up}"
+    return f"{reason}; that was given up: {given_up}"
 
 
 def segments_of(chosen: Sequence[Unit]) -> tuple[str, ...]:

@@ -44,7 +44,9 @@ def test_a_request_whose_tier_was_given_up_is_ended_with_the_reason(monkeypatch:
     ended = state.job(ASKED)
     assert ended.status == "failed"
     assert ended.error.category == "attempts"
-    assert ended.reason.startswith("6 inputs are too many for one merge, and the tier of 2 of them that comes first ")
+    assert ended.reason.startswith(
+        "6 inputs are too many for one merge: 2 neighbours of them are tiered first; that was given up: "
+    )
     assert "was given up: 2 attempts in a row made no progress; the last: " in ended.reason
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.history import play
 from tests.sim.mutations import RECORD, table
 from tests.sim.sabotage import SABOTAGES
 
@@ -34,3 +35,10 @@ def test_each_sabotage_is_caught_by_its_seed() -> None:
     command = [sys.executable, "-m", "tests.sim.mutations", "replay"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"search anew with 'make mutate' for those that escaped:\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.slow
+def test_nothing_else_is_caught_by_these_seeds() -> None:
+    """Else it was the judge's own fault that was caught, and no sabotage."""
+    seeds = {kept["seed"] for kept in RECORD.read().values()}
+    assert {seed: found for seed in sorted(seeds) if (found := play(seed).violation) is not None} == {}

@@ -28,6 +28,7 @@ class Judge:
         self._error_ms = error_ms + CLOCKS_ERR_MS
         self.partitions: dict[str, Partition] = {}  # by root
         self._versions: list[tuple[str, Settings]] = []  # with the topic's id
+        self._deleted: set[str] = set()  # ids of topics
         self._lifetimes_ms: dict[object, set[int | None]] = {}
 
     def partition(self, root: str) -> Partition:
@@ -51,6 +52,8 @@ class Judge:
         place = place_of(key)
         if place is None:
             topic = load(body)
+            if topic.get("deleted"):
+                self._deleted.add(topic["topic_id"])
             self._versions.append((topic["topic_id"], settings(topic["id"], topic["config"])))
             return None
         assert place.number is not None
@@ -62,11 +65,13 @@ class Judge:
         lifetimes_ms: Collection[int | None] = self._lifetimes_ms.get(who, ())
         until_ms = now_ms + self._error_ms
         if began is None:
-            return Asker(author, 0, 0, until_ms, self._of(topic_id), lifetimes_ms=lifetimes_ms)
+            configs, deleted = self._of(topic_id), topic_id in self._deleted
+            return Asker(author, 0, 0, until_ms, configs, lifetimes_ms=lifetimes_ms, deleted=deleted)
         configs = self._of(topic_id, max(began.versions - 1, 0)) or self._of(topic_id)
         since_ms = began.at_ms - self._error_ms
         orders = began.may_take_over, began.paused
-        return Asker(author, began.at_ms, since_ms, until_ms, configs, *orders, lifetimes_ms)
+        deleted = topic_id in self._deleted
+        return Asker(author, began.at_ms, since_ms, until_ms, configs, *orders, lifetimes_ms, deleted)
 
     def _of(self, topic_id: str, first: int = 0) -> list[Settings]:
         return [config for name, config in self._versions[first:] if name == topic_id]

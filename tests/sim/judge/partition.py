@@ -29,6 +29,7 @@ class Asker(NamedTuple):
     may_take_over: bool = True
     paused: bool | None = None  # as he was told; None: as the configuration says
     lifetimes_ms: Collection[int | None] = ()
+    deleted: bool = False  # the topic
 
 
 class Partition:
@@ -76,7 +77,7 @@ class Partition:
         return f"a reader sees manifest {number} start at {floor}, and it is {log_start(manifest, now_ms)} (R3)"
 
     def _in_force(self, asker: Asker) -> InForce:
-        return InForce(_since(self.heads, asker.began_ms), asker.configs, asker.since_ms, asker.until_ms)
+        return InForce(_since(self.heads, asker.began_ms), asker.configs, asker.since_ms, asker.until_ms, asker.deleted)
 
     def _manifest(self, asker: Asker, previous: Json, manifest: Json) -> Iterator[str]:
         number = manifest["id"]

@@ -19,6 +19,7 @@ class InForce(NamedTuple):
     configs: Sequence[Settings]
     since_ms: int  # by the true clock, less what a clock may err
     until_ms: int
+    deleted: bool  # a version of the topic says that it is gone
 
 
 def planned_wrongly(job: Json, known: InForce, *, paused: bool | None) -> str | None:

@@ -16,7 +16,7 @@ INPUTS_MAX = 256  # RFC 0004
 
 def ended_wrongly(before: Json, after: Json, known: InForce) -> str | None:
     """`before`: the job as it was when it was under way; `after`: as it stands in the history."""
-    if any(manifest.get("sealed") for manifest in known.manifests):
+    if known.deleted or any(manifest.get("sealed") for manifest in known.manifests):
         return None
     planned, status = before.get("plan") is not None, after["status"]
     category = (after.get("error") or {}).get("category", "")
@@ -52,7 +52,10 @@ def _refusal_holds(job: Json, category: str, known: InForce) -> bool:
         case "unavailable":
             return any(len(m.get("retired", ())) + len(live(m)) > RETIRED_MAX for m in known.manifests)
         case "attempts":
-            return any(len(units_of(m)) > INPUTS_MAX for m in known.manifests)
+            return any(
+                len(units_of(m)) > INPUTS_MAX or _is_sorted_first(requested, m, config, known)
+                for m, config in _pairs(known)
+            )
         case "corrupt" | "missing":
             return any(m.get("quarantine") is not None for m in known.manifests)
         case _:
@@ -69,6 +72,13 @@ def _mixes_ages(requested: list[str], manifest: Json, config: Settings, known: I
     young = [unit for unit in chosen if not is_old(unit, config, known.since_ms)]
     old = [unit for unit in chosen if is_old(unit, config, known.until_ms)]
     return config.compacted and bool(young) and bool(old)
+
+
+def _is_sorted_first(requested: list[str], manifest: Json, config: Settings, known: InForce) -> bool:
+    """What lies in the order of offsets is sorted by key before more than one output of it is merged (RFC 0008)."""
+    chosen = asked_for(requested, config, units_of(manifest), known.until_ms)
+    unsorted = (each for unit in chosen for each in unit.segments if each.get("order", "key") == "offset")
+    return config.compacted and any(unsorted) and sum(unit.bytes for unit in chosen) > config.output_bytes
 
 
 def _altered(job: Json, known: InForce) -> bool:
