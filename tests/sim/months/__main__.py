@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from tests.sim.months.history import play
+from tests.sim.months.history import Found, play
 from tests.sim.months.report import table
 
 
@@ -15,13 +15,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.months")
     parser.add_argument("--days", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table-each", type=int, default=0, help="so many days, what they came to so far")
     given = parser.parse_args()
 
-    def tells(text: str) -> None:
-        print(f"{text}, {sum(os.times()[:2]):.0f} s of this machine", file=sys.stderr, flush=True)
+    def tells(found: Found) -> None:
+        took_s = sum(os.times()[:2])
+        print(f"day {found.days_played:.0f} after {took_s:.0f} s of this machine", file=sys.stderr, flush=True)
+        if given.table_each and round(found.days_played) % given.table_each == 0:
+            print(table(found), file=sys.stderr, flush=True)
 
     found = play(given.seed, days=given.days, tells=tells)
-    tells("it is over")
+    tells(found)
     print(table(found))
     return 0 if found.violation is None else 1
 

@@ -23,7 +23,7 @@ __all__ = [
 
 # How the services of the months are run.
 ROUND_MS = 3 * MINUTE_MS  # --interval-ms
-PASS_MS = 10 * MINUTE_MS  # of collection
+PASS_MS = 15 * MINUTE_MS  # of collection
 SWEEP_MS = DAY_MS
 GRACE_MS = HOUR_MS  # the default of docs/configuration.md, "Garbage collection"
 

@@ -41,8 +41,12 @@ class Found:
     counts: Counter[str]
     violation: str | None = None
 
+    @property
+    def days_played(self) -> float:
+        return (self.site.clock.now_ms - START_MS) / DAY_MS
 
-def play(seed: int, *, days: float = DAYS, rests: bool = True, tells: Callable[[str], None] | None = None) -> Found:
+
+def play(seed: int, *, days: float = DAYS, rests: bool = True, tells: Callable[[Found], None] | None = None) -> Found:
     clock = Clock(f"months/{seed}")
     site = Site(f"months/{seed}", clock, Bucket(clock))
     clock.store = site.bucket
@@ -57,7 +61,7 @@ def play(seed: int, *, days: float = DAYS, rests: bool = True, tells: Callable[[
     return found
 
 
-def _plays(found: Found, site: Site, *, rests: bool, tells: Callable[[str], None] | None) -> None:
+def _plays(found: Found, site: Site, *, rests: bool, tells: Callable[[Found], None] | None) -> None:
     clock = site.clock
     fleet = Fleet(site)
     operators.begin(site)
@@ -67,7 +71,7 @@ def _plays(found: Found, site: Site, *, rests: bool, tells: Callable[[str], None
     for day in range(1, int(found.days) + 1):
         clock.run(START_MS + day * DAY_MS)
         if tells is not None:
-            tells(f"day {day}: {clock.counts['append']} appends")
+            tells(found)
     clock.run(START_MS + int(found.days * DAY_MS))
     if not rests:
         return

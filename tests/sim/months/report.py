@@ -81,5 +81,5 @@ def _requests(found: Found) -> Iterator[Row]:
     asked = found.site.bucket.requests
     for role in sorted({role for role, _ in asked}):
         parts = {kind: count for (other, kind), count in asked.items() if other == role}
-        told = ", ".join(f"{count / found.days:,.0f} {kind}" for kind, count in sorted(parts.items()))
-        yield f"requests a day of {role}", f"{sum(parts.values()) / found.days:,.0f}", told
+        told = ", ".join(f"{count / found.days_played:,.0f} {kind}" for kind, count in sorted(parts.items()))
+        yield f"requests a day of {role}", f"{sum(parts.values()) / found.days_played:,.0f}", told

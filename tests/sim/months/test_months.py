@@ -13,6 +13,7 @@ from lithify.store.errors import Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Create, Delete, Folders, Get, List, Outcome, Pause
 from tests.sim.clients.fibres import Wait, ask
+from tests.sim.elsewhere import told_elsewhere
 from tests.sim.months.bucket import Bucket
 from tests.sim.months.clock import START_MS, Clock, Process, Spend
 from tests.sim.months.contents import smallest_key
@@ -38,6 +39,18 @@ def test_two_days_break_no_bound_and_come_to_rest() -> None:
     assert found.violation is None, "python -m tests.sim.months --days 2 --seed 2"
     assert {"compactor stopped", "compactor killed"} & found.counts.keys()
     assert {"pin", "alter", "outage", "sweep"} <= found.counts.keys()
+
+
+@pytest.mark.slow
+def test_a_seed_is_a_history_whatever_the_process() -> None:
+    program = "\n".join(
+        (
+            "from tests.sim.months.history import play",
+            "found = play(3, days=0.1, rests=False)",
+            "print(found.violation, sorted(found.counts.items()), sorted(found.ledger.written.items()))",
+        )
+    )
+    assert len(told_elsewhere(program)) == 1
 
 
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: sabotage.name)
