@@ -14,7 +14,7 @@ from tests.sim.months.clock import Answers, Clock, Process
 __all__ = ["Bucket", "Entry"]
 
 PAGE_KEYS = 1_000
-LATENCY_MS = {Get: 12, Head: 8, Create: 30, Put: 30, List: 40, Folders: 40, Delete: 30}
+LATENCY_MS: dict[type[Any], int] = {Get: 12, Head: 8, Create: 30, Put: 30, List: 40, Folders: 40, Delete: 30}
 UPLOAD_BYTES_PER_MS = 200_000
 GIVES_UP_MS = 30_000  # after which a request that nobody answers ends
 LOST_SHARE = 0.0002  # of creates whose reply is lost
@@ -120,7 +120,7 @@ class Bucket(Answers):
         rests = (f"{path}/"[len(request.prefix) :] for path in self.folders if f"{path}/".startswith(request.prefix))
         return tuple(sorted({rest.partition("/")[0] for rest in rests if rest}))
 
-    def _delete(self, _: Process, request: Delete) -> dict[str, str]:
+    def _delete(self, process: Process, request: Delete) -> dict[str, str]:
         for key in request.keys:
             folder, _, name = key.rpartition("/")
             objects = self.folders.get(folder)

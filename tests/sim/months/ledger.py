@@ -83,7 +83,7 @@ class Partition:
     ever_pinned: set[int] = field(default_factory=set)
     bytes: int = 0
     units: tuple[int, int] = (0, 0)  # L0 segments, and runs
-    _head: tuple[int, Json] | None = None
+    parsed: tuple[int, Json] | None = None  # the newest manifest that was looked at
 
     @property
     def number(self) -> int:
@@ -141,16 +141,14 @@ class Ledger:
             partition.there[place.folder].pop(place.number, None)
 
     def head(self, partition: Partition) -> Json:
-        return self.read(partition, "manifest", partition.last("manifest")) or {}
+        number = partition.last("manifest")
+        if partition.parsed is None or partition.parsed[0] != number:
+            partition.parsed = number, self.manifest(partition, number) or {}
+        return partition.parsed[1]
 
-    def read(self, partition: Partition, chain: str, number: int) -> Json | None:
-        if chain == "manifest" and partition._head is not None and partition._head[0] == number:
-            return partition._head[1]
-        found = self.site.bucket.find(f"{partition.root}{chain}/{number:020d}.{chain}")
-        value = None if found is None else load(found.body)
-        if chain == "manifest" and value is not None and number == partition.last(chain):
-            partition._head = number, value
-        return value
+    def manifest(self, partition: Partition, number: int) -> Json | None:
+        found = self.site.bucket.find(f"{partition.root}manifest/{number:020d}.manifest")
+        return None if found is None else load(found.body)
 
     def left(self, partition: Partition) -> list[str]:
         """The numbered files of it that are there."""

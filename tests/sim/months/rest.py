@@ -34,7 +34,7 @@ def _claims(ledger: Ledger, partition: Partition) -> Iterator[str]:
 def _left(ledger: Ledger, partition: Partition) -> Iterator[str]:
     head = ledger.head(partition)
     boundary = partition.boundaries[-1][1] if partition.boundaries else None
-    pinned = [value for pin in partition.pins if (value := ledger.read(partition, "manifest", pin)) is not None]
+    pinned = [value for pin in partition.pins if (value := ledger.manifest(partition, pin)) is not None]
     state = ledger.site.bucket.find(f"{partition.root}compactor/{partition.last('compactor'):020d}.compactor")
     history = [] if state is None else load(state.body).get("history", [])
     left = left_over(ledger.site.bucket.keys(partition.root), partition.root, head, pinned, boundary, history)

@@ -80,7 +80,7 @@ class Rubbish:
         if not unnamed:
             return
         for pin in partition.pins:
-            pinned = self._ledger.read(partition, "manifest", pin)
+            pinned = self._ledger.manifest(partition, pin)
             named |= live(pinned or {})
         kept = [job.id for job in (*partition.state.jobs, *partition.state.history) if job.status != "completed"]
         for each in unnamed:

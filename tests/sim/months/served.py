@@ -18,7 +18,16 @@ class Span:
     def runs(self) -> bool:
         return self._runs[-1]
 
+    def settle(self, now_ms: int) -> None:
+        """Time has come to now."""
+        if self._over is not None:
+            self._over.settle(now_ms)
+
     def turn(self, now_ms: int, *, runs: bool) -> None:
+        self.settle(now_ms)
+        self._turn(now_ms, runs=runs)
+
+    def _turn(self, now_ms: int, *, runs: bool) -> None:
         if runs != self._runs[-1]:
             so_far = self.at(now_ms)
             self._at_ms.append(max(now_ms, self._at_ms[-1]))
@@ -52,12 +61,11 @@ class Served(Span):
         self.disturbances.append(now_ms)
         self._there = there
         self._quiet_until_ms = max(self._quiet_until_ms, now_ms + allowance_ms)
-        self.turn(now_ms, runs=False)
+        self._turn(now_ms, runs=False)
 
     def settle(self, now_ms: int) -> None:
-        """Time has come to now."""
         if self._there and not self.runs and now_ms >= self._quiet_until_ms:
-            self.turn(self._quiet_until_ms, runs=True)
+            self._turn(self._quiet_until_ms, runs=True)
 
     def was_disturbed(self, from_ms: int, to_ms: int) -> bool:
         at = bisect_right(self.disturbances, from_ms)

@@ -78,7 +78,7 @@ def test_threads_go_on_when_their_time_has_come() -> None:
 
     def main(name: str, ms: int) -> None:
         def body(_: Process) -> None:
-            for _ in range(3):
+            for _turn in range(3):
                 ask(Spend(ms))
                 told.append((name, clock.now_ms - START_MS))
 
