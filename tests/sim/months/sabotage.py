@@ -37,11 +37,4 @@ SABOTAGES = (
         'be about to begin" if waits else None',
         'be about to begin" if self._stands_by else None',
     ),
-    Sabotage(
-        "tombstones never fall due",
-        "C10",
-        "manifest/debt.py",
-        "(self._clean_tombstones, compacted)",
-        "(self._clean_tombstones, False)",
-    ),
 )
