@@ -22,7 +22,7 @@ __all__ = ["VirtualEngine", "steps_of_a_look", "weights_of"]
 
 TASK_MS = 700  # to begin and end one
 LOOK_BYTES = 256 << 20  # of one step of a look at a whole object
-SLOTS, BYTES_PER_MS = 4, 20_000  # 20 MB/s of each
+SLOTS, BYTES_PER_MS = 4, 10_000  # 10 MB/s of each
 
 
 class VirtualEngine:

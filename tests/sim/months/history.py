@@ -30,7 +30,7 @@ __all__ = ["Found", "play"]
 
 LOOK_MS, TIDY_MS = 15 * MINUTE_MS, HOUR_MS
 REST_DAYS = 4  # all lags, horizons and grace periods one after the other
-DAYS = 2  # of a short history
+DAYS = 1  # of a short history
 
 
 @dataclass

@@ -34,9 +34,9 @@ def test_six_hours_break_no_bound() -> None:
 
 
 @pytest.mark.slow
-def test_two_days_break_no_bound_and_come_to_rest() -> None:
+def test_a_day_breaks_no_bound_and_comes_to_rest() -> None:
     found = play(0)
-    assert found.violation is None, "python -m tests.sim.months --days 2"
+    assert found.violation is None, "python -m tests.sim.months --days 1"
     assert {"compactor stopped", "compactor killed"} & found.counts.keys()
     assert {"pin", "alter", "outage", "sweep"} <= found.counts.keys()
 
