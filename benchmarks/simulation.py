@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from benchmarks.rows import Rows, joined, merged, reference
 from lithify.compactor.estimate import target_bytes
 from lithify.compactor.plan import choose_requested, fan_in, freeze, kind_of, offset_ranges
 from lithify.compactor.policy import Drop, Propose, Wait, decide
@@ -31,35 +32,13 @@ from lithify.manifest.pins import Collect
 from lithify.manifest.retention import retention_of
 from lithify.manifest.units import Unit
 from lithify.segment.merge import Tally
-from lithify.segment.rules import NO_HORIZON, Fate, fates, stamps
+from lithify.segment.rules import NO_HORIZON
 from lithify.store.errors import Unavailable
 
-__all__ = ["START_MS", "Figures", "Rows", "Simulation"]
+__all__ = ["START_MS", "Figures", "Simulation"]
 
 START_MS = 1_000_000_000_000
 _JOBS_OF_A_PASS_MAX = 1_000  # a policy that goes on for longer does not converge
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Columns of equal length; `key` as a number, `horizon_ms` NO_HORIZON where there is none."""
-
-    key: Any
-    offset: Any
-    timestamp_ms: Any
-    tombstone: Any
-    horizon_ms: Any
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-    def take(self, at: Any) -> "Rows":
-        return Rows(self.key[at], self.offset[at], self.timestamp_ms[at], self.tombstone[at], self.horizon_ms[at])
-
-
-def _joined(parts: Sequence[Rows]) -> Rows:
-    names = Rows.__slots__
-    return Rows(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 @dataclass(slots=True)
@@ -237,19 +216,8 @@ class Simulation:
 
     def _merged(self, job: Job) -> tuple[Rows, Tally]:
         assert job.plan is not None
-        rules = job.plan.rules
-        rows = _joined([self._rows[name] for name in job.segments])
-        rows = rows.take(np.lexsort((rows.offset, rows.key)) if rules.order == "key" else np.argsort(rows.offset))
-        superseded = np.zeros(len(rows), np.bool_)
-        superseded[:-1] = rules.drop_superseded & (rows.key[1:] == rows.key[:-1])
-        known = {"offset": rows.offset, "tombstone": rows.tombstone, "horizon_ms": rows.horizon_ms}
-        fate = fates(rules, keyless=np.zeros(len(rows), np.bool_), superseded=superseded, **known)
-        tally = Tally(rules.buckets)
-        tally.count(fate, rows.offset, np.full(len(rows), 2 * self.row_bytes, np.int64))
-        stamp = stamps(rules, **known)
-        stamped = np.where(stamp, rules.stamp_horizon_ms or 0, rows.horizon_ms)
-        kept = Rows(rows.key, rows.offset, rows.timestamp_ms, rows.tombstone, stamped).take(fate == Fate.KEPT)
-        return kept, tally
+        rows = joined([self._rows[name] for name in job.segments])
+        return merged(job.plan.rules, rows, 2 * self.row_bytes)
 
     def _written(self, job: Job, kept: Rows) -> Iterator[SegmentRef]:
         """`kept` in segments of the size where outputs are cut, and between keys (R5)."""
@@ -270,24 +238,7 @@ class Simulation:
                 start = cut
 
     def _reference(self, name: str, rows: Rows) -> SegmentRef:
-        horizons = rows.horizon_ms[rows.horizon_ms != NO_HORIZON]
-        return SegmentRef(
-            id=name,
-            bytes=len(rows) * self.row_bytes,
-            raw_bytes=2 * len(rows) * self.row_bytes,
-            rows=len(rows),
-            min_key=b"%012d" % rows.key.min(),
-            max_key=b"%012d" % rows.key.max(),
-            min_offset=int(rows.offset.min()),
-            max_offset=int(rows.offset.max()),
-            min_timestamp_ms=int(rows.timestamp_ms.min()),
-            max_timestamp_ms=int(rows.timestamp_ms.max()),
-            tombstones=int(rows.tombstone.sum()),
-            min_horizon_ms=int(horizons.min()) if len(horizons) else None,
-            max_horizon_ms=int(horizons.max()) if len(horizons) else None,
-            order="key" if self.config.compacted else "offset",
-            checksum="0" * 16,
-        )
+        return reference(name, rows, self.row_bytes, "key" if self.config.compacted else "offset")
 
     def _nonce(self) -> str:
         self._made += 1

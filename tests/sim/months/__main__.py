@@ -1,0 +1,34 @@
+"""`python -m tests.sim.months`: months of mixed load in minutes, judged while they pass.
+
+--days 60 [--seed 0]    one history, and what it came to
+"""
+
+import argparse
+import os
+import sys
+
+from tests.sim.months.history import Found, play
+from tests.sim.months.report import table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.months")
+    parser.add_argument("--days", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table-each", type=int, default=0, help="so many days, what they came to so far")
+    given = parser.parse_args()
+
+    def tells(found: Found) -> None:
+        took_s = sum(os.times()[:2])
+        print(f"day {found.days_played:.0f} after {took_s:.0f} s of this machine", file=sys.stderr, flush=True)
+        if given.table_each and round(found.days_played) % given.table_each == 0:
+            print(table(found), file=sys.stderr, flush=True)
+
+    found = play(given.seed, days=given.days, tells=tells)
+    tells(found)
+    print(table(found))
+    return 0 if found.violation is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
