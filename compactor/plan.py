@@ -62,9 +62,8 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
     which it could hold the rest and what they make, or the most that it can hold. So neither the clean run nor what was
     tiered so before is written again and again. Two can always be merged."""
     holds = [source_bytes(unit) for unit in chosen]
-    largest_row = max((unit.max_row_bytes for unit in chosen), default=0)
-    most_bytes = FAN_IN_BYTES_MAX - LARGE_ROW_TIMES * largest_row
-    made_bytes = max(SOURCE_BYTES_MAX, largest_row)
+    most_bytes = _sources_bytes_max(chosen)
+    made_bytes = max([SOURCE_BYTES_MAX, *(unit.max_row_bytes for unit in chosen)])
     excess_bytes = sum(holds) - most_bytes
     excess = len(chosen) - FAN_IN_MAX
     if len(chosen) <= 2 or (excess_bytes <= 0 and excess <= 0):
@@ -99,8 +98,11 @@ def to_sort(chosen: Sequence[Unit], target_bytes: int) -> Sequence[Unit]:
         taken = _first_segments(unit, room) or unit.segments[: 0 if held else 1]
         if in_key_order(unit) or not taken or len(held) == FAN_IN_MAX:
             break
-        held.append(unit_of(unit.id, unit.is_run, taken))
-        room -= held[-1].bytes
+        part = unit_of(unit.id, unit.is_run, taken)
+        if held and sum(map(source_bytes, [*held, part])) > _sources_bytes_max([*held, part]):
+            break
+        held.append(part)
+        room -= part.bytes
         if len(taken) < len(unit.segments):
             break
     return held
@@ -114,6 +116,11 @@ def _first_segments(unit: Unit, most_bytes: int) -> tuple[SegmentRef, ...]:
     """As many as have at most so many bytes together."""
     ends = itertools.accumulate(segment.bytes for segment in unit.segments)
     return unit.segments[: sum(end <= most_bytes for end in ends)]
+
+
+def _sources_bytes_max(chosen: Sequence[Unit]) -> int:
+    """What all sources of a merge of `chosen` may take, less what it takes for their largest row besides."""
+    return FAN_IN_BYTES_MAX - LARGE_ROW_TIMES * max((unit.max_row_bytes for unit in chosen), default=0)
 
 
 def source_bytes(unit: Unit) -> int:

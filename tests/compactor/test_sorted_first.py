@@ -44,6 +44,8 @@ def test_as_much_as_one_output_holds_is_sorted_at_a_time() -> None:
     assert named(to_sort(units(replace(made, runs=(sorted_one,))), 250)) == []
     loose = tuple(replace(ref, order="offset") for ref in made.l0)
     assert [unit.bytes for unit in to_sort(units(replace(made, runs=(sorted_one,), l0=loose)), 150)] == [60, 60]
+    large = tuple(replace(ref, max_row_bytes=20 << 20, raw_bytes=100 << 20) for ref in loose)
+    assert len(to_sort(units(replace(made, runs=(), l0=large * 5)), 1_000)) == 7, "no more than one merge can hold"
     many = tuple(replace(ref, order="offset") for ref in partition([], [1] * 600).l0)
     assert len(to_sort(units(replace(made, runs=(), l0=many)), 599)) == FAN_IN_MAX
 
