@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
-from lithify.compactor.plan import fan_in
+from lithify.compactor.plan import fan_in, to_sort
 from lithify.log.intake import normalise
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import PartitionKeys
@@ -41,6 +41,7 @@ class _Case(NamedTuple):
     value_bytes: int
     stored: Order = "key"
     target_bytes: int = 256 * _MIB
+    worker_mib_max: int = 512
 
 
 _CASES = (
@@ -48,9 +49,12 @@ _CASES = (
     _Case("records of 6 MiB", 16, 4, 6 * _MIB),
     _Case("records of 20 MiB", 16, 3, 20 * _MIB),
     _Case("records of 48 MiB", 4, 3, 48 * _MIB),
-    _Case("records of 64 MiB", 4, 3, 64 * _MIB - 64),
+    # Of the largest records there are, a merge of two holds more: each is in memory as it was read, and one besides as
+    # it is written, encoded and compressed.
+    _Case("records of 64 MiB", 4, 3, 64 * _MIB - 64, worker_mib_max=640),
     _Case("one segment to sort", 1, 200_000, 1_000, "offset"),
-    _Case("eight segments to sort", 8, 100_000, 1_000, "offset"),
+    _Case("many segments to sort", 16, 20_000, 1_000, "offset"),
+    _Case("records of 16 MiB to sort", 24, 1, 16 * _MIB, "offset"),
     _Case("records of 30 KB, outputs of 1 MiB", 4, 1_000, 30_000, target_bytes=_MIB),
 )
 
@@ -60,6 +64,7 @@ class Extreme(msgspec.Struct, frozen=True):
     sources: int  # of one merge
     input_mb: float
     worker_peak_mb: float
+    worker_mb_max: float
     largest_output_of_target: float  # the largest output's bytes by those asked for
 
 
@@ -83,6 +88,7 @@ def _make(case: _Case, folder: Path) -> None:
     store, dice = FileStore(folder / "store"), random.Random(0)
     refs = [_append(case, store, number * case.rows, dice) for number in range(case.segments)]
     manifest = Manifest(format=FORMAT, topic=_KEYS.topic, topic_id=_KEYS.topic_id, partition=0, l0=tuple(refs))
+    found = units(manifest)
     task = MergeTask(
         topic=_KEYS.topic,
         topic_id=_KEYS.topic_id,
@@ -92,7 +98,7 @@ def _make(case: _Case, folder: Path) -> None:
         range_index=0,
         low=None,
         high=None,
-        sources=tuple(unit.segments for unit in fan_in(units(manifest))),
+        sources=tuple(unit.segments for unit in to_sort(found, case.target_bytes) or fan_in(found)),
         rules=MergeRules(order="key", drop_superseded=True),
         output_bytes=case.target_bytes,
     )
@@ -117,6 +123,7 @@ def _merge(case: _Case, folder: Path) -> None:
         sources=len(task.sources),
         input_mb=sum(ref.bytes for refs in task.sources for ref in refs) / 1e6,
         worker_peak_mb=done.peak_memory_bytes / 1e6,
+        worker_mb_max=case.worker_mib_max * _MIB / 1e6,
         largest_output_of_target=max(ref.bytes for ref in done.outputs) / case.target_bytes,
     )
     (folder / "found.json").write_bytes(msgspec.json.encode(found))

@@ -108,10 +108,7 @@ def _memory(results: Results) -> Iterator[Bar]:
 
 def _extremes(found: list[Extreme]) -> Iterator[Bar]:
     for each in found:
-        # Of the largest records there are, a merge of two holds more: each is in memory as it was read, and one besides
-        # as it is written, encoded and compressed.
-        most = _WORKER_MB_MAX if each.what != "records of 64 MiB" else 640 * 1.048576
-        yield Bar(f"a worker's peak MB, {each.what}", each.worker_peak_mb, at_most=most)
+        yield Bar(f"a worker's peak MB, {each.what}", each.worker_peak_mb, at_most=each.worker_mb_max)
     for each in found:
         if each.largest_output_of_target > 0.9:
             yield Bar(f"largest output by its target, {each.what}", each.largest_output_of_target, at_most=1.2)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lithify.compactor.plan import LARGE_ROW_TIMES, in_key_order, source_bytes
+from lithify.compactor.plan import in_key_order, merge_bytes
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import CompactorState, Estimate, Kind, summed_up
 from lithify.manifest.units import Unit
@@ -69,9 +69,7 @@ def estimate(
 
 def _peak_memory_bytes(chosen: Sequence[Unit], config: TopicConfig) -> int:
     sorted_bytes = max((u.raw_bytes_max for u in chosen if config.compacted != in_key_order(u)), default=0)
-    large_bytes = LARGE_ROW_TIMES * max((u.max_row_bytes for u in chosen), default=0)
-    sort_bytes = 3 * min(SORT_BYTES, sorted_bytes)
-    return _PROCESS_BYTES + _OUTPUT_BYTES + sum(map(source_bytes, chosen)) + large_bytes + sort_bytes
+    return _PROCESS_BYTES + _OUTPUT_BYTES + merge_bytes(chosen) + 3 * min(SORT_BYTES, sorted_bytes)
 
 
 def _stays(chosen: Sequence[Unit], cleaned_to: int, floor: int) -> tuple[int, int]:

@@ -16,12 +16,12 @@ from lithify.store.errors import InvalidRequest
 
 __all__ = [
     "FAN_IN_BYTES_MAX",
-    "LARGE_ROW_TIMES",
     "choose_requested",
     "fan_in",
     "freeze",
     "in_key_order",
     "kind_of",
+    "merge_bytes",
     "offset_ranges",
     "source_bytes",
     "tasks",
@@ -62,9 +62,9 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
     which it could hold the rest and what they make, or the most that it can hold. So neither the clean run nor what was
     tiered so before is written again and again. Two can always be merged."""
     holds = [source_bytes(unit) for unit in chosen]
-    most_bytes = _sources_bytes_max(chosen)
+    excess_bytes = merge_bytes(chosen) - FAN_IN_BYTES_MAX
+    most_bytes = sum(holds) - excess_bytes
     made_bytes = max([SOURCE_BYTES_MAX, *(unit.max_row_bytes for unit in chosen)])
-    excess_bytes = sum(holds) - most_bytes
     excess = len(chosen) - FAN_IN_MAX
     if len(chosen) <= 2 or (excess_bytes <= 0 and excess <= 0):
         return chosen
@@ -99,7 +99,7 @@ def to_sort(chosen: Sequence[Unit], target_bytes: int) -> Sequence[Unit]:
         if in_key_order(unit) or not taken or len(held) == FAN_IN_MAX:
             break
         part = unit_of(unit.id, unit.is_run, taken)
-        if held and sum(map(source_bytes, [*held, part])) > _sources_bytes_max([*held, part]):
+        if held and merge_bytes([*held, part]) > FAN_IN_BYTES_MAX:
             break
         held.append(part)
         room -= part.bytes
@@ -118,9 +118,10 @@ def _first_segments(unit: Unit, most_bytes: int) -> tuple[SegmentRef, ...]:
     return unit.segments[: sum(end <= most_bytes for end in ends)]
 
 
-def _sources_bytes_max(chosen: Sequence[Unit]) -> int:
-    """What all sources of a merge of `chosen` may take, less what it takes for their largest row besides."""
-    return FAN_IN_BYTES_MAX - LARGE_ROW_TIMES * max((unit.max_row_bytes for unit in chosen), default=0)
+def merge_bytes(chosen: Sequence[Unit]) -> int:
+    """What a merge of `chosen` holds of them in memory, at most."""
+    largest_row = max((unit.max_row_bytes for unit in chosen), default=0)
+    return sum(map(source_bytes, chosen)) + LARGE_ROW_TIMES * largest_row
 
 
 def source_bytes(unit: Unit) -> int:

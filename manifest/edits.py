@@ -83,7 +83,7 @@ class Claim:
 
     SUBTLE! Whoever looked decided by the owner of the epoch it saw. Of two that look at once, the one that loses the
     race for the number must look again: the winner may be at work within its lease. Test:
-    tests/compactor/test_standby.py
+    tests/protocol/test_p05_fencing.py
     """
 
     expected: int | None  # the epoch that was looked at; None: whichever it is, an order to take over
@@ -131,7 +131,7 @@ def coverage_offset(head: Manifest, sources: frozenset[str]) -> int:
 @dataclass(frozen=True, slots=True)
 class CommitCompaction:
     """Replace exactly the pinned segments by one run of outputs (P13). An empty run is a job without survivors. Of a
-    run in offset order the first segments may be pinned alone (docs/rfcs/0004)."""
+    run in offset order the first segments may be pinned alone (docs/rfcs/0008)."""
 
     epoch: int
     job: str

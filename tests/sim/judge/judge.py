@@ -63,14 +63,13 @@ class Judge:
 
     def _asker(self, author: object, who: object, began: Began | None, topic_id: str, now_ms: int) -> Asker:
         lifetimes_ms: Collection[int | None] = self._lifetimes_ms.get(who, ())
-        until_ms = now_ms + self._error_ms
+        until_ms, deleted = now_ms + self._error_ms, topic_id in self._deleted
         if began is None:
-            configs, deleted = self._of(topic_id), topic_id in self._deleted
+            configs = self._of(topic_id)
             return Asker(author, 0, 0, until_ms, configs, lifetimes_ms=lifetimes_ms, deleted=deleted)
         configs = self._of(topic_id, max(began.versions - 1, 0)) or self._of(topic_id)
         since_ms = began.at_ms - self._error_ms
         orders = began.may_take_over, began.paused
-        deleted = topic_id in self._deleted
         return Asker(author, began.at_ms, since_ms, until_ms, configs, *orders, lifetimes_ms, deleted)
 
     def _of(self, topic_id: str, first: int = 0) -> list[Settings]:
