@@ -43,7 +43,7 @@ mutants: .venv/.installed ## one-line faults over the protocol's files: who noti
 	@$(BIN)/python -m tools.mutants $(ARGS)
 
 soak: .venv/.installed ## storms and clusters: long
-	@$(PYTEST) -m soak $(ARGS)
+	@$(PYTEST) -m soak --timeout 2400 $(ARGS)
 
 lint: .venv/.installed ## ruff, formatting, strict types
 	@$(BIN)/ruff check .

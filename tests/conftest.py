@@ -5,6 +5,7 @@ the blob that reproduces it.
 """
 
 import logging
+import signal
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -34,6 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_sessionstart() -> None:
+    """Whoever starts the tests in the background may have had Ctrl-C ignored, and each process would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from lithify.admin.cli import cli
+from tests.processes import running
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -90,7 +91,7 @@ def test_the_tour_on_a_local_folder(tmp_path: Path) -> None:
 def test_the_same_on_s3(tmp_path: Path) -> None:
     serve, *tour = under("The same on S3")
     command = [sys.executable, "-m", "lithify.admin.cli", *shlex.split(serve.text)[1:], "--port", "0", "--json"]
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE) as server:
+    with running(command, env=environment(), stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         try:
             exports = msgspec.json.decode(server.stdout.readline(), type=dict[str, str])
@@ -139,7 +140,7 @@ def test_the_service_of_the_readme_starts_and_leaves_when_told(tmp_path: Path) -
     (block,) = under("Running it")
     command = [sys.executable, "-m", "lithify.admin.cli", *shlex.split(block.text)[1:]]
     env = environment() | {"LITHIFY_WAREHOUSE": str(tmp_path / "warehouse")}
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as service:
+    with running(command, env=env, stderr=subprocess.PIPE, text=True) as service:
         assert service.stderr is not None
         try:
             assert "started" in service.stderr.readline()

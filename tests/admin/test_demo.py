@@ -22,6 +22,7 @@ from lithify.admin.demo_s3 import OwnS3, kind_of
 from lithify.admin.dev import dev
 from lithify.compactor import java
 from lithify.store.errors import Corrupt, InvalidRequest, Unavailable
+from tests.processes import running
 
 RECORDS, KEYS = 20_000, 2_000
 
@@ -211,7 +212,7 @@ def test_its_own_s3_counts_what_any_process_asks() -> None:
 
 def test_dev_runs_until_it_is_told_to_leave() -> None:
     command = [sys.executable, "-m", "lithify.admin.cli", "dev", "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+    with running(command, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         try:
             exports = msgspec.json.decode(server.stdout.readline(), type=dict[str, str])

@@ -10,6 +10,7 @@ import botocore.endpoint
 import pytest
 
 from tests.endpoint import PRESENT, Endpoint
+from tests.processes import running
 
 
 @pytest.fixture(autouse=True)
@@ -22,13 +23,12 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def moto() -> Iterator[Endpoint]:
     """The atomic moto in a process of its own: its work and the clients' share no interpreter."""
     command = [sys.executable, "-m", "lithify.testing.server"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with running(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         exported = dict(line.removeprefix("export ").strip().split("=", 1) for line in _lines(process.stdout, 4))
         place = Endpoint(exported["AWS_ENDPOINT_URL_S3"])
         yield place
         place.close()
-        process.terminate()
 
 
 def _lines(stream: IO[str], count: int) -> list[str]:

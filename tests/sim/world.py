@@ -120,7 +120,7 @@ class World:
 
     def step(self, actor: Actor) -> None:
         self.steps += 1
-        if actor in self._stalled.values():
+        if self._stalled and actor in self._stalled.values():
             self._stalled = {what: other for what, other in self._stalled.items() if other is not actor}
         self.store.arrivals()
         if self.turns and self.turns[-1][0] == actor.name:
@@ -232,6 +232,9 @@ class World:
 
     def _event(self, actor: Actor, draw: float, *, creates: bool) -> str | None:
         climate, often = self.climate, STANDS_STILL if creates else 1
+        lasting = climate.sleep_share * actor.slowness + climate.stall_share
+        if draw >= climate.fault_share + climate.crash_share + climate.jump_share + often * lasting:
+            return None  # nearly always
         for share, name in (
             (climate.fault_share, "fault"),
             (climate.crash_share, "crash"),
@@ -246,15 +249,18 @@ class World:
 
     def _dark(self, request: Request[Any]) -> bool:
         """A store throttles by prefix: while it answers nobody about segments, commits may go on."""
-        of_segments = type(request) in (VerifyOutputs, WeighSegment) or SEGMENTS in getattr(request, "key", "")
-        dark = (*self.climate.blackouts, *(self.climate.throttled if of_segments else ()))
-        return any(first <= self.steps < end for first, end in dark)
+        if _within(self.climate.blackouts, self.steps):
+            return True
+        if not _within(self.climate.throttled, self.steps):
+            return False
+        return type(request) in (VerifyOutputs, WeighSegment) or SEGMENTS in getattr(request, "key", "")
 
     def denied(self, actor: Actor, *, writes: bool) -> bool:
-        return any(each.concerns(self.steps, actor.name, writes=writes) for each in self.climate.denials)
+        denials = self.climate.denials
+        return bool(denials) and any(each.concerns(self.steps, actor.name, writes=writes) for each in denials)
 
     def full(self) -> bool:
-        return any(first <= self.steps < end for first, end in self.climate.full_spells)
+        return _within(self.climate.full_spells, self.steps)
 
     def _stall(self, actor: Actor, request: Request[Any]) -> None:
         """The actor goes on soon after what it has learned is no longer so, or after a while. One that has created
@@ -321,6 +327,10 @@ class World:
         if fault is not None and type(request) in (VerifyOutputs, WeighSegment):
             self.store.fail(actor, fault, type(request).__name__)
         return self.engine.answer(actor, request)
+
+
+def _within(spells: tuple[tuple[int, int], ...], step: int) -> bool:
+    return bool(spells) and any(first <= step < end for first, end in spells)
 
 
 def _brief(reply: Any) -> str:

@@ -21,6 +21,7 @@ from lithify.store.probe import ProbeReport, probe
 from lithify.store.s3 import S3Store
 from lithify.testing.front import Deed, Front, Seen
 from lithify.testing.server import S3Server
+from tests.processes import running
 
 WRITERS = 8
 UNSAFE = "both win"
@@ -72,7 +73,7 @@ def test_moto_as_it_comes_fails() -> None:
     """It looks, then writes, as most test servers do: about one round in thirty has two winners."""
     command = [sys.executable, str(Path(__file__).with_name("stock_moto.py"))]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, text=True, **pipes) as server:  # type: ignore[call-overload]
+    with running(command, text=True, **pipes) as server:
         endpoint = server.stdout.readline().strip()
         client = {"endpoint_url": endpoint, "region_name": "us-east-1"}
         store = S3Store("bucket", "p", {"key": "test", "secret": "test", "client_kwargs": client})

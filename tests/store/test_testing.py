@@ -22,6 +22,7 @@ from lithify.store.s3 import S3Store
 from lithify.testing import s3
 from lithify.testing.faults import Fault, FaultyStore, lose_replies
 from lithify.testing.server import S3Server
+from tests.processes import running
 
 WORKER = """
 import sys
@@ -45,13 +46,13 @@ def test_other_processes_reach_it_by_what_it_exports(lithify_s3: S3Server, bucke
     commands = [[sys.executable, "-c", WORKER, lithify_s3.url(f"{bucket}/w"), str(writer)] for writer in range(2)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "env": environment | lithify_s3.env}
     workers = [subprocess.Popen(command, **pipes) for command in commands]
-    assert sorted(worker.communicate()[0].strip() for worker in workers) == ["CREATED", "EXISTS"]
+    assert sorted(worker.communicate(timeout=120)[0].strip() for worker in workers) == ["CREATED", "EXISTS"]
 
 
 @pytest.mark.slow
 def test_it_runs_as_a_process_of_its_own() -> None:
     command = [sys.executable, "-m", "lithify.testing.server", "--bucket", "mine"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with running(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         exported = dict(process.stdout.readline().removeprefix("export ").strip().split("=", 1) for _ in range(4))
         options = {"key": "test", "secret": "test", "endpoint_url": exported["AWS_ENDPOINT_URL_S3"]}
