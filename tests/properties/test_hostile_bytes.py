@@ -19,7 +19,7 @@ from tests.properties.hostile import bounds, lookalikes
 from tests.properties.parquet import ParquetLog
 
 CHUNK = 5  # histories of one test
-EVERYDAY, ALL = 3, 30  # chunks
+EVERYDAY, ALL = 3, 15  # chunks
 STEPS_MIN = 10
 
 
@@ -62,7 +62,7 @@ def test_what_looks_like_the_format_is_kept(chunk: int, local: Engine) -> None:
     play_chunk(chunk, local, lookalikes)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("chunk", range(EVERYDAY, ALL))
 def test_more_that_looks_like_the_format_is_kept(chunk: int, local: Engine) -> None:
     play_chunk(chunk, local, lookalikes)
@@ -73,7 +73,7 @@ def test_keys_that_are_alike_where_bounds_are_cut_are_kept_apart(chunk: int, loc
     play_chunk(chunk, local, lambda dice: bounds(dice, dice.choice((0, 0, 5_000))))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("chunk", range(EVERYDAY, ALL))
 def test_more_keys_that_are_alike_are_kept_apart(chunk: int, local: Engine) -> None:
     play_chunk(chunk, local, lambda dice: bounds(dice, dice.choice((0, 0, 64 << 10))))

@@ -83,7 +83,7 @@ def test_words_of_the_formats_are_names_like_others(chunk: int) -> None:
     live_under([*dict.fromkeys(names_of(chunk))], f"memory://{new_id()}")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("chunk", range(EVERYDAY, ALL))
 def test_more_words_of_the_formats_are_names_like_others(chunk: int) -> None:
     live_under([*dict.fromkeys(names_of(chunk))], f"memory://{new_id()}")

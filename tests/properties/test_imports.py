@@ -43,7 +43,7 @@ from tests.admin.conftest import Lithify
 from tests.admin.test_imports import HOW, Faults, Killed
 
 CHUNK = 10
-EVERYDAY, SLOW, ALL = 4, 20, 100
+EVERYDAY, ALL = 4, 60
 ENDED = (Killed, KeyboardInterrupt, Unavailable, CommitUnknown)
 OTHERS = "other"
 
@@ -363,13 +363,7 @@ def test_each_row_is_there_once(chunk: int, tmp_path: Path) -> None:
     play(chunk, tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(EVERYDAY, SLOW))
-def test_each_row_is_there_once_in_more_histories(chunk: int, tmp_path: Path) -> None:
-    play(chunk, tmp_path)
-
-
 @pytest.mark.soak
-@pytest.mark.parametrize("chunk", range(SLOW, ALL))
+@pytest.mark.parametrize("chunk", range(EVERYDAY, ALL))
 def test_each_row_is_there_once_at_length(chunk: int, tmp_path: Path) -> None:
     play(chunk, tmp_path)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHUNK = 10  # histories of one test
-EVERYDAY, SLOW, ALL = 3, 6, 50  # chunks on the local engine
+EVERYDAY, ALL = 3, 50  # chunks on the local engine
 SPARK_EVERYDAY, SPARK_ALL = 1, 50  # and on Spark
 STEPS_MIN = 12
 
@@ -50,14 +50,8 @@ def test_parquet_is_the_models(chunk: int, local: Engine, memory: str) -> None:
     play_chunk(chunk, local, memory)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(EVERYDAY, SLOW))
-def test_more_parquet_is_the_models(chunk: int, local: Engine, memory: str) -> None:
-    play_chunk(chunk, local, memory)
-
-
 @pytest.mark.soak
-@pytest.mark.parametrize("chunk", range(SLOW, ALL))
+@pytest.mark.parametrize("chunk", range(EVERYDAY, ALL))
 def test_parquet_is_the_models_at_length(chunk: int, local: Engine, memory: str) -> None:
     play_chunk(chunk, local, memory)
 

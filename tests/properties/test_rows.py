@@ -13,7 +13,7 @@ from tests.properties.history import Clock, History, config_of, play
 from tests.properties.rows import ROW_BYTES, RowLog
 
 CHUNK = 100  # histories of one test
-EVERYDAY, SLOW, ALL = 6, 15, 100  # chunks
+EVERYDAY, ALL = 6, 60  # chunks
 STEPS_MIN = 14
 BUCKETS_FEW = 4
 
@@ -36,13 +36,7 @@ def test_every_history_is_the_models(chunk: int, monkeypatch: pytest.MonkeyPatch
     play_chunk(chunk, monkeypatch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(EVERYDAY, SLOW))
-def test_more_histories_are_the_models(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    play_chunk(chunk, monkeypatch)
-
-
 @pytest.mark.soak
-@pytest.mark.parametrize("chunk", range(SLOW, ALL))
+@pytest.mark.parametrize("chunk", range(EVERYDAY, ALL))
 def test_every_history_is_the_models_at_length(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     play_chunk(chunk, monkeypatch)
