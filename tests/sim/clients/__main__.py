@@ -13,13 +13,15 @@ from collections import Counter
 from tests.sim.clients.history import Found, play
 
 FAILURES_SHOWN = 5
+CHUNK = 5  # histories
+CHUNKS_OF_A_PROCESS = 40  # greenlets leave a process larger than it needs to be
 
 
 def many(first: int, count: int, processes: int) -> int:
     counts: Counter[str] = Counter()
     told, steps, failures = 0, 0, list[Found]()
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        for found in pool.imap_unordered(play, range(first, first + count), chunksize=5):
+    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=CHUNKS_OF_A_PROCESS) as pool:
+        for found in pool.imap_unordered(play, range(first, first + count), chunksize=CHUNK):
             told, steps = told + 1, steps + found.steps
             counts.update(found.counts)
             if found.violation is not None:
