@@ -34,4 +34,11 @@ OF_TURNS = (
         "return None if self.beside else Place(self.keys, beside=True)",
         "return None",
     ),
+    Sabotage(
+        "what relieves reserves nothing",
+        "P14",
+        "compactor/coordinator.py",
+        "        if needed.input_bytes and not await _room(needed):\n            return _deferred(needed)\n        match action:",
+        "        match action:",
+    ),
 )

@@ -4,6 +4,7 @@ import contextlib
 import random
 from collections.abc import Mapping
 
+from lithify.compactor.attempt import Step
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.jobs import RequestCancel
 from lithify.gc.collect import collect, collect_deleted, sweep
@@ -19,6 +20,7 @@ from lithify.manifest.catalog import (
     partition_keys,
     topic_lineage,
 )
+from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import LiftQuarantine
 from lithify.manifest.ended import Known, Marks
 from lithify.manifest.floor import RaiseFloor
@@ -27,7 +29,7 @@ from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, Retention, retention_of
 from lithify.manifest.units import units
-from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, OffsetOutOfRange
+from lithify.store.errors import AlreadyExists, CommitUnknown, Fenced, InvalidRequest, OffsetOutOfRange
 from lithify.store.port import Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import Actor, Violation
@@ -43,6 +45,7 @@ __all__ = [
     "opened",
     "operator",
     "retention",
+    "stepped",
     "sweep_what_nobody_announced",
 ]
 
@@ -100,7 +103,7 @@ def compactor(site: Site, take_over_share: float) -> Life:
                     continue
                 await keep_bounds(coordinator.files, handle.topic)
                 take_over = site.oracle.may_take_over(actor.author, actor.say.random() < take_over_share)
-                step = await coordinator.step(config, take_over)
+                step = await stepped(site, actor, coordinator, config, take_over)
                 site.world.counts[f"step: {step.outcome}"] += 1
                 resting = step.outcome in ("idle", "waiting")
                 if step.outcome != "worked":
@@ -117,6 +120,17 @@ def compactor(site: Site, take_over_share: float) -> Life:
                 await Pause(site.rest(actor))
 
     return live
+
+
+async def stepped(
+    site: Site, actor: Actor, coordinator: Coordinator, config: TopicConfig, take_over: bool = False
+) -> Step:
+    """A step, and whoever watches hears where its outcome is unknown."""
+    try:
+        return await coordinator.step(config, take_over)
+    except CommitUnknown:
+        site.oracle.unanswered(actor.author, coordinator.files.keys)
+        raise
 
 
 async def opened(site: Site, actor: Actor) -> Handle:
