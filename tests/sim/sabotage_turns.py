@@ -38,7 +38,8 @@ OF_TURNS = (
         "what relieves reserves nothing",
         "P14",
         "compactor/coordinator.py",
-        "        if needed.input_bytes and not await _room(needed):\n            return _deferred(needed)\n        match action:",
+        "        if needed.input_bytes and not await _room(needed):\n"
+        "            return _deferred(needed)\n        match action:",
         "        match action:",
     ),
 )

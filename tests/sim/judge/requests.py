@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 from tests.sim.judge.debts import is_old
 from tests.sim.judge.layout import Json, live, units_of
-from tests.sim.judge.plans import InForce, asked_for
+from tests.sim.judge.plans import InForce
 from tests.sim.judge.settings import LARGEST, Settings
+from tests.sim.judge.tiers import asked_for
 
 __all__ = ["asked_otherwise", "ended_wrongly"]
 
 RETIRED_MAX = 16_384  # RFC 0005
-INPUTS_MAX = 256  # RFC 0004
 
 
 def ended_wrongly(before: Json, after: Json, known: InForce) -> str | None:
@@ -46,14 +46,14 @@ def _refusal_holds(job: Json, category: str, known: InForce) -> bool:
     requested = job.get("requested", ())
     match category:
         case "invalid":
-            return any(_names_what_is_not_there(requested, m) for m in known.manifests) or any(
+            return any(_names_what_is_lost(requested, m, known) for m in known.manifests) or any(
                 _mixes_ages(requested, m, config, known) for m, config in _pairs(known)
             )
         case "unavailable":
             return any(len(m.get("retired", ())) + len(live(m)) > RETIRED_MAX for m in known.manifests)
         case "attempts":
             return any(
-                len(units_of(m)) > INPUTS_MAX or _is_sorted_first(requested, m, config, known)
+                len(units_of(m)) > known.inputs_max or _is_sorted_first(requested, m, config, known)
                 for m, config in _pairs(known)
             )
         case "corrupt" | "missing":
@@ -62,8 +62,13 @@ def _refusal_holds(job: Json, category: str, known: InForce) -> bool:
             return False
 
 
-def _names_what_is_not_there(requested: list[str], manifest: Json) -> bool:
-    return not {unit.id for unit in units_of(manifest)}.issuperset(requested)
+def _names_what_is_lost(requested: list[str], manifest: Json, known: InForce) -> bool:
+    """Something is not there, and that is no work of a merge which took nothing but what the request names: such a one
+    leaves its run in that place, unless nothing is left at all."""
+    asked = frozenset(requested)
+    gone = asked - {unit.id for unit in units_of(manifest)}
+    took = [known.merged.get(name, frozenset({""})) for name in gone]
+    return any(not merged < asked for merged in took)
 
 
 def _mixes_ages(requested: list[str], manifest: Json, config: Settings, known: InForce) -> bool:
