@@ -1,5 +1,5 @@
-"""Sabotages of what a tier takes (docs/rfcs/0008): neighbours of one age, all that a debt asks for, and no more than one
-merge holds."""
+"""Sabotages of what a tier takes (docs/rfcs/0008): neighbours of one age, all that a debt asks for, and no more than
+one merge holds."""
 
 from tests.sim.sabotage_line import Sabotage
 
