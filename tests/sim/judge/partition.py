@@ -136,7 +136,7 @@ class Partition:
                 yield from _one(wrong and f"job {job['id']} {wrong}")
             if _latest_attempt(job) > _latest_attempt(was):
                 yield from _one(_begins_wrongly(job, known, paused=asker.paused))
-        yield from _one(asked_otherwise(previous, state))
+        yield from _one(asked_otherwise(previous, state, known))
         ended = {job["id"]: job for job in state.get("history", ()) if job["id"] in before}
         for name, job in ended.items():
             wrong = ended_wrongly(before[name], job, known)

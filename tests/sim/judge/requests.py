@@ -103,14 +103,20 @@ def _altered(job: Json, known: InForce) -> bool:
     return False
 
 
-def asked_otherwise(previous: Json, state: Json) -> str | None:
+def asked_otherwise(previous: Json, state: Json, known: InForce) -> str | None:
     """What a request names stays, but for sources that a job merged which has just been completed: its run is named
-    instead, if there is one, and if all that it merged was asked for."""
+    instead, if there is one, and if all that it merged was asked for; and with it what is left of a run."""
     before = {job["id"]: job for job in previous.get("jobs", ())}
     done = [before[job["id"]] for job in state.get("history", ()) if job["id"] in before and _completed(job)]
     for job in state.get("jobs", ()):
         asked, asks = (one.get("requested", []) for one in (before.get(job["id"], job), job))
-        expected = [_instead(asked, each) for each in done if job["status"] == "submitted"]
+        expected = [
+            _instead(asked, each, manifest)
+            for each in done
+            if job["status"] == "submitted"
+            for manifest in known.manifests
+            if any(one["id"] == each["id"] for one in manifest.get("completed_jobs", ()))
+        ]
         if asks not in (expected or [asked]):
             return f"request {job['id']} asks for {asks}, and it asked for {asked} (P15)"
     return None
@@ -120,9 +126,15 @@ def _completed(job: Json) -> bool:
     return job["status"] == "completed" and bool(job.get("sources"))
 
 
-def _instead(asked: list[str], done: Json) -> list[str]:
+def _instead(asked: list[str], done: Json, manifest: Json) -> list[str]:
+    """`manifest`: one that names its run, and the rest of what it divided."""
     merged, made = set(done["sources"]), any(each["outputs"] for each in done.get("done", ()))
     if not merged <= set(asked):
         return asked
-    names = [done["destination"] if name in merged else name for name in asked]
+    left = merged & {unit.id for unit in units_of(manifest)}
+    names = [
+        new
+        for name in asked
+        for new in ([done["destination"]] * (name in merged) + [name] * (name not in merged or name in left))
+    ]
     return [name for name in dict.fromkeys(names) if made or name != done["destination"]] or asked
