@@ -12,6 +12,7 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.manifest.catalog import create_topic, topic_lineage
 from lithify.manifest.partition import PartitionFiles
 from tests.sim import actors, files, services
+from tests.sim.alone import alone
 from tests.sim.cast import STORES_DIFFER_MS, WORKER, Actor, Climate, Denial, Violation
 from tests.sim.damage import rot
 from tests.sim.engine import Engine
@@ -21,7 +22,7 @@ from tests.sim.imports import Source, importer
 from tests.sim.letters import five_keys
 from tests.sim.oracle import Oracle
 from tests.sim.processes import Processes, processes
-from tests.sim.rest import alone, rest
+from tests.sim.rest import rest
 from tests.sim.rows import ROW_BYTES
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
 from tests.sim.site import TOPIC, Site

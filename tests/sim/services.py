@@ -85,7 +85,7 @@ ALTERATIONS = (
 )
 
 
-def compactor(site: Site, take_over_share: float) -> Life:
+def compactor(site: Site, take_over_share: float, *, stands_by: bool = False) -> Life:
     """A process that compacts. Fenced, it ends, and its supervisor starts another."""
 
     async def live(actor: Actor) -> None:
@@ -97,7 +97,7 @@ def compactor(site: Site, take_over_share: float) -> Life:
                 if coordinator is None:
                     handle = await site.open()
                     config = handle.config
-                    coordinator = Coordinator(PartitionFiles(handle.keys), actor.name)
+                    coordinator = Coordinator(PartitionFiles(handle.keys), actor.name, stands_by=stands_by)
                 if resting and not await coordinator.changed() and await coordinator.still_waits(config) is not None:
                     await Pause(site.rest(actor))
                     continue
