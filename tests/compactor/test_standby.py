@@ -2,7 +2,8 @@
 not fence each other in turn.
 
 Tried, and caught here: a standby that waits for nobody or for ever, or by what others write (coordinator.py), or as
-long as there is more to retire, or whatever was retired (standby.py), one that is none (served.py, and service.py at the start), a service that ends when it lost one partition, or never (service.py).
+long as there is more to retire, or whatever was retired (standby.py), one that is none (served.py, and service.py at
+the start), a service that ends when it lost one partition, or never (service.py).
 """
 
 from collections.abc import Callable, Iterator
