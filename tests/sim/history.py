@@ -21,6 +21,7 @@ from tests.sim.hands import others_of
 from tests.sim.imports import Source, importer
 from tests.sim.letters import five_keys
 from tests.sim.oracle import Oracle
+from tests.sim.pinning import holder
 from tests.sim.processes import Processes, processes
 from tests.sim.rest import rest
 from tests.sim.rows import ROW_BYTES
@@ -256,6 +257,7 @@ def _roster(dice: random.Random, site: Site, focus: Focus, served: Processes) ->
         "collector": lambda: services.collector(site, sweeps),
         "reader": lambda: actors.reader(site, pins=False),
         "pinning reader": lambda: actors.reader(site, pins=True),
+        "holder": lambda: holder(site),
         "consumer": lambda: actors.consumer(site, "c"),
         "admin": lambda: services.admin(site),
         "retention": lambda: services.retention(site, alters=site.topic_changes),
