@@ -91,13 +91,6 @@ OF_ATTEMPTS = (
         "            if self._main",
     ),
     Sabotage(
-        "a job is forgotten before its end is written down",
-        "P13",
-        "compactor/attempt.py",
-        "forget=tuple(d.id for d in completed if d.id not in active),",
-        "forget=tuple(d.id for d in completed),",
-    ),
-    Sabotage(
         "a commit minds no later configuration",
         "P9",
         "manifest/edits.py",

@@ -24,6 +24,7 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import LiftQuarantine
 from lithify.manifest.ended import Known, Marks
 from lithify.manifest.floor import RaiseFloor
+from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
@@ -67,6 +68,9 @@ KEEPING = (  # keeps what a job under way may be about to drop
     {"cleanup.policy": "compact", "min.compaction.lag.ms": "30000"},
     {"delete.retention.ms": "20000"},
 )
+AT_ITS_END_SHARE = 0.5
+# Bounds are all that manifests know of a configuration.
+BESIDES: tuple[dict[str, str], ...] = ({}, {"retention.records": "25"}, {"retention.records": "40"})
 DROPPING = {"cleanup.policy": "compact", "min.compaction.lag.ms": "0", "delete.retention.ms": "200"}
 ALTERATIONS = (
     *NARROWER,
@@ -272,15 +276,19 @@ def _changes(say: random.Random, kept: Retention) -> list[Mapping[str, str | Non
 
 
 async def _alter_under_a_job(site: Site, actor: Actor, handle: Handle) -> None:
-    """Alters what compaction keeps once a job is under way, and back later."""
-    ledger = site.oracle.truth(handle.keys).ledger
-    for _ in range(10):
-        if ledger.state is not None and any(job.plan is not None for job in ledger.state.jobs):
+    """Alters what compaction keeps once a job is under way, or is done and about to commit, and back later."""
+    ledger, at_its_end = site.oracle.truth(handle.keys).ledger, actor.say.random() < AT_ITS_END_SHARE
+    for _ in range(40 if at_its_end else 10):
+        if ledger.state is not None and any(_has_come_to(job, at_its_end) for job in ledger.state.jobs):
             break
-        await Pause(site.rest(actor) // 4)
-    for change in (actor.say.choice(KEEPING), DROPPING):
+        await Pause(site.rest(actor) // (20 if at_its_end else 4))
+    for change in (actor.say.choice(KEEPING) | actor.say.choice(BESIDES), DROPPING):
         await alter_topic(topic_lineage(TOPIC), (await site.open()).topic, {**change}, None)
         await Pause(site.rest(actor))
+
+
+def _has_come_to(job: Job, its_end: bool) -> bool:
+    return job.plan is not None and (not its_end or len(job.done) == len(job.plan.ranges))
 
 
 def catalog(site: Site) -> Life:
