@@ -23,7 +23,7 @@ SHARES = {
     "collector": 0.5,
     "reader": 0.2,
     "pinning reader": 0.25,
-    "holder": 0.1,
+    "holder": 0.04,
     "consumer": 0.15,
     "admin": 0.2,
     "retention": 0.15,

@@ -42,7 +42,7 @@ TUNED = {
     ("lithify.manifest.appends.PRODUCERS_MAX",): (1_024, 1),
     ("lithify.manifest.transactions.TRANSACTIONS_MAX",): (1_024, 2, 1),
     ("lithify.log.append.UPLOADS_MAX",): (4, 1),
-    (INPUTS_MAX,): (256, 256, 3, 5),
+    (INPUTS_MAX,): (256, 256, 256, 256, 3, 5),
     ("lithify.compactor.damage.PAUSE_MS",): (1_000, 10, 100),
 }
 

@@ -90,11 +90,4 @@ OF_ATTEMPTS = (
         "            self._epoch = None\n            if self._main",
         "            if self._main",
     ),
-    Sabotage(
-        "a commit minds no later configuration",
-        "P9",
-        "manifest/edits.py",
-        "if head.config_at > self.config_at:",
-        "if False:",
-    ),
 )

@@ -13,8 +13,8 @@ from lithify.manifest.catalog import (
     topic_lineage,
 )
 from lithify.manifest.config import validate
-from lithify.manifest.edits import CreateCheckpoint, DeleteCheckpoint
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint
 from lithify.store.driver import drive
 from lithify.store.errors import AlreadyExists
 from lithify.store.port import NewId
