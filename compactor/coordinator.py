@@ -75,8 +75,17 @@ class Coordinator:
         somebody else has."""
         if self._epoch is not None or self.fenced:
             return not self.fenced
+        return self._owner != "" and self.is_owner(self._owner)
+
+    @property
+    def owner(self) -> str:
+        """Its name in `.compactor`, since its latest claim; "" before any."""
+        return self._owner
+
+    def is_owner(self, owner: str) -> bool:
+        """Whether `.compactor` names this one, as far as is known."""
         state = self.files.compactor.seen.value
-        return self._owner != "" and (state is None or state.owner == self._owner)
+        return state is None or state.owner == owner
 
     def relief(self) -> "Coordinator":
         """Another one of the same claim, which relieves the partition while a job of this one runs (docs/rfcs/0014).

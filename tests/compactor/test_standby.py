@@ -7,6 +7,7 @@ the start), a service that ends when it lost one partition, or never (service.py
 """
 
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import pytest
 
@@ -74,6 +75,26 @@ def test_a_service_ends_once_all_that_it_owned_was_taken_over_and_not_before(war
         assert eventually(lambda: bool(running.ended))
     assert [type(error) for error in running.ended] == [lithify.Fenced]
     assert len(users.describe().l0) == len(others.describe().l0) == 8, "they are left to whoever took them"
+
+
+def test_what_is_taken_over_after_a_fault_there_is_owned_no_more(warehouse: lithify.Warehouse) -> None:
+    """The coordinator that claimed it is gone with the fault, and the next one is never fenced: it claimed nothing."""
+    parts = [warehouse.create_topic(name, 1, COMPACT).partition(0) for name in ("others", "users")]
+    service = served(warehouse)
+    for part in parts:
+        append_to(part, 8)
+    a_round(service)
+    append_to(parts[1], 8)
+    with patch("lithify.compactor.coordinator.Coordinator.step", side_effect=ValueError("a fault")):
+        a_round(service)
+    assert [each.owned for each in service.partitions] == [True, True]
+    taken_over(warehouse, "users")
+    a_round(service)
+    assert [each.owned for each in service.partitions] == [True, False]
+    taken_over(warehouse, "others")
+    append_to(parts[0], 8)
+    with pytest.raises(lithify.Fenced):
+        a_round(service)
 
 
 def taken_over(warehouse: lithify.Warehouse, topic: str) -> None:
