@@ -372,7 +372,9 @@ class JobWork:
 
     async def finish(self, job: Job, status: Status, reason: str, error: JobError | None = None) -> Step:
         rate = self.config.compaction_throttle_bytes_per_second
-        edit = jobs.Finish(self.epoch, job.id, status, reason, error, rate)
+        head = self.files.manifest.seen.value
+        left = frozenset(run.id for run in (() if head is None else head.runs)).intersection(job.sources)
+        edit = jobs.Finish(self.epoch, job.id, status, reason, error, rate, divided=left)
         committed = await self.files.compactor.commit(edit)
         state = committed.version.value
         outcome = "failed" if status == "failed" else "worked"

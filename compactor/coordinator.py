@@ -15,7 +15,6 @@ from lithify.compactor.estimate import estimate
 from lithify.compactor.needs import Needs, needs, want
 from lithify.compactor.plan import choose_requested, freeze, kind_of
 from lithify.compactor.policy import (
-    LEASE_MS,
     Action,
     Admit,
     Drop,
@@ -32,6 +31,7 @@ from lithify.compactor.policy import (
 )
 from lithify.compactor.relief import relief
 from lithify.compactor.split import Damaged, are_here, split
+from lithify.compactor.standby import Watched, may_come, watched
 from lithify.compactor.turns import Want
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import topic_lineage
@@ -60,7 +60,7 @@ class Coordinator:
         self.files = files
         self._worker = worker  # host:pid, for people
         self._stands_by = stands_by
-        self._watched: tuple[int, int] | None = None  # the owner's sign of life then, and since when something is due
+        self._watched: Watched | None = None  # what was seen of the owner while something was due
         self._topic = topic_lineage(files.keys.topic)
         self._epoch: int | None = None
         self._owner = ""
@@ -75,8 +75,17 @@ class Coordinator:
         somebody else has."""
         if self._epoch is not None or self.fenced:
             return not self.fenced
+        return self._owner != "" and self.is_owner(self._owner)
+
+    @property
+    def owner(self) -> str:
+        """Its name in `.compactor`, since its latest claim; "" before any."""
+        return self._owner
+
+    def is_owner(self, owner: str) -> bool:
+        """Whether `.compactor` names this one, as far as is known."""
         state = self.files.compactor.seen.value
-        return self._owner != "" and (state is None or state.owner == self._owner)
+        return state is None or state.owner == owner
 
     def relief(self) -> "Coordinator":
         """Another one of the same claim, which relieves the partition while a job of this one runs (docs/rfcs/0014).
@@ -117,15 +126,15 @@ class Coordinator:
         action = decide(manifest, state, config, now_ms)
         if isinstance(action, Wait):
             return await self._rest(action)
-        if not take_over and (why := self._waits_for(state, now_ms)) is not None:
-            self._watch(state, now_ms)
+        if not take_over and (why := self._waits_for(manifest, state, now_ms)) is not None:
+            self._watched = watched(self._watched, manifest, state, now_ms)
             return Step("standby", f"{why}; waiting as a standby")
         needed = needs(action, manifest, state, config, owned=self._epoch is not None)
         if needed.input_bytes and not await _room(needed):
             return _deferred(needed)
         if self._epoch is None:
             if not await self._claim(manifest, take_over):
-                self._watch(state, now_ms)
+                self._watched = watched(self._watched, manifest, state, now_ms)
                 return Step("standby", "another compactor claimed this first; waiting as a standby")
             now_ms, manifest, state = await self._look()
             action = decide(manifest, state, config, now_ms)
@@ -199,7 +208,7 @@ class Coordinator:
         if self._main is not None:
             return self._wants_relief(manifest, state, config, now_ms)
         action = decide(manifest, state, config, now_ms)
-        if not take_over and self._waits_for(state, now_ms) is not None:
+        if not take_over and self._waits_for(manifest, state, now_ms) is not None:
             action = Wait("another compactor is at work")
         return want(action, manifest, state, config, owned=self._epoch is not None)
 
@@ -215,7 +224,7 @@ class Coordinator:
     def _holds(self, state: CompactorState) -> bool:
         return (state.epoch, state.owner) == (self._epoch, self._owner)
 
-    def _waits_for(self, state: CompactorState | None, now_ms: int) -> str | None:
+    def _waits_for(self, manifest: Manifest, state: CompactorState | None, now_ms: int) -> str | None:
         """Why this one waits as a standby (P5); None: it need not."""
         if self._epoch is not None or state is None or state.owner == self._owner:
             return None
@@ -225,14 +234,8 @@ class Coordinator:
         # two would fence each other in turn. And it is the owner who shows life, not whoever writes `.compactor`: else
         # requests, one in each lease, would keep everybody away from what a dead owner left. Test:
         # tests/compactor/test_standby.py
-        shown_ms, since_ms = self._watched or (-1, now_ms)
-        waits = self._stands_by and (shown_ms != state.heartbeat_at_ms or young(since_ms, now_ms, LEASE_MS))
+        waits = self._stands_by and may_come(watched(self._watched, manifest, state, now_ms), now_ms)
         return f"{state.owner_name} owns this, and may be about to begin" if waits else None
-
-    def _watch(self, state: CompactorState | None, now_ms: int) -> None:
-        shown_ms = 0 if state is None else state.heartbeat_at_ms
-        if self._watched is None or self._watched[0] != shown_ms:
-            self._watched = shown_ms, now_ms
 
     async def _rest(self, wait: Wait) -> Step:
         """There is nothing to do, or not yet: whoever waits for this owner need not wait any longer."""

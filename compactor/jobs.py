@@ -343,7 +343,8 @@ def paced_to_ms(started_at_ms: int | None, bytes_read: int, rate: int) -> int | 
 class Finish(_Owned):
     """Make a job terminal and move it to the history. Only the owner of the epoch does (P15).
 
-    Requires, for "completed": the manifest's commit of the job (P13: manifest first).
+    Requires, for "completed": the manifest's commit of the job (P13: manifest first). `divided`: its sources of which
+    that manifest, or a later one, still holds a part.
     """
 
     job: str
@@ -351,6 +352,7 @@ class Finish(_Owned):
     reason: str
     error: JobError | None = None
     rate: int = -1  # the bytes per second that it might read; -1: any number
+    divided: frozenset[str] = frozenset()
 
     repeatable = True
     frees = True
@@ -376,5 +378,5 @@ class Finish(_Owned):
         history = (*head.history, summed_up(finished))[-HISTORY_MAX:]
         jobs = tuple(j for j in head.jobs if j.id != job.id)
         if self.status == "completed":
-            jobs = tuple(after_merge(each, job) for each in jobs)
+            jobs = tuple(after_merge(each, job, self.divided) for each in jobs)
         return Next(replace(head, jobs=jobs, history=history, planning=False, heartbeat_at_ms=now_ms), None)

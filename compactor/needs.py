@@ -6,6 +6,7 @@ from lithify.compactor.failures import failure_of, is_in_vain, runs_alone
 from lithify.compactor.policy import Action, Admit, Propose, Resume, segments_of, urgency_of
 from lithify.compactor.turns import Want
 from lithify.manifest.config import TopicConfig
+from lithify.manifest.debt import appends_slowed
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import Manifest
 from lithify.manifest.units import units
@@ -29,10 +30,23 @@ def needs(
     """`owned`: whether the partition is claimed already. What a former owner left open is counted by the claim, which
     comes later."""
     needed = _needs(action, manifest, state, owned=owned)
-    presses = isinstance(action, Propose) and action.due.debt == "l0-pressure"
+    presses = _relieves_pressure(action, manifest, config)
     rate = config.compaction_throttle_bytes_per_second
     slow = 0 <= rate * SHORT_SECONDS < needed.input_bytes  # a throttle stretches it
     return replace(needed, short=(presses or needed.input_bytes <= SHORT_BYTES) and not slow)
+
+
+def _relieves_pressure(action: Action, manifest: Manifest, config: TopicConfig) -> bool:
+    """By what it merges, and not by the debt for which it was begun: a tier of some of what one merge cannot hold
+    relieves appends as well, and so does one that goes on after an interruption."""
+    match action:
+        case Propose(due) if due.kind == "tier":
+            merged = segments_of(due.units)
+        case Resume(job) if job.kind == "tier" and job.origin == "scheduler":
+            merged = job.segments
+        case _:
+            return False
+    return appends_slowed(manifest, config) and {segment.id for segment in manifest.l0}.issuperset(merged)
 
 
 def _needs(action: Action, manifest: Manifest, state: CompactorState | None, *, owned: bool) -> Needs:

@@ -7,12 +7,13 @@ from lithify.manifest.jobs import Job
 __all__ = ["after_merge"]
 
 
-def after_merge(request: Job, done: Job) -> Job:
+def after_merge(request: Job, done: Job, divided: frozenset[str]) -> Job:
     """`request`, once `done` was committed: where all that it merged is asked for, its run takes the place of these
-    sources. So a request that one merge cannot hold goes on from the run of each tier that comes first.
+    sources. So a request that one merge cannot hold goes on from the run of each tier that comes first. `divided`: the
+    runs of which it merged the first segments alone; what is left of them is asked for besides.
 
-    Where others were merged with them, or nothing of them is left to ask for, it stays as it is, and is refused: its
-    sources are no more.
+    Where others were merged with them, or nothing of them is left to ask for, it stays as it is. What is no more is
+    refused then; of a run that was divided so, the rest is what bears its name.
     """
     merged = frozenset(done.sources)
     if request.status != "submitted" or not merged or not merged.issubset(request.requested):
@@ -20,5 +21,5 @@ def after_merge(request: Job, done: Job) -> Job:
     run = (done.destination,) if done.outputs() else ()
     at = min(index for index, name in enumerate(request.requested) if name in merged)
     before, after = request.requested[:at], request.requested[at:]
-    requested = (*before, *run, *(name for name in after if name not in merged))
+    requested = (*before, *run, *(name for name in after if name not in merged or name in divided))
     return replace(request, requested=requested) if requested else request

@@ -78,7 +78,8 @@ class Scheduler(Generic[K]):
 
     def run(self, *, once: bool) -> None:
         """Until `leave` is called, or `once` until nobody wants a turn any more."""
-        with ThreadPoolExecutor(2 * self._concurrency + 4, thread_name_prefix="lithify-compactor") as pool:
+        # Looks, edits, and jobs with one short and one requested: none of them waits for another's thread.
+        with ThreadPoolExecutor(3 * self._concurrency + 2, thread_name_prefix="lithify-compactor") as pool:
             try:
                 self._begin_round(pool)
                 while True:

@@ -74,7 +74,7 @@ class ServedPartition:
         self._worker = worker
         self._stands_by = stands_by
         self._coordinator = Coordinator(PartitionFiles(keys), worker, stands_by=stands_by)
-        self._owned = False  # by a coordinator that was given up
+        self._given_up = ""  # the owner's name in `.compactor` of a coordinator that was given up
         self._relief: Coordinator | None = None
         self._beside: deque[Step] = deque()  # done by it, and not yet in the tally
         self._manifest: Manifest | None = None  # the newest that was seen
@@ -84,7 +84,7 @@ class ServedPartition:
     @property
     def owned(self) -> bool:
         """Claimed, and not known to be taken over."""
-        return self._owned or self._coordinator.owns
+        return self._coordinator.owns or (self._given_up != "" and self._coordinator.is_owner(self._given_up))
 
     @property
     def at_work(self) -> bool:
@@ -183,8 +183,9 @@ class ServedPartition:
         """A fault of ours. In what state its coordinator was left is not known: a new one claims, and settles what was
         in flight."""
         self.done.add(Step("failed", failure.text), failure.kind)
-        self._owned = self.owned
-        self._replace(stands_by=self._stands_by and not self._owned)
+        owned, former = self.owned, self._coordinator.owner or self._given_up
+        self._given_up = former if owned else ""
+        self._replace(stands_by=self._stands_by and not owned)
 
     def report(self, now_ms: int) -> PartitionReport:
         """What was done since it was last told."""
@@ -221,7 +222,7 @@ class ServedPartition:
     def _lost(self, error: Fenced) -> None:
         """A coordinator that was fenced never claims again (P5). Another one stands by; where the store went back in
         time there is none."""
-        self.fenced, self._owned = error, False
+        self.fenced, self._given_up = error, ""
         log.warning("fenced", topic=self.keys.topic, partition=self.keys.partition, error=str(error))
         if not self.regressed:
             self._stands_by = True

@@ -35,6 +35,7 @@ class _Entry:
     since: int  # when it began to wait, as a number of the order of things
     behind: int | None = None  # it found no room, and waits for the jobs that had begun before this number
     refused: bool = False  # by those who count what jobs read; they are asked again when a job has ended
+    counted: tuple[bool, int] = (False, 0)  # as which job of how many it began: see Turns._unfair
 
 
 class Turns(Generic[K]):
@@ -54,7 +55,8 @@ class Turns(Generic[K]):
         self._running: dict[K, tuple[_Entry, int]] = {}  # and the number of its beginning
         self._looked_at: set[K] = set()
         self._number = 0
-        self._begun = {False: 0, True: 0}  # jobs, by whether they began while all workers were busy
+        # Jobs since one went to whoever had waited longest, by whether they began while all workers were busy.
+        self._unfair = {False: 0, True: 0}
 
     @property
     def waiting(self) -> Iterable[K]:
@@ -91,7 +93,9 @@ class Turns(Generic[K]):
             return None
         entry = self._waiting.pop(key)
         if entry.want.bytes:
-            self._begun[self._busy()] += 1
+            busy = self._busy()
+            entry.counted = busy, self._unfair[busy]
+            self._unfair[busy] = (self._unfair[busy] + 1) % FAIR_EVERY
         self._running[key] = entry, self._next_number()
         return key, entry.want
 
@@ -101,6 +105,8 @@ class Turns(Generic[K]):
         if before.want.bytes and not deferred:
             for entry in self._waiting.values():
                 entry.refused = False
+        if deferred:
+            self._uncount(before)
         if want is None:
             return
         if deferred:
@@ -109,6 +115,12 @@ class Turns(Generic[K]):
             self._waiting[key] = before
         else:
             self._waiting[key] = _Entry(want, self._next_number())
+
+    def _uncount(self, entry: _Entry) -> None:
+        """Its turn was none. If it had been the one in four, the next is."""
+        busy, at = entry.counted
+        fair = at == FAIR_EVERY - 1
+        self._unfair[busy] = at if fair else max(self._unfair[busy] - 1, 0)
 
     def _next_number(self) -> int:
         self._number += 1
@@ -130,12 +142,12 @@ class Turns(Generic[K]):
         jobs = self._jobs()
         if len(jobs) >= self._concurrency + 2:
             return None
-        candidates = ((key, entry) for key, entry in self._waiting.items() if entry.want.bytes and self._is_free(key))
+        candidates = ((key, entry) for key, entry in self._waiting.items() if entry.want.bytes and self._may_hold(key))
         held = False
         for key, entry in sorted(candidates, key=lambda each: self._place(each[1])):
             if held and (not entry.want.short or any(job.short for job in jobs)):
                 continue
-            if self._has_worker(entry.want, jobs):
+            if key not in self._looked_at and self._has_worker(entry.want, jobs):
                 if self._has_room(entry, jobs):
                     return key
                 entry.behind = self._number + 1 if entry.behind is None else entry.behind
@@ -148,13 +160,18 @@ class Turns(Generic[K]):
         return None
 
     def _is_free(self, key: K) -> bool:
-        return key not in self._looked_at and self._waits_for(key) not in self._running
+        return key not in self._looked_at and self._may_hold(key)
+
+    def _may_hold(self, key: K) -> bool:
+        """Who waits for room and is being looked at holds others off all the same: each round looks at everybody who
+        waits, and one after the other would take the room in the meantime. Test: tests/compactor/test_turns.py"""
+        return self._waits_for(key) not in self._running
 
     def _place(self, entry: _Entry) -> tuple[int, ...]:
         """The smaller begins first."""
         if self._is_held(entry):
             return 0, entry.behind or 0
-        if self._begun[self._busy()] % FAIR_EVERY == FAIR_EVERY - 1:
+        if self._unfair[self._busy()] == FAIR_EVERY - 1:
             return 1, entry.since
         return 1, *entry.want.rank, entry.since
 

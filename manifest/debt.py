@@ -17,7 +17,7 @@ from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit, units
 from lithify.manifest.words import counted, span_text
 
-__all__ = ["Debt", "Due", "NotDue", "Work", "assess", "latest_cleanable_ms", "left_out"]
+__all__ = ["Debt", "Due", "NotDue", "Work", "appends_slowed", "assess", "latest_cleanable_ms", "left_out"]
 
 SIMILAR_SIZE_RATIO = 2  # runs within this factor of each other are of similar size; what runs.tier of them make is not
 RUNS_CROWDED_TIERS = 8  # so many times runs.tier of similar size are merged before L0 is
@@ -88,6 +88,12 @@ def latest_cleanable_ms(config: TopicConfig, now_ms: int) -> int:
     """The largest timestamp a unit may hold to be compacted now. Without a lag there is none: a record from the future
     is no reason to leave its unit alone (as in Kafka)."""
     return now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else LONG_MAX
+
+
+def appends_slowed(manifest: Manifest, config: TopicConfig) -> bool:
+    """Whether there are so many L0 segments that appends are slowed down."""
+    most = config.l0_segments_max
+    return len(manifest.l0) >= most - most // 4
 
 
 def left_out(
@@ -214,7 +220,7 @@ class _Books:
         """Appends are being slowed down. Where most L0 segments are younger than the lag these are merged among
         themselves, and nothing is dropped: a merge never crosses the lag."""
         most, count = self._config.l0_segments_max, len(self._manifest.l0)
-        if count < most - most // 4:
+        if not appends_slowed(self._manifest, self._config):
             told = f"{counted(count, 'L0 segment')}, too few to slow appends down; {most} would stop them"
             return NotDue("tier for l0-pressure", told)
         old = frozenset(unit.id for unit in self.old)

@@ -1,8 +1,11 @@
 """Which kind of turn a partition wants."""
 
+import pytest
+from msgspec.structs import replace
+
 from lithify.compactor.failures import source_set
 from lithify.compactor.needs import SHORT_BYTES, SHORT_SECONDS, want
-from lithify.compactor.policy import Admit, Resume, Wait, decide
+from lithify.compactor.policy import FAN_IN, Admit, Propose, Resume, Wait, decide, segments_of
 from lithify.compactor.turns import Want
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import Attempt, FailureCount, JobError
@@ -22,6 +25,30 @@ def test_a_short_job_reads_little_or_relieves_pressure() -> None:
     pressed = wanted(head(segment(10, SHORT_BYTES + 1)), config(l0_segments_max="1", min_cleanable_dirty_ratio="1"))
     assert pressed.short
     assert pressed.bytes == SHORT_BYTES + 1
+
+
+LARGE = SHORT_BYTES // 10
+
+
+@pytest.mark.parametrize(("count", "most", "short"), [(12, "12", True), (3_100, "4096", True), (3_000, "4096", False)])
+def test_what_relieves_pressure_is_short_whether_one_merge_can_hold_it_or_not(
+    count: int, most: str, short: bool
+) -> None:
+    """And where it was interrupted. The default limit is above what one merge holds, so there it is always a part."""
+    settings = config(l0_segments_max=most, min_cleanable_dirty_ratio="1")
+    manifest = head(*(replace(segment(10 + at, LARGE), min_offset=at, max_offset=at) for at in range(count)))
+    begun = decide(manifest, None, settings, NOW_MS)
+    assert isinstance(begun, Propose)
+    assert (begun.due.debt == FAN_IN) is (count > 12)
+    assert wanted(manifest, settings).short is short
+    left = job("left", kind="tier", origin="scheduler", segments=segments_of(begun.due.units))
+    assert left.plan is not None
+    left = replace(left, plan=replace(left.plan, input_bytes=SHORT_BYTES + 1))
+    assert want(Resume(left), manifest, state(left), settings, owned=True).short is short
+    others = replace(left, segments=(*left.segments, "a run's"))
+    assert not want(Resume(others), manifest, state(others), settings, owned=True).short
+    asked = replace(left, origin="manual")
+    assert not want(Resume(asked), manifest, state(asked), settings, owned=True).short
 
 
 def test_what_a_throttle_stretches_is_not_short() -> None:

@@ -43,6 +43,8 @@ def test_what_lies_below_the_floor_is_retired_first() -> None:
 def test_where_the_first_has_ended_or_compaction_is_stopped_nothing_is_begun() -> None:
     manifest = head(*HELD, *LATER)
     assert isinstance(relief(manifest, state(), PRESSED, NOW_MS, "first"), Wait)
+    committed = replace(manifest, completed_jobs=(CompletedJob("first", 3),))
+    assert isinstance(relief(committed, state(FIRST), PRESSED, NOW_MS, "first"), Wait), "what it left is held no more"
     assert isinstance(relief(replace(manifest, sealed=True), state(FIRST), PRESSED, NOW_MS, "first"), Wait)
     paused = config(l0_segments_max="16", compaction_paused="true")
     assert isinstance(relief(manifest, state(FIRST), paused, NOW_MS, "first"), Wait)

@@ -63,6 +63,11 @@ class Stage:
         while times:
             times -= self.events.get(timeout=60) == what
 
+    def until_all(self, what: str, times: int = 1) -> None:
+        """As `until`, in whichever order things come."""
+        while self.log.count(what) < times:
+            self.events.get(timeout=60)
+
     @contextlib.contextmanager
     def between_rounds(self) -> Iterator[None]:
         """All were looked at after this was called, and nobody is looked at now."""
@@ -135,6 +140,26 @@ def test_while_a_job_runs_everything_else_is_looked_at() -> None:
         stage.let_go("big")
     assert stage.turns[0] == "big"
     assert sorted(stage.turns[1:]) == ["asked", "small", "small"]
+
+
+def test_no_turn_waits_for_the_thread_of_a_look() -> None:
+    """With a store that is slow, all looks and edits that may be are under way, and every worker is busy."""
+    jobs, edits, slow = (tuple(f"{what} {number}" for number in range(4)) for what in ("job", "edit", "slow"))
+    stage = Stage(4, 1, **dict.fromkeys(jobs, JOB), pressed=EDIT, **dict.fromkeys(edits, EDIT))
+    stage.after, stage.held = {"pressed": [Turned(SHORT)]}, {*jobs, *edits, "pressed"}
+    with Run(stage, once=True) as run:
+        for name in ("pressed", *edits[:3], *jobs):
+            stage.until_all(name)
+        stage.wants |= dict.fromkeys(slow, None)
+        stage.slow = set(slow)
+        for name in slow:
+            stage.until_all(f"look at {name}")
+        stage.let_go("pressed")
+        stage.until_all("pressed", times=2)
+        for name in (*jobs, *edits, *slow):
+            stage.let_go(name)
+    assert stage.turns.count("pressed") == 2
+    assert run.raised is None
 
 
 def test_who_waits_for_a_turn_is_looked_at_too_and_may_become_more_urgent() -> None:

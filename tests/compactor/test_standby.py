@@ -1,11 +1,13 @@
 """Several compactors on one warehouse: who was fenced, or is started where another is the owner, stands by, and two do
 not fence each other in turn.
 
-Tried, and caught here: a standby that waits for nobody or for ever, or by what others write (coordinator.py), one that
-is none (served.py, and service.py at the start), a service that ends when it lost one partition, or never (service.py).
+Tried, and caught here: a standby that waits for nobody or for ever, or by what others write (coordinator.py), or as
+long as there is more to retire, or whatever was retired (standby.py), one that is none (served.py, and service.py at
+the start), a service that ends when it lost one partition, or never (service.py).
 """
 
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import pytest
 
@@ -73,6 +75,26 @@ def test_a_service_ends_once_all_that_it_owned_was_taken_over_and_not_before(war
         assert eventually(lambda: bool(running.ended))
     assert [type(error) for error in running.ended] == [lithify.Fenced]
     assert len(users.describe().l0) == len(others.describe().l0) == 8, "they are left to whoever took them"
+
+
+def test_what_is_taken_over_after_a_fault_there_is_owned_no_more(warehouse: lithify.Warehouse) -> None:
+    """The coordinator that claimed it is gone with the fault, and the next one is never fenced: it claimed nothing."""
+    parts = [warehouse.create_topic(name, 1, COMPACT).partition(0) for name in ("others", "users")]
+    service = served(warehouse)
+    for part in parts:
+        append_to(part, 8)
+    a_round(service)
+    append_to(parts[1], 8)
+    with patch("lithify.compactor.coordinator.Coordinator.step", side_effect=ValueError("a fault")):
+        a_round(service)
+    assert [each.owned for each in service.partitions] == [True, True]
+    taken_over(warehouse, "users")
+    a_round(service)
+    assert [each.owned for each in service.partitions] == [True, False]
+    taken_over(warehouse, "others")
+    append_to(parts[0], 8)
+    with pytest.raises(lithify.Fenced):
+        a_round(service)
 
 
 def taken_over(warehouse: lithify.Warehouse, topic: str) -> None:
@@ -151,3 +173,44 @@ def test_two_that_serve_the_same_partition_do_not_fence_each_other_in_turn(
     assert not part.describe().l0
     assert fenced <= 1
     assert part.describe().compactor_epoch <= 2
+
+
+RETAINED = {"cleanup.policy": "delete", "retention.ms": "60000"}
+
+
+@pytest.mark.parametrize(("config", "every_s"), [({"compaction.paused": "true"}, 5), ({}, 10)])
+def test_an_owner_that_retires_what_is_due_keeps_its_partition(
+    warehouse: lithify.Warehouse, clock: Clock, config: dict[str, str], every_s: int
+) -> None:
+    """At each look of the standby some more lies below the floor, and the owner writes no other sign of life."""
+    topic = warehouse.create_topic("events", 1, RETAINED)
+    part = topic.partition(0)
+    append_to(part, 8)
+    owner = served(warehouse)
+    a_round(owner)
+    topic.alter(config)
+    standby = served(warehouse)
+    for second in range(240):
+        if second % every_s == 0:
+            part.append([lithify.Record(b"k", b"v", timestamp_ms=clock.now_ms)])
+        if second % 15 in (0, 8):
+            a_round(standby if second % 15 else owner)
+        clock.now_ms += 1_000
+    assert part.describe().compactor_epoch == 1
+    assert part.describe().log_start_offset > 8, "retention went on"
+
+
+def test_a_standby_retires_what_nobody_does(warehouse: lithify.Warehouse, clock: Clock) -> None:
+    """The owner is gone. At each look there is more to retire, and that is no sign of life."""
+    topic = warehouse.create_topic("events", 1, RETAINED)
+    part = topic.partition(0)
+    append_to(part, 8)
+    a_round(served(warehouse))
+    topic.alter({"compaction.paused": "true"})
+    standby = served(warehouse)
+    for _ in range(20):
+        part.append([lithify.Record(b"k", b"v", timestamp_ms=clock.now_ms)])
+        a_round(standby)
+        clock.now_ms += LEASE_MS // 3 + 1
+    assert part.describe().compactor_epoch == 2
+    assert part.describe().log_start_offset > 8

@@ -165,6 +165,58 @@ def test_who_is_being_looked_at_has_no_turn_and_keeps_its_place() -> None:
     assert turns.at_rest
 
 
+def test_who_has_waited_for_room_is_not_passed_over_while_it_is_being_looked_at() -> None:
+    """A round looks at everybody who waits. With a slow store a look takes seconds, and each time a job ends."""
+    turns: Turns[str] = Turns(2, 100)
+    looked(turns, first=Want((5, 0), 60))
+    assert begun(turns) == ["first"]
+    looked(turns, large=Want((0, 0), 100))
+    assert begun(turns) == [], "it waits for the first"
+    looked(turns, second=Want((5, 0), 60), short=SHORT)
+    turns.look("large")
+    turns.end("first", None)
+    assert begun(turns) == ["short"], "which puts nobody off"
+    turns.looked("large", Want((0, 0), 100))
+    assert begun(turns) == ["large"]
+    turns.end("large", None)
+    assert begun(turns) == ["second"]
+
+
+def test_whoever_must_run_alone_is_waited_for_while_it_is_being_looked_at() -> None:
+    turns: Turns[str] = Turns(2, 100)
+    looked(turns, first=Want((5, 0), 60))
+    assert begun(turns) == ["first"]
+    looked(turns, guilty=Want((0, 0), 10, alone=True))
+    assert begun(turns) == []
+    looked(turns, short=SHORT)
+    turns.look("guilty")
+    turns.end("first", None)
+    assert begun(turns) == []
+    turns.looked("guilty", None)  # it needs it no more
+    assert begun(turns) == ["short"]
+
+
+@pytest.mark.parametrize("between", range(FAIR_EVERY - 1))
+def test_a_turn_that_found_no_room_is_not_the_one_in_four(between: int) -> None:
+    """Who counts what jobs read may know of more of them than the ranking does."""
+    turns: Turns[str] = Turns(2)
+    looked(turns, runs=LONG)
+    assert begun(turns) == ["runs"]
+    for _ in range(between):
+        looked(turns, hot=Want((3, 0), 5))
+        assert begun(turns) == ["hot"]
+        turns.end("hot", None)
+    looked(turns, refused=Want((2, 0), 5))
+    assert begun(turns) == ["refused"]
+    turns.end("refused", None, deferred=True)
+    order: list[str] = []
+    looked(turns, forgotten=Want((6, 0), 5), hot=Want((3, 0), 5))
+    while "forgotten" not in order:
+        order += begun(turns)
+        turns.end(order[-1], Want((3, 0), 5))
+    assert order == ["hot"] * (FAIR_EVERY - 2 - between) + ["forgotten"]
+
+
 def test_nobody_begins_before_the_end_of_whom_it_waits_for() -> None:
     turns: Turns[str] = Turns(1, None, lambda key: f"beside {key}")
     looked(turns, big=LONG)

@@ -5,14 +5,19 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from lithify.compactor import jobs
+from lithify.compactor.attempt import JobWork
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.jobs import RequestCancel
+from lithify.compactor.plan import freeze
 from lithify.compactor.policy import Settle, decide
+from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.commit import Already, Next
 from lithify.manifest.edits import CommitCompaction
-from lithify.manifest.jobs import CompactorState
+from lithify.manifest.jobs import CompactorState, KeyRange
 from lithify.manifest.model import CompletedJob, SortedRun
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.units import units
 from lithify.store.errors import Fenced
 from lithify.store.port import Create
 from tests.compactor.simulated_engine import with_engine
@@ -110,6 +115,35 @@ def test_an_id_leaves_the_list_only_after_its_job_is_terminal() -> None:
         assert active <= listed
         held.end()
     assert len(world.alone(files.head()).completed_jobs) == 1
+
+
+def test_a_job_of_which_the_end_is_not_written_down_yet_is_forgotten_by_no_other() -> None:
+    """Between the two writes of a job another one of the same claim commits. Forgotten, the first would be resumed, and
+    its sources are gone."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(append_rows(files, ROWS))
+    held = Held(world, with_engine(KEYS, Coordinator(PartitionFiles(KEYS), "me:1").step(CONFIG), []))
+    held.until(lambda r: isinstance(r, Create) and b'"status":"completed"' in r.body)
+    world.alone(append_rows(files, ROWS))
+    head, earlier = world.alone(files.head()), world.alone(files.compactor_state()).jobs[0].id
+    units_left = [unit for unit in units(head) if not unit.is_run]
+    other = freeze(
+        head,
+        CONFIG,
+        units_left,
+        (KeyRange(),),
+        job_id="000000000090-0000beef",
+        kind="tier",
+        origin="scheduler",
+        reason="beside",
+        now_ms=world.now_ms,
+    )
+    world.alone(files.compactor.commit(jobs.Admit(head.compactor_epoch, other)))
+    work = JobWork(files, head.compactor_epoch, "me:1", CONFIG, topic_lineage("t"))
+    assert world.alone(with_engine(KEYS, work.run(head, other), [])).outcome == "worked"
+    assert {done.id for done in world.alone(files.head()).completed_jobs} == {earlier, other.id}
+    assert held.end().outcome == "worked"
+    assert world.alone(files.compactor_state()).jobs == ()
 
 
 def test_outputs_are_verified_before_the_commit() -> None:

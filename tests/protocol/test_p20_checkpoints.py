@@ -60,6 +60,16 @@ def test_refresh_fails_if_it_is_gone_though_another_bears_its_name() -> None:
     assert isinstance(verdict.error, NotFound)
 
 
+@pytest.mark.parametrize("ttl_ms", [50, None])
+def test_refresh_fails_from_the_moment_at_which_it_expires(ttl_ms: int | None) -> None:
+    """Nobody could count on it any more: a collection may have let go of what it pinned at the same time."""
+    head = after(HEAD, CreateCheckpoint("c", "c", 10), now_ms=0)
+    assert isinstance(RefreshCheckpoint("c", ttl_ms).apply(head, 9, 9), Next)
+    verdict = RefreshCheckpoint("c", ttl_ms).apply(head, 9, 10)
+    assert isinstance(verdict, Refused)
+    assert isinstance(verdict.error, NotFound)
+
+
 def test_a_checkpoint_refreshed_meanwhile_is_not_removed_as_expired() -> None:
     head = after(HEAD, CreateCheckpoint("c", "c", 10), now_ms=0)
     head = after(head, RefreshCheckpoint("c", 1_000), now_ms=5)

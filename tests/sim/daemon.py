@@ -19,7 +19,7 @@ from lithify.store.errors import CommitUnknown, Fenced
 from lithify.store.port import Now, Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import BESIDE, Actor, Violation
-from tests.sim.services import opened
+from tests.sim.services import opened, stepped
 from tests.sim.site import TOPIC, Site
 
 __all__ = ["daemon"]
@@ -57,6 +57,8 @@ class Process:
 
     def begins(self, name: str, job: str) -> None:
         """Tasks of `job` begin. The relief leaves the job that runs alone, and the next one waits for its end."""
+        if name not in self.reserved:
+            raise Violation(f"job {job} begins, and nothing was reserved for what it reads (RFC 0014)")
         running = None if self.coordinator is None else self.coordinator.at_work
         if name == BESIDE and job == running:
             raise Violation(f"relief goes on with job {job}, which runs (P10)")
@@ -133,7 +135,7 @@ async def _serves(site: Site, actor: Actor, process: Process, take_over_share: f
             config = await handle.fresh()
             await keep_bounds(coordinator.files, handle.topic)
             site.oracle.may_take_over(actor.author, takes_over)
-            step = await coordinator.step(config, takes_over)
+            step = await stepped(site, actor, coordinator, config, takes_over)
             site.world.counts[f"step: {step.outcome}"] += 1
             resting = step.outcome in ("idle", "waiting")
             process.over(MAIN)
@@ -170,7 +172,7 @@ async def _relieves(site: Site, actor: Actor, process: Process) -> None:
                 continue
             site.oracle.begins(actor.author)
             config, process.relieved = await handle.fresh(), main.at_work
-            step = await relief.step(config)
+            step = await stepped(site, actor, relief, config)
             site.world.counts[f"relief: {step.outcome}"] += 1
             if step.job is not None and step.job.id == process.relieved:
                 raise Violation(f"relief ends job {step.job.id}, which runs (P15)")

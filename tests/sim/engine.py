@@ -26,7 +26,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Request
-from tests.sim.cast import WORKER, Actor, Author
+from tests.sim.cast import WORKER, Actor, Author, Violation
 from tests.sim.oracle import Oracle
 from tests.sim.rows import checksum, key_bytes, key_text, merge
 from tests.sim.world import World
@@ -145,6 +145,8 @@ class Engine:
 
     def _next(self, actor: Actor, timeout_ms: int) -> None:
         batch = self._batches.get(actor.author, _Batch())
+        if timeout_ms > 0 and actor.author in self.world.told_to_stop:
+            raise Violation(f"{actor.name} was told to stop, and waits for its tasks (P12)")
         if batch.tasks and (self._down() or actor.luck.random() < self.world.climate.engine_share):
             self._stop(actor)
             self._fails(actor, batch.tasks, "engine died")

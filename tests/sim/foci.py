@@ -23,6 +23,7 @@ SHARES = {
     "collector": 0.5,
     "reader": 0.2,
     "pinning reader": 0.25,
+    "holder": 0.04,
     "consumer": 0.15,
     "admin": 0.2,
     "retention": 0.15,
@@ -57,8 +58,8 @@ FOCI = (
     # What is pinned is let go, and collected by another, while a collector goes by what it has read.
     Focus(
         2,
-        {"collector": 1.0, "pinning reader": 1.0, "reader": 0.1, "compactor": 0.3, "consumer": 0.0},
-        always=("collector 0", "collector 1", "pinning reader 0"),
+        {"collector": 1.0, "pinning reader": 1.0, "reader": 0.1, "holder": 1.0, "compactor": 0.3, "consumer": 0.0},
+        always=("collector 0", "collector 1", "pinning reader 0", "holder"),
         lengths=(300, 600, 1_200, 2_000),
         plain=(1, 2),
         stalls=(0.05, 0.1, 0.2, 0.3),

@@ -12,6 +12,7 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.manifest.catalog import create_topic, topic_lineage
 from lithify.manifest.partition import PartitionFiles
 from tests.sim import actors, files, services
+from tests.sim.alone import alone
 from tests.sim.cast import STORES_DIFFER_MS, WORKER, Actor, Climate, Denial, Violation
 from tests.sim.damage import rot
 from tests.sim.engine import Engine
@@ -20,8 +21,9 @@ from tests.sim.hands import others_of
 from tests.sim.imports import Source, importer
 from tests.sim.letters import five_keys
 from tests.sim.oracle import Oracle
+from tests.sim.pinning import holder
 from tests.sim.processes import Processes, processes
-from tests.sim.rest import alone, rest
+from tests.sim.rest import rest
 from tests.sim.rows import ROW_BYTES
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
 from tests.sim.site import TOPIC, Site
@@ -30,6 +32,7 @@ from tests.sim.world import World
 __all__ = ["Found", "Mask", "play"]
 
 # What is rare with the figures of the product is frequent with these; each is a bound or a number of attempts.
+INPUTS_MAX = "lithify.compactor.plan.FAN_IN_MAX"
 TUNED = {
     ("lithify.manifest.commit.CREATE_ATTEMPTS_MAX",): (10, 2, 3),
     ("lithify.manifest.commit.FRESH_MS",): (60_000, 2_000, 10**12),
@@ -39,6 +42,7 @@ TUNED = {
     ("lithify.manifest.appends.PRODUCERS_MAX",): (1_024, 1),
     ("lithify.manifest.transactions.TRANSACTIONS_MAX",): (1_024, 2, 1),
     ("lithify.log.append.UPLOADS_MAX",): (4, 1),
+    (INPUTS_MAX,): (256, 256, 256, 256, 3, 5),
     ("lithify.compactor.damage.PAUSE_MS",): (1_000, 10, 100),
 }
 
@@ -80,21 +84,22 @@ def _uncollected() -> Generator[None]:
 
 
 @contextmanager
-def _tuned(dice: random.Random, focus: Focus) -> Generator[None]:
-    large = dice.random() < focus.bounds_share
+def _tuned(dice: random.Random, focus: Focus) -> Generator[dict[str, int]]:
+    large, values_of = dice.random() < focus.bounds_share, dict[str, int]()
     with ExitStack() as stack:
         for names, values in TUNED.items():
             value = values[0] if large else dice.choice(values if focus.bounds_share else values[1:])
             for name in names:
                 stack.enter_context(patch(name, value))
-        yield
+                values_of[name] = value
+        yield values_of
 
 
 def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: bool = False) -> Found:
     """Runs the history of `seed`, or what `mask` leaves of it. A violation is in what is returned, never raised."""
     dice = random.Random(seed)
     focus = dice.choices(FOCI, [focus.weight for focus in FOCI])[0]
-    with _uncollected(), _tuned(dice, focus), ExitStack() as stack:
+    with _uncollected(), _tuned(dice, focus) as tuned, ExitStack() as stack:
         served = processes(seed)
         served.tune(stack)
         length = steps or served.steps(dice.choice(focus.lengths))
@@ -105,6 +110,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         scheduler: Scheduler = _scheduler(random.Random(f"{seed}/turns"), length)
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
         site = _site(dice, world, focus, served)
+        site.oracle.judge.inputs_max = tuned[INPUTS_MAX]
         by_hand = others_of(site, seed)
         found = Found(seed, trace=[] if tracing else None)
         try:
@@ -251,6 +257,7 @@ def _roster(dice: random.Random, site: Site, focus: Focus, served: Processes) ->
         "collector": lambda: services.collector(site, sweeps),
         "reader": lambda: actors.reader(site, pins=False),
         "pinning reader": lambda: actors.reader(site, pins=True),
+        "holder": lambda: holder(site),
         "consumer": lambda: actors.consumer(site, "c"),
         "admin": lambda: services.admin(site),
         "retention": lambda: services.retention(site, alters=site.topic_changes),

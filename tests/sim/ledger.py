@@ -45,6 +45,7 @@ class Ledger:
         self.began: dict[str, int] = {}  # the step at which the latest attempt of a job did
         self.recorded_at: dict[str, int] = {}  # and at which its outputs last changed
         self._compactor_author: dict[str, Author] = {}  # claim's nonce -> who
+        self._void: dict[Author, int] = {}  # the epoch under which the outcome of a step is unknown
 
     def recorded(self) -> list[str]:
         """Outputs of jobs under way."""
@@ -252,6 +253,11 @@ class Ledger:
         """A task of a compactor failed by what is the job's own, or its outputs are not as they were recorded."""
         self._own_failure.add(author)
 
+    def unanswered(self, author: Author) -> None:
+        """What was in flight is settled by the next claim alone."""
+        if self.state is not None and self._compactor_author.get(self.state.owner) == process_of(author):
+            self._void[author] = self.state.epoch
+
     def anew(self, author: Author) -> None:
         """A compactor goes on as another coordinator, which knows nothing of what it has begun."""
         self._began = {attempt: by for attempt, by in self._began.items() if by != process_of(author)}
@@ -264,6 +270,8 @@ class Ledger:
         state = self.state
         if state is None or self._compactor_author.get(state.owner) != process_of(author):
             return
+        if self._void.get(author) == state.epoch:
+            self._truth.fail(f"{author} goes on under epoch {state.epoch}, and an outcome of it is unknown (P14)")
         for task in tasks:
             job = state.job(task.job)
             if job is None or job.plan is None:

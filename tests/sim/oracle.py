@@ -136,6 +136,7 @@ class Oracle:
         """A compactor begins a step: it goes by a configuration that is the newest from now on; or in one respect by
         what it is told, that compaction is `paused` or is not."""
         self.begun[author] = Began(self.world.now_ms, len(self.topics), paused=paused)
+        self.world.told_to_stop.discard(author)
 
     def may_take_over(self, author: Author, take_over: bool) -> bool:
         """What its step is told of that."""
@@ -239,6 +240,10 @@ class Oracle:
 
     def own_failure(self, author: Author, keys: PartitionKeys) -> None:
         self.truth(keys).ledger.own_failure(author)
+
+    def unanswered(self, author: Author, keys: PartitionKeys) -> None:
+        """A step of a compactor ended, and the outcome of what it wrote is unknown."""
+        self.truth(keys).ledger.unanswered(author)
 
     def anew(self, author: Author) -> None:
         for truth in self.truths.values():

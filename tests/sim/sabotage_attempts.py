@@ -76,4 +76,18 @@ OF_ATTEMPTS = (
         "history = (*head.history, summed_up(finished))[-HISTORY_MAX:]",
         "history = (*head.history, finished)[-HISTORY_MAX:]",
     ),
+    Sabotage(
+        "who is told to stop goes on",
+        "P12",
+        "compactor/attempt.py",
+        "            stop = await StopAsked()\n",
+        "            stop = await StopAsked() and False\n",
+    ),
+    Sabotage(
+        "after an unknown outcome it goes on under its claim",
+        "P14",
+        "compactor/coordinator.py",
+        "            self._epoch = None\n            if self._main",
+        "            if self._main",
+    ),
 )

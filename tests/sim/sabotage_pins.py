@@ -40,4 +40,11 @@ OF_PINS = (
         "if ref.id not in others and ref.added_at > below",
         "if ref.id in others",
     ),
+    Sabotage(
+        "an expired checkpoint is refreshed",
+        "P20",
+        "manifest/pins.py",
+        "mine is None or expired(mine, now_ms):",
+        "mine is None:",
+    ),
 )

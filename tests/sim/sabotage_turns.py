@@ -10,8 +10,8 @@ OF_TURNS = (
         "an idle owner is taken over at once",
         "P5",
         "compactor/coordinator.py",
-        "waits = self._stands_by and (",
-        "waits = self._stands_by is None and (",
+        "waits = self._stands_by and may_come(",
+        "waits = self._stands_by is None and may_come(",
     ),
     Sabotage(
         "relief ends the job that runs",
@@ -33,5 +33,34 @@ OF_TURNS = (
         "compactor/service.py",
         "return None if self.beside else Place(self.keys, beside=True)",
         "return None",
+    ),
+    Sabotage(
+        "what relieves reserves nothing",
+        "P14",
+        "compactor/coordinator.py",
+        "        if needed.input_bytes and not await _room(needed):\n"
+        "            return _deferred(needed)\n        match action:",
+        "        match action:",
+    ),
+    Sabotage(
+        "who stands by never claims",
+        "P5",
+        "compactor/coordinator.py",
+        "waits = self._stands_by and may_come(",
+        "waits = self._stands_by or may_come(",
+    ),
+    Sabotage(
+        "a lease is ten minutes",
+        "P5",
+        "compactor/policy.py",
+        "LEASE_MS = 30_000",
+        "LEASE_MS = 600_000",
+    ),
+    Sabotage(
+        "who retires what is due shows no life",
+        "P5",
+        "compactor/standby.py",
+        " and before.below_floor <= now.below_floor",
+        "",
     ),
 )

@@ -4,6 +4,7 @@ import contextlib
 import random
 from collections.abc import Mapping
 
+from lithify.compactor.attempt import Step
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.jobs import RequestCancel
 from lithify.gc.collect import collect, collect_deleted, sweep
@@ -19,15 +20,17 @@ from lithify.manifest.catalog import (
     partition_keys,
     topic_lineage,
 )
+from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import LiftQuarantine
 from lithify.manifest.ended import Known, Marks
 from lithify.manifest.floor import RaiseFloor
+from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, Retention, retention_of
 from lithify.manifest.units import units
-from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, OffsetOutOfRange
+from lithify.store.errors import AlreadyExists, CommitUnknown, Fenced, InvalidRequest, OffsetOutOfRange
 from lithify.store.port import Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import Actor, Violation
@@ -43,6 +46,7 @@ __all__ = [
     "opened",
     "operator",
     "retention",
+    "stepped",
     "sweep_what_nobody_announced",
 ]
 
@@ -64,6 +68,9 @@ KEEPING = (  # keeps what a job under way may be about to drop
     {"cleanup.policy": "compact", "min.compaction.lag.ms": "30000"},
     {"delete.retention.ms": "20000"},
 )
+AT_ITS_END_SHARE = 0.5
+# Bounds are all that manifests know of a configuration.
+BESIDES: tuple[dict[str, str], ...] = ({}, {"retention.records": "25"}, {"retention.records": "40"})
 DROPPING = {"cleanup.policy": "compact", "min.compaction.lag.ms": "0", "delete.retention.ms": "200"}
 ALTERATIONS = (
     *NARROWER,
@@ -82,7 +89,7 @@ ALTERATIONS = (
 )
 
 
-def compactor(site: Site, take_over_share: float) -> Life:
+def compactor(site: Site, take_over_share: float, *, stands_by: bool = False) -> Life:
     """A process that compacts. Fenced, it ends, and its supervisor starts another."""
 
     async def live(actor: Actor) -> None:
@@ -94,13 +101,13 @@ def compactor(site: Site, take_over_share: float) -> Life:
                 if coordinator is None:
                     handle = await site.open()
                     config = handle.config
-                    coordinator = Coordinator(PartitionFiles(handle.keys), actor.name)
+                    coordinator = Coordinator(PartitionFiles(handle.keys), actor.name, stands_by=stands_by)
                 if resting and not await coordinator.changed() and await coordinator.still_waits(config) is not None:
                     await Pause(site.rest(actor))
                     continue
                 await keep_bounds(coordinator.files, handle.topic)
                 take_over = site.oracle.may_take_over(actor.author, actor.say.random() < take_over_share)
-                step = await coordinator.step(config, take_over)
+                step = await stepped(site, actor, coordinator, config, take_over)
                 site.world.counts[f"step: {step.outcome}"] += 1
                 resting = step.outcome in ("idle", "waiting")
                 if step.outcome != "worked":
@@ -117,6 +124,17 @@ def compactor(site: Site, take_over_share: float) -> Life:
                 await Pause(site.rest(actor))
 
     return live
+
+
+async def stepped(
+    site: Site, actor: Actor, coordinator: Coordinator, config: TopicConfig, take_over: bool = False
+) -> Step:
+    """A step, and whoever watches hears where its outcome is unknown."""
+    try:
+        return await coordinator.step(config, take_over)
+    except CommitUnknown:
+        site.oracle.unanswered(actor.author, coordinator.files.keys)
+        raise
 
 
 async def opened(site: Site, actor: Actor) -> Handle:
@@ -258,15 +276,19 @@ def _changes(say: random.Random, kept: Retention) -> list[Mapping[str, str | Non
 
 
 async def _alter_under_a_job(site: Site, actor: Actor, handle: Handle) -> None:
-    """Alters what compaction keeps once a job is under way, and back later."""
-    ledger = site.oracle.truth(handle.keys).ledger
-    for _ in range(10):
-        if ledger.state is not None and any(job.plan is not None for job in ledger.state.jobs):
+    """Alters what compaction keeps once a job is under way, or is done and about to commit, and back later."""
+    ledger, at_its_end = site.oracle.truth(handle.keys).ledger, actor.say.random() < AT_ITS_END_SHARE
+    for _ in range(40 if at_its_end else 10):
+        if ledger.state is not None and any(_has_come_to(job, at_its_end) for job in ledger.state.jobs):
             break
-        await Pause(site.rest(actor) // 4)
-    for change in (actor.say.choice(KEEPING), DROPPING):
+        await Pause(site.rest(actor) // (20 if at_its_end else 4))
+    for change in (actor.say.choice(KEEPING) | actor.say.choice(BESIDES), DROPPING):
         await alter_topic(topic_lineage(TOPIC), (await site.open()).topic, {**change}, None)
         await Pause(site.rest(actor))
+
+
+def _has_come_to(job: Job, its_end: bool) -> bool:
+    return job.plan is not None and (not its_end or len(job.done) == len(job.plan.ranges))
 
 
 def catalog(site: Site) -> Life:

@@ -133,6 +133,13 @@ def test_a_checkpoint_lasts_as_long_as_was_asked() -> None:
     assert pinned_wrongly({}, manifest | {"id": 10}, {50}) is not None
 
 
+def test_a_checkpoint_that_has_expired_is_not_refreshed() -> None:
+    one = {"id": "c", "name": "n", "manifest": 5, "expires_at_ms": 100}
+    before, after = {"checkpoints": [one]}, {"id": 9, "checkpoints": [one | {"expires_at_ms": 150}]}
+    assert pinned_wrongly(before, after | {"committed_at_ms": 99}, {51}) is None
+    assert "had expired" in (pinned_wrongly(before, after | {"committed_at_ms": 100}, {50}) or "")
+
+
 def test_what_only_grows_may_not_fall() -> None:
     assert [*broken({"next_offset": 3}, {"id": 2, "next_offset": 3}, Records())] == []
     assert [*broken({"cleaned_to": 3}, {"id": 2}, Records())] != []

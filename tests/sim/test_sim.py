@@ -75,7 +75,7 @@ def test_every_fault_rule_and_kind_of_commit_comes_about() -> None:
     wanted |= {"commit: floor by retention", "commit on a dead number", "append acknowledged", "request", "swept"}
     wanted |= {"pause altered", "steps while stopped"}
     wanted |= {"relief: worked", "relief: failed", "relief: idle", "step: deferred", "step: standby"}
-    wanted |= {"compactors together", "services together"}
+    wanted |= {"compactors together", "services together", "services retire together", "owner replaced"}
     wanted |= {"job completed", "job cancelled", "job failed", "consumer's state compared", "collected"}
     for seed in range(ALL_COMES_ABOUT):
         wanted -= play(seed).counts.keys()

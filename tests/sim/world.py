@@ -28,7 +28,7 @@ from lithify.store.port import (
     Request,
 )
 from lithify.store.reply_clock import REPLIES_KEPT, ReplyClock
-from tests.sim.cast import WORKER, Actor, Answers, Climate, Violation, Witness
+from tests.sim.cast import WORKER, Actor, Answers, Author, Climate, Violation, Witness
 from tests.sim.faulty import FaultyStore
 from tests.sim.schedule import Scheduler
 
@@ -63,6 +63,7 @@ class World:
     faults: list[tuple[str, int]] = field(default_factory=list)  # where something went wrong
     turns: list[list[Any]] = field(default_factory=list)  # [actor, steps]: who had the word
     trace: list[str] | None = None
+    told_to_stop: set[Author] = field(default_factory=set)  # in the step that they are in
     witness: Witness = field(init=False)
     engine: Answers = field(init=False)
     store: FaultyStore = field(init=False)
@@ -180,7 +181,7 @@ class World:
             actor.coroutine = actor.live(actor)
         if actor.late_reply is not None:
             actor.reply, actor.late_reply = actor.late_reply(), None
-        actor.ready = None
+        actor.ready, actor.wake_ms = None, min(actor.wake_ms, self.now_ms)  # who was woken early is awake
         reply, error = actor.reply, actor.error
         while True:
             try:
@@ -200,6 +201,8 @@ class World:
                 reply = f"{actor.number:03x}{actor.ids:05x}" * 2
             elif kind is StopAsked:
                 reply = actor.luck.random() < self.climate.stop_share
+                if reply:
+                    self.told_to_stop.add(actor.author)
             elif kind is Reserve:
                 reply = actor.luck.random() >= self.climate.stop_share
             else:

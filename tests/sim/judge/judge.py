@@ -8,6 +8,7 @@ from tests.sim.judge.debts import owed
 from tests.sim.judge.layout import load, place_of
 from tests.sim.judge.partition import Asker, Partition
 from tests.sim.judge.settings import Settings, settings
+from tests.sim.judge.tiers import INPUTS_MAX
 
 __all__ = ["Began", "Judge"]
 
@@ -26,6 +27,7 @@ class Began(NamedTuple):
 class Judge:
     def __init__(self, error_ms: int) -> None:
         self._error_ms = error_ms + CLOCKS_ERR_MS
+        self.inputs_max = INPUTS_MAX  # of one merge
         self.partitions: dict[str, Partition] = {}  # by root
         self._versions: list[tuple[str, Settings]] = []  # with the topic's id
         self._deleted: set[str] = set()  # ids of topics
@@ -66,11 +68,11 @@ class Judge:
         until_ms, deleted = now_ms + self._error_ms, topic_id in self._deleted
         if began is None:
             configs = self._of(topic_id)
-            return Asker(author, 0, 0, until_ms, configs, lifetimes_ms=lifetimes_ms, deleted=deleted)
+            return Asker(author, 0, 0, until_ms, configs, lifetimes_ms=lifetimes_ms, deleted=deleted)  # admits nothing
         configs = self._of(topic_id, max(began.versions - 1, 0)) or self._of(topic_id)
         since_ms = began.at_ms - self._error_ms
         orders = began.may_take_over, began.paused
-        return Asker(author, began.at_ms, since_ms, until_ms, configs, *orders, lifetimes_ms, deleted)
+        return Asker(author, began.at_ms, since_ms, until_ms, configs, *orders, lifetimes_ms, deleted, self.inputs_max)
 
     def _of(self, topic_id: str, first: int = 0) -> list[Settings]:
         return [config for name, config in self._versions[first:] if name == topic_id]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tests.sim.judge.layout import Json
 
-__all__ = ["LEASE_MS", "claimed_wrongly"]
+__all__ = ["LEASE_MS", "claimed_wrongly", "replaced_by_ms"]
 
 LEASE_MS = 30_000  # RFC 0003
 
@@ -18,6 +18,13 @@ def claimed_wrongly(states: Sequence[Json], since_ms: int, until_ms: int) -> str
         return None
     state = states[-1]
     return f"{state.get('owner_name')} wrote at {state.get('heartbeat_at_ms', 0)}, is at work, and is fenced (P5)"
+
+
+def replaced_by_ms(state: Json, since_ms: int, round_ms: int) -> int:
+    """By when somebody who stands by has claimed what is due since then, if its owner is gone (RFC 0014): a round finds
+    it due, and the first round that comes a lease later begins. The owner's clock may have been ahead by a lease."""
+    ahead_ms = min(max(state.get("heartbeat_at_ms", 0) - since_ms, 0), LEASE_MS)
+    return since_ms + ahead_ms + LEASE_MS + 2 * round_ms
 
 
 def _shows_no_life(state: Json, at_ms: int) -> bool:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tests.sim.judge.chains import broken
 from tests.sim.judge.floors import log_start, misdated, stored_wrongly
-from tests.sim.judge.layout import Json, load, segments_of
+from tests.sim.judge.layout import Json, load, segments_of, units_of
 from tests.sim.judge.leases import claimed_wrongly
 from tests.sim.judge.merges import committed_wrongly, merged_wrongly
 from tests.sim.judge.pins import let_go_wrongly, pinned_wrongly
@@ -13,6 +13,7 @@ from tests.sim.judge.plans import InForce, planned_wrongly
 from tests.sim.judge.records import Records
 from tests.sim.judge.requests import asked_otherwise, ended_wrongly
 from tests.sim.judge.settings import Settings
+from tests.sim.judge.tiers import INPUTS_MAX
 
 __all__ = ["Asker", "Partition"]
 
@@ -30,6 +31,7 @@ class Asker(NamedTuple):
     paused: bool | None = None  # as he was told; None: as the configuration says
     lifetimes_ms: Collection[int | None] = ()
     deleted: bool = False  # the topic
+    inputs_max: int = INPUTS_MAX
 
 
 class Partition:
@@ -38,6 +40,7 @@ class Partition:
         self.heads: list[tuple[int, Json]] = []  # with the time at which each became it
         self.states: list[tuple[int, Json]] = []  # `.compactor` files
         self.boundary: Json | None = None
+        self._merged_with: dict[str, frozenset[str]] = {}  # a unit that is no more -> all that its merge took
         self._owners: dict[str, object] = {}  # a claim's nonce -> whose it was
 
     @property
@@ -77,7 +80,9 @@ class Partition:
         return f"a reader sees manifest {number} start at {floor}, and it is {log_start(manifest, now_ms)} (R3)"
 
     def _in_force(self, asker: Asker) -> InForce:
-        return InForce(_since(self.heads, asker.began_ms), asker.configs, asker.since_ms, asker.until_ms, asker.deleted)
+        heads, states = _since(self.heads, asker.began_ms), _since(self.states, asker.began_ms)[:-1]
+        times = asker.since_ms, asker.until_ms
+        return InForce(heads, asker.configs, *times, asker.deleted, states, asker.inputs_max, self._merged_with)
 
     def _manifest(self, asker: Asker, previous: Json, manifest: Json) -> Iterator[str]:
         number = manifest["id"]
@@ -109,6 +114,8 @@ class Partition:
                 yield from _one(claimed_wrongly(states, asker.since_ms, asker.until_ms))
 
     def _merged(self, job: Json, previous: Json, manifest: Json) -> Iterator[str]:
+        left = {unit.id for unit in units_of(manifest)}
+        self._merged_with |= dict.fromkeys({*job["sources"]} - left, frozenset(job["sources"]))
         was, now = ({each["id"]: each for each in segments_of(one)} for one in (previous, manifest))
         before = self.records.of_all(ref for name, ref in was.items() if name not in now)
         after = self.records.of_all(ref for name, ref in now.items() if name not in was)
@@ -129,7 +136,7 @@ class Partition:
                 yield from _one(wrong and f"job {job['id']} {wrong}")
             if _latest_attempt(job) > _latest_attempt(was):
                 yield from _one(_begins_wrongly(job, known, paused=asker.paused))
-        yield from _one(asked_otherwise(previous, state))
+        yield from _one(asked_otherwise(previous, state, known))
         ended = {job["id"]: job for job in state.get("history", ()) if job["id"] in before}
         for name, job in ended.items():
             wrong = ended_wrongly(before[name], job, known)

@@ -14,6 +14,8 @@ def pinned_wrongly(previous: Json, manifest: Json, asked_ms: Collection[int | No
     for each in manifest.get("checkpoints", ()):
         if known.get(each["id"]) == each:
             continue
+        if _had_expired(known.get(each["id"], {}), manifest["committed_at_ms"]):
+            return f"checkpoint {each['name']} had expired, and lasts on (P20)"
         expires_ms = each.get("expires_at_ms")
         lasts_ms = None if expires_ms is None else expires_ms - manifest["committed_at_ms"]
         if lasts_ms not in asked_ms:
@@ -21,6 +23,11 @@ def pinned_wrongly(previous: Json, manifest: Json, asked_ms: Collection[int | No
         if each["id"] not in known and each["manifest"] != manifest["id"]:
             return f"checkpoint {each['name']} pins manifest {each['manifest']}, not {manifest['id']} (P20)"
     return None
+
+
+def _had_expired(checkpoint: Json, at_ms: int) -> bool:
+    expires_ms = checkpoint.get("expires_at_ms")
+    return expires_ms is not None and expires_ms <= at_ms
 
 
 def let_go_wrongly(previous: Json, manifest: Json, of: Callable[[int], Json | None]) -> str | None:

@@ -1,15 +1,16 @@
 """What an admission freezes, by P8, P9 and RFC 0004: exactly what one manifest, one configuration and one reading of
 the clock come to, all of them in force since the step began."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.sim.judge.debts import cleanable, dues_of_cleaning, is_old
 from tests.sim.judge.floors import log_start
 from tests.sim.judge.layout import Json, Unit, as_unit, index_of, segments_of, units_of
 from tests.sim.judge.settings import LARGEST, Settings
+from tests.sim.judge.tiers import INPUTS_MAX, asked_for, held_wrongly, tiered_wrongly
 
-__all__ = ["InForce", "asked_for", "planned_wrongly"]
+__all__ = ["InForce", "planned_wrongly"]
 
 
 class InForce(NamedTuple):
@@ -20,6 +21,9 @@ class InForce(NamedTuple):
     since_ms: int  # by the true clock, less what a clock may err
     until_ms: int
     deleted: bool  # a version of the topic says that it is gone
+    states: Sequence[Json] = ()  # `.compactor` files, before the one that is judged
+    inputs_max: int = INPUTS_MAX
+    merged: Mapping[str, frozenset[str]] = {}  # by source: all that its merge took
 
 
 def planned_wrongly(job: Json, known: InForce, *, paused: bool | None) -> str | None:
@@ -30,14 +34,14 @@ def planned_wrongly(job: Json, known: InForce, *, paused: bool | None) -> str | 
     found = ""
     for manifest in reversed(known.manifests):
         for config in reversed(known.configs):
-            wrong = next(_wrong(job, manifest, config, paused=paused), None)
+            wrong = next(_wrong(job, manifest, config, known, paused=paused), None)
             if wrong is None:
                 return None
             found = found or wrong
     return found or None
 
 
-def _wrong(job: Json, manifest: Json, config: Settings, *, paused: bool | None) -> Iterator[str]:
+def _wrong(job: Json, manifest: Json, config: Settings, known: InForce, *, paused: bool | None) -> Iterator[str]:
     plan, clock_ms = job["plan"], job["plan"]["rules"]["clock_ms"]
     if manifest.get("sealed"):
         yield "is admitted in a sealed partition (P21)"
@@ -57,6 +61,7 @@ def _wrong(job: Json, manifest: Json, config: Settings, *, paused: bool | None) 
         if len(taken) < len(unit.segments) and not (divides and taken == list(unit.segments[: len(taken)])):
             yield "pins a part of a run, and not the first of what it has to sort (P8)"
     yield from _sources(job, manifest, config, units, chosen)
+    yield from _tier(job, manifest, config, chosen, known)
     old = all(is_old(unit, config, clock_ms) for unit in chosen)
     rules, drops = plan["rules"], config.compacted and old
     others = [each["min_offset"] for each in segments_of(manifest) if each["id"] not in pinned]
@@ -100,8 +105,13 @@ def _sources(
             yield "cleans, and no debt asks for it (RFC 0008)"
 
 
-def asked_for(requested: Sequence[str], config: Settings, units: Sequence[Unit], clock_ms: int) -> list[Unit]:
-    """All that is old enough, or what the request names."""
-    if requested:
-        return [unit for unit in units if unit.id in requested]
-    return [unit for unit in units if not config.compacted or is_old(unit, config, clock_ms)]
+def _tier(job: Json, manifest: Json, config: Settings, chosen: Sequence[Unit], known: InForce) -> Iterator[str]:
+    clock_ms, scheduled = job["plan"]["rules"]["clock_ms"], job["origin"] != "manual" and job["kind"] == "tier"
+    wrong = held_wrongly(chosen, config, known.inputs_max, first=scheduled)
+    if wrong is not None:
+        yield wrong
+    if scheduled:
+        states = known.states or ({},)
+        found = [tiered_wrongly(manifest, config, chosen, clock_ms, state, known.inputs_max) for state in states]
+        if all(found):
+            yield found[-1] or ""

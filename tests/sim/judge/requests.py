@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 from tests.sim.judge.debts import is_old
 from tests.sim.judge.layout import Json, live, units_of
-from tests.sim.judge.plans import InForce, asked_for
+from tests.sim.judge.plans import InForce
 from tests.sim.judge.settings import LARGEST, Settings
+from tests.sim.judge.tiers import asked_for
 
 __all__ = ["asked_otherwise", "ended_wrongly"]
 
 RETIRED_MAX = 16_384  # RFC 0005
-INPUTS_MAX = 256  # RFC 0004
 
 
 def ended_wrongly(before: Json, after: Json, known: InForce) -> str | None:
@@ -46,14 +46,14 @@ def _refusal_holds(job: Json, category: str, known: InForce) -> bool:
     requested = job.get("requested", ())
     match category:
         case "invalid":
-            return any(_names_what_is_not_there(requested, m) for m in known.manifests) or any(
+            return any(_names_what_is_lost(requested, m, known) for m in known.manifests) or any(
                 _mixes_ages(requested, m, config, known) for m, config in _pairs(known)
             )
         case "unavailable":
             return any(len(m.get("retired", ())) + len(live(m)) > RETIRED_MAX for m in known.manifests)
         case "attempts":
             return any(
-                len(units_of(m)) > INPUTS_MAX or _is_sorted_first(requested, m, config, known)
+                len(units_of(m)) > known.inputs_max or _is_sorted_first(requested, m, config, known)
                 for m, config in _pairs(known)
             )
         case "corrupt" | "missing":
@@ -62,8 +62,13 @@ def _refusal_holds(job: Json, category: str, known: InForce) -> bool:
             return False
 
 
-def _names_what_is_not_there(requested: list[str], manifest: Json) -> bool:
-    return not {unit.id for unit in units_of(manifest)}.issuperset(requested)
+def _names_what_is_lost(requested: list[str], manifest: Json, known: InForce) -> bool:
+    """Something is not there, and that is no work of a merge which took nothing but what the request names: such a one
+    leaves its run in that place, unless nothing is left at all."""
+    asked = frozenset(requested)
+    gone = asked - {unit.id for unit in units_of(manifest)}
+    took = [known.merged.get(name, frozenset({""})) for name in gone]
+    return any(not merged < asked for merged in took)
 
 
 def _mixes_ages(requested: list[str], manifest: Json, config: Settings, known: InForce) -> bool:
@@ -98,14 +103,20 @@ def _altered(job: Json, known: InForce) -> bool:
     return False
 
 
-def asked_otherwise(previous: Json, state: Json) -> str | None:
+def asked_otherwise(previous: Json, state: Json, known: InForce) -> str | None:
     """What a request names stays, but for sources that a job merged which has just been completed: its run is named
-    instead, if there is one, and if all that it merged was asked for."""
+    instead, if there is one, and if all that it merged was asked for; and with it what is left of a run."""
     before = {job["id"]: job for job in previous.get("jobs", ())}
     done = [before[job["id"]] for job in state.get("history", ()) if job["id"] in before and _completed(job)]
     for job in state.get("jobs", ()):
         asked, asks = (one.get("requested", []) for one in (before.get(job["id"], job), job))
-        expected = [_instead(asked, each) for each in done if job["status"] == "submitted"]
+        expected = [
+            _instead(asked, each, manifest)
+            for each in done
+            if job["status"] == "submitted"
+            for manifest in known.manifests
+            if any(one["id"] == each["id"] for one in manifest.get("completed_jobs", ()))
+        ]
         if asks not in (expected or [asked]):
             return f"request {job['id']} asks for {asks}, and it asked for {asked} (P15)"
     return None
@@ -115,9 +126,15 @@ def _completed(job: Json) -> bool:
     return job["status"] == "completed" and bool(job.get("sources"))
 
 
-def _instead(asked: list[str], done: Json) -> list[str]:
+def _instead(asked: list[str], done: Json, manifest: Json) -> list[str]:
+    """`manifest`: one that names its run, and the rest of what it divided."""
     merged, made = set(done["sources"]), any(each["outputs"] for each in done.get("done", ()))
     if not merged <= set(asked):
         return asked
-    names = [done["destination"] if name in merged else name for name in asked]
+    left = merged & {unit.id for unit in units_of(manifest)}
+    names = [
+        new
+        for name in asked
+        for new in ([done["destination"]] * (name in merged) + [name] * (name not in merged or name in left))
+    ]
     return [name for name in dict.fromkeys(names) if made or name != done["destination"]] or asked

@@ -41,6 +41,8 @@ class Settings(NamedTuple):
     tombstones_ms: int
     output_bytes: int
     l0_tier: int
+    l0_max: int
+    runs_tier: int
     attempts_max: int
     paused: bool
     application_ms: int  # how long an idle one is remembered, at least
@@ -65,6 +67,8 @@ def settings(version: int, config: Mapping[str, str]) -> Settings:
         tombstones_ms=int(values["delete.retention.ms"]),
         output_bytes=min(int(values["compaction.output.bytes"]), int(values["segment.bytes"])),
         l0_tier=int(values["l0.segments.tier"]),
+        l0_max=int(values["l0.segments.max"]),
+        runs_tier=int(values["runs.tier"]),
         attempts_max=int(values["compaction.attempts.max"]),
         application_ms=int(values["transactional.id.expiration.ms"]),
         paused=values["compaction.paused"].lower() == "true",
