@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHUNK = 10  # histories of one test
-EVERYDAY, ALL = 3, 50  # chunks on the local engine
-SPARK_EVERYDAY, SPARK_ALL = 1, 50  # and on Spark
+EVERYDAY, ALL = 3, 30  # chunks on the local engine
+SPARK_EVERYDAY, SPARK_ALL = 1, 20  # and on Spark
 STEPS_MIN = 12
 
 
