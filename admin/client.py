@@ -10,8 +10,20 @@ from lithify.compactor.estimate import estimate
 from lithify.compactor.info import CompactionInfo, compaction_id, compaction_info
 from lithify.compactor.jobs import RequestCancel, Submit
 from lithify.compactor.plan import choose_requested
-from lithify.compactor.policy import Action, Admit, Drop, Propose, Resume, Settle, Wait, incumbent_lives, survey
+from lithify.compactor.policy import (
+    LEASE_MS,
+    Action,
+    Admit,
+    Drop,
+    Propose,
+    Resume,
+    Settle,
+    Wait,
+    incumbent_lives,
+    survey,
+)
 from lithify.compactor.relief import relief
+from lithify.compactor.requested import waits_for
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Due, NotDue
@@ -22,6 +34,7 @@ from lithify.manifest.model import Key, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.units import Unit
 from lithify.manifest.walk import topics_found
+from lithify.manifest.words import span_text
 from lithify.segment.verify import verify
 from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
@@ -72,6 +85,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     dirty_ratio: float
     oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
     compactor: str  # who owns the epoch, and whether it shows life
+    owner_seen_ms: int | None = None  # when that one last wrote that it was at work
     beside: str = ""  # what relieves the partition while its job runs: its action and the reason; "" nothing does
 
 
@@ -190,14 +204,11 @@ class Admin:
                 )
             elif isinstance(action, Resume):
                 foretold = action.job.estimate
-            owner = "nobody yet" if state is None or not state.owner else state.owner_name
-            if incumbent_lives(state, now_ms):
-                owner += ", at work"
             return Explanation(
                 topic=topic,
                 partition=partition,
                 action=type(action).__name__.lower(),
-                reason=_reason(action),
+                reason=_explained(action, manifest, config, now_ms),
                 kind=due.kind if due else None,
                 debt=due.debt if due else None,
                 sources=tuple(unit.id for unit in due.units) if due else (),
@@ -212,7 +223,8 @@ class Admin:
                 young_bytes=debt.young_bytes,
                 dirty_ratio=debt.dirty_ratio,
                 oldest_dirty_ms=debt.oldest_dirty_ms,
-                compactor=owner,
+                compactor=_owner(action, state, now_ms),
+                owner_seen_ms=state.heartbeat_at_ms or None if state is not None and state.owner else None,
                 beside=_beside(action, manifest, state, config, now_ms),
             )
 
@@ -273,6 +285,22 @@ def _beside(action: Action, manifest: Manifest, state: CompactorState | None, co
     return "" if isinstance(meanwhile, Wait) else f"{type(meanwhile).__name__.lower()}: {_reason(meanwhile)}"
 
 
+def _owner(action: Action, state: CompactorState | None, now_ms: int) -> str:
+    if state is None or not state.owner:
+        return "nobody yet"
+    if incumbent_lives(state, now_ms):
+        return f"{state.owner_name}, at work"
+    seen = f", its latest job {span_text(max(now_ms - state.heartbeat_at_ms, 0))} ago" if state.heartbeat_at_ms else ""
+    waits = "" if isinstance(action, Wait) else f"; a standby takes over what it leaves for {span_text(LEASE_MS)}"
+    return f"{state.owner_name}{seen}{waits}"
+
+
+def _explained(action: Action, manifest: Manifest, config: TopicConfig, now_ms: int) -> str:
+    if isinstance(action, Admit):
+        return f"job {action.job.id} was asked for and waits for {waits_for(manifest, action.job, config, now_ms)}"
+    return _reason(action)
+
+
 def _reason(action: Action) -> str:
     match action:
         case Wait(reason):
@@ -282,6 +310,6 @@ def _reason(action: Action) -> str:
         case Settle(job, status, reason):
             return f"job {job.id} is {status}: {reason}"
         case Admit(job):
-            return f"job {job.id} was asked for and waits for a compactor"
+            return f"job {job.id} was asked for"
         case Resume(job):
             return f"job {job.id} is under way: {job.reason}"

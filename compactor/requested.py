@@ -2,9 +2,23 @@
 
 from msgspec.structs import replace
 
+from lithify.compactor.plan import choose_requested
+from lithify.compactor.policy import tiered_first
+from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import Job
+from lithify.manifest.model import Manifest
+from lithify.store.errors import InvalidRequest
 
-__all__ = ["after_merge"]
+__all__ = ["after_merge", "waits_for"]
+
+
+def waits_for(manifest: Manifest, request: Job, config: TopicConfig, now_ms: int) -> str:
+    """What comes before `request` is done, for people."""
+    try:
+        first = tiered_first(choose_requested(manifest, request.requested, now_ms, config), config)
+    except InvalidRequest as error:
+        return f"a compactor, which will refuse it: {error}"
+    return "a compactor" if first is None else f"a compactor; a tier comes before it: {first[1]}"
 
 
 def after_merge(request: Job, done: Job, divided: frozenset[str]) -> Job:

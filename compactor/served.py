@@ -71,6 +71,7 @@ class ServedPartition:
         self.take_over = False  # until it rests: what others take over later is theirs
         self.fenced: Fenced | None = None  # another took over
         self.done = Tally()
+        self.waits_since_ms: int | None = None  # for a worker, or for room, with a job to do
         self._worker = worker
         self._stands_by = stands_by
         self._coordinator = Coordinator(PartitionFiles(keys), worker, stands_by=stands_by)

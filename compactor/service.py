@@ -14,6 +14,7 @@ from lithify.compactor.scheduler import Turned
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition, ServedTopic
 from lithify.compactor.tally import TURNS_MAX, Tally
 from lithify.compactor.turns import Want
+from lithify.manifest.ages import young
 from lithify.manifest.catalog import partition_keys
 from lithify.manifest.ended import Known
 from lithify.manifest.keys import PartitionKeys
@@ -21,9 +22,10 @@ from lithify.store.apart import Failure, Told, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import NotFound
 
-__all__ = ["Place", "Service", "Tell"]
+__all__ = ["WAITS_LONG_MS", "Place", "Service", "Tell"]
 
 T = TypeVar("T")
+WAITS_LONG_MS = 300_000  # for a turn, before it is told
 Tell = Callable[[PartitionReport], None]
 
 log = structlog.wrap_logger(logging.getLogger("lithify.compactor"))
@@ -103,6 +105,7 @@ class Service:
         self._told.tell(log, "partition not ranked", *where, failure and failure.text)
         if isinstance(found, Failure):
             return LOOK_AGAIN
+        self._tell_of_waiting(partition, found)
         if found is None:
             self._raise_if_regressed(partition)
             self._rests(partition)
@@ -122,6 +125,8 @@ class Service:
         if isinstance(turned, Failure):
             partition.failed(turned)
             turned = Turned(None)
+        if not turned.deferred:
+            partition.waits_since_ms = None
         if partition.done.turns >= TURNS_MAX and self._tell is None:
             turned = Turned(None)
         self._raise_if_regressed(partition)
@@ -144,6 +149,21 @@ class Service:
             partition.end_relief()
             return None
         return done
+
+    def _tell_of_waiting(self, partition: ServedPartition, want: Want | None) -> None:
+        """Each round looks at who waits; it is told once, and of nobody whose turn comes soon."""
+        now_ms = self._driver.now_ms()
+        if want is None or not want.bytes:
+            partition.waits_since_ms = None
+        elif partition.waits_since_ms is None:
+            partition.waits_since_ms = now_ms
+        since_ms = partition.waits_since_ms
+        text = None
+        if want is not None and since_ms is not None and not young(since_ms, now_ms, WAITS_LONG_MS):
+            text = f"a job of {want.bytes} bytes waits for a worker, or for room among the bytes in flight"
+        topic, number = partition.keys.topic, partition.keys.partition
+        if self._told.is_news("partition waits", topic, number, text and str(since_ms)) and text is not None:
+            log.warning("partition waits", topic=topic, partition=number, reason=text, since_ms=since_ms)
 
     def _raise_if_regressed(self, partition: ServedPartition) -> None:
         if partition.regressed and partition.fenced is not None and self._tell is not None:

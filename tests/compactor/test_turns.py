@@ -165,35 +165,23 @@ def test_who_is_being_looked_at_has_no_turn_and_keeps_its_place() -> None:
     assert turns.at_rest
 
 
-def test_who_has_waited_for_room_is_not_passed_over_while_it_is_being_looked_at() -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_who_has_waited_for_room_is_not_passed_over_while_it_is_being_looked_at(alone: bool) -> None:
     """A round looks at everybody who waits. With a slow store a look takes seconds, and each time a job ends."""
     turns: Turns[str] = Turns(2, 100)
+    large = Want((0, 0), 100, alone=alone)
     looked(turns, first=Want((5, 0), 60))
     assert begun(turns) == ["first"]
-    looked(turns, large=Want((0, 0), 100))
+    looked(turns, large=large)
     assert begun(turns) == [], "it waits for the first"
     looked(turns, second=Want((5, 0), 60), short=SHORT)
     turns.look("large")
     turns.end("first", None)
-    assert begun(turns) == ["short"], "which puts nobody off"
-    turns.looked("large", Want((0, 0), 100))
+    assert begun(turns) == ([] if alone else ["short"]), "which puts nobody off but who runs alone"
+    turns.looked("large", large)
     assert begun(turns) == ["large"]
     turns.end("large", None)
-    assert begun(turns) == ["second"]
-
-
-def test_whoever_must_run_alone_is_waited_for_while_it_is_being_looked_at() -> None:
-    turns: Turns[str] = Turns(2, 100)
-    looked(turns, first=Want((5, 0), 60))
-    assert begun(turns) == ["first"]
-    looked(turns, guilty=Want((0, 0), 10, alone=True))
-    assert begun(turns) == []
-    looked(turns, short=SHORT)
-    turns.look("guilty")
-    turns.end("first", None)
-    assert begun(turns) == []
-    turns.looked("guilty", None)  # it needs it no more
-    assert begun(turns) == ["short"]
+    assert begun(turns) == (["second", "short"] if alone else ["second"])
 
 
 @pytest.mark.parametrize("between", range(FAIR_EVERY - 1))

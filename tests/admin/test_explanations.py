@@ -1,0 +1,95 @@
+"""What an operator is told of who waits, and for what."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import lithify
+from lithify.compactor.answers import Budget
+from lithify.compactor.engines.local import LocalEngine
+from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.requested import waits_for
+from lithify.compactor.service import WAITS_LONG_MS, Service
+from lithify.manifest.config import parse
+from lithify.manifest.jobs import Job
+from lithify.store.driver import new_id
+from tests.compactor.serving import Clock, append_to
+from tests.e2e.workload import partition_files
+
+EAGER = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def warehouse(clock: Clock) -> Iterator[lithify.Warehouse]:
+    with lithify.open(f"memory://{new_id()}", clock=clock) as opened:
+        yield opened
+
+
+def test_a_request_names_the_tier_that_comes_before_it(warehouse: lithify.Warehouse) -> None:
+    part = warehouse.create_topic("users", 1, {**EAGER, "l0.segments.tier": "1000"}).partition(0)
+    append_to(part, 2)
+    admin = lithify.Admin(warehouse)
+    asked = admin.submit("users", 0)
+    job = asked.id.rpartition("/")[2]
+    assert admin.explain("users", 0).reason == f"job {job} was asked for and waits for a compactor"
+    append_to(part, 298)
+    told = admin.explain("users", 0).reason
+    assert told == (
+        f"job {job} was asked for and waits for a compactor; a tier comes before it: "
+        "300 inputs are too many for one merge: 45 neighbours of them are tiered first"
+    )
+
+
+def test_a_request_whose_sources_are_no_more_is_told_to_be_refused(warehouse: lithify.Warehouse) -> None:
+    files = partition_files(warehouse, warehouse.create_topic("users", 1, EAGER).name)
+    request = Job(id="1-a", status="submitted", origin="manual", requested=("2-b",), created_at_ms=0)
+    told = waits_for(warehouse.driver.run(files.head()), request, parse(EAGER), 0)
+    assert told.startswith("a compactor, which will refuse it: users/0: 2-b is no live L0 segment or run (any more)")
+
+
+def test_how_long_an_owner_has_not_worked_is_told(warehouse: lithify.Warehouse, clock: Clock) -> None:
+    part = warehouse.create_topic("users", 1, EAGER).partition(0)
+    admin = lithify.Admin(warehouse)
+    assert (admin.explain("users", 0).compactor, admin.explain("users", 0).owner_seen_ms) == ("nobody yet", None)
+    append_to(part, 8)
+    lithify.Compactor(warehouse, engine="local").run_once()
+    worked_ms = clock.now_ms
+    clock.now_ms += 3_600_000
+    found = admin.explain("users", 0)
+    assert found.compactor.endswith(", its latest job 1.0 h ago")
+    assert found.owner_seen_ms == worked_ms
+    append_to(part, 8)
+    assert admin.explain("users", 0).compactor.endswith(
+        f", its latest job 1.0 h ago; a standby takes over what it leaves for {LEASE_MS / 1_000} s"
+    )
+
+
+def test_who_waits_long_for_a_turn_is_logged_once(
+    warehouse: lithify.Warehouse, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = warehouse.create_topic("users", 1, EAGER).partition(0)
+    append_to(part, 8)
+    service = Service(warehouse.driver, LocalEngine(1), 100, "w:1", lambda: False)
+    service.begin(take_over=False, tell=lambda _: None)
+
+    def rounds(count: int) -> int:
+        for _ in range(count):
+            for place in service.find():
+                want = service.look(place)
+                while want is not None:
+                    turned = service.turn(place, want)
+                    want = None if turned.deferred else turned.want
+            clock.now_ms += WAITS_LONG_MS // 2
+        return sum("partition waits" in record.getMessage() for record in caplog.records)
+
+    with monkeypatch.context() as full:
+        full.setattr(Budget, "take", lambda *_: False)
+        assert rounds(2) == 0
+        assert rounds(5) == 1
+    assert rounds(3) == 1
+    assert not part.describe().l0
