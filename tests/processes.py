@@ -1,11 +1,15 @@
 """Processes that a test starts: none outlives it."""
 
+import os
+import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["running"]
+__all__ = ["exit_codes", "forked", "running"]
+
+CHILD_S = 60
 
 
 @contextmanager
@@ -16,3 +20,22 @@ def running(command: Sequence[str], **options: Any) -> "Iterator[subprocess.Pope
             yield process
         finally:
             process.kill()  # nothing, where it has ended and was waited for
+
+
+def forked(work: Callable[[], int | None]) -> int:
+    """The process id of a child that does `work` and ends with what it returns, or 99 where that raises. One that waits
+    for ever is ended by its alarm: a thread that it does not have may have held what it waits for."""
+    pid = os.fork()
+    if pid:
+        return pid
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(CHILD_S)
+    code = 99
+    try:
+        code = work() or 0
+    finally:
+        os._exit(code)
+
+
+def exit_codes(pids: Sequence[int]) -> list[int]:
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]

@@ -1,7 +1,5 @@
 """A process that forks while its other threads are at work: handles that the child inherits are its own (P1)."""
 
-import os
-import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,24 +8,19 @@ from typing import Any
 import pytest
 
 import lithify
+from tests.processes import exit_codes, forked
 
 # From 3.12 on Python warns of forks beside threads, which is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 def in_a_child(work: Callable[[], object]) -> int:
-    """How a forked child ended: 0, or what ended it. One that waits for ever is ended by its alarm."""
-    pid = os.fork()
-    if pid == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(20)
-        code = 99
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    """How a forked child ended: 0, or what ended it."""
+
+    def child() -> None:
+        work()
+
+    return exit_codes([forked(child)])[0]
 
 
 @pytest.mark.parametrize("used", ["partition", "topic"])

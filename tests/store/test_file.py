@@ -13,26 +13,11 @@ import pytest
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 from lithify.store.file import FileStore
 from lithify.store.port import Outcome
+from tests.processes import exit_codes, forked
 from tests.store.disks import ScriptedDisk
 
 # From 3.12 on Python warns of forks beside threads (pytest-xdist's); the children here use none.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
-
-def fork(child: Callable[[], int]) -> int:
-    """The process id of a child that runs `child` and exits with what it returns."""
-    pid = os.fork()
-    if pid == 0:
-        code = 99
-        try:
-            code = child()
-        finally:
-            os._exit(code)
-    return pid
-
-
-def exit_codes(pids: list[int]) -> list[int]:
-    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
 
 
 @pytest.fixture
@@ -61,7 +46,7 @@ def test_of_simultaneous_processes_one_creates_each_key(store: FileStore) -> Non
         own = FileStore(store.url.removeprefix("file://"))
         return sum(own.create(key, b"%d" % writer * 5000) is Outcome.CREATED for key in keys)
 
-    pids = [fork(lambda writer=writer: child(writer)) for writer in range(writers)]
+    pids = [forked(lambda writer=writer: child(writer)) for writer in range(writers)]
     os.close(gate_read)
     os.close(gate_write)
     assert sum(exit_codes(pids)) == len(keys)
@@ -93,7 +78,7 @@ def test_a_process_killed_at_any_call_leaves_all_or_nothing(store: FileStore, di
             store.create(key, body)
             return 0
 
-        assert exit_codes([fork(child)]) == [-signal.SIGKILL]
+        assert exit_codes([forked(child)]) == [-signal.SIGKILL]
         named = at >= calls.index("link")
         found = store.get(key)
         assert (found.body if found else None) == (body if named else None)
@@ -268,7 +253,7 @@ def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
             FileStore(tmp_path / "warehouse").create("k", b"x")
         return 7
 
-    assert exit_codes([fork(child)]) == [7]
+    assert exit_codes([forked(child)]) == [7]
 
 
 def test_objects_are_readable_by_those_the_umask_allows(store: FileStore) -> None:

@@ -1,7 +1,5 @@
 """Requests and bytes are counted as they are billed."""
 
-import os
-
 import pytest
 
 from lithify.store.errors import NotFound
@@ -9,6 +7,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered, RequestCounts
 from lithify.store.s3 import S3Store
 from lithify.store.s3_output import PART_BYTES
+from tests.processes import exit_codes, forked
 
 
 def test_every_kind_of_request_is_counted() -> None:
@@ -79,13 +78,10 @@ def test_parts_of_an_upload_are_counted_as_requests(s3_store: S3Store) -> None:
 def test_counting_goes_on_in_a_forked_child() -> None:
     store = Metered(MemoryStore())
     store.put("a", b"1")
-    pid = os.fork()
-    if pid == 0:
-        code = 99
-        try:
-            store.put("b", b"1")
-            code = store.snapshot().puts
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
+
+    def child() -> int:
+        store.put("b", b"1")
+        return store.snapshot().puts
+
+    assert exit_codes([forked(child)]) == [2]
     assert store.snapshot().puts == 1

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from lithify.store.port import Outcome
 from lithify.store.s3 import S3Store
 from lithify.testing.front import Deed, Front, Seen
 from lithify.testing.server import S3Server
+from tests.processes import exit_codes, forked
 
 FronterMaker = Callable[..., tuple[S3Store, Front]]
 PREFIX = "some/prefix"
@@ -315,20 +315,15 @@ def test_stores_with_and_without_a_prefix_see_each_other(lithify_s3: S3Server, b
 def test_a_forked_child_uses_the_parents_store(s3_store: S3Store) -> None:
     """Its sockets are not the parent's: mixed replies would hand one process the other's objects."""
     s3_store.put("parent", b"parent")
-    pids: list[int] = []
-    for child in range(3):
-        pid = os.fork()
-        if pid == 0:
-            code = 99
-            try:
-                for number in range(5):
-                    s3_store.create(f"child/{child}/{number}", str(child).encode())
-                code = int(not all(s3_store.read(f"child/{child}/{n}", 0, 1) == str(child).encode() for n in range(5)))
-            finally:
-                os._exit(code)
-        pids.append(pid)
+
+    def work(child: int) -> int:
+        for number in range(5):
+            s3_store.create(f"child/{child}/{number}", str(child).encode())
+        return int(not all(s3_store.read(f"child/{child}/{n}", 0, 1) == str(child).encode() for n in range(5)))
+
+    pids = [forked(lambda child=child: work(child)) for child in range(3)]
     bodies = [s3_store.read("parent", 0, 6) for _ in range(20)]
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0, 0]
+    assert exit_codes(pids) == [0, 0, 0]
     assert bodies == [b"parent"] * 20
     assert len(s3_store.list("child/").objects) == 15
 
@@ -336,16 +331,12 @@ def test_a_forked_child_uses_the_parents_store(s3_store: S3Store) -> None:
 def test_a_child_forked_while_a_thread_reads_the_clock_does_not_wait_for_it(s3_store: S3Store) -> None:
     """That thread is not in the child, and would never let go of the clock."""
     s3_store.put("parent", b"parent")
+
+    def child() -> int:
+        return int(s3_store.create("child", b"child") is not Outcome.CREATED or s3_store.now() <= 0)
+
     with s3_store._clients.clock._lock:
-        pid = os.fork()
-        if pid == 0:
-            signal.alarm(20)
-            code = 99
-            try:
-                code = int(s3_store.create("child", b"child") is not Outcome.CREATED or s3_store.now() <= 0)
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert exit_codes([forked(child)]) == [0]
 
 
 def test_now_costs_no_request_after_any_reply(fronted: FronterMaker) -> None:
