@@ -10,6 +10,7 @@ from lithify.log.append import append, outcome
 from lithify.manifest.appends import OpenProducer, ProducerStamp
 from lithify.manifest.commit import WAS_IT_THERE
 from lithify.manifest.consumers import CommitPosition, find_consumer
+from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import floor_at
@@ -81,7 +82,7 @@ def plain(site: Site) -> Life:
     async def live(actor: Actor) -> None:
         handle: Handle | None = None
         files: PartitionFiles | None = None
-        unknown: list[tuple[str, list[str]]] = []
+        unknown: list[tuple[PartitionKeys, str, list[str]]] = []
         while len(done) < site.appends:
             await Pause(site.rest(actor))
             name = f"{actor.name}.{len(done)}"
@@ -98,7 +99,7 @@ def plain(site: Site) -> Life:
                 await send_once(site, files, handle, rows)
             except CommitUnknown as error:
                 _is_no_fault_of_ours(error)
-                unknown.append((error.token, [row.token for row in rows]))
+                unknown.append((handle.keys, error.token, [row.token for row in rows]))
             except (Unavailable, NotFound, Damaged):
                 pass  # refused: it is not there
             if unknown and actor.say.random() < 0.5:
@@ -116,12 +117,26 @@ def _is_no_fault_of_ours(error: BaseException | None) -> None:
 
 
 async def _asks(
-    site: Site, files: PartitionFiles, handle: Handle, token: str, tokens: list[str], *, settle: bool
+    site: Site,
+    files: PartitionFiles,
+    handle: Handle,
+    sent_to: PartitionKeys,
+    token: str,
+    tokens: list[str],
+    *,
+    settle: bool,
 ) -> None:
     try:
         offsets = await outcome(files, token, settle=settle)
     except TRANSIENT:
         return
+    except InvalidRequest:
+        if sent_to == handle.keys:
+            raise
+        site.world.counts["token of a deleted topic refused"] += 1
+        return
+    if sent_to != handle.keys:
+        raise Violation(f"{handle.keys} tells {offsets} of an append to {sent_to}")
     if offsets is None:
         site.oracle.denied(handle.keys, tokens)
     else:
