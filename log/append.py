@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.appends import Append, BelowOrphanFloor, ProducerStamp
 from lithify.manifest.commit import Already, Refused
+from lithify.manifest.config import slows_from
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
@@ -84,7 +85,7 @@ async def _known_before(files: PartitionFiles, edit: Append) -> range | None:
 async def _delay(files: PartitionFiles, l0_segments_max: int) -> None:
     """Give compaction time: from three quarters of the limit on the wait grows to its maximum, then appends are
     refused (by the edit)."""
-    slow_from = l0_segments_max - l0_segments_max // 4
+    slow_from = slows_from(l0_segments_max)
     if len(_l0(files)) < slow_from:
         return
     await files.head()  # the cached head may be long compacted

@@ -20,6 +20,7 @@ __all__ = [
     "TopicConfig",
     "config_table",
     "parse",
+    "slows_from",
     "spell",
     "spell_changes",
     "truth",
@@ -72,6 +73,11 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     def output_bytes(self) -> int:
         """Where a compaction cuts its outputs (R5)."""
         return min(self.compaction_output_bytes, self.segment_bytes)
+
+
+def slows_from(l0_segments_max: int) -> int:
+    """So many L0 segments, three quarters of the limit, slow appends down."""
+    return l0_segments_max - l0_segments_max // 4
 
 
 def whole_number(low: int, high: int = LONG_MAX, *, none: int | None = None) -> Callable[[str], int]:

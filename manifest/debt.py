@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from lithify.manifest.config import LONG_MAX, TopicConfig
+from lithify.manifest.config import LONG_MAX, TopicConfig, slows_from
 from lithify.manifest.floor import droppable
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import floor_at
@@ -92,8 +92,7 @@ def latest_cleanable_ms(config: TopicConfig, now_ms: int) -> int:
 
 def appends_slowed(manifest: Manifest, config: TopicConfig) -> bool:
     """Whether there are so many L0 segments that appends are slowed down."""
-    most = config.l0_segments_max
-    return len(manifest.l0) >= most - most // 4
+    return len(manifest.l0) >= slows_from(config.l0_segments_max)
 
 
 def left_out(
