@@ -208,7 +208,7 @@ class Admin:
                 topic=topic,
                 partition=partition,
                 action=type(action).__name__.lower(),
-                reason=_explained(action, manifest, config, now_ms),
+                reason=_reason(action, manifest, config, now_ms),
                 kind=due.kind if due else None,
                 debt=due.debt if due else None,
                 sources=tuple(unit.id for unit in due.units) if due else (),
@@ -282,7 +282,9 @@ def _beside(action: Action, manifest: Manifest, state: CompactorState | None, co
     if not isinstance(action, Resume) or state is None or not incumbent_lives(state, now_ms):
         return ""
     meanwhile = relief(manifest, state, config, now_ms, action.job.id)
-    return "" if isinstance(meanwhile, Wait) else f"{type(meanwhile).__name__.lower()}: {_reason(meanwhile)}"
+    if isinstance(meanwhile, Wait):
+        return ""
+    return f"{type(meanwhile).__name__.lower()}: {_reason(meanwhile, manifest, config, now_ms)}"
 
 
 def _owner(action: Action, state: CompactorState | None, now_ms: int) -> str:
@@ -295,13 +297,7 @@ def _owner(action: Action, state: CompactorState | None, now_ms: int) -> str:
     return f"{state.owner_name}{seen}{waits}"
 
 
-def _explained(action: Action, manifest: Manifest, config: TopicConfig, now_ms: int) -> str:
-    if isinstance(action, Admit):
-        return f"job {action.job.id} was asked for and waits for {waits_for(manifest, action.job, config, now_ms)}"
-    return _reason(action)
-
-
-def _reason(action: Action) -> str:
+def _reason(action: Action, manifest: Manifest, config: TopicConfig, now_ms: int) -> str:
     match action:
         case Wait(reason):
             return reason
@@ -310,6 +306,6 @@ def _reason(action: Action) -> str:
         case Settle(job, status, reason):
             return f"job {job.id} is {status}: {reason}"
         case Admit(job):
-            return f"job {job.id} was asked for"
+            return f"job {job.id} was asked for and waits for {waits_for(manifest, job, config, now_ms)}"
         case Resume(job):
             return f"job {job.id} is under way: {job.reason}"

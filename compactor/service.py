@@ -152,17 +152,16 @@ class Service:
 
     def _tell_of_waiting(self, partition: ServedPartition, want: Want | None) -> None:
         """Each round looks at who waits; it is told once, and of nobody whose turn comes soon."""
-        now_ms = self._driver.now_ms()
         if want is None or not want.bytes:
             partition.waits_since_ms = None
-        elif partition.waits_since_ms is None:
-            partition.waits_since_ms = now_ms
-        since_ms = partition.waits_since_ms
-        text = None
-        if want is not None and since_ms is not None and not young(since_ms, now_ms, WAITS_LONG_MS):
-            text = f"a job of {want.bytes} bytes waits for a worker, or for room among the bytes in flight"
+            return
+        now_ms = self._driver.now_ms()
+        since_ms = partition.waits_since_ms = now_ms if partition.waits_since_ms is None else partition.waits_since_ms
+        if young(since_ms, now_ms, WAITS_LONG_MS):
+            return
         topic, number = partition.keys.topic, partition.keys.partition
-        if self._told.is_news("partition waits", topic, number, text and str(since_ms)) and text is not None:
+        if self._told.is_news("partition waits", topic, number, str(since_ms)):
+            text = f"a job of {want.bytes} bytes waits for a worker, or for room among the bytes in flight"
             log.warning("partition waits", topic=topic, partition=number, reason=text, since_ms=since_ms)
 
     def _raise_if_regressed(self, partition: ServedPartition) -> None:

@@ -68,21 +68,20 @@ class ReplyClock:
         with self._lock:
             monotonic = self._monotonic()
             self._replies.append(_Reply(date_ms - monotonic, self._machine() - monotonic))
-            self._forget()
             self._follow()
 
     @property
     def current(self) -> bool:
         """Whether a reply has come since the machine last stood still."""
         with self._lock:
-            self._forget()
+            self._follow()
             return bool(self._replies)
 
     @property
     def sure(self) -> bool:
         """Whether `now` can be built upon: enough replies were seen, or the machine's own clock bears out the few."""
         with self._lock:
-            self._forget()
+            self._follow()
             if len(self._replies) >= REPLIES_SURE:
                 return True
             few = self._replies
@@ -98,19 +97,14 @@ class ReplyClock:
                 self._told_ms = told_ms
             return self._told_ms
 
-    def _forget(self) -> None:
-        """The replies from before a sleep. Of none the last that was known stands. Requires: the lock is held."""
-        machine_ahead_ms, replies = self._machine() - self._monotonic(), self._replies
-        forgotten = False
-        while replies and abs(machine_ahead_ms - replies[0].machine_ahead_ms) > STEP_MS:
-            replies.popleft()
-            forgotten = True
-        if forgotten and replies:
-            self._follow()
-
     def _follow(self) -> None:
-        """Go by the replies that are left. Requires: the lock is held, and there is one."""
-        told = sorted([reply.ahead_ms for reply in self._replies])
+        """Forget the replies from before a sleep, and go by the others. Requires: the lock is held."""
+        machine_ahead_ms = self._machine() - self._monotonic()
+        while self._replies and abs(machine_ahead_ms - self._replies[0].machine_ahead_ms) > STEP_MS:
+            self._replies.popleft()
+        if not self._replies:
+            return  # the last that was known stands
+        told = sorted(reply.ahead_ms for reply in self._replies)
         middle = told[(len(told) - 1) // 2]  # the lower one of two
         ahead_ms = told[bisect_right(told, middle + STEP_MS) - 1]
         known = self._ahead_ms
