@@ -6,7 +6,7 @@ long as there is more to retire, or whatever was retired (standby.py), one that 
 the start), a service that ends when it lost one partition, or never (service.py).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from unittest.mock import patch
 
 import pytest
@@ -16,23 +16,11 @@ from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import PartitionReport
 from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.service import Service
-from lithify.store.driver import new_id
 from tests.compactor.serving import Clock, Running, append_to, eventually
 from tests.e2e.workload import partition_files
 from tests.protocol.scene import claim
 
 COMPACT = {"cleanup.policy": "compact"}
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def warehouse(clock: Clock) -> Iterator[lithify.Warehouse]:
-    with lithify.open(f"memory://{new_id()}", clock=clock) as opened:
-        yield opened
 
 
 def test_who_was_fenced_serves_again_once_its_rival_is_gone(warehouse: lithify.Warehouse, clock: Clock) -> None:

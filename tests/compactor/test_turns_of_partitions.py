@@ -4,7 +4,6 @@ Tried, and caught here: no round while anybody works (scheduler.py), an edit's t
 """
 
 import queue
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,23 +13,11 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition
 from lithify.compactor.service import Service
-from lithify.store.driver import new_id
 from tests.compactor.serving import Clock, HeldEngine, Running, append_to, eventually
 from tests.e2e.workload import Workload
 
 COMPACT = {"cleanup.policy": "compact"}
 BIG_ROWS = 10_000
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def warehouse(clock: Clock) -> Iterator[lithify.Warehouse]:
-    with lithify.open(f"memory://{new_id()}", clock=clock) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])

@@ -1,7 +1,5 @@
 """What an operator is told of who waits, and for what."""
 
-from collections.abc import Iterator
-
 import pytest
 
 import lithify
@@ -12,22 +10,10 @@ from lithify.compactor.requested import waits_for
 from lithify.compactor.service import WAITS_LONG_MS, Service
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import Job
-from lithify.store.driver import new_id
 from tests.compactor.serving import Clock, append_to
 from tests.e2e.workload import partition_files
 
 EAGER = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def warehouse(clock: Clock) -> Iterator[lithify.Warehouse]:
-    with lithify.open(f"memory://{new_id()}", clock=clock) as opened:
-        yield opened
 
 
 def test_a_request_names_the_tier_that_comes_before_it(warehouse: lithify.Warehouse) -> None:
