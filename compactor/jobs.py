@@ -24,6 +24,8 @@ from lithify.manifest.jobs import (
     MergeCounts,
     RangeDone,
     Status,
+    discarded,
+    recorded,
     summed_up,
 )
 from lithify.store.errors import Fenced, InvalidRequest, NotFound, Unavailable
@@ -283,7 +285,7 @@ class Discard(_Owned):
         job = head.job(self.job)
         if job is None or all(d.index in self.keep for d in job.done):
             return Already(None)
-        job = replace(job, done=tuple(d for d in job.done if d.index in self.keep))
+        job = discarded(job, self.keep)
         return Next(replace(head, jobs=_with(head.jobs, job), heartbeat_at_ms=now_ms), None)
 
 
@@ -308,7 +310,7 @@ class Record(_Owned):
         attempts = tuple(
             replace(a, ranges_done=a.ranges_done + len(fresh)) if a.ended_at_ms is None else a for a in job.attempts
         )
-        job = replace(job, done=(*job.done, *fresh), attempts=attempts)
+        job = replace(recorded(job, fresh), attempts=attempts)
         failures = tuple(f for f in head.failures if f.sources != source_set(job.segments))
         return Next(replace(head, jobs=_with(head.jobs, job), failures=failures, heartbeat_at_ms=now_ms), None)
 

@@ -4,8 +4,8 @@ It lies beside the manifest's model because both the compactor and garbage colle
 """
 
 import itertools
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Container, Iterable, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -38,6 +38,8 @@ __all__ = [
     "Plan",
     "RangeDone",
     "Status",
+    "discarded",
+    "recorded",
     "summed_up",
 ]
 
@@ -142,7 +144,8 @@ class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     attempt: int
     outputs: tuple[SegmentRef, ...]
     counts: MergeCounts
-    lost: tuple[int, ...] = ()  # rows dropped from each of the rules' buckets; () for none
+    # By the rules' buckets. In a job, its first range that was counted by size carries the sums of all that were:
+    lost: tuple[int, ...] = ()  # rows dropped from each; () for none
     kept_bytes: tuple[int, ...] = ()  # raw bytes of the records kept of each; () where an earlier release did not count
     lost_bytes: tuple[int, ...] = ()  # and of those dropped
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
@@ -180,6 +183,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     plan: Plan | None = None
     attempts: tuple[Attempt, ...] = ()
     done: tuple[RangeDone, ...] = ()
+    counted: tuple[int, ...] = ()  # ranges that are to be done again, and are in the sums of those done
     cancel_requested: bool = False
     reason: str = ""  # why it was chosen, or what became of it
     error: JobError | None = None
@@ -209,24 +213,65 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def lost(self) -> tuple[tuple[int, int], ...]:
         """(offset, rows): what the recorded ranges dropped, by the buckets of the time index at admission."""
-        starts = self.plan.rules.buckets if self.plan else ()
-        rows = _sums([done.lost for done in self.done], len(starts))
-        return tuple((start, count) for start, count in zip(starts, rows, strict=True) if count)
+        return tuple((start, rows) for start, rows in zip(self._starts(), _sums(self.done).lost, strict=False) if rows)
 
     def sizes(self) -> tuple[tuple[int, int, int], ...] | None:
         """(offset, kept, lost): raw bytes of what the recorded ranges kept and dropped, by the same buckets. None: an
         earlier release did some of them, and did not count."""
         if any(done.counts.rows_in and not done.kept_bytes for done in self.done):
             return None
-        starts = self.plan.rules.buckets if self.plan else ()
-        kept = _sums([done.kept_bytes for done in self.done], len(starts))
-        lost = _sums([done.lost_bytes for done in self.done], len(starts))
-        return tuple(sizes for sizes in zip(starts, kept, lost, strict=True) if any(sizes[1:]))
+        sums = _sums(self.done)
+        sizes = itertools.zip_longest(sums.kept_bytes, sums.lost_bytes, fillvalue=0)
+        return tuple((start, *each) for start, each in zip(self._starts(), sizes, strict=False) if any(each))
+
+    def _starts(self) -> tuple[int, ...]:
+        return self.plan.rules.buckets if self.plan else ()
 
 
-def _sums(counts: Sequence[tuple[int, ...]], length: int) -> list[int]:
-    """By place; what a tuple does not reach to is 0."""
-    return [sum(places) for places in itertools.zip_longest((0,) * length, *counts, fillvalue=0)][:length]
+class _Sums(NamedTuple):
+    """As in RangeDone; `kept_bytes` is never (), which says that nobody counted."""
+
+    lost: tuple[int, ...] = ()
+    kept_bytes: tuple[int, ...] = (0,)
+    lost_bytes: tuple[int, ...] = ()
+
+
+def _sums(done: Iterable[RangeDone]) -> _Sums:
+    ranges = [(d.lost, d.kept_bytes, d.lost_bytes) for d in done]
+    return _Sums(*(tuple(map(sum, itertools.zip_longest(*each, fillvalue=0))) for each in zip(*ranges, strict=True)))
+
+
+def recorded(job: Job, fresh: Iterable[RangeDone]) -> Job:
+    """`job` with these ranges done, too."""
+    done = (*job.done, *(_telling(d, _Sums()) if d.index in job.counted else d for d in fresh))
+    again = frozenset(job.counted) - {d.index for d in done}
+    return replace(job, done=_carried(done, _sums(filter(_by_size, done))), counted=tuple(sorted(again)))
+
+
+def discarded(job: Job, keep: Container[int]) -> Job:
+    """`job` with only these of its ranges done. What the others dropped stays in the sums, from which nothing can be
+    taken; so doing them again counts nothing. It would be the same: a plan is frozen (P9)."""
+    left = tuple(d for d in job.done if d.index in keep)
+    if not any(map(_by_size, left)):  # nobody carries the sums
+        return replace(job, done=left, counted=())
+    gone = {d.index for d in job.done if d.index not in keep and _by_size(d)}
+    again = gone.union(job.counted)
+    return replace(job, done=_carried(left, _sums(filter(_by_size, job.done))), counted=tuple(sorted(again)))
+
+
+def _carried(done: Sequence[RangeDone], sums: _Sums) -> tuple[RangeDone, ...]:
+    """`done`, with `sums` in the first range that was counted by size, and nothing in the others. Every write of a
+    `.compactor` file holds all ranges, and counts of 128 buckets would be most of it."""
+    first = next(filter(_by_size, done), None)
+    return tuple(_telling(d, sums if d is first else _Sums()) if _by_size(d) else d for d in done)
+
+
+def _by_size(done: RangeDone) -> bool:
+    return done.kept_bytes != ()
+
+
+def _telling(done: RangeDone, sums: _Sums) -> RangeDone:
+    return replace(done, **sums._asdict())
 
 
 def summed_up(job: Job) -> Job:
@@ -242,6 +287,7 @@ def summed_up(job: Job) -> Job:
             job,
             plan=None,
             done=(),
+            counted=(),
             segments=(),
             input_segments=job.plan.input_segments,
             input_bytes=job.plan.input_bytes,

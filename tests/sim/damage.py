@@ -1,14 +1,18 @@
 """Damage that comes over segments, live ones and outputs that are recorded and not yet committed; and its repair."""
 
+import random
+from collections.abc import Callable
+
 from lithify.store.port import Pause
 from tests.sim.actors import Life
 from tests.sim.cast import Actor, Harm
 from tests.sim.site import Site
 from tests.sim.truth import Truth
 
-__all__ = ["harm_a_segment", "restore", "rot"]
+__all__ = ["harm_a_segment", "restore", "rot", "rot_what_is_recorded"]
 
 AT_ONCE_MAX = 2
+SOON_SHARE, RECORDED_MAX = 0.4, 3  # of the writes that record outputs, those that harm one
 
 
 def harm_a_segment(site: Site, actor: Actor) -> None:
@@ -35,15 +39,32 @@ def rot(site: Site) -> Life:
     async def live(actor: Actor) -> None:
         while True:
             await Pause(site.rest(actor) // 6)
-            for truth in site.oracle.truths.values():
-                recorded = [s for s in truth.ledger.recorded() if s not in truth.damaged]
-                there = [s for s in recorded if truth.keys.segment(s) in site.world.objects]
-                if there and actor.say.random() < 0.5:
-                    _harm(site, truth, actor.say.choice(there), actor.say.random(), removes=True)
-                    await Pause(4 * site.rest(actor))
-                    break
+            if actor.say.random() < 0.5 and _harm_an_output(site, actor.say):
+                await Pause(4 * site.rest(actor))
 
     return live
+
+
+def rot_what_is_recorded(site: Site, say: random.Random) -> Callable[[], None]:
+    """The same as soon as a write has recorded some, a few times."""
+    left = RECORDED_MAX
+
+    def soon() -> None:
+        nonlocal left
+        if left and say.random() < SOON_SHARE and _harm_an_output(site, say):
+            left -= 1
+
+    return soon
+
+
+def _harm_an_output(site: Site, say: random.Random) -> bool:
+    for truth in site.oracle.truths.values():
+        recorded = [s for s in truth.ledger.recorded() if s not in truth.damaged]
+        there = [s for s in recorded if truth.keys.segment(s) in site.world.objects]
+        if there:
+            _harm(site, truth, say.choice(there), say.random(), removes=True)
+            return True
+    return False
 
 
 def _harm(site: Site, truth: Truth, segment_id: str, draw: float, *, removes: bool) -> None:

@@ -35,7 +35,7 @@ MAY_CHANGE = {
     "nothing": frozenset[str](),
 }
 BY_CLAIM = frozenset(("attempts",))
-BY_PROGRESS = frozenset(("attempts", "done"))
+BY_PROGRESS = frozenset(("attempts", "counted", "done"))
 BY_ADMISSION = frozenset(
     ("kind", "status", "sources", "segments", "destination", "plan", "reason", "started_at_ms", "estimate")
 )

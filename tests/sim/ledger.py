@@ -91,6 +91,10 @@ class Ledger:
             known = before.get(job.id)
             if job != known:
                 self._job(author, known, job, claims=claims)
+        if self._truth.world.when_recorded is not None and any(
+            len(job.done) > len(before[job.id].done) for job in state.jobs if job.id in before
+        ):
+            self._truth.world.when_recorded()
 
     def _only_asks(self, author: Author, previous: CompactorState | None, state: CompactorState) -> None:
         """A request adds a submitted job, or asks for a cancellation; nothing else is anybody's but the owner's."""

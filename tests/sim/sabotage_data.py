@@ -213,4 +213,18 @@ OF_DATA = (
         "    drops = rules.drop_superseded or rules.drop_keyless\n",
         "    return None\n    drops = rules.drop_superseded or rules.drop_keyless\n",
     ),
+    Sabotage(
+        "a range that is done again is counted again",
+        "R3",
+        "manifest/jobs.py",
+        "(_telling(d, _Sums()) if d.index in job.counted else d for d in fresh)",
+        "fresh",
+    ),
+    Sabotage(
+        "what was counted goes with the range that told it",
+        "R3",
+        "manifest/jobs.py",
+        "done=_carried(left, _sums(filter(_by_size, job.done)))",
+        "done=_carried(left, _sums(filter(_by_size, left)))",
+    ),
 )

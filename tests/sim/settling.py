@@ -15,7 +15,7 @@ from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.port import Pause
 from tests.sim.cast import Actor, Violation
-from tests.sim.damage import harm_a_segment, restore
+from tests.sim.damage import harm_a_segment, restore, rot_what_is_recorded
 from tests.sim.engine import Engine
 from tests.sim.hands import asks_by_hand, submit
 from tests.sim.site import Site
@@ -28,7 +28,7 @@ STEPS_STOPPED = 3
 PINS_EXPIRE_MS = 200_000
 ALL_AGES_MS = 100_000  # longer than any lag, any time that tombstones stay, and any that records do, in these histories
 GIVEN_UP_MS = 86_400_000  # RFC 0003: tried once more a day later
-PAUSED_SHARE, ASKED_SHARE, QUARANTINED_SHARE = 0.2, 0.5, 0.15
+PAUSED_SHARE, ASKED_SHARE, QUARANTINED_SHARE, ROT_SHARE = 0.2, 0.5, 0.15, 0.2
 
 
 def refuse(wrong: str | None) -> None:
@@ -94,7 +94,8 @@ async def _compact(settler: _Settler, files: PartitionFiles, last: TopicFile) ->
     await keep_bounds(files, last)
     if dice.random() < PAUSED_SHARE:
         await settler.while_stopped(paused=True)
-    step = await settler.until_idle()
+    rots = random.Random(f"{world.seed}/rots").random() < ROT_SHARE
+    step = await (_until_idle_while_outputs_rot(settler) if rots else settler.until_idle())
     if "given up" in step.detail:
         world.counts["tried once more at rest"] += 1
         world.now_ms += GIVEN_UP_MS
@@ -112,6 +113,18 @@ async def _compact(settler: _Settler, files: PartitionFiles, last: TopicFile) ->
         world.now_ms += ALL_AGES_MS
         await settler.until_idle()
         _owes_nothing(settler)
+
+
+async def _until_idle_while_outputs_rot(settler: _Settler) -> Step:
+    """What is recorded is damaged, a few times. Damage that the look before the commit does not see, which reads no
+    whole object, is met by a later job; then it is mended as any other."""
+    world = settler.site.world
+    world.when_recorded = rot_what_is_recorded(settler.site, random.Random(f"{world.seed}/rot"))
+    await settler.until_idle()
+    world.when_recorded = None
+    restore(settler.site)
+    await PartitionFiles(settler.truth.keys).manifest.commit(LiftQuarantine())
+    return await settler.until_idle()
 
 
 async def _meets_damage(settler: _Settler) -> None:

@@ -63,6 +63,7 @@ class World:
     faults: list[tuple[str, int]] = field(default_factory=list)  # where something went wrong
     turns: list[list[Any]] = field(default_factory=list)  # [actor, steps]: who had the word
     trace: list[str] | None = None
+    when_recorded: Callable[[], None] | None = None  # a `.compactor` file has recorded outputs
     told_to_stop: set[Author] = field(default_factory=set)  # in the step that they are in
     witness: Witness = field(init=False)
     engine: Answers = field(init=False)
