@@ -98,7 +98,7 @@ class Admin:
     def submit(self, topic: str, partition: int, sources: Literal["full"] | Sequence[str] = "full") -> CompactionInfo:
         """Ask for a compaction: of everything ("full"), or of these L0 and run ids. The compactor has the last word.
 
-        Raises InvalidRequest where a source is not live, NotFound, Unavailable at the bound of active jobs.
+        Raises InvalidRequest where a source is not live, NotFound, Unavailable where 64 requests wait already.
         """
         if isinstance(sources, str) and sources != "full":
             raise InvalidRequest("sources: give 'full', or a list of L0 segment and run ids")

@@ -25,11 +25,11 @@ from lithify.compactor.policy import (
     decide,
     given_up_first,
     incumbent_lives,
-    no_room,
     pinned_by,
     tiered_first,
 )
 from lithify.compactor.relief import relief
+from lithify.compactor.retiring import no_room
 from lithify.compactor.split import Damaged, are_here, split
 from lithify.compactor.standby import Watched, may_come, watched
 from lithify.compactor.turns import Want

@@ -12,10 +12,11 @@ from lithify.compactor.requested import after_merge
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import fenced
 from lithify.manifest.jobs import (
-    ACTIVE_JOBS_MAX,
     ATTEMPTS_KEPT,
     ENGINE_LOST,
     HISTORY_MAX,
+    IN_PROGRESS_MAX,
+    REQUESTS_MAX,
     UNAVAILABLE,
     Attempt,
     CompactorState,
@@ -131,9 +132,9 @@ class Submit:
         state = head or self.first
         if state.job(self.job.id) is not None:
             return Already(None)
-        if len(state.jobs) >= ACTIVE_JOBS_MAX:
+        if _count(state, "submitted") >= REQUESTS_MAX:
             where = f"{state.topic}/{state.partition}"
-            return Refused(Unavailable(f"{where} has {len(state.jobs)} active jobs, its limit; wait, or cancel one"))
+            return Refused(Unavailable(f"{where} has {REQUESTS_MAX} requests that wait, its limit; cancel one"))
         return Next(replace(state, jobs=(*state.jobs, replace(self.job, created_at_ms=now_ms))), None)
 
 
@@ -157,6 +158,10 @@ class RequestCancel:
             where = f"{head.topic}/{head.partition}: compaction {self.job}"
             return Refused(InvalidRequest(f"{where} has ended, it is {job.status}. There is nothing to cancel"))
         return Next(replace(head, jobs=_with(head.jobs, replace(job, cancel_requested=True))), None)
+
+
+def _count(state: CompactorState, status: Status) -> int:
+    return sum(job.status == status for job in state.jobs)
 
 
 def _with(jobs: tuple[Job, ...], changed: Job) -> tuple[Job, ...]:
@@ -234,8 +239,9 @@ class Admit(_Owned):
         shared = taken & set(self.job.segments)
         if shared:
             return Refused(InvalidRequest(f"job {self.job.id}: segment {min(shared)} is in another active job"))
-        if known is None and len(head.jobs) >= ACTIVE_JOBS_MAX:
-            return Refused(Unavailable(f"{head.topic}/{head.partition} has {len(head.jobs)} active jobs, its limit"))
+        if _count(head, "in_progress") >= IN_PROGRESS_MAX:
+            where = f"{head.topic}/{head.partition}"
+            return Refused(Unavailable(f"{where} has {IN_PROGRESS_MAX} jobs in progress, its limit"))
         # What was asked for, and when, stays as it was written down.
         created_ms, requested = (now_ms, ()) if known is None else (known.created_at_ms, known.requested)
         job = replace(

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 
 from lithify.compactor.failures import failure_of, is_in_vain, runs_alone
-from lithify.compactor.policy import Action, Admit, Propose, Resume, segments_of, urgency_of
+from lithify.compactor.policy import Action, Admit, Propose, Resume, urgency_of
+from lithify.compactor.retiring import segments_of
 from lithify.compactor.turns import Want
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import appends_slowed

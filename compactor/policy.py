@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from lithify.compactor.failures import RETRY_MAX_MS, failure_of
 from lithify.compactor.info import NOTHING_DUE
 from lithify.compactor.plan import fan_in, in_key_order, to_sort
+from lithify.compactor.retiring import has_no_room, segments_of
 from lithify.manifest.ages import time_left_ms
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
-from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, Status
-from lithify.manifest.model import RETIRED_MAX, Manifest
-from lithify.manifest.pins import waiting_text
+from lithify.manifest.jobs import IN_PROGRESS_MAX, CompactorState, FailureCount, Job, JobError, Status
+from lithify.manifest.model import Manifest
 from lithify.manifest.units import Unit
 from lithify.manifest.words import span_text
 
@@ -30,13 +30,11 @@ __all__ = [
     "Wait",
     "decide",
     "given_up_first",
-    "has_no_room",
     "incumbent_lives",
-    "no_room",
     "pinned_by",
+    "pressing",
     "proposed",
     "resumed",
-    "segments_of",
     "settled",
     "survey",
     "throttled",
@@ -48,6 +46,7 @@ __all__ = [
 ENGINE_LOST_MAX = 30  # attempts in a row on one set of sources under which the engine died, hours by the pauses between
 GIVEN_UP_MS = 86_400_000  # after which the sources of a job that was given up are tried once more
 ATTEMPTS_TOTAL_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
+PRESSING = ("runs-pressure", "l0-pressure")  # debts that grow while a job runs for hours, or waits to be tried again
 FAN_IN = "fan-in"  # the debt of work on more inputs than one merge can hold: what is tiered first
 LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
 
@@ -123,6 +122,9 @@ def decide(
     if pace is not None:
         return pace
     under_way = _under_way(jobs, state, config, now_ms)
+    if isinstance(under_way, Wait):
+        beside = pressing(debt, manifest, state, config, now_ms)
+        return under_way if isinstance(beside, Wait) else beside
     return under_way or proposed(debt.all_due, manifest, state, config, now_ms)
 
 
@@ -135,7 +137,7 @@ def _under_way(jobs: Sequence[Job], state: CompactorState | None, config: TopicC
             return action
         waiting.append(action)
     if waiting:
-        return waiting[0]
+        return min(waiting, key=lambda wait: wait.until_ms or 0)
     return next((Admit(job) for job in jobs if job.status == "submitted"), None)
 
 
@@ -284,6 +286,16 @@ def proposed(
     return Wait(waits[0].reason, min(again_ms, default=None))
 
 
+def pressing(
+    debt: Debt, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
+) -> Propose | Wait:
+    """What may be begun where other jobs are in progress, running or waiting for their next attempt: only what would
+    otherwise stop appends. `debt`: of what no job holds."""
+    if sum(job.status == "in_progress" for job in (() if state is None else state.jobs)) >= IN_PROGRESS_MAX:
+        return Wait(f"{IN_PROGRESS_MAX} jobs are in progress, the limit")
+    return proposed(tuple(due for due in debt.all_due if due.debt in PRESSING), manifest, state, config, now_ms)
+
+
 def _fitting(due: Due, config: TopicConfig) -> Due:
     """`due`, or where one merge cannot hold its inputs the tier of some of them that comes first."""
     first = tiered_first(due.units, config)
@@ -324,30 +336,6 @@ def _again_in_ms(failure: FailureCount, now_ms: int) -> int:
     return time_left_ms(failure.retry_at_ms + GIVEN_UP_MS, now_ms, RETRY_MAX_MS + GIVEN_UP_MS)
 
 
-def has_no_room(due: Due, manifest: Manifest) -> str | None:
-    """A drop needs room for one segment: it takes as many as there is room for."""
-    return no_room(due.units, manifest, 1 if due.kind == "drop" else None)
-
-
-def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = None) -> str | None:
-    """Why the retired list would refuse to take what `chosen` hold (or so many `segments`), and what to do; None: it
-    would not."""
-    needed = len(segments_of(tuple(chosen))) if segments is None else segments
-    if len(manifest.retired) + needed <= RETIRED_MAX:
-        return None
-    if needed <= RETIRED_MAX:
-        return waiting_text(manifest)
-    largest = max(chosen, key=lambda unit: len(unit.segments))
-    if len(largest.segments) > RETIRED_MAX:
-        way = f"run {largest.id} alone has {len(largest.segments)}: copy the topic into one of more partitions"
-    else:
-        way = (
-            "raise compaction.output.bytes, and merge neighbours of fewer segments first "
-            "('lithify compaction submit --sources')"
-        )
-    return f"it would replace {needed} segments, and one commit can retire {RETIRED_MAX}: {way}"
-
-
 def tiered_first(chosen: Sequence[Unit], config: TopicConfig) -> tuple[Sequence[Unit], str] | None:
     """Where one merge cannot hold `chosen`, or would have to sort them: those of them that are tiered first, and why.
     None: it can."""
@@ -369,10 +357,6 @@ def given_up_first(
     if given_up is None:
         return None
     return f"{reason}; that was given up: {given_up}"
-
-
-def segments_of(chosen: Sequence[Unit]) -> tuple[str, ...]:
-    return tuple(segment.id for unit in chosen for segment in unit.segments)
 
 
 def incumbent_lives(state: CompactorState | None, now_ms: int) -> bool:

@@ -7,21 +7,19 @@ from lithify.compactor.policy import (
     Resume,
     Settle,
     Wait,
-    has_no_room,
     pinned_by,
-    proposed,
+    pressing,
     resumed,
     settled,
     throttled,
 )
+from lithify.compactor.retiring import has_no_room
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
 from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.model import Manifest
 
 __all__ = ["relief"]
-
-PRESSING = ("runs-pressure", "l0-pressure")  # debts that grow while a job of hours runs
 
 
 def relief(
@@ -49,9 +47,7 @@ def relief(
         return pace
     left = (resumed(job, state, config, now_ms) for job in others if _relieves(job, manifest))
     begun = next((action for action in left if not isinstance(action, Wait)), None)
-    return begun or proposed(
-        tuple(due for due in debt.all_due if due.debt in PRESSING), manifest, state, config, now_ms
-    )
+    return begun or pressing(debt, manifest, state, config, now_ms)
 
 
 def _relieves(job: Job, manifest: Manifest) -> bool:

@@ -140,7 +140,7 @@ class ServedPartition:
         if step.outcome == "deferred":
             return Turned(self._wants(answers), deferred=want.bytes > 0)
         ended = step.job is not None and not step.job.active
-        if step.outcome == "worked" or ended:
+        if step.outcome == "worked" or ended or (step.job is not None and self._may_do_more(answers)):
             return Turned(self._wants(answers))
         self._resting, self.take_over = step.outcome in ("idle", "waiting"), False
         return Turned(None)
@@ -207,6 +207,10 @@ class ServedPartition:
             return drive(self._coordinator.step(self.topic.config, self.take_over), answers)
         finally:
             answers.step_ended()
+
+    def _may_do_more(self, answers: CompactionAnswers) -> bool:
+        """Whether a job that waits for its next attempt leaves something else to do."""
+        return not answers.stopping and drive(self._coordinator.still_waits(self.topic.config), answers) is None
 
     def _see(self) -> None:
         self._manifest = self._coordinator.files.manifest.seen.value or self._manifest

@@ -68,7 +68,8 @@ class Tally:
         assert last is not None
         after = holdings(manifest, now_ms)
         before = self.before or after
-        outcome = next((o for o in ENDS if o in self.outcomes), "idle") if last.outcome == "idle" else last.outcome
+        ended = "failed" if last.outcome == "waiting" and "failed" in self.outcomes else last.outcome
+        outcome = next((o for o in ENDS if o in self.outcomes), "idle") if ended == "idle" else ended
         return PartitionReport(
             topic=keys.topic,
             partition=keys.partition,

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
-from lithify.manifest.jobs import ACTIVE_JOBS_MAX, FAILURES_MAX, HISTORY_MAX, CompactorState
+from lithify.manifest.jobs import FAILURES_MAX, HISTORY_MAX, IN_PROGRESS_MAX, REQUESTS_MAX, CompactorState
 from lithify.manifest.keys import is_topic_name
 from lithify.manifest.model import (
     CHECKPOINTS_MAX,
@@ -303,12 +303,19 @@ def check_boundary(previous: Boundary | None, following: Boundary) -> None:
 
 
 def _compactor_shape(state: CompactorState) -> Iterator[str]:
-    for name, bound in (("jobs", ACTIVE_JOBS_MAX), ("history", HISTORY_MAX), ("failures", FAILURES_MAX)):
-        if len(getattr(state, name)) > bound:
-            yield f"{name} is bounded by {bound}"
+    requests = [job for job in state.jobs if job.status == "submitted"]
+    begun = [job for job in state.jobs if job.status == "in_progress"]
+    for name, entries, bound in (
+        ("requests", requests, REQUESTS_MAX),
+        ("jobs in progress", begun, IN_PROGRESS_MAX),
+        ("history", state.history, HISTORY_MAX),
+        ("failures", state.failures, FAILURES_MAX),
+    ):
+        if len(entries) > bound:
+            yield f"{name}: at most {bound}"
     if not all(job.active for job in state.jobs) or any(job.active for job in state.history):
         yield "active jobs and history are apart"
-    pinned = [s for job in state.jobs if job.status == "in_progress" for s in job.segments]
+    pinned = [s for job in begun for s in job.segments]
     if len(set(pinned)) != len(pinned):
         yield "a segment is in one active job"
 

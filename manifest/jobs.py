@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from lithify.manifest.model import KIND, Numbered, SegmentRef
 
 __all__ = [
-    "ACTIVE_JOBS_MAX",
     "ATTEMPTS_KEPT",
     "ENDED_ATTEMPTS_KEPT",
     "ENDED_SOURCES_KEPT",
@@ -21,7 +20,9 @@ __all__ = [
     "ENGINE_LOST",
     "FAILURES_MAX",
     "HISTORY_MAX",
+    "IN_PROGRESS_MAX",
     "NOT_THE_JOB",
+    "REQUESTS_MAX",
     "STORE_DENIED",
     "UNAVAILABLE",
     "Attempt",
@@ -43,7 +44,8 @@ __all__ = [
     "summed_up",
 ]
 
-ACTIVE_JOBS_MAX = 64
+REQUESTS_MAX = 64  # submitted jobs
+IN_PROGRESS_MAX = 8  # more jobs: however many requests wait, there is room for what a compactor does before them
 HISTORY_MAX = 64  # finished jobs kept for status; also what protects their output names (P10)
 FAILURES_MAX = 256
 ATTEMPTS_KEPT = 16

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lithify.compactor import plan, policy
+from lithify.compactor import plan, retiring
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.jobs import Submit
@@ -51,7 +51,7 @@ def test_a_request_whose_tier_was_given_up_is_ended_with_the_reason(monkeypatch:
 
 
 def test_a_request_that_no_commit_could_take_is_ended_before_it_is_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "RETIRED_MAX", 3)
+    monkeypatch.setattr(retiring, "RETIRED_MAX", 3)
     world, files = new_partition(), PartitionFiles(KEYS)
     world.alone(append_rows(files, ROWS))
     request: Job = job(ASKED, status="submitted", origin="manual", kind=None, plan=None, segments=(), sources=())

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from lithify.compactor.failures import source_set
 from lithify.compactor.needs import SHORT_BYTES, SHORT_SECONDS, want
-from lithify.compactor.policy import FAN_IN, Admit, Propose, Resume, Wait, decide, segments_of
+from lithify.compactor.policy import FAN_IN, Admit, Propose, Resume, Wait, decide
+from lithify.compactor.retiring import segments_of
 from lithify.compactor.turns import Want
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import Attempt, FailureCount, JobError

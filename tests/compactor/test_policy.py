@@ -14,10 +14,10 @@ from lithify.compactor.policy import (
     Wait,
     decide,
     incumbent_lives,
-    segments_of,
     survey,
     urgency,
 )
+from lithify.compactor.retiring import segments_of
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import NotDue, assess
 from lithify.manifest.jobs import (

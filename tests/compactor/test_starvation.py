@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from benchmarks.simulation import Simulation
 from lithify.compactor.failures import source_set
 from lithify.compactor.plan import fan_in, freeze
-from lithify.compactor.policy import Drop, Propose, Wait, decide, segments_of, survey, urgency
+from lithify.compactor.policy import Drop, Propose, Wait, decide, survey, urgency
+from lithify.compactor.retiring import segments_of
 from lithify.manifest.config import LONG_MAX, parse, validate
 from lithify.manifest.debt import RUNS_CROWDED_TIERS, Due, NotDue, assess
 from lithify.manifest.jobs import FailureCount, JobError, KeyRange, MergeCounts

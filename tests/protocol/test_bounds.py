@@ -14,10 +14,11 @@ from lithify.manifest.commit import Next, Refused
 from lithify.manifest.edits import Seal
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.jobs import (
-    ACTIVE_JOBS_MAX,
     ATTEMPTS_KEPT,
     FAILURES_MAX,
     HISTORY_MAX,
+    IN_PROGRESS_MAX,
+    REQUESTS_MAX,
     Attempt,
     CompactorState,
     FailureCount,
@@ -71,6 +72,11 @@ def compaction(head: Manifest, **fields: Any) -> Any:
     return replacing(head, head.l0, 0, job="000000000099-0000abcd", **fields)
 
 
+def asked(name: str) -> Any:
+    return job(name, status="submitted", origin="manual", plan=None, segments=(), sources=())
+
+
+JOBS = tuple(job(f"j{n}", segments=(f"x{n}",)) for n in range(IN_PROGRESS_MAX))
 TWO = replace(HEAD, l0=(l0(0), l0(1)), next_offset=2)
 
 # name: (a head at the bound, an edit that would pass it, the same head with room for one more)
@@ -119,15 +125,15 @@ REFUSING: dict[str, tuple[Any, Any, Any]] = {
         CreateCheckpoint("new", "new", None),
         replace(HEAD, checkpoints=checkpoints(CHECKPOINTS_MAX - 1)),
     ),
-    "jobs (admission)": (
-        replace(STATE, jobs=tuple(job(f"j{n}", segments=(f"x{n}",)) for n in range(ACTIVE_JOBS_MAX))),
+    "jobs in progress": (
+        replace(STATE, jobs=JOBS),
         Admit(1, job()),
-        replace(STATE, jobs=tuple(job(f"j{n}", segments=(f"x{n}",)) for n in range(ACTIVE_JOBS_MAX - 1))),
+        replace(STATE, jobs=(*(asked(f"r{n}") for n in range(REQUESTS_MAX)), *JOBS[:-1])),
     ),
-    "jobs (submission)": (
-        replace(STATE, jobs=tuple(job(f"j{n}", segments=(f"x{n}",)) for n in range(ACTIVE_JOBS_MAX))),
-        Submit(STATE, job(status="submitted")),
-        replace(STATE, jobs=tuple(job(f"j{n}", segments=(f"x{n}",)) for n in range(ACTIVE_JOBS_MAX - 1))),
+    "requests": (
+        replace(STATE, jobs=tuple(asked(f"r{n}") for n in range(REQUESTS_MAX))),
+        Submit(STATE, asked("new")),
+        replace(STATE, jobs=(*JOBS, *(asked(f"r{n}") for n in range(REQUESTS_MAX - 1)))),
     ),
 }
 

@@ -5,10 +5,10 @@ import pytest
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.jobs import Admit, RequestCancel, Submit
 from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.jobs import ACTIVE_JOBS_MAX, CompactorState
+from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import FORMAT
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.errors import InvalidRequest
 from tests.compactor.simulated_engine import with_engine
 from tests.protocol.scene import CONFIG, KEYS, TOPIC_ID, append, appends, claim, compact, job, new_partition, replacing
 
@@ -35,14 +35,6 @@ def test_a_segment_is_in_one_active_job() -> None:
 def test_a_finished_job_pins_nothing() -> None:
     done = job(status="failed")
     assert isinstance(Admit(1, job(OTHER)).apply(state(history=(done,)), 2, 0), Next)
-
-
-def test_the_limit_of_jobs_holds_at_admission_and_at_submission() -> None:
-    many = tuple(job(f"000000000001-{n:08x}", segments=(f"x{n}",)) for n in range(ACTIVE_JOBS_MAX))
-    for edit in (Admit(1, job(OTHER)), Submit(state(), submitted(OTHER))):
-        verdict = edit.apply(state(jobs=many), 2, 0)
-        assert isinstance(verdict, Refused)
-        assert isinstance(verdict.error, Unavailable)
 
 
 def test_a_replayed_admission_changes_nothing() -> None:

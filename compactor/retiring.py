@@ -1,0 +1,38 @@
+"""Room in the manifest's list of retired segments for what a job, or retention, takes out of the log. Pure."""
+
+from collections.abc import Sequence
+
+from lithify.manifest.debt import Due
+from lithify.manifest.model import RETIRED_MAX, Manifest
+from lithify.manifest.pins import waiting_text
+from lithify.manifest.units import Unit
+
+__all__ = ["has_no_room", "no_room", "segments_of"]
+
+
+def has_no_room(due: Due, manifest: Manifest) -> str | None:
+    """A drop needs room for one segment: it takes as many as there is room for."""
+    return no_room(due.units, manifest, 1 if due.kind == "drop" else None)
+
+
+def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = None) -> str | None:
+    """Why the retired list would refuse to take what `chosen` hold (or so many `segments`), and what to do; None: it
+    would not."""
+    needed = len(segments_of(tuple(chosen))) if segments is None else segments
+    if len(manifest.retired) + needed <= RETIRED_MAX:
+        return None
+    if needed <= RETIRED_MAX:
+        return waiting_text(manifest)
+    largest = max(chosen, key=lambda unit: len(unit.segments))
+    if len(largest.segments) > RETIRED_MAX:
+        way = f"run {largest.id} alone has {len(largest.segments)}: copy the topic into one of more partitions"
+    else:
+        way = (
+            "raise compaction.output.bytes, and merge neighbours of fewer segments first "
+            "('lithify compaction submit --sources')"
+        )
+    return f"it would replace {needed} segments, and one commit can retire {RETIRED_MAX}: {way}"
+
+
+def segments_of(chosen: Sequence[Unit]) -> tuple[str, ...]:
+    return tuple(segment.id for unit in chosen for segment in unit.segments)
