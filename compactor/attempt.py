@@ -350,8 +350,10 @@ class JobWork:
         raise AssertionError("the last look has ended it")
 
     async def _refused(self, job: Job, refusal: LithifyError) -> Step:
+        if isinstance(refusal, NotFound):
+            return await self.finish(job, "cancelled", "the topic was deleted")
         # Only what the edit itself refuses for good gives up what was recorded: not what the store refuses.
-        if isinstance(refusal, InvalidRequest | NotFound):
+        if isinstance(refusal, InvalidRequest):
             return await self.finish(job, "failed", str(refusal), JobError("invalid", str(refusal)))
         raise refusal
 
