@@ -18,10 +18,11 @@ from lithify.compactor.engine import (
     TaskFailure,
 )
 from lithify.compactor.failures import failure_of
-from lithify.compactor.look import look
+from lithify.compactor.look import bad_outputs, look
 from lithify.compactor.patience import STALLED, patience_ms, stalled_text
 from lithify.compactor.plan import tasks
 from lithify.compactor.waves import wave_bytes, waves
+from lithify.compactor.wishes import Interrupted, heed, heed_cancel
 from lithify.manifest.ages import young
 from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
@@ -40,7 +41,6 @@ from lithify.manifest.jobs import (
 )
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.words import counted
 from lithify.segment.task import TaskResult
 from lithify.store.errors import (
     AccessDenied,
@@ -57,7 +57,6 @@ __all__ = ["JobWork", "Outcome", "Step"]
 
 HEARTBEAT_MS = 10_000  # a third of the lease
 UNRECORDED_SHARE = 8  # of what is recorded an eighth may have landed and wait
-OUTPUTS_A_LOOK = 64  # verified between two signs of life: one HEAD each
 ALTERATIONS_MAX = 10  # of the topic beside commits of one job; then it is tried again later
 PACE_MS = 1_000  # how often a throttled job looks whether it shall stop
 
@@ -112,6 +111,13 @@ class JobWork:
             raise
 
     async def _attempt(self, manifest: Manifest, job: Job, number: int) -> Step:
+        try:
+            return await self._do(manifest, job, number)
+        except Interrupted as wish:
+            return await (self._cancel(job) if wish.cancelled else self._rest_job(job))
+
+    async def _do(self, manifest: Manifest, job: Job, number: int) -> Step:
+        """Raises Interrupted."""
         assert job.plan is not None
         keep = await self._intact(job)
         if len(keep) < len(job.done):
@@ -119,12 +125,13 @@ class JobWork:
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
         rate = self.config.compaction_throttle_bytes_per_second
         for wave in waves(job, pending, rate):
+            await heed(self.files, job.id)
             started_ms = await Now()
             ended = await self._run_tasks(manifest, job, number, wave)
-            if ended is None and rate > 0 and wave[-1] != pending[-1]:
-                ended = await self._pace(job, started_ms, wave_bytes(job, wave) * 1000 // rate)
             if ended is not None:
                 return ended
+            if rate > 0 and wave[-1] != pending[-1]:
+                await self._pace(job, started_ms, wave_bytes(job, wave) * 1000 // rate)
         return await self._complete(manifest, job)
 
     async def _end_altered(self, job: Job, why: str) -> Step:
@@ -150,36 +157,32 @@ class JobWork:
         if state is None or not young(state.heartbeat_at_ms, await Now(), HEARTBEAT_MS):
             await self.files.compactor.commit(jobs.Heartbeat(self.epoch))
 
-    async def _pace(self, job: Job, started_ms: int, span_ms: int) -> Step | None:
-        """Let time pass under a throttle, with signs of life; a Step where it is told to stop meanwhile."""
-        while young(started_ms, now_ms := await Now(), span_ms):
-            if await StopAsked():
-                return await self._rest_job(job, "is throttled")
-            await self._show_life()
-            await Pause(min(PACE_MS, started_ms + span_ms - now_ms))
-        return None
+    async def _go_on(self, job: Job) -> None:
+        """Between the steps of what takes long: a sign of life, and what was wished meanwhile. Raises Interrupted."""
+        await self._show_life()
+        await heed(self.files, job.id)
 
-    async def _rest_job(self, job: Job, why: str) -> Step:
+    async def _pace(self, job: Job, started_ms: int, span_ms: int) -> None:
+        """Let time pass under a throttle."""
+        while young(started_ms, now_ms := await Now(), span_ms):
+            await self._go_on(job)
+            await Pause(min(PACE_MS, started_ms + span_ms - now_ms))
+
+    async def _rest_job(self, job: Job) -> Step:
         state = (await self.files.compactor.commit(jobs.EndAttempt(self.epoch, job.id, None))).version.value
-        return Step("stopped", f"job {job.id} {why}; it goes on from what is recorded", state and state.job(job.id))
+        return Step("stopped", f"job {job.id} rests; it goes on from what is recorded", state and state.job(job.id))
+
+    async def _cancel(self, job: Job) -> Step:
+        return await self.finish(job, "cancelled", "cancelled on request")
 
     async def _intact(self, job: Job) -> frozenset[int]:
         """The recorded ranges whose outputs are whole, by size and checksum; a long look shows signs of life."""
         intact: set[int] = set()
         for done in job.done:
-            if not await look(self.files.keys, done.outputs, self._show_life, whole=True):
+            if not await look(self.files.keys, done.outputs, lambda: self._go_on(job), whole=True):
                 intact.add(done.index)
-            await self._show_life()
+            await self._go_on(job)
         return frozenset(intact)
-
-    async def _bad(self, outputs: Sequence[SegmentRef]) -> frozenset[str]:
-        """Those that are missing, of another size, or do not open; a long look shows signs of life."""
-        bad: frozenset[str] = frozenset()
-        for first in range(0, len(outputs), OUTPUTS_A_LOOK):
-            some = tuple(outputs[first : first + OUTPUTS_A_LOOK])
-            bad |= await look(self.files.keys, some, self._show_life, whole=False)
-            await self._show_life()
-        return bad
 
     async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | None:
         """Record results as they land, until all have (None), or the attempt ends otherwise."""
@@ -219,7 +222,7 @@ class JobWork:
     ) -> Step | None:
         """How the attempt ends with so many ranges to do; None: it goes on."""
         if stop:
-            return await self._rest_job(job, f"rests with {counted(pending, 'key range')} to do")
+            return await self._rest_job(job)
         if failures:
             await StopTasks()
             # What is the job's own tells more than that the engine died of it, or beside it.
@@ -227,7 +230,7 @@ class JobWork:
             return await self._failed(job, next(own, failures[0]))
         if current is not None and current.cancel_requested:
             await StopTasks()
-            return await self.finish(job, "cancelled", "cancelled on request")
+            return await self._cancel(job)
         if stalled:
             await StopTasks()
             text = stalled_text(job, pending, self._patience_ms(job))
@@ -277,7 +280,7 @@ class JobWork:
         head = self.files.manifest.seen.value
         pinned = {failure.segment} if failure.segment else set(job.segments)
         suspects = tuple(s for s in (() if head is None else head.segments()) if s.id in pinned)
-        damaged = await first_damaged(self.files.keys, suspects, self._show_life)
+        damaged = await first_damaged(self.files.keys, suspects, lambda: self._go_on(job))
         if damaged is None:
             text = f"{failure.reason}; but it was read again and is whole, so the reply was damaged on its way"
             return await self._retry_later(job, JobError("engine", text))
@@ -305,7 +308,8 @@ class JobWork:
         assert current is not None
         assert current.plan is not None
         outputs = current.outputs()
-        bad = await self._bad(outputs)
+        bad = await bad_outputs(self.files.keys, outputs, lambda: self._go_on(job))
+        heed_cancel(self.files, job.id)
         if bad:
             text = f"{len(bad)} recorded outputs are missing or damaged ({min(bad)})"
             return await self._retry_later(job, JobError("missing", text))
@@ -346,8 +350,10 @@ class JobWork:
         raise AssertionError("the last look has ended it")
 
     async def _refused(self, job: Job, refusal: LithifyError) -> Step:
+        if isinstance(refusal, NotFound):
+            return await self.finish(job, "cancelled", "the topic was deleted")
         # Only what the edit itself refuses for good gives up what was recorded: not what the store refuses.
-        if isinstance(refusal, InvalidRequest | NotFound):
+        if isinstance(refusal, InvalidRequest):
             return await self.finish(job, "failed", str(refusal), JobError("invalid", str(refusal)))
         raise refusal
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from lithify.compactor import jobs
-from lithify.compactor.attempt import HEARTBEAT_MS, JobWork, Step
+from lithify.compactor.attempt import JobWork, Step
 from lithify.compactor.engine import Reserve
 from lithify.compactor.estimate import estimate
 from lithify.compactor.needs import Needs, needs, want
@@ -33,6 +33,7 @@ from lithify.compactor.retiring import no_room
 from lithify.compactor.split import Damaged, are_here, split
 from lithify.compactor.standby import Watched, may_come, watched
 from lithify.compactor.turns import Want
+from lithify.compactor.wishes import Interrupted
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.commit import FRESH_MS, Refused
@@ -243,12 +244,6 @@ class Coordinator:
         await self._end_planning()
         return _resting(wait)
 
-    async def _show_planning(self) -> None:
-        """A sign of life of an owner that plans a job, if its latest is older than a heartbeat's interval (P5)."""
-        state = self.files.compactor.seen.value
-        if state is None or not state.planning or not young(state.heartbeat_at_ms, await Now(), HEARTBEAT_MS):
-            await self.files.compactor.commit(jobs.ShowPlanning(self._mine))
-
     async def _end_planning(self) -> None:
         state = self.files.compactor.seen.value
         if self._epoch is not None and state is not None and state.planning and state.owner == self._owner:
@@ -340,12 +335,15 @@ class Coordinator:
     ) -> Step:
         """Plan, admit and run a job over `chosen`, which one merge can hold. `now_ms`: what it was decided by."""
         try:
-            ranges = await split(self.files.keys, chosen, config, self._show_planning)
+            ranges = await split(self.files, self._mine, chosen, config, request)
         except Damaged as found:
             error = JobError("corrupt", str(found))
             step = await self._work(config).quarantine(request, error.reason, found.segment.id, error)
             await self._end_planning()
             return step
+        except Interrupted as wish:
+            await self._end_planning()
+            return Step("worked" if wish.cancelled else "stopped", f"{wish} while it planned: {reason}")
         job = freeze(
             manifest,
             config,

@@ -124,4 +124,5 @@ class Reserve(Request[bool], msgspec.Struct, frozen=True):
 
 
 class StopAsked(Request[bool], msgspec.Struct, frozen=True):
-    """Whether this process was told to finish recording and leave, or the topic's compaction to pause."""
+    """Whether this process was told to finish recording and leave, or the topic's compaction to pause; or the topic is
+    no more."""

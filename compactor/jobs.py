@@ -16,6 +16,7 @@ from lithify.manifest.jobs import (
     ENGINE_LOST,
     HISTORY_MAX,
     IN_PROGRESS_MAX,
+    NOT_THE_JOB,
     REQUESTS_MAX,
     UNAVAILABLE,
     Attempt,
@@ -99,7 +100,9 @@ def _abandon(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
         category = "engine" if runs_alone(failure_of(state, job.segments)) else ENGINE_LOST
         error = JobError(category, f"{state.owner_name or 'its compactor'} ended without a word")
         failures = counted_after(state, job, error, now_ms, wait=False)
-    return replace(state, jobs=_with(state.jobs, _end_attempts(job, now_ms)), failures=failures)
+    ended = _end_attempts(job, now_ms)
+    ended = replace(ended, failed_attempts=job.failed_attempts + (ended.attempts != job.attempts))
+    return replace(state, jobs=_with(state.jobs, ended), failures=failures)
 
 
 def _interrupt(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
@@ -335,10 +338,11 @@ class EndAttempt(_Owned):
         job = head.job(self.job)
         if job is None or not any(a.ended_at_ms is None for a in job.attempts):
             return Already(None)
-        failures = head.failures
+        failures, ended = head.failures, _end_attempts(job, now_ms, self.error)
         if self.error is not None:
             failures = counted_after(head, job, self.error, now_ms)
-        ended = _end_attempts(job, now_ms, self.error)
+            failed = self.error.category not in NOT_THE_JOB  # whoever is away for a week has not failed it
+            ended = replace(ended, failed_attempts=job.failed_attempts + failed)
         return Next(replace(head, jobs=_with(head.jobs, ended), failures=failures), None)
 
 

@@ -45,7 +45,7 @@ __all__ = [
 
 ENGINE_LOST_MAX = 30  # attempts in a row on one set of sources under which the engine died, hours by the pauses between
 GIVEN_UP_MS = 86_400_000  # after which the sources of a job that was given up are tried once more
-ATTEMPTS_TOTAL_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
+FAILED_ATTEMPTS_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
 PRESSING = ("runs-pressure", "l0-pressure")  # debts that grow while a job runs for hours, or waits to be tried again
 FAN_IN = "fan-in"  # the debt of work on more inputs than one merge can hold: what is tiered first
 LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
@@ -247,8 +247,8 @@ def resumed(job: Job, state: CompactorState | None, config: TopicConfig, now_ms:
     given_up = _given_up(failure, config.compaction_attempts_max, now_ms)
     if given_up is not None:
         return Settle(job, "failed", given_up, JobError("attempts", given_up))
-    if max((a.number for a in job.attempts), default=0) >= ATTEMPTS_TOTAL_MAX:
-        text = f"{ATTEMPTS_TOTAL_MAX} attempts did not finish it"
+    if job.failed_attempts >= FAILED_ATTEMPTS_MAX:
+        text = f"{job.failed_attempts} attempts failed"
         return Settle(job, "failed", text, JobError("attempts", text))
     pause_ms = _pause_ms(failure, now_ms)
     if failure is not None and pause_ms > 0:

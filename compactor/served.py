@@ -45,6 +45,7 @@ class ServedTopic:
         self._lineage = topic_lineage(name)
         self._lock = threading.Lock()
         self._read_at_ms = 0
+        self._topic_id = ""  # of the one that has this name; "": of none
         self.config = parse({})
 
     def read(self) -> TopicFile:
@@ -52,14 +53,19 @@ class ServedTopic:
         with self._lock:
             topic = self._driver.run(live_topic(self._lineage, self._name))
             self.config, self._read_at_ms = parse(topic.config), self._driver.now_ms()
+            self._topic_id = topic.topic_id
             return topic
 
-    def paused(self) -> bool:
-        """Whether a job that runs shall rest."""
+    def rests(self, topic_id: str) -> bool:
+        """Whether a job that runs in the topic of that id shall rest: compaction was paused, or the topic deleted."""
         if not young(self._read_at_ms, self._driver.now_ms(), CONFIG_FRESH_MS):
-            with suppress(LithifyError):  # the job's own next commit, or the next round, tells of it
+            try:
                 self.read()
-        return self.config.compaction_paused
+            except NotFound:
+                self._topic_id = ""
+            except LithifyError:
+                pass  # the job's own next commit, or the next round, tells of it
+        return self.config.compaction_paused or self._topic_id != topic_id
 
 
 class ServedPartition:
@@ -91,6 +97,10 @@ class ServedPartition:
     def at_work(self) -> bool:
         """Whether a job runs, beside which it may be relieved."""
         return self._coordinator.at_work is not None
+
+    def job_rests(self) -> bool:
+        """Whether a job of it that runs shall rest."""
+        return self.topic.rests(self.keys.topic_id)
 
     @property
     def regressed(self) -> bool:

@@ -211,7 +211,7 @@ class Service:
         self._unread, self._take_over = tuple(unread), False
 
     def _with_answers(self, partition: ServedPartition, do: Callable[[CompactionAnswers], T], *, jobs: bool) -> T:
-        paused = partition.topic.paused
-        answers = CompactionAnswers(self._driver, self._engine, self._budget, self._stopping, paused, jobs=jobs)
+        rests = partition.job_rests
+        answers = CompactionAnswers(self._driver, self._engine, self._budget, self._stopping, rests, jobs=jobs)
         with closing(answers):
             return do(answers)

@@ -3,17 +3,23 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lithify.compactor.attempt import HEARTBEAT_MS
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import SplitRanges, WeighSegment
 from lithify.compactor.estimate import target_bytes
+from lithify.compactor.jobs import ShowPlanning
 from lithify.compactor.look import ShowLife
 from lithify.compactor.plan import offset_ranges
+from lithify.compactor.wishes import heed
+from lithify.manifest.ages import young
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.jobs import KeyRange
+from lithify.manifest.jobs import Job, KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
+from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.units import Unit
 from lithify.store.errors import Corrupt, NotFound
+from lithify.store.port import Now
 
 if TYPE_CHECKING:
     from lithify.segment.ranges import Weight
@@ -34,10 +40,11 @@ def are_here(keys: PartitionKeys, chosen: Sequence[Unit]) -> None:
 
 
 async def split(
-    keys: PartitionKeys, chosen: Sequence[Unit], config: TopicConfig, show_life: ShowLife
+    files: PartitionFiles, epoch: int, chosen: Sequence[Unit], config: TopicConfig, request: Job | None
 ) -> tuple[KeyRange, ...]:
-    """Raises Damaged where a source is not whole."""
-    are_here(keys, chosen)
+    """As the owner of `epoch` plans it. Raises Damaged where a source is not whole, and Interrupted where it shall not
+    go on, or somebody asked for the `request` that it is for to be cancelled."""
+    are_here(files.keys, chosen)
     total_bytes = sum(unit.bytes for unit in chosen)
     target = target_bytes(config, total_bytes)
     segments = tuple(segment for unit in chosen for segment in unit.segments)
@@ -45,12 +52,24 @@ async def split(
         return offset_ranges(segments, target)
     if total_bytes <= target:
         return (KeyRange(),)
+
+    async def go_on() -> None:
+        await _show_planning(files, epoch)
+        await heed(files, None if request is None else request.id)
+
     # A run of a terabyte has thousands of segments, and each is opened: longer than a lease.
     weights: list[Weight] = []
     for segment in segments:
-        await show_life()
-        weights += await _weigh(keys, segment, show_life)
+        await go_on()
+        weights += await _weigh(files.keys, segment, go_on)
     return await SplitRanges(tuple(weights), target)
+
+
+async def _show_planning(files: PartitionFiles, epoch: int) -> None:
+    """A sign of life of an owner that plans a job, if its latest is older than a heartbeat's interval (P5)."""
+    state = files.compactor.seen.value
+    if state is None or not state.planning or not young(state.heartbeat_at_ms, await Now(), HEARTBEAT_MS):
+        await files.compactor.commit(ShowPlanning(epoch))
 
 
 async def _weigh(keys: PartitionKeys, segment: SegmentRef, show_life: ShowLife) -> "tuple[Weight, ...]":

@@ -185,6 +185,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     plan: Plan | None = None
     attempts: tuple[Attempt, ...] = ()
     done: tuple[RangeDone, ...] = ()
+    failed_attempts: int = 0  # all that there were, but for those that found engine or store away
     counted: tuple[int, ...] = ()  # ranges that are to be done again, and are in the sums of those done
     cancel_requested: bool = False
     reason: str = ""  # why it was chosen, or what became of it

@@ -199,15 +199,15 @@ def test_a_paused_topic_waits_until_it_is_not(warehouse: lithify.Warehouse) -> N
     compactor.close()
 
 
-class PausingEngine(LocalEngine):
-    """Its work begins, and then the topic is paused, ten seconds pass, and nothing lands any more."""
+class HoldingEngine(LocalEngine):
+    """Its work begins, then something happens, and nothing lands any more."""
 
-    def __init__(self, pause: Callable[[], None]) -> None:
+    def __init__(self, happens: Callable[[], None]) -> None:
         super().__init__(1)
-        self._pause = pause
+        self._happens = happens
 
     def start(self, *args: Any, **kwargs: Any) -> Any:
-        self._pause()
+        self._happens()
         return Withheld(super().start(*args, **kwargs))
 
 
@@ -232,7 +232,7 @@ def test_a_topic_paused_while_its_job_runs_rests_with_it() -> None:
             topic.alter({"compaction.paused": True})
             clock_ms[0] += 10_000
 
-        compactor = lithify.Compactor(warehouse, engine=PausingEngine(pause))
+        compactor = lithify.Compactor(warehouse, engine=HoldingEngine(pause))
         (part,) = compactor.run_once().partitions
         assert part.outcome == "stopped"
         (job,) = lithify.Admin(warehouse).compactions("users")
@@ -242,6 +242,25 @@ def test_a_topic_paused_while_its_job_runs_rests_with_it() -> None:
         going_on = lithify.Compactor(warehouse, engine="local")
         assert going_on.run_once().jobs[0].status == "completed"
         going_on.close()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_job_of_a_topic_that_is_deleted_rests(again: bool) -> None:
+    """Another one may have its name."""
+    clock_ms = [1_000_000]
+    with lithify.open(f"memory://{new_id()}", clock=lambda: clock_ms[0]) as warehouse:
+        topic = warehouse.create_topic("users", 1, {"cleanup.policy": "compact"})
+        Workload(1, keys=50).append(topic.partition(0), 200)
+
+        def delete() -> None:
+            warehouse.delete_topic("users")
+            if again:
+                warehouse.create_topic("users", 1, {"cleanup.policy": "compact"})
+            clock_ms[0] += 10_000
+
+        compactor = lithify.Compactor(warehouse, engine=HoldingEngine(delete))
+        assert [part.outcome for part in compactor.run_once().partitions][:1] == ["stopped"]
+        compactor.close()
 
 
 def test_several_compactors_share_no_budget() -> None:

@@ -1,11 +1,10 @@
 """P5 while a job is planned: its owner shows life, whoever waits does so by the lease, and the mark ends when nobody
 needs it (docs/rfcs/0003)."""
 
-from lithify.compactor.attempt import HEARTBEAT_MS, OUTPUTS_A_LOOK, JobWork
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import VerifyOutputs, WeighSegment
+from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs
 from lithify.compactor.policy import LEASE_MS
-from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.config import parse
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import CompactorState
@@ -94,24 +93,18 @@ def test_a_plan_that_fails_ends_the_mark() -> None:
 
 def test_a_long_look_at_many_outputs_shows_life_too() -> None:
     """Else a standby takes over just before the commit, verifies as long, and is taken over in its turn."""
-    world = with_rows()
-    coordinator = Coordinator(PartitionFiles(KEYS), "mine:1")
-    world.alone(with_engine(KEYS, coordinator.step(CONFIG), []))
-    files = PartitionFiles(KEYS)
-    before = state(world).id
-    world.alone(files.compactor_state())
-    work = JobWork(files, 1, "mine:1", parse({}), topic_lineage("t"))
+    shown = list[int]()
+
+    async def show_life() -> None:
+        shown.append(len(held.asked_for(VerifyOutputs)))
+
     outputs = tuple(segment(f"000000000001-{number:08x}-1-0-00000000") for number in range(3 * OUTPUTS_A_LOOK))
-    held = Held(world, work._bad(outputs))
+    held = Held(new_partition(), bad_outputs(KEYS, outputs, show_life))
     while held.request is not None:
-        if isinstance(held.request, VerifyOutputs):
-            assert len(held.request.segments) == OUTPUTS_A_LOOK
-            world.now_ms += HEARTBEAT_MS
-            held.reply(frozenset())
-        else:
-            held.go()
-    assert len(held.asked_for(Create)) == 3
-    assert state(world).id == before + 3
+        assert isinstance(held.request, VerifyOutputs)
+        assert len(held.request.segments) == OUTPUTS_A_LOOK
+        held.reply(frozenset())
+    assert shown == [1, 2]
 
 
 def test_on_a_full_store_a_pass_that_dropped_what_it_could_ends_well() -> None:

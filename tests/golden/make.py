@@ -327,6 +327,14 @@ COMPACTOR_PACED = CompactorState(
     epoch=4,
     history=(summed_up(msgspec.structs.replace(RUNNING, status="completed", paced_to_ms=1_760_000_010_000)),),
 )
+# A job with attempts that failed, and a range that is to be done again.
+COMPACTOR_FAILED = CompactorState(
+    **HEAD,
+    **PARTITION,
+    id=17,
+    epoch=4,
+    jobs=(msgspec.structs.replace(RUNNING, failed_attempts=3, counted=(1,)),),
+)
 BOUNDARY = Boundary(**HEAD, **PARTITION, id=2, manifest=10, compactor=11, manifest_head=12, compactor_head=13)
 TOPIC = TopicFile(
     **HEAD,
@@ -373,6 +381,7 @@ FILES: dict[str, Numbered] = {
     "compactor-ended": COMPACTOR_ENDED,
     "compactor-sizes": COMPACTOR_SIZES,
     "compactor-paced": COMPACTOR_PACED,
+    "compactor-failed": COMPACTOR_FAILED,
     "boundary": BOUNDARY,
     "topic": TOPIC,
     "topic-bounds": TOPIC_BOUNDS,

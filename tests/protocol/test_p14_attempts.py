@@ -12,19 +12,29 @@ from lithify.compactor.failures import RETRY_FIRST_MS, RETRY_MAX_MS, failure_of,
 from lithify.compactor.jobs import (
     Admit,
     ClaimState,
+    Discard,
     EndAttempt,
     Finish,
     Record,
     StartAttempt,
     Submit,
 )
-from lithify.compactor.policy import ENGINE_LOST_MAX, GIVEN_UP_MS, Resume, Settle, Wait, decide
+from lithify.compactor.policy import (
+    ENGINE_LOST_MAX,
+    FAILED_ATTEMPTS_MAX,
+    GIVEN_UP_MS,
+    Resume,
+    Settle,
+    Wait,
+    decide,
+)
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,
     ENGINE_DOWN,
     ENGINE_LOST,
     HISTORY_MAX,
+    STORE_DENIED,
     UNAVAILABLE,
     CompactorState,
     Job,
@@ -108,6 +118,36 @@ def test_who_is_away_is_no_failure_of_the_job_and_it_waits_longer_each_time(cate
     assert (failure.count, failure.lost) == (0, lost)
     assert isinstance(decide(HEAD, gone, CONFIG, RETRY_MAX_MS), Resume)
     assert count_of(failed_attempt(gone, 26), job()) == 1, "what is the job's own still counts"
+
+
+@pytest.mark.parametrize("category", [ENGINE_DOWN, UNAVAILABLE, STORE_DENIED])
+def test_who_is_away_for_a_week_gives_no_job_up(category: str) -> None:
+    """Every ten minutes another attempt finds nobody; then the job goes on from what it has recorded."""
+    done = RangeDone(index=0, attempt=1, outputs=(), counts=MergeCounts())
+    begun = after(EMPTY, Admit(1, job()), StartAttempt(1, job().id, 1, "me:1"), Record(1, job().id, (done,)))
+    gone = ended_by(category, FAILED_ATTEMPTS_MAX + 8, after(begun, EndAttempt(1, job().id, None)))
+    assert gone.jobs[0].attempts[-1].number == FAILED_ATTEMPTS_MAX + 9
+    assert decide(HEAD, gone, CONFIG, RETRY_MAX_MS) == Resume(gone.jobs[0])
+    assert gone.jobs[0].failed_attempts == 0
+    rested = after(gone, StartAttempt(1, job().id, 5_000, "me:1"), EndAttempt(1, job().id, None))
+    assert decide(HEAD, rested, CONFIG, RETRY_MAX_MS) == Resume(rested.jobs[0])
+
+
+def test_a_thousand_failed_attempts_end_a_job_whatever_they_record() -> None:
+    """What each records is found damaged by the next one: progress, for ever."""
+    state = after(EMPTY, Admit(1, job()))
+    for number in range(1, FAILED_ATTEMPTS_MAX + 1):
+        assert isinstance(decide(HEAD, state, CONFIG, RETRY_MAX_MS), Resume)
+        done = RangeDone(index=0, attempt=number, outputs=(), counts=MergeCounts())
+        state = after(state, StartAttempt(state.epoch, job().id, number, "me:1"))
+        state = after(state, Record(state.epoch, job().id, (done,)))
+        dies = number % 2  # without a word
+        end = ClaimState(EMPTY, 1 + number, f"{number}", "me:1") if dies else EndAttempt(state.epoch, job().id, ERROR)
+        state = after(state, end)
+        state = after(state, Discard(state.epoch, job().id, frozenset()))
+    action = decide(HEAD, state, CONFIG, RETRY_MAX_MS)
+    assert isinstance(action, Settle)
+    assert (action.status, action.reason) == ("failed", f"{FAILED_ATTEMPTS_MAX} attempts failed")
 
 
 def test_a_job_under_which_the_engine_dies_again_and_again_is_given_up_at_a_cap_of_its_own() -> None:

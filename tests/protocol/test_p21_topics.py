@@ -2,6 +2,7 @@
 
 import pytest
 
+from lithify.compactor.coordinator import Coordinator
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append
 from lithify.manifest.catalog import (
@@ -13,20 +14,24 @@ from lithify.manifest.catalog import (
     topic_lineage,
     topic_names,
 )
+from lithify.manifest.config import parse
 from lithify.manifest.edits import Claim, Seal
 from lithify.manifest.keys import PartitionKeys, TopicKeys
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound
 from lithify.store.port import Create, Delete
+from tests.compactor.simulated_engine import with_engine
 from tests.interleave import World
 from tests.protocol.scene import (
     FIRST,
     GRACE_MS,
     KEYS,
     L0_MAX,
+    ROWS,
     Held,
     append,
+    append_rows,
     appends,
     at,
     claim,
@@ -146,6 +151,18 @@ def test_a_compaction_under_way_cannot_commit_into_a_sealed_partition() -> None:
     with pytest.raises(NotFound, match="was deleted"):
         world.alone(files.manifest.commit(replacing(head, head.l0, epoch)))
     assert world.alone(files.head()).segments() == ()
+
+
+def test_a_job_whose_topic_is_deleted_as_it_commits_is_cancelled_and_has_not_failed() -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(append_rows(files, ROWS))
+    config = parse({"cleanup.policy": "compact"})
+    held = Held(world, with_engine(KEYS, Coordinator(PartitionFiles(KEYS), "me:1").step(config), []))
+    held.until(lambda r: isinstance(r, Create) and b'"completed_jobs":[{' in r.body)
+    world.alone(PartitionFiles(KEYS).manifest.commit(Seal()))
+    step = held.end()
+    assert (step.outcome, step.job.status) == ("worked", "cancelled")
+    assert step.job.reason == "the topic was deleted"
 
 
 def test_a_topic_of_the_same_name_shares_nothing() -> None:

@@ -34,8 +34,8 @@ MAY_CHANGE = {
     "transaction": frozenset(("transactions",)),
     "nothing": frozenset[str](),
 }
-BY_CLAIM = frozenset(("attempts",))
-BY_PROGRESS = frozenset(("attempts", "counted", "done"))
+BY_CLAIM = frozenset(("attempts", "failed_attempts"))
+BY_PROGRESS = frozenset(("attempts", "counted", "done", "failed_attempts"))
 BY_ADMISSION = frozenset(
     ("kind", "status", "sources", "segments", "destination", "plan", "reason", "started_at_ms", "estimate")
 )

@@ -129,7 +129,7 @@ OF_POLICY = (
         "outputs are not looked at before the commit",
         "P13",
         "compactor/attempt.py",
-        "        bad = await self._bad(outputs)\n",
+        "        bad = await bad_outputs(self.files.keys, outputs, lambda: self._go_on(job))\n",
         "        bad = frozenset[str]()\n",
     ),
     Sabotage(
