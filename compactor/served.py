@@ -251,5 +251,5 @@ def _tell(keys: PartitionKeys, step: Step) -> None:
         rows_out=job.counts.rows_out,
         bytes_read=job.counts.bytes_read,
         bytes_written=job.counts.bytes_written,
-        attempts=len(job.attempts),
+        attempts=job.attempts[-1].number if job.attempts else 0,  # fewer are kept
     )
