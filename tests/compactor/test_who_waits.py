@@ -47,12 +47,29 @@ def test_how_long_an_owner_has_not_worked_is_told(warehouse: lithify.Warehouse, 
     worked_ms = clock.now_ms
     clock.now_ms += 3_600_000
     found = admin.explain("users", 0)
-    assert found.compactor.endswith(", its latest job 1.0 h ago")
+    assert found.compactor.endswith(", its latest claim or job 1.0 h ago")
     assert found.owner_seen_ms == worked_ms
     append_to(part, 8)
     assert admin.explain("users", 0).compactor.endswith(
-        f", its latest job 1.0 h ago; a standby takes over what it leaves for {LEASE_MS / 1_000} s"
+        f", its latest claim or job 1.0 h ago; a standby takes over what it leaves for {LEASE_MS / 1_000} s"
     )
+
+
+def test_an_owner_that_retires_segments_alone_is_told_to_have_claimed_and_to_have_had_no_job(
+    warehouse: lithify.Warehouse, clock: Clock
+) -> None:
+    """To retire segments is an edit of the manifest: `.compactor` says nothing of it."""
+    part = warehouse.create_topic("events", 1, {"retention.records": "2"}).partition(0)
+    admin, owner = lithify.Admin(warehouse), lithify.Compactor(warehouse, engine="local")
+    claimed_ms = clock.now_ms
+    for _ in range(3):
+        append_to(part, 3)
+        assert owner.run_once().partitions[0].dropped_segments
+        clock.now_ms += 86_400_000
+    assert admin.compactions("events") == []
+    found = admin.explain("events", 0)
+    assert found.compactor.endswith(", its latest claim or job 3.0 d ago")
+    assert found.owner_seen_ms == claimed_ms
 
 
 def test_who_waits_long_for_a_turn_is_logged_once(
