@@ -72,9 +72,15 @@ def test_an_owner_that_retires_segments_alone_is_told_to_have_claimed_and_to_hav
     assert found.owner_seen_ms == claimed_ms
 
 
+@pytest.mark.parametrize("back_ms", [0, 2, WAITS_LONG_MS])
 def test_who_waits_long_for_a_turn_is_logged_once(
-    warehouse: lithify.Warehouse, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    warehouse: lithify.Warehouse,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    back_ms: int,
 ) -> None:
+    """And not sooner where the clock has stepped back, as from one server of a store to another."""
     part = warehouse.create_topic("users", 1, EAGER).partition(0)
     append_to(part, 8)
     service = Service(warehouse.driver, LocalEngine(1), 100, "w:1", lambda: False)
@@ -92,6 +98,8 @@ def test_who_waits_long_for_a_turn_is_logged_once(
 
     with monkeypatch.context() as full:
         full.setattr(Budget, "take", lambda *_: False)
+        assert rounds(1) == 0
+        clock.now_ms -= WAITS_LONG_MS // 2 + back_ms
         assert rounds(2) == 0
         assert rounds(5) == 1
     assert rounds(3) == 1
