@@ -85,7 +85,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     dirty_ratio: float
     oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
     compactor: str  # who owns the epoch, and whether it shows life
-    owner_seen_ms: int | None = None  # when that one last wrote that it was at work
+    owner_seen_ms: int | None = None  # of its latest claim or job; to retire segments it writes no sign of itself
     beside: str = ""  # what relieves the partition while its job runs: its action and the reason; "" nothing does
 
 
@@ -292,7 +292,8 @@ def _owner(action: Action, state: CompactorState | None, now_ms: int) -> str:
         return "nobody yet"
     if incumbent_lives(state, now_ms):
         return f"{state.owner_name}, at work"
-    seen = f", its latest job {span_text(max(now_ms - state.heartbeat_at_ms, 0))} ago" if state.heartbeat_at_ms else ""
+    seen_ms = max(now_ms - state.heartbeat_at_ms, 0)
+    seen = f", its latest claim or job {span_text(seen_ms)} ago" if state.heartbeat_at_ms else ""
     waits = "" if isinstance(action, Wait) else f"; a standby takes over what it leaves for {span_text(LEASE_MS)}"
     return f"{state.owner_name}{seen}{waits}"
 

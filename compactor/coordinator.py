@@ -24,14 +24,13 @@ from lithify.compactor.policy import (
     Wait,
     decide,
     given_up_first,
-    incumbent_lives,
     pinned_by,
     tiered_first,
 )
 from lithify.compactor.relief import relief
 from lithify.compactor.retiring import no_room
 from lithify.compactor.split import Damaged, are_here, split
-from lithify.compactor.standby import Watched, may_come, watched
+from lithify.compactor.standby import Watched, waits_for, watched
 from lithify.compactor.turns import Want
 from lithify.compactor.wishes import Interrupted
 from lithify.manifest.ages import young
@@ -64,7 +63,8 @@ class Coordinator:
         self._watched: Watched | None = None  # what was seen of the owner while something was due
         self._topic = topic_lineage(files.keys.topic)
         self._epoch: int | None = None
-        self._owner = ""
+        self._owner = ""  # its nonce, the same at each of its claims
+        self.claimed = False  # once or more; what became of that is another matter
         self._boundary_seen_ms = 0
         self.at_work: str | None = None  # the job that runs: admitted, and nothing else will be in this step
         self._main: Coordinator | None = None  # whose claim this one shares, to relieve it
@@ -80,7 +80,7 @@ class Coordinator:
 
     @property
     def owner(self) -> str:
-        """Its name in `.compactor`, since its latest claim; "" before any."""
+        """Its name in `.compactor`; "" before any claim."""
         return self._owner
 
     def is_owner(self, owner: str) -> bool:
@@ -229,14 +229,7 @@ class Coordinator:
         """Why this one waits as a standby (P5); None: it need not."""
         if self._epoch is not None or state is None or state.owner == self._owner:
             return None
-        if incumbent_lives(state, now_ms):
-            return f"{state.owner_name} is at work here"
-        # SUBTLE! An idle owner shows no life. If who lost a partition claimed it as soon as something is due there, the
-        # two would fence each other in turn. And it is the owner who shows life, not whoever writes `.compactor`: else
-        # requests, one in each lease, would keep everybody away from what a dead owner left. Test:
-        # tests/compactor/test_standby.py
-        waits = self._stands_by and may_come(watched(self._watched, manifest, state, now_ms), now_ms)
-        return f"{state.owner_name} owns this, and may be about to begin" if waits else None
+        return waits_for(state, watched(self._watched, manifest, state, now_ms) if self._stands_by else None, now_ms)
 
     async def _rest(self, wait: Wait) -> Step:
         """There is nothing to do, or not yet: whoever waits for this owner need not wait any longer."""
@@ -284,10 +277,11 @@ class Coordinator:
         epoch = (await self.files.manifest.commit(Claim(expected))).result
         if epoch is None:
             return False
-        owner = await NewId()
-        claim = jobs.ClaimState(first_state(manifest), epoch, owner, self._worker, before=self._owner)
-        await self.files.compactor.commit(claim)
-        self._epoch, self._owner = epoch, owner
+        # SUBTLE! It is kept before it is written: a claim that is never answered may have landed, and who takes its own
+        # name for a rival's stands by for itself. Test: tests/protocol/test_p05_fencing.py
+        self._owner = self._owner or await NewId()
+        await self.files.compactor.commit(jobs.ClaimState(first_state(manifest), epoch, self._owner, self._worker))
+        self._epoch, self.claimed = epoch, True
         return True
 
     def _work(self, config: TopicConfig) -> JobWork:

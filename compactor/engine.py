@@ -69,7 +69,8 @@ class Engine(Protocol):
     def name(self) -> str: ...
     def start(self, store: Store, tasks: Sequence[MergeTask], label: str) -> Running:
         """Begin all `tasks`. `label` names topic, partition and job for people looking at the engine's own UI.
-        Raises Unavailable or InvalidRequest where it can take no task now."""
+        Thread-safe: each partition has its turns in a thread of its own. Raises Unavailable or InvalidRequest where it
+        can take no task now."""
         ...
 
     def close(self) -> None:

@@ -62,11 +62,10 @@ class ClaimState:
 
     first: CompactorState  # an empty state of this partition, for the very first claim
     epoch: int
-    owner: str
+    owner: str  # the coordinator's nonce, the same where it claims anew after an unknown outcome
     owner_name: str
-    before: str = ""  # the nonce of this coordinator's own latest claim, where it goes on after an unknown outcome
 
-    repeatable = True  # by owner, the nonce of this claim
+    repeatable = True  # by epoch and owner
     frees = True
 
     def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
@@ -76,9 +75,8 @@ class ClaimState:
         if base.epoch > self.epoch or (base.epoch == self.epoch and base.owner):
             return Refused(Fenced(f"{base.topic}/{base.partition}: another compactor claimed epoch {base.epoch} first"))
         state = base
-        mine = base.owner != "" and base.owner == self.before
         for job in base.jobs:  # attempts of the former owner ended with its epoch
-            state = _interrupt(state, job, now_ms) if mine else _abandon(state, job, now_ms)
+            state = _interrupt(state, job, now_ms) if base.owner == self.owner else _abandon(state, job, now_ms)
         state = replace(
             state,
             epoch=self.epoch,

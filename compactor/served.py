@@ -134,12 +134,12 @@ class ServedPartition:
         """One step, and with it one job at most. An error of lithify is a failed step."""
         if self.done.before is None and self._manifest is not None:
             self.done.before = holdings(self._manifest, answers(Now()))
-        self._known, error = False, None
+        self._known, error = True, None
         try:
             step = self._step(answers)
-            self._known = True
         except LithifyError as raised:
             step, error = Step("failed", str(raised)), raised
+            self._known = False
         self._relief = None  # that of the next job begins anew; one that is at work holds on to itself
         self._see()
         self.done.add(step, None if error is None else type(error).__name__)
@@ -194,7 +194,7 @@ class ServedPartition:
         """A fault of ours. In what state its coordinator was left is not known: a new one claims, and settles what was
         in flight."""
         self.done.add(Step("failed", failure.text), failure.kind)
-        owned, former = self.owned, self._coordinator.owner or self._given_up
+        owned, former = self.owned, self._coordinator.owner if self._coordinator.owns else self._given_up
         self._given_up = former if owned else ""
         self._replace(stands_by=self._stands_by and not owned)
 
@@ -210,11 +210,17 @@ class ServedPartition:
     def _step(self, answers: CompactionAnswers) -> Step:
         if answers.stopping:
             return TOLD_TO_STOP
+        owned = self.owned
         try:
             # What was altered while others had their turn holds for this step, too: a job goes by it to its end.
             with suppress(NotFound):  # deleted: the partition itself says so
                 drive(keep_bounds(self._coordinator.files, self.topic.read()), answers)
             return drive(self._coordinator.step(self.topic.config, self.take_over), answers)
+        except Fenced as error:
+            if owned or self._coordinator.claimed or isinstance(error, EpochRegression):
+                raise
+            self._stand_by()  # it never owned this, and lost the race for it: nothing was taken from it
+            return Step("standby", f"{error}; waiting as a standby")
         finally:
             answers.step_ended()
 
@@ -240,8 +246,11 @@ class ServedPartition:
         self.fenced, self._given_up = error, ""
         log.warning("fenced", topic=self.keys.topic, partition=self.keys.partition, error=str(error))
         if not self.regressed:
-            self._stands_by = True
-            self._replace(stands_by=True)
+            self._stand_by()
+
+    def _stand_by(self) -> None:
+        self._stands_by = True
+        self._replace(stands_by=True)
 
     def _replace(self, *, stands_by: bool) -> None:
         self._coordinator = Coordinator(PartitionFiles(self.keys), self._worker, stands_by=stands_by)
@@ -265,5 +274,5 @@ def _tell(keys: PartitionKeys, step: Step) -> None:
         rows_out=job.counts.rows_out,
         bytes_read=job.counts.bytes_read,
         bytes_written=job.counts.bytes_written,
-        attempts=len(job.attempts),
+        attempts=job.attempts[-1].number if job.attempts else 0,  # fewer are kept
     )

@@ -156,7 +156,7 @@ class Service:
             partition.waits_since_ms = None
             return
         now_ms = self._driver.now_ms()
-        since_ms = partition.waits_since_ms = now_ms if partition.waits_since_ms is None else partition.waits_since_ms
+        since_ms = partition.waits_since_ms = min(partition.waits_since_ms or now_ms, now_ms)  # clocks step back, too
         if young(since_ms, now_ms, WAITS_LONG_MS):
             return
         topic, number = partition.keys.topic, partition.keys.partition

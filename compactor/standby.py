@@ -2,14 +2,14 @@
 
 from typing import NamedTuple
 
-from lithify.compactor.policy import LEASE_MS, pinned_by
+from lithify.compactor.policy import LEASE_MS, incumbent_lives, pinned_by
 from lithify.manifest.ages import young
 from lithify.manifest.floor import droppable
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import Manifest
 from lithify.manifest.retention import floor_at
 
-__all__ = ["Watched", "may_come", "watched"]
+__all__ = ["Watched", "waits_for", "watched"]
 
 
 class Watched(NamedTuple):
@@ -28,10 +28,20 @@ def watched(before: Watched | None, manifest: Manifest, state: CompactorState | 
     heartbeat_at_ms = 0 if state is None else state.heartbeat_at_ms
     below = droppable(manifest, floor_at(manifest, now_ms), pinned_by(state))
     now = Watched(now_ms, heartbeat_at_ms, frozenset(segment.id for segment in below))
-    silent = before is not None and before.heartbeat_at_ms == heartbeat_at_ms and before.below_floor <= now.below_floor
-    return before if before is not None and silent else now
+    if before is None or before.since_ms > now_ms:  # the clock has stepped back: how long it has been is not known
+        return now
+    silent = before.heartbeat_at_ms == heartbeat_at_ms and before.below_floor <= now.below_floor
+    return before if silent else now
 
 
-def may_come(seen: Watched, now_ms: int) -> bool:
-    """Whether the owner still has time to begin what is due."""
-    return young(seen.since_ms, now_ms, LEASE_MS)
+def waits_for(state: CompactorState, seen: Watched | None, now_ms: int) -> str | None:
+    """Why somebody else than the owner leaves the partition alone; None: it need not. `seen`: where it stands by.
+
+    SUBTLE! An idle owner shows no life. If who lost a partition claimed it as soon as something is due there, the two
+    would fence each other in turn. And it is the owner who shows life, not whoever writes `.compactor`: else requests,
+    one in each lease, would keep everybody away from what a dead owner left. Test: tests/compactor/test_standby.py
+    """
+    if incumbent_lives(state, now_ms):
+        return f"{state.owner_name} is at work here"
+    may_come = seen is not None and young(seen.since_ms, now_ms, LEASE_MS)
+    return f"{state.owner_name} owns this, and may be about to begin" if may_come else None

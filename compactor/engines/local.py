@@ -4,6 +4,7 @@ pyarrow releases the interpreter's lock in what costs time (decoding, sorting, e
 """
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ class LocalEngine:
             raise InvalidRequest(f"parallelism is {parallelism}: it must be at least 1")
         self._width = parallelism or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="lithify-merge")
+        self._lock = threading.Lock()
         self._attempts: weakref.WeakSet[Underway] = weakref.WeakSet()
         self._closed = False
 
@@ -39,23 +41,27 @@ class LocalEngine:
         self, store: Store, tasks: Sequence[MergeTask], label: str, *, tiers: Mapping[str, Store] | None = None
     ) -> Underway:
         """`tiers`: the store of every tier that a source names. Raises InvalidRequest once the engine is closed."""
-        if self._closed:
-            raise InvalidRequest(f"{label}: this engine is closed; make a new one")
 
         def run(task: MergeTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
             return outcome_of(task, lambda: execute(task, store, cancelled, tiers=tiers))
 
-        if any(attempt.hangs for attempt in self._attempts):
-            # Their threads never come back: those of the others end with what they do, and new ones take their place.
-            self._attempts = weakref.WeakSet(attempt for attempt in self._attempts if not attempt.hangs)
-            self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="lithify-merge")
-        attempt = Underway(self._pool, self._width, tasks, run)
-        self._attempts.add(attempt)
+        with self._lock:
+            if self._closed:
+                raise InvalidRequest(f"{label}: this engine is closed; make a new one")
+            if any(attempt.hangs for attempt in self._attempts):
+                # Their threads never come back: those of the others end with what they do, and new ones take their
+                # place.
+                self._attempts = weakref.WeakSet(attempt for attempt in self._attempts if not attempt.hangs)
+                self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="lithify-merge")
+            attempt = Underway(self._pool, self._width, tasks, run)
+            self._attempts.add(attempt)
         return attempt
 
     def close(self) -> None:
         """Stop what is under way."""
-        self._closed = True
-        for attempt in list(self._attempts):
+        with self._lock:
+            self._closed = True
+            attempts = list(self._attempts)
+        for attempt in attempts:
             attempt.stop()
-        self._pool.shutdown(wait=not any(attempt.hangs for attempt in self._attempts))
+        self._pool.shutdown(wait=not any(attempt.hangs for attempt in attempts))

@@ -8,10 +8,12 @@ from typing import Any, cast
 import pytest
 
 from lithify.compactor.engine import TaskFailure
+from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.engines.underway import Underway
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
-from lithify.store.errors import Unavailable
+from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.opening import open_store
 
 
 class Told:
@@ -83,3 +85,42 @@ def test_an_attempt_without_tasks_has_ended() -> None:
     nothing = Told(1).start()
     assert nothing.ended(0)
     assert nothing.results(60_000) == []
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_turns_that_begin_at_once_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch, *, close: bool) -> None:
+    """Each partition has its turn in a thread of its own. While one looks whether an attempt hangs others begin; what
+    waits for its end is left to wait. `close`: the engine is closed in that moment, too."""
+    store, engine, looking = open_store("memory://turns"), LocalEngine(1), threading.current_thread()
+    begun = [engine.start(store, (), "first"), engine.start(store, (), "second")]
+    met: list[Exception] = []
+
+    def beside() -> None:
+        try:
+            begun.append(engine.start(store, (), "beside"))
+        except (InvalidRequest, RuntimeError) as error:
+            met.append(error)
+
+    threads: list[threading.Thread] = []
+
+    def asked(_: Underway) -> bool:
+        if threading.current_thread() is looking:
+            threads.append(threading.Thread(target=beside))
+            threads[-1].start()
+            threads[-1].join(0.1)
+        return False
+
+    monkeypatch.setattr(Underway, "hangs", property(asked, lambda *_: None), raising=False)
+    if close:
+        engine.close()
+    else:
+        begun.append(engine.start(store, (), "third"))
+    for thread in threads:
+        thread.join(60)
+    assert threads
+    if close:
+        assert {type(error) for error in met} == {InvalidRequest}
+        assert len(begun) == 2
+    else:
+        assert met == []
+        assert len(begun) == 3 + len(threads)

@@ -1,10 +1,15 @@
 """What the history keeps of a job that has ended: its name and counts, since every commit writes the history again."""
 
 import itertools
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
+import lithify
+from lithify.compactor.engines.local import LocalEngine
+from lithify.compactor.failures import RETRY_MAX_MS
 from lithify.compactor.info import compaction_info
 from lithify.compactor.jobs import ClaimState, Finish, Heartbeat
 from lithify.gc.reachable import protecting_job
@@ -12,6 +17,7 @@ from lithify.manifest.codec import decode, encode
 from lithify.manifest.edits import fenced
 from lithify.manifest.invariants import check_compactor
 from lithify.manifest.jobs import (
+    ATTEMPTS_KEPT,
     ENDED_ATTEMPTS_KEPT,
     ENDED_SOURCES_KEPT,
     HISTORY_MAX,
@@ -29,7 +35,8 @@ from lithify.manifest.jobs import (
 )
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT
-from lithify.store.errors import Corrupt
+from lithify.store.errors import Corrupt, Unavailable
+from tests.compactor.serving import Clock, append_to
 from tests.protocol.scene import TOPIC_ID, after, segment
 
 EPOCH, RANGES, SOURCES = 3, 400, 250
@@ -144,3 +151,30 @@ def test_no_job_enters_the_history_whole() -> None:
     kept = replace(large(1), status="failed")
     with pytest.raises(Corrupt, match="without its plan and outputs"):
         check_compactor(replace(EMPTY, jobs=(large(1),), id=4), replace(EMPTY, history=(kept,), id=5))
+
+
+class Away(LocalEngine):
+    """It takes no tasks, until it is back."""
+
+    away = True
+
+    def start(self, *args: Any, **named: Any) -> Any:
+        if self.away:
+            raise Unavailable("no master")
+        return super().start(*args, **named)
+
+
+def test_the_log_tells_how_many_attempts_there_were_and_not_how_many_are_kept(
+    warehouse: lithify.Warehouse, clock: Clock
+) -> None:
+    append_to(warehouse.create_topic("users", 1, {"cleanup.policy": "compact"}).partition(0), 8)
+    engine = Away(1)
+    compactor = lithify.Compactor(warehouse, engine=engine)
+    with capture_logs() as logged:
+        for attempt in range(ATTEMPTS_KEPT + 2):
+            engine.away = attempt <= ATTEMPTS_KEPT
+            compactor.run_once()
+            clock.now_ms += RETRY_MAX_MS
+    told = [(each["event"], each["attempts"]) for each in logged if "attempts" in each]
+    failed = [("compaction in_progress", number) for number in range(1, ATTEMPTS_KEPT + 2)]
+    assert told == [*failed, ("compaction completed", ATTEMPTS_KEPT + 2)]

@@ -7,6 +7,7 @@ the start), a service that ends when it lost one partition, or never (service.py
 """
 
 from collections.abc import Callable
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import lithify
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import PartitionReport
+from lithify.compactor.jobs import ClaimState
 from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.service import Service
 from tests.compactor.serving import Clock, Running, append_to, eventually
@@ -142,6 +144,68 @@ def a_round(service: Service) -> None:
         want = service.look(place)
         while want is not None:
             want = service.turn(place, want).want
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_who_loses_the_race_for_what_it_never_owned_stands_by(
+    warehouse: lithify.Warehouse, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, serves: bool
+) -> None:
+    """Of two that find a dead owner's partition one looks between the halves of the other's claim."""
+    part = warehouse.create_topic("users", 1, COMPACT).partition(0)
+    append_to(part, 8)
+    lithify.Compactor(warehouse, engine="local").run_once()
+    append_to(part, 8)
+    told: list[PartitionReport] = []
+    loser, winner = served(warehouse, told.append), served(warehouse)
+    once = lithify.Compactor(warehouse, engine="local")
+    for service in (loser, winner) if serves else (winner,):
+        a_round(service)
+    clock.now_ms += LEASE_MS
+    apply = ClaimState.apply
+
+    def beaten(self: ClaimState, *args: Any) -> Any:
+        monkeypatch.setattr(ClaimState, "apply", apply)
+        a_round(winner)
+        return apply(self, *args)
+
+    monkeypatch.setattr(ClaimState, "apply", beaten)
+    if serves:
+        a_round(loser)
+    else:
+        told = [*once.run_once().partitions]
+    assert told[-1].outcome == "standby"
+    assert told[-1].detail == "users/0: another compactor claimed epoch 3 first; waiting as a standby"
+    assert part.describe().compactor_epoch == 3
+    assert not part.describe().l0
+    append_to(part, 8)  # and nobody comes
+    for _ in range(2):
+        clock.now_ms += LEASE_MS
+        if serves:
+            a_round(loser)
+        else:
+            once.run_once()
+    assert part.describe().compactor_epoch == 4, "it serves what is left to it"
+
+
+@pytest.mark.parametrize("passed_ms", [0, LEASE_MS // 2, LEASE_MS - 1])
+def test_a_standby_whose_clock_steps_back_waits_for_a_whole_lease(
+    warehouse: lithify.Warehouse, clock: Clock, passed_ms: int
+) -> None:
+    """By more than has passed since it began to watch: what it reckoned by is not known to lie in the past any more."""
+    part = warehouse.create_topic("users", 1, COMPACT).partition(0)
+    append_to(part, 8)
+    lithify.Compactor(warehouse, engine="local").run_once()
+    append_to(part, 8)
+    told: list[PartitionReport] = []
+    standby = served(warehouse, told.append)
+    a_round(standby)
+    clock.now_ms += passed_ms
+    a_round(standby)
+    clock.now_ms -= passed_ms + 1
+    for wait_ms in (0, LEASE_MS - 1, 1):
+        clock.now_ms += wait_ms
+        a_round(standby)
+    assert [report.outcome for report in told] == ["standby"] * 4 + ["worked"]
 
 
 def test_two_that_serve_the_same_partition_do_not_fence_each_other_in_turn(

@@ -47,17 +47,40 @@ def test_how_long_an_owner_has_not_worked_is_told(warehouse: lithify.Warehouse, 
     worked_ms = clock.now_ms
     clock.now_ms += 3_600_000
     found = admin.explain("users", 0)
-    assert found.compactor.endswith(", its latest job 1.0 h ago")
+    assert found.compactor.endswith(", its latest claim or job 1.0 h ago")
     assert found.owner_seen_ms == worked_ms
     append_to(part, 8)
     assert admin.explain("users", 0).compactor.endswith(
-        f", its latest job 1.0 h ago; a standby takes over what it leaves for {LEASE_MS / 1_000} s"
+        f", its latest claim or job 1.0 h ago; a standby takes over what it leaves for {LEASE_MS / 1_000} s"
     )
 
 
-def test_who_waits_long_for_a_turn_is_logged_once(
-    warehouse: lithify.Warehouse, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_an_owner_that_retires_segments_alone_is_told_to_have_claimed_and_to_have_had_no_job(
+    warehouse: lithify.Warehouse, clock: Clock
 ) -> None:
+    """To retire segments is an edit of the manifest: `.compactor` says nothing of it."""
+    part = warehouse.create_topic("events", 1, {"retention.records": "2"}).partition(0)
+    admin, owner = lithify.Admin(warehouse), lithify.Compactor(warehouse, engine="local")
+    claimed_ms = clock.now_ms
+    for _ in range(3):
+        append_to(part, 3)
+        assert owner.run_once().partitions[0].dropped_segments
+        clock.now_ms += 86_400_000
+    assert admin.compactions("events") == []
+    found = admin.explain("events", 0)
+    assert found.compactor.endswith(", its latest claim or job 3.0 d ago")
+    assert found.owner_seen_ms == claimed_ms
+
+
+@pytest.mark.parametrize("back_ms", [0, 2, WAITS_LONG_MS])
+def test_who_waits_long_for_a_turn_is_logged_once(
+    warehouse: lithify.Warehouse,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    back_ms: int,
+) -> None:
+    """And not sooner where the clock has stepped back, as from one server of a store to another."""
     part = warehouse.create_topic("users", 1, EAGER).partition(0)
     append_to(part, 8)
     service = Service(warehouse.driver, LocalEngine(1), 100, "w:1", lambda: False)
@@ -75,6 +98,8 @@ def test_who_waits_long_for_a_turn_is_logged_once(
 
     with monkeypatch.context() as full:
         full.setattr(Budget, "take", lambda *_: False)
+        assert rounds(1) == 0
+        clock.now_ms -= WAITS_LONG_MS // 2 + back_ms
         assert rounds(2) == 0
         assert rounds(5) == 1
     assert rounds(3) == 1

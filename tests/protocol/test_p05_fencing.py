@@ -11,7 +11,7 @@ from lithify.manifest.edits import Claim, SetQuarantine
 from lithify.manifest.jobs import Attempt, CompactorState
 from lithify.manifest.model import FORMAT
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import EpochRegression, Fenced
+from lithify.store.errors import CommitUnknown, EpochRegression, Fenced, Unavailable
 from lithify.store.port import Create, Delete, Get, Outcome, Put
 from tests.compactor.simulated_engine import with_engine
 from tests.interleave import World
@@ -150,6 +150,37 @@ def test_a_claim_is_made_once_whatever_becomes_of_its_replies() -> None:
     verdict = Claim(2).apply(replace(head, compactor_epoch=1), 9, 0)
     assert isinstance(verdict, Refused)
     assert isinstance(verdict.error, EpochRegression)
+
+
+def test_who_never_heard_whether_its_claim_landed_knows_itself_in_what_it_finds() -> None:
+    """The store goes away between the second half of a claim and its answer, again and again. Else it would take itself
+    for a rival: stand by for a lease, and take what it owns for lost."""
+    world, me = new_partition(), Coordinator(PartitionFiles(KEYS), "me:1", stands_by=True)
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    for number, lands in ((1, True), (2, False), (2, True)):
+        held = Held(world, with_engine(KEYS, me.step(CONFIG), []))
+        key = KEYS.compactor.key(number)
+        asked = held.until(lambda request, key=key: isinstance(request, Create) and request.key == key)
+        assert isinstance(asked, Create)
+        if lands:
+            world.objects[asked.key] = asked.body, world.now_ms
+        with pytest.raises(CommitUnknown):
+            _end_while_the_store_is_away(held)
+        world.alone(me.files.compactor_state())
+        assert me.owns
+    assert step(world, me).outcome == "worked"
+    assert world.alone(PartitionFiles(KEYS).head()).compactor_epoch == 4
+
+
+def _end_while_the_store_is_away(held: Held) -> None:
+    while held.request is not None:
+        match held.request:
+            case Create():
+                held.reply(Outcome.UNKNOWN)
+            case Get():
+                held.fail(Unavailable("away"))
+            case _:
+                held.go()
 
 
 def test_a_store_that_went_back_in_time_stops_the_compactor_loudly() -> None:

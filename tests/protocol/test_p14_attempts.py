@@ -248,14 +248,14 @@ def test_a_job_outlives_a_store_that_is_away_while_recorded_ranges_are_looked_at
 def test_an_attempt_whose_end_its_own_compactor_could_not_write_down_is_no_failure() -> None:
     """The store is away, for commits, too; the same coordinator goes on, under the same epoch or the next."""
     running = after(EMPTY, Admit(1, job()), StartAttempt(1, job().id, 1, "me:1"))
-    for goes_on in (StartAttempt(1, job().id, 2, "me:1"), ClaimState(EMPTY, 2, "again", "me:1", before="me")):
+    for goes_on in (StartAttempt(1, job().id, 2, "me:1"), ClaimState(EMPTY, 2, "me", "me:1")):
         state = after(running, goes_on, now_ms=50)
         failure = failure_of(state, job().segments)
         assert failure is not None
         assert (failure.count, failure.retry_at_ms) == (0, 50 + RETRY_FIRST_MS)
         assert failure.error.category == state.jobs[0].attempts[0].error.category == UNAVAILABLE
         assert state.jobs[0].attempts[0].ended_at_ms == 50
-    failure = failure_of(after(running, ClaimState(EMPTY, 2, "new", "me:1", before="other")), job().segments)
+    failure = failure_of(after(running, ClaimState(EMPTY, 2, "new", "me:1")), job().segments)
     assert failure is not None
     assert failure.lost == 1
 

@@ -76,13 +76,13 @@ class Ledger:
             self._truth.fail(f".compactor {number} falls back to epoch {state.epoch} (P5)")
         self._held("P3", "P5")
         self.state = state
-        if state.owner and (previous is None or state.owner != previous.owner):
+        claims = previous is None or (previous.epoch, previous.owner) != (state.epoch, state.owner)
+        if state.owner and claims:
             self._compactor_author[state.owner] = process_of(author)
         elif not state.owner or self._compactor_author.get(state.owner) != process_of(author):
             self._only_asks(author, previous, state)
             return
         before = {} if previous is None else {job.id: job for job in previous.jobs + previous.history}
-        claims = previous is None or previous.owner != state.owner
         if previous is not None:
             wrong = unwarranted_of_compactor(previous, state, claims=claims)
             if wrong is not None:

@@ -9,9 +9,9 @@ OF_TURNS = (
     Sabotage(
         "an idle owner is taken over at once",
         "P5",
-        "compactor/coordinator.py",
-        "waits = self._stands_by and may_come(",
-        "waits = self._stands_by is None and may_come(",
+        "compactor/standby.py",
+        "may_come = seen is not None and young(seen.since_ms, now_ms, LEASE_MS)",
+        "may_come = False",
     ),
     Sabotage(
         "relief ends the job that runs",
@@ -45,9 +45,9 @@ OF_TURNS = (
     Sabotage(
         "who stands by never claims",
         "P5",
-        "compactor/coordinator.py",
-        "waits = self._stands_by and may_come(",
-        "waits = self._stands_by or may_come(",
+        "compactor/standby.py",
+        "may_come = seen is not None and young(seen.since_ms, now_ms, LEASE_MS)",
+        "may_come = seen is not None",
     ),
     Sabotage(
         "a lease is ten minutes",

@@ -33,8 +33,8 @@ SABOTAGES = (
     Sabotage(
         "a standby never claims",
         "RFC 0014",
-        "compactor/coordinator.py",
-        'be about to begin" if waits else None',
-        'be about to begin" if self._stands_by else None',
+        "compactor/standby.py",
+        'be about to begin" if may_come else None',
+        'be about to begin" if seen is not None else None',
     ),
 )
