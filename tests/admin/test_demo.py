@@ -204,6 +204,7 @@ def test_its_own_s3_counts_what_any_process_asks() -> None:
     assert (counted.puts, counted.gets, counted.lists, counted.deletes) == (1, 1, 1, 1)
 
 
+@pytest.mark.slow
 def test_dev_runs_until_it_is_told_to_leave() -> None:
     command = [sys.executable, "-m", "lithify.admin.cli", "dev", "--port", "0", "--json"]
     with running(command, stdout=subprocess.PIPE) as server:

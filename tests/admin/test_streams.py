@@ -29,6 +29,7 @@ def shell(users: Lithify, text: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "code", "saying"),
     [
@@ -65,6 +66,7 @@ def test_nothing_that_is_printed_gets_into_a_file_that_took_the_number_of_a_clos
     users.ok("verify", "users", "--engine", "local")
 
 
+@pytest.mark.slow
 def test_a_terminal_that_goes_away_is_as_being_told_to_end(users: Lithify) -> None:
     with Process(users.url, "append", "users", "--batch-size", "1", feeds=True) as process:
         feed(process, "2")
@@ -77,6 +79,7 @@ def test_a_terminal_that_goes_away_is_as_being_told_to_end(users: Lithify) -> No
     assert re.search(told, process.said[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("words", [("append", "users", "--batch-size", "1"), ("read", "users", "--follow")])
 def test_a_signal_that_the_caller_had_ignored_stays_so(

@@ -35,6 +35,7 @@ def test_ten_thousand_uniform_appends(name: str) -> None:
     assert outcome.figures.write_amplification <= WRITE_AMPLIFICATION_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_it_converges(name: str) -> None:
     outcome = run(WORKLOADS[name], appends=1_000, seed=1)

@@ -107,6 +107,7 @@ def test_a_service_that_is_started_stands_by_where_another_is_the_owner(
     assert part.describe().compactor_epoch == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", ["at once", "a while later"])
 def test_two_services_that_are_started_again_whenever_they_end_do_not_fence_each_other_in_turn(
     warehouse: lithify.Warehouse, clock: Clock, again: str
@@ -144,6 +145,7 @@ def a_round(service: Service) -> None:
             want = service.turn(place, want).want
 
 
+@pytest.mark.slow
 def test_two_that_serve_the_same_partition_do_not_fence_each_other_in_turn(
     warehouse: lithify.Warehouse, clock: Clock
 ) -> None:

@@ -233,12 +233,13 @@ def play(seed: int) -> None:
         assert {name: found[name] for name in expected[place]} == expected[place], (seed, place)
 
 
-def _everyday(first: int) -> object:
+def _or_soak(first: int) -> object:
     """Every damage of every chain; the same of other bits and places takes longer."""
     return first if first < CASES else pytest.param(first, marks=pytest.mark.soak)
 
 
-@pytest.mark.parametrize("first", map(_everyday, range(0, len(SEEDS), SEEDS_A_TEST)))
+@pytest.mark.slow
+@pytest.mark.parametrize("first", map(_or_soak, range(0, len(SEEDS), SEEDS_A_TEST)))
 def test_one_damaged_file_is_one_damaged_partition(first: int) -> None:
     for seed in SEEDS[first : first + SEEDS_A_TEST]:
         play(seed)

@@ -315,6 +315,7 @@ def test_a_follower_outlives_an_outage(clock: HandClock, monkeypatch: pytest.Mon
     assert found == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_whatever_happens_each_record_that_stays_is_seen_once(
     seed: int, clock: HandClock, monkeypatch: pytest.MonkeyPatch

@@ -211,7 +211,7 @@ def repeated(shape: str, rows: int) -> pa.Table:
 SHAPES = ("binary", "string", "dictionary", "dictionary of views", "headers")
 
 
-@pytest.mark.parametrize("rows", [1_100, 2_100, 4_200])
+@pytest.mark.parametrize("rows", [4_200, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (1_100, 2_100))])
 def test_more_than_an_append_may_hold_is_refused_in_words(rows: int) -> None:
     """Of views Arrow's cast wraps around beyond 2 GiB; from 4 GiB on it even looks whole, and reading it crashes."""
     program = (

@@ -81,6 +81,7 @@ LIVES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(LIVES)
 def test_a_source_that_is_handed_over_again_is_there_once_and_in_order(
     lives: list[tuple[list[Fault], int, bool, int, int]],

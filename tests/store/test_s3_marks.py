@@ -85,6 +85,7 @@ def test_a_server_without_s3_s_marks_is_asked_what_it_has(lithify_s3: S3Server, 
         assert store.get("k") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["/segments/", "/manifest/"])
 def test_an_append_answered_by_somebody_else_is_there_or_is_not_acknowledged(
     kind: str, lithify_s3: S3Server, bucket: str

@@ -91,6 +91,7 @@ def test_given_up_it_leaves_nothing(store: S3Store, unfinished: Callable[[], int
     assert store.head("k") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concerned", [is_part, is_completion])
 @pytest.mark.parametrize(
     ("status", "code", "error"), [(500, "InternalError", Unavailable), (403, "AccessDenied", AccessDenied)]
