@@ -102,6 +102,7 @@ def judge(name: str, target: Path) -> bool:
     return body != OLD
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["in its place", "after it", "from then on"])
 @pytest.mark.parametrize("name", READERS)
 def test_the_disk_fails_at_every_call(name: str, moment: str, tmp_path: Path, disk: ScriptedDisk) -> None:

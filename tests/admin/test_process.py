@@ -115,6 +115,7 @@ def test_a_service_that_was_taken_over_ends_and_started_again_it_stands_by(users
         assert service.end() == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(users: Lithify) -> None:
     users.ok("append", "users", input=lines(*({"key": str(n), "value": "v" * 5_000} for n in range(1_000))))
     with Process(users.url, "read", "users") as reading:  # more than a pipe holds

@@ -40,6 +40,7 @@ def on(store: MemoryStore) -> Driver:
     return Driver(Metered(store))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 2])
 @pytest.mark.parametrize("size", [1, 3, 10])
 @pytest.mark.parametrize("skip", [0, 1, 4, 9, 10, 12])

@@ -53,6 +53,7 @@ def test_the_exit_code_and_one_line_say_what_it_was(users: Lithify, text: str, c
     assert len(told.stderr.splitlines()) == bool(saying)
 
 
+@pytest.mark.slow
 def test_an_append_whose_answer_cannot_be_said_says_how_far_it_came(users: Lithify) -> None:
     told = shell(users, """printf '{"key": "a", "value": "2"}' | { lithify append users >/dev/full; }""")
     assert told.returncode == 7
@@ -60,6 +61,7 @@ def test_an_append_whose_answer_cannot_be_said_says_how_far_it_came(users: Lithi
     assert len(users.records("read", "users")) == 2
 
 
+@pytest.mark.slow
 def test_nothing_that_is_printed_gets_into_a_file_that_took_the_number_of_a_closed_stream(users: Lithify) -> None:
     shell(users, """printf '{"key": "a", "value": "2"}' | { lithify append users --log-level debug >&- 2>&-; }""")
     assert [line["value"] for line in users.records("read", "users")] == ["1", "2"]

@@ -30,6 +30,7 @@ SOURCE = [(b"k%d" % (number % 5), b"%d" % number) for number in range(24)]
 FAULTS = [*[Fault.NONE] * 6, Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.LATE, Fault.REFUSED]
 
 
+@pytest.mark.slow
 def test_who_starts_again_is_told_what_is_there(any_warehouse: Warehouse) -> None:
     topic = any_warehouse.create_topic("t", partitions=PARTITIONS)
     with topic.producer() as anonymous:

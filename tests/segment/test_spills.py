@@ -61,6 +61,7 @@ def test_more_runs_than_a_process_may_open_files(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(count=st.integers(0, 60), width=st.integers(2, 5))
 def test_any_number_of_runs_in_any_number_of_passes(

@@ -21,6 +21,7 @@ MARKS = [
 ]
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from([200, 201, 204]),
     st.sampled_from(PAGES) | st.text(max_size=20) | st.just("body"),
@@ -177,6 +178,7 @@ def test_a_part_of_an_object_that_does_not_say_which_is_no_object() -> None:
 ERROR_OF_BATCH = "<DeleteResult><Error>{key}<Code>{code}</Code></Error></DeleteResult>"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "code"),
     [("", "InternalError"), ("<Key>p/a%20b</Key>", "AccessDenied"), ("<Key>p/other</Key>", "AccessDenied")]
