@@ -4,6 +4,9 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
+# Whoever has set it meant other programs: each of the many processes that tests start would compile all of lithify.
+export PYTHONDONTWRITEBYTECODE :=
+
 BIN := .venv/bin
 # Tests that start Spark share one worker, and so one session (tests/conftest.py).
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup

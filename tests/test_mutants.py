@@ -54,6 +54,7 @@ def test_each_mutant_is_one_change() -> None:
     assert ast.unparse(ast.parse(SOURCE)) not in sources
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", protocol_files())
 def test_names_of_mutants_are_unique_and_each_compiles(file: str) -> None:
     source = (ROOT / file).read_text(encoding="utf-8")
@@ -79,6 +80,7 @@ print(json.dumps([[verdict.trial.number, verdict.killed_by] for verdict in tried
 """
 
 
+@pytest.mark.slow
 def test_a_fault_is_noticed_by_a_history_or_by_a_test_and_a_harmless_one_by_neither() -> None:
     """In a process that has not imported the product: its children must import it with the fault."""
     file = "manifest/edits.py"

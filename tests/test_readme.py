@@ -136,6 +136,7 @@ def test_every_command_and_flag_exists(line: str) -> None:
     assert {word for word in words if word.startswith("-")} <= flags
 
 
+@pytest.mark.slow
 def test_the_service_of_the_readme_starts_and_leaves_when_told(tmp_path: Path) -> None:
     (block,) = under("Running it")
     command = [sys.executable, "-m", "lithify.admin.cli", *shlex.split(block.text)[1:]]

@@ -163,6 +163,7 @@ def test_s3_with_a_wrong_bucket(lithify_s3: S3Server) -> None:
     assert "hidden" not in line
 
 
+@pytest.mark.slow
 def test_s3_end_to_end_with_records_beside_the_warehouse(lithify_s3: S3Server) -> None:
     bucket = lithify_s3.create_bucket()
     s3 = Lithify(

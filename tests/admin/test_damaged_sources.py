@@ -80,6 +80,7 @@ def append(lithify: Lithify, path: Path, *flags: str) -> tuple[int, dict[str, An
     return told.exit_code, {"appended": 0, "skip": None} | said  # an import that could not begin says nothing of it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_cut_anywhere_it_goes_on_exactly(users: Lithify, tmp_path: Path, name: str) -> None:
     """Tried on admin/bulk.py, and caught: an empty file taken for one without records; what comes of a format's reader
@@ -101,6 +102,7 @@ def test_cut_anywhere_it_goes_on_exactly(users: Lithify, tmp_path: Path, name: s
         assert values(users) == Counter(row["value"] for row in ROWS), at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_flipped_bit_anywhere_is_told_or_harmless(name: str, tmp_path: Path) -> None:
     """Tried on admin/bulk.py, and caught: checksums of Parquet's pages not asked for; rows not counted at the end."""
@@ -218,6 +220,7 @@ def of_sizes(sizes: list[int]) -> list[dict[str, str]]:
     return [{"key": f"{n:03}", "value": "v" * (size - 3)} for n, size in enumerate(sizes)]
 
 
+@pytest.mark.slow
 def test_batches_are_cut_by_bytes_and_by_the_source_alone(cuts: list[tuple[int, int]], tmp_path: Path) -> None:
     """Tried on admin/bulk.py and admin/appends.py, and caught: a batch that takes the row that is too much for it; the
     bytes of the batch before counted in; cuts where Parquet's row groups end; bytes as they lie in memory."""

@@ -102,6 +102,7 @@ def judge(name: str, target: Path) -> bool:
     return body != OLD
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["in its place", "after it", "from then on"])
 @pytest.mark.parametrize("name", READERS)
 def test_the_disk_fails_at_every_call(name: str, moment: str, tmp_path: Path, disk: ScriptedDisk) -> None:
@@ -203,6 +204,7 @@ def content(disk: Any, path: Path) -> bytes | None:
     return disk.read(descriptor, 1 << 30, 0)
 
 
+@pytest.mark.slow
 def test_a_real_kill_leaves_what_was_there(on_files: Lithify, tmp_path: Path) -> None:
     """Tried on admin/reads.py, and caught: no `told_to_end`."""
     on_files.ok("topic", "create", "users")
@@ -306,6 +308,7 @@ def test_it_may_be_read_by_whom_the_umask_lets(tmp_path: Path) -> None:
     assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_elsewhere_nothing_appears_after_an_error(name: str) -> None:
     """Encoders end by themselves when they are forgotten, and write what is left."""
@@ -334,6 +337,7 @@ def flags(endpoint_url: str) -> list[str]:
     return [word for name, value in options.items() for word in ("--storage-option", f"{name}={value}")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("value_bytes", "writes_max"), [(10, 1), (600_000, 4)])
 def test_s3_refuses_a_write_at_any_request(
     lithify_s3: S3Server, bucket: str, value_bytes: int, writes_max: int, monkeypatch: pytest.MonkeyPatch

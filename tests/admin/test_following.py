@@ -177,6 +177,7 @@ def test_reading_where_the_log_no_longer_is(expired: Lithify) -> None:
     assert "offsets 1 to 2 are gone unread" in expired.ok("consumer", "list", "old")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_its_position_committed(on_files: Lithify, number: signal.Signals) -> None:
     on_files.ok("topic", "create", "users")

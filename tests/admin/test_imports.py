@@ -139,6 +139,7 @@ def check_what_it_said(store: MemoryStore, started: Import, before: int = 0) -> 
         assert set(there) == set(range(1, said.skip + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(("first", "then"), [(4, 3), (10, 6)])
 def test_interrupted_anywhere_and_started_again_it_has_each_row_once(how: str, first: int, then: int) -> None:
@@ -167,6 +168,7 @@ def entries(store: MemoryStore) -> list[Any]:
     return [known for number in range(topic.partitions) for known in topic.partition(number).transactions()]
 
 
+@pytest.mark.slow
 def test_a_request_of_a_process_that_is_gone_arrives_at_any_time_of_the_next() -> None:
     """What a version with gaps would double: batches are cut elsewhere meanwhile."""
     whole = Faults(new_store())

@@ -204,6 +204,7 @@ def fed(users: Lithify, *flags: str) -> Process:
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_told_to_end_it_says_how_far_it_came(users: Lithify, number: signal.Signals, code: int) -> None:
     with fed(users) as process:
@@ -217,6 +218,7 @@ def test_told_to_end_it_says_how_far_it_came(users: Lithify, number: signal.Sign
     assert there(users) == Counter(range(40))
 
 
+@pytest.mark.slow
 def test_killed_it_goes_on_exactly(users: Lithify) -> None:
     with fed(users, "--source-id", "mine") as process:
         process.of.kill()

@@ -31,6 +31,7 @@ def batch(record: Record) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{**columns, "headers": headers}], schema=RECORDS)
 
 
+@pytest.mark.slow
 @given(RECORD)
 def test_there_and_back(record: Record) -> None:
     (line,) = record_lines(batch(record), partition=1)

@@ -30,6 +30,7 @@ def users(lithify: Lithify, request: pytest.FixtureRequest) -> Lithify:
     return lithify
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("counts", [(4,), (3, 7)], ids=str)
 def test_a_checkpoint_from_before_growth_shows_what_it_showed(

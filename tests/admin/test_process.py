@@ -59,6 +59,7 @@ def users(on_files: Lithify) -> Lithify:
     return on_files
 
 
+@pytest.mark.slow
 def test_a_service_that_is_told_to_leave_records_and_leaves(users: Lithify) -> None:
     """Many key ranges, so that the signal comes while some are done and others are not; either way it is recorded."""
     users.ok("topic", "alter", "users", "--config", "compaction.output.bytes=2048")
@@ -90,6 +91,7 @@ def test_a_second_signal_ends_it_at_once(users: Lithify) -> None:
         assert service.end() in ends
 
 
+@pytest.mark.slow
 def test_a_service_that_was_taken_over_ends_and_started_again_it_stands_by(users: Lithify) -> None:
     users.ok("append", "users", input=changes(9))
     with Process(users.url, *SERVICE, "--interval-ms", "700") as service:
@@ -113,6 +115,7 @@ def test_a_service_that_was_taken_over_ends_and_started_again_it_stands_by(users
         assert service.end() == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(users: Lithify) -> None:
     users.ok("append", "users", input=lines(*({"key": str(n), "value": "v" * 5_000} for n in range(1_000))))
     with Process(users.url, "read", "users") as reading:  # more than a pipe holds
@@ -124,6 +127,7 @@ def test_a_reader_that_goes_away_is_no_error(users: Lithify) -> None:
         assert reading.err.read() == ""
 
 
+@pytest.mark.slow
 def test_secrets_show_neither_to_ps_nor_in_logs(lithify_s3: S3Server, tmp_path: Path) -> None:
     bucket = lithify_s3.create_bucket()
     secret = "hidden-5c1f"
@@ -139,6 +143,7 @@ def test_secrets_show_neither_to_ps_nor_in_logs(lithify_s3: S3Server, tmp_path: 
     assert secret not in "".join(service.said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code"),
     [(("--version",), 0), (("read", "nobody"), 3), (("nonsense",), 2), ((), 2), (("manifest", "show", "users"), 0)],

@@ -40,6 +40,7 @@ def on(store: MemoryStore) -> Driver:
     return Driver(Metered(store))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 2])
 @pytest.mark.parametrize("size", [1, 3, 10])
 @pytest.mark.parametrize("skip", [0, 1, 4, 9, 10, 12])
@@ -79,6 +80,7 @@ def test_one_that_goes_on_further_leaves_a_gap_that_stays() -> None:
     assert stored(store) == Counter([1, 2, 3, 8, 9, 10])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("skip", [4, 0, 6])
 def test_interrupted_anywhere_the_same_command_goes_on(how: str, skip: int) -> None:

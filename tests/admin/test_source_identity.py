@@ -289,6 +289,7 @@ def on_s3() -> tuple[str, dict[str, Any], Callable[[], None]]:
     return f"s3://{server.create_bucket()}/in.jsonl", options, server.stop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [on_memory, on_s3])
 @pytest.mark.parametrize("at", [0, -1])
 def test_wherever_an_object_differs(protocol: Any, at: int) -> None:

@@ -29,6 +29,7 @@ def shell(users: Lithify, text: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "code", "saying"),
     [
@@ -52,6 +53,7 @@ def test_the_exit_code_and_one_line_say_what_it_was(users: Lithify, text: str, c
     assert len(told.stderr.splitlines()) == bool(saying)
 
 
+@pytest.mark.slow
 def test_an_append_whose_answer_cannot_be_said_says_how_far_it_came(users: Lithify) -> None:
     told = shell(users, """printf '{"key": "a", "value": "2"}' | { lithify append users >/dev/full; }""")
     assert told.returncode == 7
@@ -59,12 +61,14 @@ def test_an_append_whose_answer_cannot_be_said_says_how_far_it_came(users: Lithi
     assert len(users.records("read", "users")) == 2
 
 
+@pytest.mark.slow
 def test_nothing_that_is_printed_gets_into_a_file_that_took_the_number_of_a_closed_stream(users: Lithify) -> None:
     shell(users, """printf '{"key": "a", "value": "2"}' | { lithify append users --log-level debug >&- 2>&-; }""")
     assert [line["value"] for line in users.records("read", "users")] == ["1", "2"]
     users.ok("verify", "users", "--engine", "local")
 
 
+@pytest.mark.slow
 def test_a_terminal_that_goes_away_is_as_being_told_to_end(users: Lithify) -> None:
     with Process(users.url, "append", "users", "--batch-size", "1", feeds=True) as process:
         feed(process, "2")
@@ -77,6 +81,7 @@ def test_a_terminal_that_goes_away_is_as_being_told_to_end(users: Lithify) -> No
     assert re.search(told, process.said[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("words", [("append", "users", "--batch-size", "1"), ("read", "users", "--follow")])
 def test_a_signal_that_the_caller_had_ignored_stays_so(

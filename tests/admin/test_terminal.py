@@ -97,6 +97,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("color", ["", "1"], ids=["a pipe", "a terminal"])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_lets_them_through(hostile: Lithify, name: str, color: str) -> None:

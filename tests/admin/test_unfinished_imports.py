@@ -178,6 +178,7 @@ def on(store: MemoryStore, source_id: str, partition: int | None = None, skip: i
     return Import(Warehouse(Driver(Metered(store))).topic("t"), source_id, partition, skip, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [2, 5, 40])
 @pytest.mark.parametrize("key", [b"k", None])
 @pytest.mark.parametrize("sizes", [(10, 1), (3, 7)])

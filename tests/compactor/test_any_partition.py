@@ -59,6 +59,7 @@ def check_free_and_old(due: Due, config: TopicConfig, manifest: Manifest, now_ms
         assert [unit.id for unit in due.units] == [unit.id for unit in debt.cleanable], "all that lies below, or none"
 
 
+@pytest.mark.slow
 @given(alterations, st.integers(0, 2**32 - 1), st.floats(0, 1))
 def test_due_work_is_free_and_old_and_the_rest_has_one_reason(
     settings: list[dict[str, str]], seed: int, held: float

@@ -27,7 +27,7 @@ def check(outcome: Outcome) -> None:
     assert sum(found.jobs.values()) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["uniform, 20 k keys", "uniform, 200 k keys"])
 def test_ten_thousand_uniform_appends(name: str) -> None:
     outcome = run(WORKLOADS[name], appends=10_000)
@@ -35,6 +35,7 @@ def test_ten_thousand_uniform_appends(name: str) -> None:
     assert outcome.figures.write_amplification <= WRITE_AMPLIFICATION_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_it_converges(name: str) -> None:
     outcome = run(WORKLOADS[name], appends=1_000, seed=1)

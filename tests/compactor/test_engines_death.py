@@ -25,6 +25,7 @@ from lithify.manifest.jobs import ENGINE_LOST
 from lithify.segment.task import MergeTask
 from lithify.store.errors import Unavailable
 from lithify.store.memory import MemoryStore
+from tests.compactor.dying_spark import ACTS
 from tests.compactor.engine_tasks import appends, tasks
 
 
@@ -243,129 +244,14 @@ def test_a_job_that_nobody_will_answer_is_let_go(pool: ThreadPoolExecutor) -> No
     jobs.abandon()
 
 
-SCRIPT = """
-import os, signal, sys, pathlib
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
-import lithify
-from lithify.compactor.engines.spark import SparkEngine
-from lithify.store.driver import Driver
-from lithify.store.errors import InvalidRequest, Unavailable
-from lithify.store.opening import open_store
-from tests.compactor.engine_tasks import appends, failure, gather, results, rows_of, survivors, tasks
-
-folder = pathlib.Path(sys.argv[1])
-config = {"spark.local.dir": str(folder / "spark")}
-
-def kill():
-    process = SparkContext._gateway.proc
-    process.kill()
-    process.wait()
-
-def stop():
-    SparkContext._active_spark_context.stop()
-
-def stop_in_jvm():
-    SparkContext._active_spark_context._jsc.sc().stop()
-"""
-
-IDLE = """
-store = open_store((folder / "warehouse").as_uri())
-refs = appends(store)
-engine = SparkEngine("local[1]", config=config)
-
-def merges():
-    assert rows_of(store, results(engine.start(store, tasks(refs), "users/0"), 1)) == survivors()
-
-merges()
-for die in (kill, stop_in_jvm):
-    die()
-    merges()
-    print(die.__name__, "survived")
-kill()
-engine.close()
-engine.close()
-assert SparkContext._active_spark_context is None
-try:
-    engine.start(store, [], "users/0")
-except InvalidRequest as error:
-    print(error)
-"""
-
-GIVEN = """
-store = open_store((folder / "warehouse").as_uri())
-refs = appends(store)
-session = SparkSession.builder.master("local[1]").config(map={**config, "spark.ui.enabled": "false"}).getOrCreate()
-engine = SparkEngine(session)
-results(engine.start(store, tasks(refs), "users/0"), 1)
-kill()
-for _ in range(2):
-    try:
-        engine.start(store, tasks(refs), "users/0")
-    except Unavailable as error:
-        print(error)
-engine.close()
-own = SparkEngine("local[1]", config=config)
-results(own.start(store, tasks(refs), "users/0"), 1)
-own.close()
-"""
-
-IN_MID_JOB = """
-from tests.e2e.workload import CONFIG, Workload, partition_files, scanned, segment_ids
-from tests.e2e.test_kill_and_resume import _rewritten
-
-class DeathBringer:
-    '''The store of a compactor whose engine dies as soon as three ranges are recorded.'''
-
-    def __init__(self, inner):
-        self.inner, self.die = inner, None
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-    def create(self, key, body, frees=False):
-        answer = self.inner.create(key, body, frees)
-        if self.die is not None and key.endswith(".compactor") and body.count(b'"peak_memory_bytes"') > 3:
-            die, self.die = self.die, None
-            die()
-        return answer
-
-now_ms = 1_800_000_000_000
-warehouse = lithify.open(str(folder / "warehouse"), clock=lambda: now_ms)
-partition = warehouse.create_topic("users", 1, {**CONFIG, "compaction.attempts.max": 1}).partition(0)
-workload, store = Workload(9), DeathBringer(warehouse.store)
-warehouse.driver = Driver(store, lambda: now_ms)
-compactor = lithify.Compactor(warehouse, engine=SparkEngine("local[2]", config=config))
-
-def job():
-    state = warehouse.driver.run(partition_files(warehouse, "users").compactor_state())
-    return (*state.history, *state.jobs)[-1]
-
-for die in (kill, stop):
-    for _ in range(3):
-        workload.append(partition, 2_000)
-    lithify.Admin(warehouse).submit("users", 0)
-    store.die = die
-    report = compactor.run_once().partitions[0]
-    assert report.outcome == "failed", report
-    recorded, first = {done.index: done.attempt for done in job().done}, job()
-    assert recorded and len(recorded) < len(first.plan.ranges), first
-    now_ms += 600_000
-    report = compactor.run_once().partitions[0]
-    assert report.outcome == "worked", report
-    assert (job().id, job().status) == (first.id, "completed"), job()
-    assert not _rewritten(recorded, segment_ids(lithify.open(str(folder / "warehouse"))), first.id)
-    assert scanned(partition) == workload.model
-    print(die.__name__, first.attempts[-1].error.category, len(job().attempts))
-compactor.close()
-"""
-
-
-def run(script: str, folder: Path) -> list[str]:
-    """What a process that does so prints; it ends well, and leaves nothing in its folder of temporary files."""
+@pytest.fixture(scope="module")
+def acts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What a process that does so prints, by acts: one process, since each start of Spark takes ten seconds. It ends
+    well, and leaves nothing in its folder of temporary files."""
+    folder = tmp_path_factory.mktemp("deaths")
     (folder / "temporary").mkdir()
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT + script, str(folder)],
+        [sys.executable, "-W", "error", "-m", "tests.compactor.dying_spark", str(folder)],
         env=os.environ | {"TMPDIR": str(folder / "temporary"), "PYSPARK_PYTHON": sys.executable},
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -375,26 +261,35 @@ def run(script: str, folder: Path) -> list[str]:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert list((folder / "temporary").glob("lithify-spark-*")) == []
-    return done.stdout.splitlines()
+    told: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        if line in ACTS:
+            told[line] = []
+        else:
+            told[list(told)[-1]].append(line)
+    return told
 
 
-@pytest.mark.slow
 @pytest.mark.spark
-def test_a_session_that_dies_while_idle_is_opened_anew(tmp_path: Path) -> None:
-    survived = [f"{death} survived" for death in ("kill", "stop_in_jvm")]
-    assert run(IDLE, tmp_path) == [*survived, "users/0: this engine is closed; make a new one"]
+def test_a_given_session_that_died_is_told_and_keeps_no_engine_of_our_own_from_opening_one(
+    acts: dict[str, list[str]],
+) -> None:
+    gone = "Unavailable: the Spark session given to SparkEngine is gone, its JVM has died: start this process again"
+    assert [gone in told for told in acts["given"]] == [True, True]
+    assert "idle" in acts
 
 
-@pytest.mark.slow
 @pytest.mark.spark
-def test_a_given_session_that_died_is_told_and_keeps_no_engine_of_our_own_from_opening_one(tmp_path: Path) -> None:
-    told = run(GIVEN, tmp_path)
-    assert len(told) == 2
-    assert "the Spark session given to SparkEngine is gone, its JVM has died: start this process again" in told[0]
+def test_a_session_that_dies_while_idle_is_opened_anew(acts: dict[str, list[str]]) -> None:
+    assert acts["idle"] == ["kill survived", "stop_in_jvm survived"]
 
 
-@pytest.mark.slow
 @pytest.mark.spark
-def test_a_job_whose_engine_dies_under_it_goes_on_from_its_ranges(tmp_path: Path) -> None:
+def test_a_job_whose_engine_dies_under_it_goes_on_from_its_ranges(acts: dict[str, list[str]]) -> None:
     """With a cap of one attempt: none of the deaths counts as a failure of the job."""
-    assert run(IN_MID_JOB, tmp_path) == [f"kill {ENGINE_LOST} 2", f"stop {ENGINE_LOST} 2"]
+    assert acts["in mid-job"] == [f"kill {ENGINE_LOST} 2", f"stop {ENGINE_LOST} 2"]
+
+
+@pytest.mark.spark
+def test_an_engine_whose_session_died_is_closed_like_any_other(acts: dict[str, list[str]]) -> None:
+    assert acts["closed"] == ["InvalidRequest: users/0: this engine is closed; make a new one"]

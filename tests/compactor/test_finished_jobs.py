@@ -119,6 +119,7 @@ def test_it_protects_the_names_of_its_outputs_as_before() -> None:
     assert (job.id, job.plan, job.done, job.segments) == (large(7).id, None, (), ())
 
 
+@pytest.mark.slow
 def test_the_next_claim_lessens_what_an_earlier_release_kept_whole() -> None:
     old = ended(whole=True)
     stored = replace(old, id=1)

@@ -111,6 +111,7 @@ def test_a_killed_driver_leaves_no_secret_since_none_was_ever_on_disk(temporary:
         raise AssertionError("began for nobody")
 
 
+@pytest.mark.slow
 def test_what_a_killed_driver_left_in_a_folder_the_next_one_removes(folders: Path, drivers: Any) -> None:
     dead, left, _ = drivers("folder")
     _, kept, _ = drivers("folder")

@@ -142,6 +142,7 @@ def run(first: int, refuse: Callable[[Request[Any]], None], others: str) -> int:
     return asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", ["alone", "like", "all"])
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_a_job_outlives_a_refusal_at_each_of_its_requests(refusal: str, others: str) -> None:

@@ -98,6 +98,7 @@ class Process:
                 self.relieving = False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_the_model_holds_where_two_coroutines_share_a_claim(first: int) -> None:
     assert sum(played(seed) for seed in range(first, first + 10)) >= 20, "relief was worked at"

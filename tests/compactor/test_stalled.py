@@ -117,6 +117,7 @@ def test_a_hanging_task_ends_its_attempt_and_another_one_begins_from_what_is_rec
     assert [attempt.number for attempt in engine.state.history[-1].attempts] == [1, 2]
 
 
+@pytest.mark.slow
 def test_each_attempt_in_a_row_waits_longer_and_in_the_end_it_is_given_up() -> None:
     engine = Engine()
     looks: list[int] = []

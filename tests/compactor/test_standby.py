@@ -109,6 +109,7 @@ def test_a_service_that_is_started_stands_by_where_another_is_the_owner(
     assert part.describe().compactor_epoch == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", ["at once", "a while later"])
 def test_two_services_that_are_started_again_whenever_they_end_do_not_fence_each_other_in_turn(
     warehouse: lithify.Warehouse, clock: Clock, again: str
@@ -208,6 +209,7 @@ def test_a_standby_whose_clock_steps_back_waits_for_a_whole_lease(
     assert [report.outcome for report in told] == ["standby"] * 4 + ["worked"]
 
 
+@pytest.mark.slow
 def test_two_that_serve_the_same_partition_do_not_fence_each_other_in_turn(
     warehouse: lithify.Warehouse, clock: Clock
 ) -> None:

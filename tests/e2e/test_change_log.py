@@ -26,6 +26,7 @@ def latest(changes: pa.Table) -> dict[bytes, bytes | None]:
     return {row["key"]: row["value"] for row in changes.to_pylist()}
 
 
+@pytest.mark.slow
 def test_append_compact_collect_read(tmp_path: Path, engine: Any) -> None:
     changes = pq.read_table(CHANGES, columns=["key", "value", "timestamp_ms", "commit"])
     commits, records = changes["commit"].to_pylist(), changes.drop_columns(["commit"])

@@ -141,6 +141,7 @@ WAYS: list[Callable[[lithify.Warehouse], int]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_it_is_filled_refused_freed_and_goes_on(way: Callable[[lithify.Warehouse], int], disk: Path) -> None:
     with lithify.open(str(disk / "warehouse")) as warehouse:

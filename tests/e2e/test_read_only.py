@@ -135,6 +135,7 @@ def open_folder() -> Iterator[Path]:
             path.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_another_users_folder(open_folder: Path) -> None:
     fill(open_folder)
     for path in (open_folder, *open_folder.rglob("*")):

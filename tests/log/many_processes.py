@@ -9,7 +9,7 @@ from typing import Any
 
 import lithify
 
-PROGRAM = Path(__file__).with_name("appending_process.py")
+ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 600
 
 
@@ -18,22 +18,20 @@ def append_at_once(
 ) -> lithify.Partition:
     """Every record exactly once, each append's rows together and where its process was told, offsets dense."""
     part = lithify.open(url, storage_options=options).create_topic("t").partition(0)
-    running = [
-        subprocess.Popen(
-            [sys.executable, str(PROGRAM), url, "t", f"p{number}", str(appends), str(rows), json.dumps(options)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(processes)
-    ]
-    told = [process.communicate(timeout=TIMEOUT_S)[0].split() for process in running]
-    assert [process.returncode for process in running] == [0] * processes
+    numbers = [str(number) for number in (processes, appends, rows)]
+    command = [sys.executable, "-m", "tests.log.appending_processes", url, "t", *numbers, json.dumps(options)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0
+    told: dict[str, list[int]] = {f"p{number}": [] for number in range(processes)}
+    for line in done.stdout.splitlines():
+        name, start = line.split()
+        told[name].append(int(start))
     expected: dict[int, tuple[bytes, bytes]] = {}
-    for number, starts in enumerate(told):
-        assert starts == sorted(starts, key=int)
+    for name, starts in told.items():
+        assert starts == sorted(starts)
         for append, start in enumerate(starts):
             for row in range(rows):
-                expected[int(start) + row] = (b"p%d" % number, b"%d.%d" % (append, row))
+                expected[start + row] = (name.encode(), b"%d.%d" % (append, row))
     assert sorted(expected) == list(range(processes * appends * rows))
     found = {record.offset: (record.key, record.value) for record in part.read()}
     assert found == expected

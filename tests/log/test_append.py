@@ -85,6 +85,7 @@ def test_an_append_of_nothing_commits_nothing(warehouse: Warehouse) -> None:
     assert (spent.puts, spent.creates) == (0, 0)
 
 
+@pytest.mark.slow
 def test_handles_see_each_other_at_once(any_warehouse: Warehouse) -> None:
     one = any_warehouse.create_topic("t").partition(0)
     other = any_warehouse.topic("t").partition(0)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +126,7 @@ class SomeBatches:
         assert self.batches.due_in_ms(self.now_ms) == (max(0, min(due) - self.now_ms) if due else None)
 
 
+@pytest.mark.slow
 @given(CONFIGS, STEPS)
 @settings(max_examples=4 * settings.default.max_examples, deadline=None)
 def test_batches_go_in_order_and_when_they_are_due(config: ProducerConfig, steps: list[tuple[str, Any, Any]]) -> None:

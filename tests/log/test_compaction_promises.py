@@ -119,6 +119,7 @@ class History:
         return state
 
 
+@pytest.mark.slow
 @given(lag_ms=st.sampled_from([0, 400]), stretch=st.sampled_from([1, 500]), steps=STEPS)
 @settings(max_examples=2 * settings.default.max_examples, deadline=None)
 def test_a_consumer_misses_only_what_kafka_says(lag_ms: int, stretch: int, steps: list[tuple[object, ...]]) -> None:

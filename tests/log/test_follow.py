@@ -94,6 +94,7 @@ def test_what_compaction_superseded_is_no_gap(warehouse: Warehouse) -> None:
     assert shown(part.read(follow=True, stop=script.stop)) == [0, 1, 2, 4, 5, 8]
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_expires_is_opened_anew_at_the_same_place(
     any_warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_snapshot_that_expires_is_opened_anew_at_the_same_place(
     assert [offset for offset in found if offset != 10] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14]
 
 
+@pytest.mark.slow
 def test_who_slept_through_a_collection_wakes(any_warehouse: Warehouse) -> None:
     """The next number is gone, so only the boundary tells that something happened (P3)."""
     part = any_warehouse.create_topic("t", config=COMPACTED).partition(0)
@@ -315,6 +317,7 @@ def test_a_follower_outlives_an_outage(clock: HandClock, monkeypatch: pytest.Mon
     assert found == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_whatever_happens_each_record_that_stays_is_seen_once(
     seed: int, clock: HandClock, monkeypatch: pytest.MonkeyPatch

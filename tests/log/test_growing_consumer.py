@@ -122,6 +122,7 @@ def test_what_retention_took_before_it_came_is_a_gap(clock: HandClock, reset: An
         assert shown(item for _, item in consumer.poll()) == ([4] if reset == "earliest" else [(4, 5)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
 @pytest.mark.parametrize("request_number", range(24))
 def test_whoever_comes_after_one_that_died_over_added_partitions_reads_all_of_them(

@@ -164,6 +164,7 @@ WRITE = st.tuples(st.sampled_from(KEYS), st.sampled_from([None, b"a", b"b", b"c"
 STEPS = st.lists(st.one_of(WRITE, WRITE, WRITE, GROW, st.just("clean")), min_size=3, max_size=25)
 
 
+@pytest.mark.slow
 @example(first=1, steps=[1, (AWAY_FOR_TWO, b"a", True), 1, 2])
 @example(first=1, steps=[1, (AWAY_FOR_TWO, b"a", True), (AWAY_FOR_TWO, b"b", False), 3])
 @given(first=st.integers(1, 3), steps=STEPS)

@@ -74,6 +74,7 @@ ENDS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "end"), [("read", "close"), *((kind, end) for kind in ("partition", "topic") for end in ENDS)]
 )

@@ -190,6 +190,7 @@ def test_threads_share_a_producer(warehouse: Warehouse) -> None:
             assert mine == sorted(mine)
 
 
+@pytest.mark.slow
 def test_the_same_id_opened_again_fences_the_first_everywhere(any_warehouse: Warehouse) -> None:
     topic = any_warehouse.create_topic("t", partitions=2)
     first = topic.producer("me", config=LINGER)

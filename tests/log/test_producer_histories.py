@@ -318,6 +318,7 @@ class History:
             assert sent.ended_at_ms - sent.due_at_ms <= allowed_ms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("producer_id", [None, "me"])
 @given(CONFIGS, st.sampled_from([8, 1_000]), st.just([]) | SPELLS, OPERATIONS)
 @settings(deadline=None)

@@ -30,6 +30,7 @@ SOURCE = [(b"k%d" % (number % 5), b"%d" % number) for number in range(24)]
 FAULTS = [*[Fault.NONE] * 6, Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.LATE, Fault.REFUSED]
 
 
+@pytest.mark.slow
 def test_who_starts_again_is_told_what_is_there(any_warehouse: Warehouse) -> None:
     topic = any_warehouse.create_topic("t", partitions=PARTITIONS)
     with topic.producer() as anonymous:
@@ -81,6 +82,7 @@ LIVES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(LIVES)
 def test_a_source_that_is_handed_over_again_is_there_once_and_in_order(
     lives: list[tuple[list[Fault], int, bool, int, int]],

@@ -100,6 +100,7 @@ LEAVE: dict[str, Leave] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leave", LEAVE)
 @pytest.mark.parametrize("first", [False, True], ids=["state first", "a change first"])
 @pytest.mark.parametrize("read", READ)

@@ -32,6 +32,7 @@ def later(warehouse: Warehouse) -> None:
     collect(warehouse, "t")
 
 
+@pytest.mark.slow
 def test_a_pin_outlives_compaction_and_collection_and_is_found_by_name(any_warehouse: Warehouse) -> None:
     part = any_warehouse.create_topic("t", config=COMPACTED).partition(0)
     part.append([Record(b"k", b"0"), Record(b"j", b"1")])
@@ -61,6 +62,7 @@ def test_a_snapshot_shows_its_manifest_and_nothing_later(warehouse: Warehouse) -
     assert (values(snapshot), snapshot.next_offset, snapshot.log_start_offset) == ([b"0", b"1"], 2, 0)
 
 
+@pytest.mark.slow
 def test_what_outlived_its_manifest_is_expired_not_corrupt(any_warehouse: Warehouse) -> None:
     part = any_warehouse.create_topic("t", config=COMPACTED).partition(0)
     part.append([Record(b"k", b"0")])

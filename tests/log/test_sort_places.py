@@ -93,6 +93,7 @@ def more(warehouse: Warehouse, topic: Topic, number: int, size: int) -> None:
         compact(warehouse, "t", number)
 
 
+@pytest.mark.slow
 @example(sizes=[STRETCH] * SORTS_MAX, most=STRETCH, iterates=False)  # who waits is asked before those that end
 @given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=12), most=st.integers(1, 60), iterates=st.booleans())
 @settings(max_examples=40)
@@ -121,6 +122,7 @@ def test_each_record_comes_once_in_order_however_many_partitions_wait(
         assert sorts.open == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, STRETCH, 500])
 @pytest.mark.parametrize("hot", [1, SORTS_MAX - 1, SORTS_MAX, SORTS_MAX + 1])
 def test_partitions_that_never_end_keep_no_other_back(sorts: Sorts, hot: int, most: int) -> None:
@@ -168,6 +170,7 @@ def test_who_was_at_its_end_does_not_wait_for_those_that_catch_up(sorts: Sorts, 
     assert sorts.most <= SORTS_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", range(SORTS_MAX + 3))
 @pytest.mark.parametrize("holds", [False, True], ids=["waiting", "holding"])
 @pytest.mark.parametrize("how", ["unreadable", "replaced"])

@@ -7,6 +7,7 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -309,5 +310,5 @@ class _After:
         return self.asked > self.times
 
 
-TestTopicConsumers = TopicConsumers.TestCase
+TestTopicConsumers = pytest.mark.slow(TopicConsumers.TestCase)
 TestTopicConsumers.settings = settings(stateful_step_count=40)

@@ -41,6 +41,7 @@ WRITE = st.tuples(st.sampled_from(KEYS), st.sampled_from([None, b"a", b"b", b"c"
 STEPS = st.lists(st.one_of(WRITE, WRITE, WRITE, st.integers(1, 3), st.sampled_from(["clean", "pin"])), max_size=25)
 
 
+@pytest.mark.slow
 @given(first=st.integers(1, 3), steps=STEPS)
 def test_what_was_shown_when_it_was_pinned_is_shown_whatever_came_since(
     first: int, steps: list[tuple[bytes, bytes | None] | int | str]

@@ -25,6 +25,7 @@ def test_topics_are_listed_until_they_are_deleted(any_warehouse: Warehouse) -> N
         any_warehouse.create_topic("a")
 
 
+@pytest.mark.slow
 def test_a_topic_made_anew_under_a_name_is_another_one(any_warehouse: Warehouse) -> None:
     old = any_warehouse.create_topic("users", partitions=2, config={"cleanup.policy": "compact"})
     old.append(KEYED)

@@ -85,6 +85,7 @@ def append(topic: Topic) -> None:
     topic.append(RECORDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", [append, send])
 def test_the_first_append_creates_its_topic_where_the_warehouse_says_so(
     any_warehouse: Warehouse, use: Callable[[Topic], None]
@@ -163,6 +164,7 @@ def test_two_first_appends_make_one_topic_and_lose_nothing(warehouse: Warehouse,
     assert warehouse.topics() == ["other", "t"]
 
 
+@pytest.mark.slow
 def test_many_first_appends_at_once_lose_nothing(any_warehouse: Warehouse, clock: HandClock) -> None:
     any_warehouse.alter(AUTO)
     any_warehouse.create_topic("other")

@@ -36,6 +36,7 @@ print(sorted(module for module in called if module and module.startswith("msgspe
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["manifest", "compactor", "boundary", "topic", "warehouse", "reply"])
 def test_the_first_decoding_prepares_nothing(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, name], capture_output=True, text=True, check=True)

@@ -179,6 +179,7 @@ def test_what_is_not_empty_yet_is_not_over(town: Town) -> None:
     assert town.over() == {"gone"}
 
 
+@pytest.mark.slow
 def test_a_cold_collector_halves_its_way_through_1500_versions(town: Town) -> None:
     topic = town.warehouse.topic("live")
     for number in range(1_500):

@@ -57,6 +57,7 @@ def manifest(log: Log) -> Any:
     return head.id, told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(3))
 def test_one_history_leaves_the_same_through_both_codecs(chunk: int, local: Engine) -> None:
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):

@@ -57,6 +57,7 @@ def ends_well(history: History, url: str, clock: Clock) -> None:
     assert sink.rows == len(shown.read)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(EVERYDAY))
 def test_what_looks_like_the_format_is_kept(chunk: int, local: Engine) -> None:
     play_chunk(chunk, local, lookalikes)
@@ -68,6 +69,7 @@ def test_more_that_looks_like_the_format_is_kept(chunk: int, local: Engine) -> N
     play_chunk(chunk, local, lookalikes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(EVERYDAY))
 def test_keys_that_are_alike_where_bounds_are_cut_are_kept_apart(chunk: int, local: Engine) -> None:
     play_chunk(chunk, local, lambda dice: bounds(dice, dice.choice((0, 0, 5_000))))

@@ -89,6 +89,7 @@ def test_more_words_of_the_formats_are_names_like_others(chunk: int) -> None:
     live_under([*dict.fromkeys(names_of(chunk))], f"memory://{new_id()}")
 
 
+@pytest.mark.slow
 def test_words_of_the_layout_are_names_like_others() -> None:
     live_under([*LAYOUT[::2]], f"memory://{new_id()}")
 

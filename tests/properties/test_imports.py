@@ -358,6 +358,7 @@ def play(chunk: int, folder: Path) -> None:
                     raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(EVERYDAY))
 def test_each_row_is_there_once(chunk: int, tmp_path: Path) -> None:
     play(chunk, tmp_path)

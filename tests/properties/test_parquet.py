@@ -45,6 +45,7 @@ def memory() -> str:
     return f"memory://{new_id()}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(EVERYDAY))
 def test_parquet_is_the_models(chunk: int, local: Engine, memory: str) -> None:
     play_chunk(chunk, local, memory)

@@ -31,6 +31,7 @@ def play_chunk(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
         play(row_history(seed), STEPS_MIN + seed % 13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(EVERYDAY))
 def test_every_history_is_the_models(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     play_chunk(chunk, monkeypatch)

@@ -54,12 +54,14 @@ assert sorted_offsets(count, Path(sys.argv[1])) == list(range(count * 2))
 """
 
 
+@pytest.mark.slow
 def test_more_runs_than_a_process_may_open_files(tmp_path: Path) -> None:
     """In a process of its own, which may open 64."""
     subprocess.run([sys.executable, "-c", CHILD, str(tmp_path), "1100"], check=True, timeout=300)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(count=st.integers(0, 60), width=st.integers(2, 5))
 def test_any_number_of_runs_in_any_number_of_passes(
@@ -89,6 +91,7 @@ def test_any_number_of_runs_in_any_number_of_passes(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["in its place", "after it", "from then on"])
 def test_the_folder_fails_at_every_call(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tried on segment/spill.py, and caught: a file not closed where its name could not be taken away; one that is left

@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+import greenlet
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import structlog
 import xxhash
 
 from tests.sim.catching import Record, searched
@@ -24,7 +26,7 @@ __all__ = ["RECORD", "table"]
 
 RECORD = Record(Path(__file__).with_name("mutations.json"), "tests.sim.history", SABOTAGES)
 # What is slow to import and none of ours: the children find it there.
-PRELOADED = (asyncio, mock, msgspec, np, pa, pc, pq, xxhash)
+PRELOADED = (asyncio, greenlet, mock, msgspec, np, pa, pc, pq, structlog, xxhash)
 
 
 def table() -> list[str]:

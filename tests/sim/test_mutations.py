@@ -11,6 +11,7 @@ from tests.sim.mutations import RECORD, table
 from tests.sim.sabotage import SABOTAGES
 
 ROOT = Path(__file__).resolve().parents[2]
+SEEDS_PLAYED = 400  # by test_sim.py, and nothing may be caught by them
 RULES = {f"P{number}" for number in range(1, 22)} | {f"R{number}" for number in range(1, 7)}
 
 
@@ -39,6 +40,6 @@ def test_each_sabotage_is_caught_by_its_seed() -> None:
 
 @pytest.mark.slow
 def test_nothing_else_is_caught_by_these_seeds() -> None:
-    """Else it was the judge's own fault that was caught, and no sabotage."""
-    seeds = {kept["seed"] for kept in RECORD.read().values()}
+    """Else it was the judge's own fault that was caught, and no sabotage. test_sim.py plays the smaller ones."""
+    seeds = {kept["seed"] for kept in RECORD.read().values() if kept["seed"] >= SEEDS_PLAYED}
     assert {seed: found for seed in sorted(seeds) if (found := play(seed).violation) is not None} == {}

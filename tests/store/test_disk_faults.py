@@ -181,6 +181,7 @@ def check(operate: Callable[[FileStore], Any], store: FileStore, disk: ScriptedD
     assert again == right or (right is Outcome.CREATED and again is Outcome.EXISTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("used", [True, False], ids=["used", "just opened"])
 @pytest.mark.parametrize("operate", OPERATIONS, ids=lambda operate: operate.__name__)

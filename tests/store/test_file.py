@@ -57,6 +57,7 @@ def test_of_simultaneous_processes_one_creates_each_key(store: FileStore) -> Non
         assert len(set(found.body)) == 1
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_call_leaves_all_or_nothing(store: FileStore, disk: ScriptedDisk) -> None:
     store.put("t/seed", b"")  # the folders exist: the calls are those of the object
     body = b"whole" * 1000

@@ -138,6 +138,7 @@ def test_between_any_two_calls() -> None:
     assert images > 1_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("after", [False, True], ids=["in its place", "after it"])
 def test_after_a_fault_at_any_call(after: bool, number: int) -> None:

@@ -200,6 +200,7 @@ FORBIDDEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("permission", FORBIDDEN)
 def test_a_missing_permission_is_named_and_is_not_called_unsafe(
     permission: str, lithify_s3: S3Server, bucket: str

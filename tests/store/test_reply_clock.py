@@ -204,6 +204,7 @@ def threads_change_often() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("threads_change_often")
 def test_threads_share_it() -> None:
     """Some 40,000 replies in eight threads: none raises, and no thread sees the clock go back. (Without the lock, some

@@ -282,6 +282,7 @@ def many_keys(bucket: str) -> list[str]:
     return keys
 
 
+@pytest.mark.slow
 def test_lists_and_deletions_go_by_thousands(many_keys: list[str], fronted: FronterMaker) -> None:
     store, front = fronted()
     first = store.list("many/")

@@ -121,6 +121,7 @@ def breaking_off(status: int) -> tuple[S3Store, BreaksOff]:
     return store, body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OF_S3, ids=name)
 def test_each_exception_of_a_body_is_unavailable_and_was_tried_again(kind: type[Exception]) -> None:
     expected = next((told for ours, told in OURS.items() if issubclass(kind, ours)), Unavailable)
@@ -240,6 +241,7 @@ def cutting(
 CUTS: tuple[Amount, ...] = ("half", "chunks", "bad chunk", "headers", "none", "reset")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_reply_that_is_cut_is_asked_for_again_within_bounds(cut: Amount, cutting: Cutting) -> None:
     store = cutting.store

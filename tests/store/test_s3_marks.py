@@ -21,6 +21,7 @@ MARKS = [
 ]
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from([200, 201, 204]),
     st.sampled_from(PAGES) | st.text(max_size=20) | st.just("body"),
@@ -85,6 +86,7 @@ def test_a_server_without_s3_s_marks_is_asked_what_it_has(lithify_s3: S3Server, 
         assert store.get("k") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["/segments/", "/manifest/"])
 def test_an_append_answered_by_somebody_else_is_there_or_is_not_acknowledged(
     kind: str, lithify_s3: S3Server, bucket: str
@@ -176,6 +178,7 @@ def test_a_part_of_an_object_that_does_not_say_which_is_no_object() -> None:
 ERROR_OF_BATCH = "<DeleteResult><Error>{key}<Code>{code}</Code></Error></DeleteResult>"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "code"),
     [("", "InternalError"), ("<Key>p/a%20b</Key>", "AccessDenied"), ("<Key>p/other</Key>", "AccessDenied")]

@@ -91,6 +91,7 @@ def test_given_up_it_leaves_nothing(store: S3Store, unfinished: Callable[[], int
     assert store.head("k") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concerned", [is_part, is_completion])
 @pytest.mark.parametrize(
     ("status", "code", "error"), [(500, "InternalError", Unavailable), (403, "AccessDenied", AccessDenied)]
@@ -178,6 +179,7 @@ def test_only_stale_uploads_of_our_own_keys_are_cleared(answer: Deed, lithify_s3
         assert [seen.path for seen in front.seen if seen.method == "DELETE"] == [f"/bucket/p/{OURS}?uploadId=1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clear", ["doctor", "sweep"])
 def test_neither_doctor_nor_a_sweep_ends_what_another_application_uploads(clear: str, lithify_s3: S3Server) -> None:
     bucket = lithify_s3.create_bucket()

@@ -70,6 +70,7 @@ def check_foreign(status: int, body: str, headers: dict[str, str] | None = None)
     assert asked == ["PUT"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", STATUSES)
 def test_a_page_of_somebody_elses_proves_nothing(status: int) -> None:
     for page in PAGES:
@@ -79,6 +80,7 @@ def test_a_page_of_somebody_elses_proves_nothing(status: int) -> None:
 MARKUP = st.text(st.sampled_from("<>/?!= \n\"'&;abErrorCodeNoSuchKeyhtml"), max_size=200)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(STATUSES),
     MARKUP | st.text(max_size=50),
@@ -114,6 +116,7 @@ def test_a_body_without_an_end_is_no_object() -> None:
         store.get("k")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [404, 301, 403, 200])
 def test_a_passing_page_is_asked_past(status: int, lithify_s3: S3Server, bucket: str) -> None:
     """Three such answers, then the store's own: what is there is found, and what is not is absent."""

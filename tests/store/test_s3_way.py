@@ -125,6 +125,7 @@ def test_workers_go_where_the_driver_goes_wherever_it_has_that_from(
     assert done == {"said": [endpoint, *DONE], "wanted": [address(lithify_s3)]}
 
 
+@pytest.mark.slow
 def test_a_worker_without_keys_asks_nobody_but_its_own_machine(
     lithify_s3: S3Server, bucket: str, clean: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def test_a_server_of_its_own_serves_and_ends() -> None:
     assert store.create("k", b"x") is Outcome.UNKNOWN
 
 
+@pytest.mark.slow
 def test_other_processes_reach_it_by_what_it_exports(lithify_s3: S3Server, bucket: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     commands = [[sys.executable, "-c", WORKER, lithify_s3.url(f"{bucket}/w"), str(writer)] for writer in range(2)]

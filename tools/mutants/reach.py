@@ -20,7 +20,7 @@ __all__ = ["Reach", "measured"]
 
 FOLDERS = ("manifest", "protocol", "compactor", "log", "segment", "properties", "scenarios", "golden")
 # Histories that end well may be histories in which nothing happens: this test demands each kind of event.
-COUNTS = "tests/sim/test_sim.py::test_every_fault_rule_and_kind_of_commit_comes_about"
+COUNTS = "tests/sim/test_sim.py::test_more_histories_break_no_rule_and_every_fault_rule_and_kind_of_commit_comes_about"
 
 
 class Reach:

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SECOND_MS = 1_000
 
 
+@pytest.mark.slow
 def test_six_hours_break_no_bound() -> None:
     found = play(1, days=0.25, rests=False)
     assert found.violation is None
@@ -33,7 +34,7 @@ def test_six_hours_break_no_bound() -> None:
     assert found.site.bytes_compacted > 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_day_breaks_no_bound_and_comes_to_rest() -> None:
     found = play(0)
     assert found.violation is None, "python -m tests.sim.months --days 1"
