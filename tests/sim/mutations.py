@@ -1,5 +1,6 @@
-"""`python -m tests.sim.mutations search|replay`: each sabotage in a process of its own, whose imports find the source
-sabotaged; no file is touched. `search` looks for a seed that catches it, `replay` plays the seeds on record.
+"""`python -m tests.sim.mutations search|replay|renew`: each sabotage in a process of its own, whose imports find the
+source sabotaged; no file is touched. `search` looks for a seed that catches it, `replay` plays the seeds on record,
+`renew` looks for other seeds where those on record catch nothing any more.
 
 The parent imports nothing of the product, so that its children import it sabotaged.
 """
@@ -38,7 +39,7 @@ def table() -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutate")
-    parser.add_argument("what", choices=("search", "replay", "table"))
+    parser.add_argument("what", choices=("search", "replay", "renew", "table"))
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--only", default="", help="a rule, or a part of a name")
     parser.add_argument("--missing", action="store_true", help="those alone that are not on record")
@@ -49,6 +50,9 @@ def main() -> int:
     if given.what == "replay":
         return 1 if RECORD.tell(RECORD.replayed(), keep=False) else 0
     known = RECORD.read() if given.missing else {}
+    if given.what == "renew":
+        there = RECORD._replace(sabotages=[each for each in SABOTAGES if each.name in RECORD.read()])
+        known = {outcome.sabotage.name for outcome in there.replayed() if outcome.seed is not None}
     wanted = [s for s in SABOTAGES if s.name not in known and (given.only in (s.rule, "") or given.only in s.name)]
     found = searched(RECORD.history, [(sabotage, range(given.seeds)) for sabotage in wanted])
     return 1 if RECORD.tell(found, keep=True) else 0
