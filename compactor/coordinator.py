@@ -280,7 +280,8 @@ class Coordinator:
         # SUBTLE! It is kept before it is written: a claim that is never answered may have landed, and who takes its own
         # name for a rival's stands by for itself. Test: tests/protocol/test_p05_fencing.py
         self._owner = self._owner or await NewId()
-        await self.files.compactor.commit(jobs.ClaimState(first_state(manifest), epoch, self._owner, self._worker))
+        claim = jobs.ClaimState(first_state(manifest), epoch, self._owner, self._worker)
+        await self.files.compactor.commit(claim)
         self._epoch, self.claimed = epoch, True
         return True
 

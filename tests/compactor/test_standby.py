@@ -2,8 +2,9 @@
 not fence each other in turn.
 
 Tried, and caught here: a standby that waits for nobody or for ever, or by what others write (coordinator.py), or as
-long as there is more to retire, or whatever was retired (standby.py), one that is none (served.py, and service.py at
-the start), a service that ends when it lost one partition, or never (service.py).
+long as there is more to retire, or whatever was retired, or though the owner works, or by what it saw before a pause
+or a step of its clock (standby.py, coordinator.py), one that is none (served.py, and service.py at the start), a
+service that ends when it lost one partition, or never, or what it never owned (service.py, served.py).
 """
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from tests.e2e.workload import partition_files
 from tests.protocol.scene import claim
 
 COMPACT = {"cleanup.policy": "compact"}
+EAGER = {**COMPACT, "min.cleanable.dirty.ratio": "0"}
 
 
 def test_who_was_fenced_serves_again_once_its_rival_is_gone(warehouse: lithify.Warehouse, clock: Clock) -> None:
@@ -47,8 +49,7 @@ def test_who_was_fenced_serves_again_once_its_rival_is_gone(warehouse: lithify.W
 
 
 def test_a_service_ends_once_all_that_it_owned_was_taken_over_and_not_before(warehouse: lithify.Warehouse) -> None:
-    config = {**COMPACT, "min.cleanable.dirty.ratio": "0"}
-    users, others = (warehouse.create_topic(name, 1, config).partition(0) for name in ("users", "others"))
+    users, others = (warehouse.create_topic(name, 1, EAGER).partition(0) for name in ("users", "others"))
     for part in (users, others):
         append_to(part, 8)
     with Running(lithify.Compactor(warehouse, engine="local", interval_ms=1)) as running:
@@ -252,6 +253,43 @@ def test_an_owner_that_retires_what_is_due_keeps_its_partition(
         clock.now_ms += 1_000
     assert part.describe().compactor_epoch == 1
     assert part.describe().log_start_offset > 8, "retention went on"
+
+
+def test_an_owner_that_works_keeps_its_partition_however_much_is_due(
+    warehouse: lithify.Warehouse, clock: Clock
+) -> None:
+    """At each look of the standby something is due, and the owner was at work within the lease."""
+    part = warehouse.create_topic("users", 1, EAGER).partition(0)
+    owner, standby = (served(warehouse) for _ in range(2))
+    append_to(part, 8)
+    a_round(owner)
+    for _ in range(8):
+        append_to(part, 8)
+        a_round(standby)
+        clock.now_ms += LEASE_MS // 3
+        a_round(owner)
+    assert part.describe().compactor_epoch == 1
+    assert not part.describe().l0
+
+
+def test_after_a_pause_the_owner_has_a_whole_lease(warehouse: lithify.Warehouse, clock: Clock) -> None:
+    """The standby had looked before it, and comes first after it."""
+    topic = warehouse.create_topic("users", 1, EAGER)
+    part = topic.partition(0)
+    owner, standby = (served(warehouse) for _ in range(2))
+    append_to(part, 8)
+    a_round(owner)
+    append_to(part, 8)
+    a_round(standby)
+    for paused in ("true", "false"):
+        topic.alter({"compaction.paused": paused})
+        a_round(standby)
+        clock.now_ms += 2 * LEASE_MS if paused == "true" else LEASE_MS - 1
+    a_round(standby)
+    assert part.describe().compactor_epoch == 1, "it may still come"
+    clock.now_ms += 1
+    a_round(standby)
+    assert part.describe().compactor_epoch == 2
 
 
 def test_a_standby_retires_what_nobody_does(warehouse: lithify.Warehouse, clock: Clock) -> None:

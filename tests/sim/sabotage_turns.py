@@ -63,4 +63,32 @@ OF_TURNS = (
         " and before.below_floor <= now.below_floor",
         "",
     ),
+    Sabotage(
+        "who works shows no life to a standby",
+        "P5",
+        "compactor/standby.py",
+        "before.heartbeat_at_ms == heartbeat_at_ms and ",
+        "",
+    ),
+    Sabotage(
+        "a pause is a part of the lease",
+        "P5",
+        "compactor/coordinator.py",
+        "        self._watched = None\n        await self._end_planning()",
+        "        await self._end_planning()",
+    ),
+    Sabotage(
+        "a clock that steps back ends the lease",
+        "P5",
+        "compactor/standby.py",
+        "if before is None or before.since_ms > now_ms:",
+        "if before is None:",
+    ),
+    Sabotage(
+        "who claims anew does not know itself",
+        "P14",
+        "compactor/coordinator.py",
+        "self._owner = self._owner or await NewId()",
+        "self._owner = await NewId()",
+    ),
 )

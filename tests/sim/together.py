@@ -16,6 +16,7 @@ from tests.sim.judge.leases import replaced_by_ms
 from tests.sim.schedule import Uniform
 from tests.sim.site import TOPIC, Site
 from tests.sim.truth import Truth
+from tests.sim.working import working_together
 from tests.sim.world import World
 
 __all__ = ["together"]
@@ -28,7 +29,7 @@ SERVED_SLOW_MS = 2_000
 CLAIMS_MAX = 2
 FENCED_MAX = 3  # in a row, with no job done, recorded or ended between
 ROUND_MS = 4 * SERVED_PASS_MS + 1_000  # at most
-SHARES = (0.09, 0.08, 0.06, 0.02, 0.75)  # of histories that end with each scene
+SHARES = (0.09, 0.08, 0.06, 0.02, 0.08, 0.67)  # of histories that end with each scene
 RETIRING_APPENDS, RETIRING_MS, RETIRED_MS = 170, 1_400, 7_000
 RETIRING = {"cleanup.policy": "delete", "retention.records": "3", "compaction.paused": "true"}  # and nothing else
 
@@ -42,7 +43,7 @@ def together(world: World, site: Site, truth: Truth) -> None:
         return  # between two attempts of a job that fails always, whoever comes may take it
     if truth.keys.partition:
         return  # its compactors keep to partition 0
-    scene = dice.choices((_compactors_together, _services_together, _owner_gone, _retiring_together, None), SHARES)[0]
+    scene = dice.choices(SCENES, SHARES)[0]
     if scene is None or truth.head is None or truth.head.sealed:
         return
     if last.deleted:
@@ -132,6 +133,9 @@ def _two_services(world: World, site: Site, truth: Truth, service: actors.Life, 
             truth.fail("two services fence each other, although the owner comes within every lease (P5)")
         if not any(actor.name == appends for actor in world.actors):
             break
+
+
+SCENES = (_compactors_together, _services_together, _owner_gone, _retiring_together, working_together, None)
 
 
 def _done(truth: Truth) -> tuple[object, ...]:
