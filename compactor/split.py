@@ -80,6 +80,7 @@ async def _weigh(keys: PartitionKeys, segment: SegmentRef, show_life: ShowLife) 
     except (Corrupt, NotFound) as error:
         if await first_damaged(keys, (segment,), show_life) is not None:
             raise Damaged(segment, str(error)) from error
+    await show_life()
     try:
         return await WeighSegment(keys, segment)
     except (Corrupt, NotFound):

@@ -29,6 +29,7 @@ from lithify.store.port import Request
 from tests.sim.cast import WORKER, Actor, Author, Violation
 from tests.sim.oracle import Oracle
 from tests.sim.rows import checksum, key_bytes, key_text, merge
+from tests.sim.wishes import Leaving
 from tests.sim.world import World
 
 __all__ = ["Engine"]
@@ -56,6 +57,10 @@ class Engine:
     _batches: dict[Author, _Batch] = field(default_factory=dict)
     _count: int = 0
     _looks: dict[Author, tuple[VerifyOutputs, int]] = field(default_factory=dict)  # with the time that each still takes
+    _leaving: Leaving = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._leaving = Leaving(self.world)
 
     def answer(self, actor: Actor, request: Request[Any]) -> Any:
         match request:
@@ -76,7 +81,13 @@ class Engine:
             case _:
                 raise TypeError(f"no answer for {type(request).__name__}")
 
+    def _look(self, actor: Actor) -> None:
+        self.world.merging.discard(actor.author)
+        if actor.author in self.oracle.begun:
+            self._leaving.looks(actor)
+
     def _verify(self, actor: Actor, request: VerifyOutputs) -> frozenset[str] | None:
+        self._look(actor)
         asked, left_ms = self._looks.pop(actor.author, (request, -1))
         if left_ms < 0 or asked != request:
             times = WHOLE_TAKES if request.whole else 1
@@ -102,6 +113,7 @@ class Engine:
 
     def _weigh(self, actor: Actor, request: WeighSegment) -> tuple[Any, ...]:
         """To read a footer takes its time."""
+        self._look(actor)
         actor.wake_ms = self.world.now_ms + int(actor.luck.random() * self.reading_ms)
         ref = request.segment
         self.oracle.truth(request.keys).readings.begin(actor.author, self.world.steps)
@@ -114,6 +126,8 @@ class Engine:
 
     def _start(self, actor: Actor, tasks: tuple[MergeTask, ...]) -> None:
         self._stop(actor)
+        self._leaving.begins_tasks(actor)
+        self.world.merging.add(actor.author)
         if self._down():
             self._fails(actor, tasks, "engine down")
         self.oracle.starts(actor.author, tasks)

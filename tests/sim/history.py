@@ -27,6 +27,7 @@ from tests.sim.rest import rest
 from tests.sim.rows import ROW_BYTES
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
 from tests.sim.site import TOPIC, Site
+from tests.sim.wishes import wish
 from tests.sim.world import World
 
 __all__ = ["Found", "Mask", "play"]
@@ -46,6 +47,7 @@ TUNED = {
     ("lithify.compactor.damage.PAUSE_MS",): (1_000, 10, 100),
 }
 
+FAILED_ATTEMPTS_MAX, FEW_ATTEMPTS_SHARE = 1_000, 0.15  # RFC 0003
 FEW_SHARE = 0.4  # of histories in which a few have the word often, and so come far
 
 
@@ -111,7 +113,8 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
         site = _site(dice, world, focus, served)
         site.oracle.judge.inputs_max = tuned[INPUTS_MAX]
-        by_hand = others_of(site, seed)
+        by_hand = others_of(site, seed) | wish(site, seed)
+        world.failed_attempts_max = _failed_attempts_max(seed, stack)
         found = Found(seed, trace=[] if tracing else None)
         try:
             stack.enter_context(files.watched(site))
@@ -131,6 +134,16 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
             if actor.coroutine is not None:
                 actor.coroutine.close()
         return found
+
+
+def _failed_attempts_max(seed: int, stack: ExitStack) -> int:
+    """In a few histories a job may fail a few times alone, whatever it records."""
+    dice = random.Random(f"{seed}/attempts")
+    if dice.random() >= FEW_ATTEMPTS_SHARE:
+        return FAILED_ATTEMPTS_MAX
+    most = dice.choice((5, 12))
+    stack.enter_context(patch("lithify.compactor.policy.FAILED_ATTEMPTS_MAX", most))
+    return most
 
 
 def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) -> Climate:

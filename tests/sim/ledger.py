@@ -1,5 +1,6 @@
 """What is true of a partition's `.compactor` files, and the rules that jobs keep (P5, P8-P15, R6)."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ __all__ = ["Ledger"]
 ALONE_AFTER = 2  # attempts that died without a word
 ENGINE_LOST_MAX = 30
 GIVEN_UP_MS = 86_400_000
-STORE_DENIED, UNAVAILABLE = "store_denied", "unavailable"
+ENGINE_DOWN, STORE_DENIED, UNAVAILABLE = "engine_down", "store_denied", "unavailable"
 
 _state = msgspec.json.Decoder(CompactorState).decode
 
@@ -45,6 +46,8 @@ class Ledger:
         self.began: dict[str, int] = {}  # the step at which the latest attempt of a job did
         self.recorded_at: dict[str, int] = {}  # and at which its outputs last changed
         self._compactor_author: dict[str, Author] = {}  # claim's nonce -> who
+        self._failures: Counter[str] = Counter()  # attempts of a job that failed, in all
+        self._heard: set[tuple[Author, str]] = set()  # who wrote, of which job, that it is to be cancelled
         self._void: dict[Author, int] = {}  # the epoch under which the outcome of a step is unknown
 
     def recorded(self) -> list[str]:
@@ -55,6 +58,8 @@ class Ledger:
     def commits(self, author: Author, job_id: str, made: Iterable[SegmentRef]) -> None:
         """Whoever commits has looked at each output since the last of them was recorded, whatever became of it. What is
         damaged now was not when the attempt began."""
+        if (author, job_id) in self._heard:
+            self._truth.fail(f"job {job_id} is committed, and {author} had read that it is to be cancelled (P15)")
         for ref in made:
             harm = self._truth.damaged.get(ref.id)
             if harm is not None and harm.step < self.began[job_id]:
@@ -118,7 +123,7 @@ class Ledger:
         if job.plan is not None and (known is None or known.plan is None):
             self._admitted(job)
         if job.active:
-            self._mark(known, job)
+            self._mark(author, known, job)
             self._discarded(known, job)
             self._attempts(author, known, job, claims=claims)
         elif known is None or known.active:
@@ -142,7 +147,9 @@ class Ledger:
             if job.error is not None and job.error.category == "corrupt" and not self.quarantined:
                 self._truth.fail(f"job {job.id} met a damaged segment, and the partition is not quarantined (R6)")
 
-    def _mark(self, known: Job | None, job: Job) -> None:
+    def _mark(self, author: Author, known: Job | None, job: Job) -> None:
+        if job.cancel_requested:
+            self._heard.add((author, job.id))
         if known is None or known.done != job.done:
             self.recorded_at[job.id] = self._truth.world.steps
         if known is None or [a.number for a in known.attempts] != [a.number for a in job.attempts]:
@@ -180,6 +187,7 @@ class Ledger:
         begins = now is not None and (was is None or now.number > was.number)
         ends = was is not None and was.ended_at_ms is None
         if was is not None and ends and (begins or claims):  # nobody had ended it
+            self._failures[job.id] += 1
             if was.ranges_done == 0 and self._began.get((job.id, was.number)) != process_of(author):
                 self._died(sources)
         elif now is not None and ends and now.ended_at_ms is not None and now.error is not None:
@@ -201,6 +209,7 @@ class Ledger:
     def _ended(self, author: Author, job: Job, error: JobError) -> None:
         """Its coordinator says of what: of the engine, of the store, or of what the job itself met."""
         sources = frozenset(job.segments)
+        self._failures[job.id] += error.category not in (ENGINE_DOWN, STORE_DENIED, UNAVAILABLE)
         if author in self._engine_gone:
             self._lost[sources] = self._lost.get(sources, 0) + 1
         elif error.category == STORE_DENIED:
@@ -232,7 +241,8 @@ class Ledger:
             return
         sources = frozenset(known.segments)
         count, least = self._in_vain.get(sources, 0), min(c.attempts_max for c in self._truth.configs)
-        if count < least and self._lost.get(sources, 0) < ENGINE_LOST_MAX:
+        too_often = self._failures[job.id] >= self._truth.world.failed_attempts_max
+        if count < least and self._lost.get(sources, 0) < ENGINE_LOST_MAX and not too_often:
             self._truth.fail(f"job {job.id} is given up after {count} attempts in vain, {least} are its right (P14)")
         self._truth.world.counts["job given up"] += 1
 
@@ -280,6 +290,8 @@ class Ledger:
             job = state.job(task.job)
             if job is None or job.plan is None:
                 self._truth.fail(f"work on job {task.job} starts before it is recorded (P10)")
+            if (author, job.id) in self._heard:
+                self._truth.fail(f"{author} has read that job {job.id} is to be cancelled, and begins tasks (P15)")
             if self._started.setdefault((job.id, task.attempt), process_of(author)) != process_of(author) or all(
                 a.number != task.attempt for a in job.attempts
             ):

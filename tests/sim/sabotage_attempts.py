@@ -90,4 +90,48 @@ OF_ATTEMPTS = (
         "            self._epoch = None\n            if self._main",
         "            if self._main",
     ),
+    Sabotage(
+        "who has read that a job is to be cancelled goes on",
+        "P15",
+        "compactor/wishes.py",
+        "    if known is not None and known.cancel_requested:\n",
+        "    if known is not None and known.cancel_requested is None:\n",
+    ),
+    Sabotage(
+        "what is to be cancelled is committed",
+        "P15",
+        "compactor/attempt.py",
+        "        heed_cancel(self.files, job.id)\n",
+        "",
+    ),
+    Sabotage(
+        "nobody asks who verifies what is recorded",
+        "P12",
+        "compactor/attempt.py",
+        "intact.add(done.index)\n            await self._go_on(job)\n",
+        "intact.add(done.index)\n            await self._show_life()\n",
+    ),
+    Sabotage(
+        "nobody asks who plans",
+        "P12",
+        "compactor/split.py",
+        "        await heed(files, None if request is None else request.id)\n",
+        "",
+    ),
+    Sabotage(
+        "a job whose topic is deleted fails",
+        "P21",
+        "compactor/attempt.py",
+        "if isinstance(refusal, NotFound):\n"
+        '            return await self.finish(job, "cancelled", "the topic was deleted")',
+        "if isinstance(refusal, NotFound):\n"
+        '            return await self.finish(job, "failed", "no topic", JobError("invalid", "no topic"))',
+    ),
+    Sabotage(
+        "an engine that is away for long gives a job up",
+        "P14",
+        "compactor/jobs.py",
+        "failed = self.error.category not in NOT_THE_JOB",
+        "failed = True",
+    ),
 )

@@ -77,7 +77,8 @@ def test_more_histories_break_no_rule_and_every_fault_rule_and_kind_of_commit_co
     wanted |= {f"commit: {kind}" for kind in ("checkpoint", "seal", "position", "producer", "quarantine", "floor")}
     wanted |= {"commit: transaction", "application that ended gives way", "import ended", "unannounced partition swept"}
     wanted |= {"commit: floor by retention", "commit on a dead number", "append acknowledged", "request", "swept"}
-    wanted |= {"pause altered", "steps while stopped"}
+    wanted |= {"pause altered", "steps while stopped", "step: stopped"}
+    wanted |= {"running job to be cancelled", "told to stop over a look"}
     wanted |= {"relief: worked", "relief: failed", "relief: idle", "step: deferred", "step: standby"}
     wanted |= {"compactors together", "services together", "services retire together", "owner replaced"}
     wanted |= {"job completed", "job cancelled", "job failed", "consumer's state compared", "collected"}

@@ -65,6 +65,8 @@ class World:
     trace: list[str] | None = None
     when_recorded: Callable[[], None] | None = None  # a `.compactor` file has recorded outputs
     told_to_stop: set[Author] = field(default_factory=set)  # in the step that they are in
+    merging: set[Author] = field(default_factory=set)  # whose tasks have begun in it, and nothing was looked at since
+    failed_attempts_max: int = 1_000  # of a job: RFC 0003
     witness: Witness = field(init=False)
     engine: Answers = field(init=False)
     store: FaultyStore = field(init=False)
@@ -201,13 +203,17 @@ class World:
                 actor.ids += 1
                 reply = f"{actor.number:03x}{actor.ids:05x}" * 2
             elif kind is StopAsked:
-                reply = actor.luck.random() < self.climate.stop_share
-                if reply:
-                    self.told_to_stop.add(actor.author)
+                reply = self._is_told_to_stop(actor)
             elif kind is Reserve:
                 reply = actor.luck.random() >= self.climate.stop_share
             else:
                 return request
+
+    def _is_told_to_stop(self, actor: Actor) -> bool:
+        """While its tasks run it may be told so at any time; else, over a look (tests/sim/wishes.py)."""
+        if actor.author in self.merging and actor.luck.random() < self.climate.stop_share:
+            self.told_to_stop.add(actor.author)
+        return actor.author in self.told_to_stop
 
     def _clock(self, actor: Actor) -> int:
         """A process's own clock, or what the Dates of its replies come to: each reading errs in its own way."""

@@ -16,10 +16,12 @@ RETIRED_MAX = 16_384  # RFC 0005
 
 def ended_wrongly(before: Json, after: Json, known: InForce) -> str | None:
     """`before`: the job as it was when it was under way; `after`: as it stands in the history."""
-    if known.deleted or any(manifest.get("sealed") for manifest in known.manifests):
-        return None
     planned, status = before.get("plan") is not None, after["status"]
     category = (after.get("error") or {}).get("category", "")
+    if known.deleted or any(manifest.get("sealed") for manifest in known.manifests):
+        if planned and (status, category) == ("failed", "invalid"):
+            return "ends as failed, and its topic was deleted (P21)"
+        return None
     if status == "cancelled":
         holds = before.get("cancel_requested", False) or (category == "altered" and _altered(before, known))
     elif planned:
