@@ -37,9 +37,9 @@ OF_ATTEMPTS = (
     Sabotage(
         "a claim counts what its own coordinator began",
         "P14",
-        "compactor/jobs.py",
-        "_interrupt(state, job, now_ms) if base.owner == self.owner else",
-        "_interrupt(state, job, now_ms) if job is None else",
+        "compactor/coordinator.py",
+        "self._owner = self._owner or await NewId()",
+        "self._owner = await NewId()",
     ),
     Sabotage(
         "whoever dies without a word is guilty",

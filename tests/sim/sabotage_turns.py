@@ -84,11 +84,4 @@ OF_TURNS = (
         "if before is None or before.since_ms > now_ms:",
         "if before is None:",
     ),
-    Sabotage(
-        "who claims anew does not know itself",
-        "P14",
-        "compactor/coordinator.py",
-        "self._owner = self._owner or await NewId()",
-        "self._owner = await NewId()",
-    ),
 )
