@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import Reserve, StartTasks, WeighSegment
+from lithify.compactor.engine import Reserve, StartTasks, StopAsked, WeighSegment
 from lithify.compactor.plan import freeze
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import KeyRange
@@ -37,8 +37,10 @@ def test_a_clean_is_no_clean_by_a_clock_that_has_stepped_back_since() -> None:
             if isinstance(held.request, Now):
                 readings += 1
                 held.reply(reading_ms if readings == 1 else reading_ms - SERVERS_DIFFER_MS - LAG_MS // 2 - behind_ms)
-            elif isinstance(held.request, Reserve | WeighSegment):
-                held.reply(True if isinstance(held.request, Reserve) else ())
+            elif isinstance(held.request, Reserve | StopAsked):
+                held.reply(isinstance(held.request, Reserve))
+            elif isinstance(held.request, WeighSegment):
+                held.reply(())
             else:
                 held.go()
         state = world.alone(PartitionFiles(KEYS).compactor_state())
