@@ -47,7 +47,7 @@ TUNED = {
     ("lithify.compactor.damage.PAUSE_MS",): (1_000, 10, 100),
 }
 
-FAILED_ATTEMPTS_MAX, FEW_ATTEMPTS_SHARE = 1_000, 0.15  # RFC 0003
+FAILED_ATTEMPTS_MAX, FEW_ATTEMPTS_SHARE = 1_000, 0.12  # RFC 0003
 FEW_SHARE = 0.4  # of histories in which a few have the word often, and so come far
 
 
@@ -138,7 +138,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
 
 def _failed_attempts_max(seed: int, stack: ExitStack) -> int:
     """In a few histories a job may fail a few times alone, whatever it records."""
-    dice = random.Random(f"{seed}/attempts")
+    dice = random.Random(f"{seed}/attempts max")
     if dice.random() >= FEW_ATTEMPTS_SHARE:
         return FAILED_ATTEMPTS_MAX
     most = dice.choice((5, 12))

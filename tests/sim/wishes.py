@@ -15,13 +15,13 @@ from tests.sim.world import World
 
 __all__ = ["Leaving", "canceller", "wish"]
 
-CANCELLER_SHARE, THROTTLED_SHARE = 0.12, 0.6
+CANCELLER_SHARE, THROTTLED_SHARE = 0.1, 0.6
 RATES = (0.3, 1.0)  # in records a second: a wave is one key range, or a few
-LEAVING_SHARE, LEAVES_SHARE = 0.2, 0.25  # of histories; of looks
+LEAVING_SHARE, LEAVES_SHARE = 0.15, 0.25  # of histories; of looks
 
 
 def wish(site: Site, seed: int) -> dict[str, Life]:
-    dice = random.Random(f"{seed}/wishes")
+    dice = random.Random(f"{seed}/cancels")
     if dice.random() >= CANCELLER_SHARE:
         return {}
     if dice.random() < THROTTLED_SHARE:
@@ -52,7 +52,7 @@ class Leaving:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        dice = random.Random(f"{world.seed}/leaving")
+        dice = random.Random(f"{world.seed}/stops")
         self._share = LEAVES_SHARE if dice.random() < LEAVING_SHARE else 0.0
         self._dice: dict[str, random.Random] = {}
         self._told: set[Author] = set()  # over a look, in the step that they are in
@@ -64,7 +64,7 @@ class Leaving:
         self._told.discard(author)
         if not self._share or self._world.rested or author in told:
             return
-        dice = self._dice.setdefault(actor.name, random.Random(f"{self._world.seed}/{actor.name}/leaving"))
+        dice = self._dice.setdefault(actor.name, random.Random(f"{self._world.seed}/{actor.name}/stops"))
         if dice.random() < self._share:
             told.add(author)
             self._told.add(author)
