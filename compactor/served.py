@@ -150,7 +150,8 @@ class ServedPartition:
         if step.outcome == "deferred":
             return Turned(self._wants(answers), deferred=want.bytes > 0)
         ended = step.job is not None and not step.job.active
-        if step.outcome == "worked" or ended or (step.job is not None and self._may_do_more(answers)):
+        tried = step.outcome == "failed" and step.job is not None
+        if step.outcome == "worked" or ended or (tried and self._may_do_more(answers)):
             return Turned(self._wants(answers))
         self._resting, self.take_over = step.outcome in ("idle", "waiting"), False
         return Turned(None)

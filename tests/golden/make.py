@@ -328,13 +328,8 @@ COMPACTOR_PACED = CompactorState(
     history=(summed_up(msgspec.structs.replace(RUNNING, status="completed", paced_to_ms=1_760_000_010_000)),),
 )
 # A job with attempts that failed, and a range that is to be done again.
-COMPACTOR_FAILED = CompactorState(
-    **HEAD,
-    **PARTITION,
-    id=17,
-    epoch=4,
-    jobs=(msgspec.structs.replace(RUNNING, failed_attempts=3, counted=(1,)),),
-)
+FAILED = msgspec.structs.replace(RUNNING, failed_attempts=3, counted=(1,))
+COMPACTOR_FAILED = CompactorState(**HEAD, **PARTITION, id=17, epoch=4, jobs=(FAILED,))
 BOUNDARY = Boundary(**HEAD, **PARTITION, id=2, manifest=10, compactor=11, manifest_head=12, compactor_head=13)
 TOPIC = TopicFile(
     **HEAD,

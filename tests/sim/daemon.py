@@ -226,7 +226,7 @@ async def _advance(site: Site, actor: Actor, process: Process, strand: _Strand) 
     try:
         match request:
             case Pause(ms):
-                strand.wake_ms = site.world.now_ms + int(ms * (0.5 + actor.say.random() / 2))
+                strand.wake_ms = site.world.now_ms + max(int(ms * (0.5 + actor.say.random() / 2)), 1)
             case Reserve():
                 strand.reply = process.reserve(actor.strand, request)
             case StartTasks(tasks, _):
