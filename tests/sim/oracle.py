@@ -137,6 +137,7 @@ class Oracle:
         what it is told, that compaction is `paused` or is not."""
         self.begun[author] = Began(self.world.now_ms, len(self.topics), paused=paused)
         self.world.told_to_stop.discard(author)
+        self.world.told_over_a_look.discard(author)
         self.world.merging.discard(author)
 
     def may_take_over(self, author: Author, take_over: bool) -> bool:

@@ -9,7 +9,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import Pause
 from tests.sim.actors import TRANSIENT, Life
-from tests.sim.cast import Actor, Author, Violation
+from tests.sim.cast import Actor, Violation
 from tests.sim.site import Site
 from tests.sim.world import World
 
@@ -55,19 +55,17 @@ class Leaving:
         dice = random.Random(f"{world.seed}/stops")
         self._share = LEAVES_SHARE if dice.random() < LEAVING_SHARE else 0.0
         self._dice: dict[str, random.Random] = {}
-        self._told: set[Author] = set()  # over a look, in the step that they are in
 
     def looks(self, actor: Actor) -> None:
         author, told = actor.author, self._world.told_to_stop
-        if author in self._told & told:
+        if author in self._world.told_over_a_look:
             raise Violation(f"{actor.name} was told to stop, and looks at one segment after the other (P12)")
-        self._told.discard(author)
         if not self._share or self._world.rested or author in told:
             return
         dice = self._dice.setdefault(actor.name, random.Random(f"{self._world.seed}/{actor.name}/stops"))
         if dice.random() < self._share:
             told.add(author)
-            self._told.add(author)
+            self._world.told_over_a_look.add(author)
             self._world.counts["told to stop over a look"] += 1
 
     def begins_tasks(self, actor: Actor) -> None:

@@ -65,6 +65,7 @@ class World:
     trace: list[str] | None = None
     when_recorded: Callable[[], None] | None = None  # a `.compactor` file has recorded outputs
     told_to_stop: set[Author] = field(default_factory=set)  # in the step that they are in
+    told_over_a_look: set[Author] = field(default_factory=set)  # of these, those who looked at a segment then
     merging: set[Author] = field(default_factory=set)  # whose tasks have begun in it, and nothing was looked at since
     failed_attempts_max: int = 1_000  # of a job: RFC 0003
     witness: Witness = field(init=False)
