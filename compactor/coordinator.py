@@ -12,6 +12,7 @@ from lithify.compactor import jobs
 from lithify.compactor.attempt import JobWork, Step
 from lithify.compactor.engine import Reserve
 from lithify.compactor.estimate import estimate
+from lithify.compactor.failures import GIVEN_UP
 from lithify.compactor.needs import Needs, needs, want
 from lithify.compactor.plan import choose_requested, freeze, kind_of
 from lithify.compactor.policy import (
@@ -311,7 +312,7 @@ class Coordinator:
             state, most = self.files.compactor.seen.value, config.compaction_attempts_max
             given_up = given_up_first(held, reason, state, most, now_ms)
             if given_up is not None:  # the request would wait for ever for a tier that ends at once
-                return await self._work(config).finish(request, "failed", given_up, JobError("attempts", given_up))
+                return await self._work(config).finish(request, "failed", given_up, JobError(GIVEN_UP, given_up))
             return await self._start(manifest, config, held, "tier", "scheduler", reason, now_ms)
         kind = kind_of(manifest, config, chosen, now_ms)
         reason = "asked for: full" if not request.requested else "asked for: by sources"

@@ -17,17 +17,23 @@ from lithify.manifest.jobs import (
 
 __all__ = [
     "ALONE_AFTER",
+    "FAILED_ATTEMPTS_MAX",
+    "GIVEN_UP",
     "RETRY_FIRST_MS",
     "RETRY_MAX_MS",
     "counted_after",
     "failure_of",
+    "given_up_after",
     "is_in_vain",
     "runs_alone",
     "source_set",
+    "too_often",
 ]
 
 RETRY_FIRST_MS = 1_000  # after a failed attempt, doubling with each in a row
 RETRY_MAX_MS = 600_000
+FAILED_ATTEMPTS_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
+GIVEN_UP = "attempts"  # the category of a job that ended for what failed before
 ALONE_AFTER = 2  # attempts in a row under which a compactor or an engine died
 
 
@@ -72,6 +78,22 @@ def counted_after(
     fresh = FailureCount(sources=name, count=count, lost=lost, error=error, retry_at_ms=now_ms + pause_ms)
     others = tuple(f for f in head.failures if f.sources != name)
     return (*others, fresh)[-FAILURES_MAX:]  # at the bound the oldest count is forgotten, and starts anew
+
+
+def too_often(job: Job) -> str | None:
+    """Why `job` is given up, whatever its attempts recorded; None: it is not."""
+    failed = job.failed_attempts
+    return f"{failed} attempts failed" if failed >= FAILED_ATTEMPTS_MAX else None
+
+
+def given_up_after(head: CompactorState, job: Job, error: JobError | None, now_ms: int) -> tuple[FailureCount, ...]:
+    """The failure counts after a job that ended with `error`. Where it had failed too often its sources rest, too: what
+    its attempts recorded forgave them each time, and the next plan would begin at once, and fail as often again."""
+    if error is None or error.category != GIVEN_UP or too_often(job) is None:
+        return head.failures
+    name = source_set(job.segments)
+    rests = FailureCount(sources=name, count=0, error=error, retry_at_ms=now_ms)
+    return (*(f for f in head.failures if f.sources != name), rests)[-FAILURES_MAX:]
 
 
 def _away_in_a_row(job: Job) -> int:

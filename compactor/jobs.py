@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lithify.compactor.failures import counted_after, failure_of, is_in_vain, runs_alone, source_set
+from lithify.compactor.failures import counted_after, failure_of, given_up_after, is_in_vain, runs_alone, source_set
 from lithify.compactor.requested import after_merge
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import fenced
@@ -389,4 +389,6 @@ class Finish(_Owned):
         jobs = tuple(j for j in head.jobs if j.id != job.id)
         if self.status == "completed":
             jobs = tuple(after_merge(each, job, self.divided) for each in jobs)
-        return Next(replace(head, jobs=jobs, history=history, planning=False, heartbeat_at_ms=now_ms), None)
+        failures = given_up_after(head, job, self.error, now_ms)
+        state = replace(head, jobs=jobs, history=history, failures=failures, planning=False, heartbeat_at_ms=now_ms)
+        return Next(state, None)

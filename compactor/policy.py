@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lithify.compactor.failures import RETRY_MAX_MS, failure_of
+from lithify.compactor.failures import GIVEN_UP, RETRY_MAX_MS, failure_of, too_often
 from lithify.compactor.info import NOTHING_DUE
 from lithify.compactor.plan import fan_in, in_key_order, to_sort
 from lithify.compactor.retiring import has_no_room, segments_of
@@ -45,7 +45,6 @@ __all__ = [
 
 ENGINE_LOST_MAX = 30  # attempts in a row on one set of sources under which the engine died, hours by the pauses between
 GIVEN_UP_MS = 86_400_000  # after which the sources of a job that was given up are tried once more
-FAILED_ATTEMPTS_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
 PRESSING = ("runs-pressure", "l0-pressure")  # debts that grow while a job runs for hours, or waits to be tried again
 FAN_IN = "fan-in"  # the debt of work on more inputs than one merge can hold: what is tiered first
 LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
@@ -244,12 +243,9 @@ def settled(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
 
 def resumed(job: Job, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Settle | Resume | Wait:
     failure = None if state is None else failure_of(state, job.segments)
-    given_up = _given_up(failure, config.compaction_attempts_max, now_ms)
+    given_up = _given_up(failure, config.compaction_attempts_max, now_ms) or too_often(job)
     if given_up is not None:
-        return Settle(job, "failed", given_up, JobError("attempts", given_up))
-    if job.failed_attempts >= FAILED_ATTEMPTS_MAX:
-        text = f"{job.failed_attempts} attempts failed"
-        return Settle(job, "failed", text, JobError("attempts", text))
+        return Settle(job, "failed", given_up, JobError(GIVEN_UP, given_up))
     pause_ms = _pause_ms(failure, now_ms)
     if failure is not None and pause_ms > 0:
         text = f"job {job.id} failed ({failure.error.reason}); next attempt in {span_text(pause_ms)}"
@@ -264,6 +260,8 @@ def _given_up(failure: FailureCount | None, most: int, now_ms: int) -> str | Non
         return None
     if failure.count >= most:
         return f"{failure.count} attempts in a row made no progress; the last: {failure.error.reason}"
+    if failure.error.category == GIVEN_UP:
+        return failure.error.reason
     if failure.lost >= ENGINE_LOST_MAX:
         told = f"the engine died under {failure.lost} attempts in a row that made no progress"
         return f"{told}; the last: {failure.error.reason}"

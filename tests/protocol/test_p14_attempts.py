@@ -8,7 +8,13 @@ from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import VerifyOutputs
-from lithify.compactor.failures import RETRY_FIRST_MS, RETRY_MAX_MS, failure_of, source_set
+from lithify.compactor.failures import (
+    FAILED_ATTEMPTS_MAX,
+    RETRY_FIRST_MS,
+    RETRY_MAX_MS,
+    failure_of,
+    source_set,
+)
 from lithify.compactor.jobs import (
     Admit,
     ClaimState,
@@ -21,7 +27,6 @@ from lithify.compactor.jobs import (
 )
 from lithify.compactor.policy import (
     ENGINE_LOST_MAX,
-    FAILED_ATTEMPTS_MAX,
     GIVEN_UP_MS,
     Resume,
     Settle,
@@ -47,6 +52,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
 from lithify.store.port import Create
 from tests.compactor.simulated_engine import Mortal, with_engine
+from tests.compactor.test_cleanable import HOUR_MS
 from tests.protocol.scene import CONFIG, FIRST, KEYS, ROWS, TOPIC_ID, Held, after, append_rows, at, job, new_partition
 
 ERROR = JobError("memory", "the worker died")
@@ -148,6 +154,15 @@ def test_a_thousand_failed_attempts_end_a_job_whatever_they_record() -> None:
     action = decide(HEAD, state, CONFIG, RETRY_MAX_MS)
     assert isinstance(action, Settle)
     assert (action.status, action.reason) == ("failed", f"{FAILED_ATTEMPTS_MAX} attempts failed")
+    assert action.error is not None
+    ended = after(state, Finish(state.epoch, job().id, action.status, action.reason, action.error), now_ms=HOUR_MS)
+    planned = after(ended, Admit(state.epoch, job("000000000009-0000abcd")))
+    rests = decide(HEAD, planned, CONFIG, HOUR_MS + GIVEN_UP_MS - 1)
+    assert isinstance(rests, Settle), "what is planned anew rests, too"
+    assert rests.reason == f"{FAILED_ATTEMPTS_MAX} attempts failed"
+    assert decide(HEAD, planned, CONFIG, HOUR_MS + GIVEN_UP_MS) == Resume(planned.jobs[0])
+    by_hand = after(ended, Admit(state.epoch, job("000000000009-0000abcd", origin="manual")))
+    assert failure_of(by_hand, job().segments) is None, "a person may ask for it at once"
 
 
 def test_a_job_under_which_the_engine_dies_again_and_again_is_given_up_at_a_cap_of_its_own() -> None:

@@ -142,7 +142,7 @@ def _failed_attempts_max(seed: int, stack: ExitStack) -> int:
     if dice.random() >= FEW_ATTEMPTS_SHARE:
         return FAILED_ATTEMPTS_MAX
     most = dice.choice((5, 12))
-    stack.enter_context(patch("lithify.compactor.policy.FAILED_ATTEMPTS_MAX", most))
+    stack.enter_context(patch("lithify.compactor.failures.FAILED_ATTEMPTS_MAX", most))
     return most
 
 

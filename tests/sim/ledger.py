@@ -47,6 +47,7 @@ class Ledger:
         self.recorded_at: dict[str, int] = {}  # and at which its outputs last changed
         self._compactor_author: dict[str, Author] = {}  # claim's nonce -> who
         self._failures: Counter[str] = Counter()  # attempts of a job that failed, in all
+        self._too_often_ms: dict[frozenset[str], int] = {}  # when a job ended that had failed too often
         self._heard: set[tuple[Author, str]] = set()  # who wrote, of which job, that it is to be cancelled
         self._void: dict[Author, int] = {}  # the epoch under which the outcome of a step is unknown
 
@@ -167,8 +168,13 @@ class Ledger:
         if elsewhere & set(job.segments):
             self._truth.fail(f"job {job.id} pins what another active job has pinned (P8)")
         self._held("P8", "P9")
+        sources = frozenset(job.segments)
         if job.origin == "manual":
-            self._in_vain[frozenset(job.segments)] = self._lost[frozenset(job.segments)] = 0
+            self._in_vain[sources] = self._lost[sources] = 0
+        elif sources in self._too_often_ms:
+            if self._truth.world.now_ms - self._too_often_ms[sources] < GIVEN_UP_MS - self._truth.error_ms:
+                self._truth.fail(f"job {job.id} begins on sources that were given up within a day (P14)")
+            self._truth.world.counts["given up, and begun a day later"] += 1
 
     def _discarded(self, known: Job | None, job: Job) -> None:
         left = {done.index for done in job.done}
@@ -244,6 +250,8 @@ class Ledger:
         too_often = self._failures[job.id] >= self._truth.world.failed_attempts_max
         if count < least and self._lost.get(sources, 0) < ENGINE_LOST_MAX and not too_often:
             self._truth.fail(f"job {job.id} is given up after {count} attempts in vain, {least} are its right (P14)")
+        if too_often:
+            self._too_often_ms[sources] = self._truth.world.now_ms
         self._truth.world.counts["job given up"] += 1
 
     def _thrown_away(self, known: Job, job: Job) -> None:

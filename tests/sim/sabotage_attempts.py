@@ -63,6 +63,13 @@ OF_ATTEMPTS = (
         "if failure is None:",
     ),
     Sabotage(
+        "a job that failed too often begins anew at once",
+        "P14",
+        "compactor/failures.py",
+        "if error is None or error.category != GIVEN_UP or too_often(job) is None:",
+        "if True:",
+    ),
+    Sabotage(
         "an engine that died is the job's failure",
         "P14",
         "compactor/failures.py",
