@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from lithify.compactor.engine import (
     Engine,
     NextResults,
@@ -89,6 +91,8 @@ class CompactionAnswers:
             case StartTasks(tasks, label):
                 _are_here(tasks)
                 self.close()
+                if self._reserved is not None and self._reserved.short:
+                    tasks = tuple(replace(task, short=True) for task in tasks)
                 self._running = self._engine.start(self._driver.store, tasks, label)
                 return None
             case NextResults(timeout_ms):

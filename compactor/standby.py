@@ -2,12 +2,10 @@
 
 from typing import NamedTuple
 
-from lithify.compactor.policy import LEASE_MS, incumbent_lives, pinned_by
+from lithify.compactor.policy import LEASE_MS, incumbent_lives
 from lithify.manifest.ages import young
-from lithify.manifest.floor import droppable
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import Manifest
-from lithify.manifest.retention import floor_at
 
 __all__ = ["Watched", "waits_for", "watched"]
 
@@ -15,23 +13,22 @@ __all__ = ["Watched", "waits_for", "watched"]
 class Watched(NamedTuple):
     since_ms: int  # no sign of life since then, and something was due
     heartbeat_at_ms: int  # the owner's latest one in `.compactor`
-    below_floor: frozenset[str]  # what was to be retired then
+    live: frozenset[str]  # the segments of the latest look
 
 
 def watched(before: Watched | None, manifest: Manifest, state: CompactorState | None, now_ms: int) -> Watched:
     """What is known after one more look at which something is due. `before`: after the one before, if that was so then.
 
     SUBTLE! To retire segments is an edit of the manifest, which the owner alone makes, and shows no other life. Where
-    retention is all that is due, each look may find some more of it: if the lease went on while what the first look
-    found is done, two that look in turn would fence each other for ever. Test: tests/compactor/test_standby.py
+    retention is all that it finds to do, a standby that did not take this for life would fence it, and be fenced in its
+    turn. Test: tests/compactor/test_standby.py
     """
     heartbeat_at_ms = 0 if state is None else state.heartbeat_at_ms
-    below = droppable(manifest, floor_at(manifest, now_ms), pinned_by(state))
-    now = Watched(now_ms, heartbeat_at_ms, frozenset(segment.id for segment in below))
+    now = Watched(now_ms, heartbeat_at_ms, frozenset(segment.id for segment in manifest.segments()))
     if before is None or before.since_ms > now_ms:  # the clock has stepped back: how long it has been is not known
         return now
-    silent = before.heartbeat_at_ms == heartbeat_at_ms and before.below_floor <= now.below_floor
-    return before if silent else now
+    silent = before.heartbeat_at_ms == heartbeat_at_ms and before.live <= now.live
+    return now._replace(since_ms=before.since_ms) if silent else now
 
 
 def waits_for(state: CompactorState, seen: Watched | None, now_ms: int) -> str | None:

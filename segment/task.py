@@ -28,6 +28,7 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[tuple[SegmentRef, ...], ...]
     rules: MergeRules
     output_bytes: int  # cut outputs at about this many bytes of Parquet, and only between keys (R5)
+    short: bool = False  # of a short job: it has a thread, or a pool of Spark's, beside those of long ones (RFC 0014)
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,11 +7,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.outcome import outcome_of
-from lithify.compactor.engines.underway import Underway
+from lithify.compactor.engines.underway import Threads, Underway
 from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import InvalidRequest
@@ -22,13 +21,13 @@ __all__ = ["LocalEngine"]
 
 class LocalEngine:
     """At most `parallelism` tasks at a time (default: as many as the machine has processors), whatever the number of
-    attempts. Peak memory in results is that of the whole process."""
+    attempts, and one more of a short job (docs/rfcs/0014). Peak memory in results is that of the whole process."""
 
     def __init__(self, parallelism: int | None = None) -> None:
         if parallelism is not None and parallelism < 1:
             raise InvalidRequest(f"parallelism is {parallelism}: it must be at least 1")
         self._width = parallelism or os.cpu_count() or 1
-        self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="lithify-merge")
+        self._threads = Threads(self._width, "lithify-merge")
         self._lock = threading.Lock()
         self._attempts: weakref.WeakSet[Underway] = weakref.WeakSet()
         self._closed = False
@@ -52,8 +51,8 @@ class LocalEngine:
                 # Their threads never come back: those of the others end with what they do, and new ones take their
                 # place.
                 self._attempts = weakref.WeakSet(attempt for attempt in self._attempts if not attempt.hangs)
-                self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="lithify-merge")
-            attempt = Underway(self._pool, self._width, tasks, run)
+                self._threads = Threads(self._width, "lithify-merge")
+            attempt = Underway(self._threads, tasks, run)
             self._attempts.add(attempt)
         return attempt
 
@@ -64,4 +63,4 @@ class LocalEngine:
             attempts = list(self._attempts)
         for attempt in attempts:
             attempt.stop()
-        self._pool.shutdown(wait=not any(attempt.hangs for attempt in attempts))
+        self._threads.shutdown(wait=not any(attempt.hangs for attempt in attempts))

@@ -9,7 +9,6 @@ import functools
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from lithify.compactor.engines.held_session import HeldSession, Opened
@@ -17,6 +16,7 @@ from lithify.compactor.engines.private_files import PrivateFiles
 from lithify.compactor.engines.spark_attempt import SparkAttempt
 from lithify.compactor.engines.spark_jobs import jobs_of
 from lithify.compactor.engines.spark_session import close_session, open_session, prepare
+from lithify.compactor.engines.underway import Threads
 from lithify.segment.task import MergeTask
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import Store
@@ -33,8 +33,9 @@ class SparkEngine:
     """Runs tasks on `session_or_master`: a session (Spark Connect's, too), which is never stopped here; a master
     ("spark://host:7077", "local[2]"), or nothing for `local[*]`: that session starts with the first attempt.
 
-    `parallelism` bounds how many tasks run at a time (default: 32 Spark jobs, of which Spark runs as many as it has
-    processors for). `config` holds settings of a session started here. Raises InvalidRequest.
+    `parallelism` bounds how many tasks run at a time, besides one of a short job (default: 32 Spark jobs, of which
+    Spark runs as many as it has processors for). `config` holds settings of a session started here. Raises
+    InvalidRequest.
     """
 
     def __init__(
@@ -52,10 +53,9 @@ class SparkEngine:
             raise InvalidRequest("config is for a session started here; the session given to SparkEngine has its own")
         self._master = session_or_master if isinstance(session_or_master, str) else None
         self._config = dict(config or {})
-        self._width = parallelism or _JOBS_MAX
-        self._pool = ThreadPoolExecutor(self._width, thread_name_prefix="lithify-spark")
+        self._threads = Threads(parallelism or _JOBS_MAX, "lithify-spark")
         given = None if isinstance(session_or_master, str) else Opened(jobs_of(session_or_master))
-        self._session = HeldSession(self._pool, self._open, given)
+        self._session = HeldSession(self._threads.common, self._open, given)
         self._private = PrivateFiles()
         self._lock = threading.Lock()
         self._attempts: weakref.WeakSet[SparkAttempt] = weakref.WeakSet()
@@ -85,7 +85,7 @@ class SparkEngine:
             if self._closed:
                 raise InvalidRequest(f"{label}: this engine is closed; make a new one")
             opening = self._session.current(self._prepare)
-            attempt = SparkAttempt(self._pool, self._width, opening, self._private, stores, tasks, label)
+            attempt = SparkAttempt(self._threads, opening, self._private, stores, tasks, label)
             self._attempts.add(attempt)
         return attempt
 
@@ -97,7 +97,7 @@ class SparkEngine:
             attempts = list(self._attempts)
         for attempt in attempts:
             attempt.stop()
-        self._pool.shutdown()
+        self._threads.shutdown(wait=True)
         self._session.close()
         self._private.delete()
 

@@ -3,7 +3,7 @@
 import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 import structlog
 
@@ -14,7 +14,7 @@ from lithify.compactor.engines.private_files import PrivateFiles
 from lithify.compactor.engines.spark_jobs import SparkJobs, explain
 from lithify.compactor.engines.spark_session import Health
 from lithify.compactor.engines.stop_file import StopFile
-from lithify.compactor.engines.underway import Underway
+from lithify.compactor.engines.underway import Threads, Underway
 from lithify.compactor.engines.worker import Order, installed_version, seal, unseal
 from lithify.manifest.jobs import ENGINE_DOWN, ENGINE_LOST
 from lithify.segment.execute import TaskCancelled
@@ -38,8 +38,7 @@ class SparkAttempt:
 
     def __init__(
         self,
-        pool: ThreadPoolExecutor,
-        width: int,
+        threads: Threads,
         opening: Future[Opened],
         private: PrivateFiles,
         stores: Mapping[str, Store],
@@ -53,7 +52,7 @@ class SparkAttempt:
         self._tags = {_tag(task) for task in tasks}
         self._stop_file = StopFile(private.create(f"attempt-{new_id()}"))
         weakref.finalize(self, self._stop_file.close)  # threads at work hold on to `self`
-        self._underway = Underway(pool, width, tasks, self._run)
+        self._underway = Underway(threads, tasks, self._run)
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
         """See `Running`."""
@@ -110,7 +109,7 @@ class SparkAttempt:
             raise TaskCancelled(f"job {task.job}, range {task.range_index}")
         described = f"{self._label} range {task.range_index}, {len(task.sources)} sources"
         try:
-            reply = unseal(jobs.run(seal(self._order(task, jobs)), described, _tag(task)))
+            reply = unseal(jobs.run(seal(self._order(task, jobs)), described, _tag(task), short=task.short))
         except Exception as error:  # noqa: BLE001 - py4j's, PySpark's or gRPC's, depending on the session
             if cancelled():
                 raise TaskCancelled(f"job {task.job}, range {task.range_index}") from None

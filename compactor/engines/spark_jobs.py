@@ -16,9 +16,11 @@ from lithify.compactor.engines.worker import obey, obey_batches
 from lithify.manifest.jobs import ENGINE_LOST
 from lithify.segment.task import MergeTask
 
-__all__ = ["POOL", "ConnectJobs", "RddJobs", "SparkJobs", "explain", "is_connect", "jobs_of"]
+__all__ = ["POOL", "SHORT_POOL", "ConnectJobs", "RddJobs", "SparkJobs", "explain", "is_connect", "jobs_of"]
 
-POOL = "lithify"  # of Spark's fair scheduler, so that a shared session gives other jobs their part
+# Of Spark's fair scheduler, so that a shared session gives other jobs their part, and long jobs give short ones theirs:
+# each pool is a queue, and of two pools the next processor goes to the one that has fewer.
+POOL, SHORT_POOL = "lithify", "lithify-short"
 
 
 class SparkJobs(Protocol):
@@ -31,8 +33,9 @@ class SparkJobs(Protocol):
         """Whether the session is still there, at the cost of one call. Never raises."""
         ...
 
-    def run(self, sealed: str, description: str, tag: str) -> str:
-        """Carry the order to a worker, and bring its reply; whatever Spark raises passes through."""
+    def run(self, sealed: str, description: str, tag: str, *, short: bool = False) -> str:
+        """Carry the order to a worker, and bring its reply; whatever Spark raises passes through. `short`: of a short
+        job, which long ones share their processors with."""
         ...
 
     def cancel(self, tag: str) -> None:
@@ -57,12 +60,12 @@ class RddJobs:
     def health(self) -> Health:
         return context_health(self._context)
 
-    def run(self, sealed: str, description: str, tag: str) -> str:
+    def run(self, sealed: str, description: str, tag: str, *, short: bool = False) -> str:
         context = self._context
         # All of these belong to the calling thread (PySpark pins each to one of the JVM's).
         context.addJobTag(tag)
         context.setJobDescription(description)
-        context.setLocalProperty("spark.scheduler.pool", POOL)
+        context.setLocalProperty("spark.scheduler.pool", SHORT_POOL if short else POOL)
         context.setInterruptOnCancel(True)
         connection = _thread_connection(context)
         self._waiting.add(connection)
@@ -99,7 +102,7 @@ class ConnectJobs:
         # Whether the server is there tells the next job, in its own time: a call would be repeated for minutes.
         return Health.STOPPED if self._session.is_stopped else Health.WORKS
 
-    def run(self, sealed: str, description: str, tag: str) -> str:
+    def run(self, sealed: str, description: str, tag: str, *, short: bool = False) -> str:
         session = self._session
         session.addTag(tag)
         try:

@@ -1,4 +1,4 @@
-"""Tasks in a pool of threads, and the queue into which each puts what became of it as soon as it ends."""
+"""Tasks in threads of an engine, and the queue into which each puts what became of it as soon as it ends."""
 
 import queue
 import threading
@@ -12,57 +12,88 @@ from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Unavailable
 
-__all__ = ["RunTask", "Underway"]
+__all__ = ["RunTask", "Threads", "Underway"]
 
 RunTask = Callable[[MergeTask, Callable[[], bool]], TaskResult | TaskFailure]
 """Runs one task to its end, asking the second argument whether it was cancelled; then it raises TaskCancelled."""
 
 
-class Underway:
-    """`tasks` begin in their order, as far as `pool` has threads. Thread-safe.
+class Threads:
+    """Those of an engine: `width` for all tasks, and one more for tasks of short jobs. A task may take many minutes;
+    where all threads have such ones, what relieves a partition would wait for the first of them to end."""
 
-    At most `width` of them, as many as the pool has threads, stand in its queue: the next one goes to its end when one
-    has ended. So attempts take turns, and a small one does not wait for all tasks of a large one.
+    def __init__(self, width: int, name: str) -> None:
+        self.width = width
+        self.common = ThreadPoolExecutor(width, thread_name_prefix=name)
+        self.short = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-short")
+
+    def shutdown(self, *, wait: bool) -> None:
+        self.common.shutdown(wait=wait)
+        self.short.shutdown(wait=wait)
+
+
+class Underway:
+    """`tasks` begin in their order, as threads come free. Thread-safe.
+
+    It stands in the queue of `threads.common` as often as there are threads, and goes to its end when one of its tasks
+    has ended. So attempts take turns, and a small one does not wait for all tasks of a large one. Short ones stand in
+    the queue of the short thread, too, where they take turns alike.
     """
 
-    def __init__(self, pool: ThreadPoolExecutor, width: int, tasks: Sequence[MergeTask], run: RunTask) -> None:
-        self._pool = pool
+    def __init__(self, threads: Threads, tasks: Sequence[MergeTask], run: RunTask) -> None:
         self._run_task = run
         self._landed: queue.SimpleQueue[TaskResult | TaskFailure] = queue.SimpleQueue()
         self._withdrawn = threading.Event()
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._left = deque(tasks)
-        self._begun: list[Future[None]] = []  # those that may still wait in the pool's queue
-        self._open = 0  # how many are in the pool
-        self._shut = False  # the pool takes no more tasks
+        self._places: list[Future[None]] = []  # in queues; those that had their turn are removed now and then
+        self._waiting = self._running = 0  # places; tasks
+        self._shut = False  # the engine takes no more tasks
         self.hangs = False  # a task that was told to stop has not: it holds its thread, perhaps for ever
         with self._lock:
-            for _ in range(width):
-                self._begin_next()
+            for _ in range(min(threads.width, len(tasks))):
+                self._queue_in(threads.common)
+            if any(task.short for task in tasks):
+                self._queue_in(threads.short)
+            self._settle()
 
-    def _begin_next(self) -> None:
-        if self._left and not self._withdrawn.is_set() and not self._shut:
-            self._begun = [future for future in self._begun if not future.done()]
-            try:
-                self._begun.append(self._pool.submit(self._run, self._left[0]))
-            except RuntimeError:  # the interpreter ends, or the engine was closed meanwhile
-                self._shut = True
-            else:
-                self._left.popleft()
-                self._open += 1
-        if not self._open and (self._shut or self._withdrawn.is_set() or not self._left):
-            self._ended.set()
+    def _queue_in(self, pool: ThreadPoolExecutor) -> None:
+        self._places = [place for place in self._places if not place.done()]
+        try:
+            self._places.append(pool.submit(self._take_turn, pool))
+        except RuntimeError:  # the interpreter ends, or the engine was closed meanwhile
+            self._shut = True
+        else:
+            self._waiting += 1
 
-    def _run(self, task: MergeTask) -> None:
+    def _take_turn(self, pool: ThreadPoolExecutor) -> None:
+        with self._lock:
+            self._waiting -= 1
+            if not self._left or self._withdrawn.is_set():
+                self._settle()
+                return
+            task = self._left.popleft()
+            self._running += 1
         try:
             self._landed.put(self._run_task(task, self._withdrawn.is_set))
         except TaskCancelled:
             pass
         finally:
             with self._lock:
-                self._open -= 1
-                self._begin_next()
+                self._running -= 1
+                if self._left and not self._withdrawn.is_set():
+                    self._queue_in(pool)
+                self._settle()
+
+    def _settle(self) -> None:
+        """Where nothing is left to begin, gives its places up; and has ended where nothing runs either."""
+        none_begins = not self._left or self._withdrawn.is_set()
+        if none_begins:
+            self._waiting -= sum(place.cancel() for place in self._places)
+            self._places = []
+        if not self._running and (none_begins or (self._shut and not self._waiting)):
+            self._ended.set()
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
         """What has landed since the last call; waits up to `timeout_ms` for something, if something can still come.
@@ -88,9 +119,7 @@ class Underway:
         """Tasks that wait do not begin; those that run are told at the next block they ask."""
         with self._lock:
             self._withdrawn.set()
-            self._open -= sum(future.cancel() for future in self._begun)
-            self._begun = []
-            self._begin_next()  # none: but it may have ended with this
+            self._settle()
 
     def ended(self, timeout_ms: int) -> bool:
         """Whether every task has ended; waits for it up to `timeout_ms`."""

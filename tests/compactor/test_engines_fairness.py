@@ -1,15 +1,16 @@
 """Attempts share an engine task by task: the one task of a small job does not wait for all of a large one."""
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.local import LocalEngine
-from lithify.compactor.engines.underway import Underway
+from lithify.compactor.engines.underway import Threads, Underway
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import InvalidRequest, Unavailable
@@ -20,25 +21,29 @@ class Told:
     """Tasks are names; each runs when the test says so, and notes that it began."""
 
     def __init__(self, width: int) -> None:
-        self.width = width
-        self.pool = ThreadPoolExecutor(width)
+        self.threads = Threads(width, "told")
         self.began: list[str] = []
         self._go = threading.Semaphore(0)
+        self._alone: dict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(0))  # of short ones
         self._lock = threading.Lock()
 
-    def start(self, *names: str) -> Underway:
-        return Underway(self.pool, self.width, cast("tuple[MergeTask, ...]", names), self._run)
+    def start(self, *names: str, short: bool = False) -> Underway:
+        tasks = tuple(SimpleNamespace(name=name, short=short) for name in names)
+        return Underway(self.threads, cast("tuple[MergeTask, ...]", tasks), self._run)
 
     def _run(self, task: Any, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
         with self._lock:
-            self.began.append(task)
-        assert self._go.acquire(timeout=60)
+            self.began.append(task.name)
+        assert (self._alone[task.name] if task.short else self._go).acquire(timeout=60)
         if cancelled():
-            raise TaskCancelled(task)
-        return TaskFailure(0, "engine", task)
+            raise TaskCancelled(task.name)
+        return TaskFailure(0, "engine", task.name)
 
     def go(self, tasks: int) -> None:
         self._go.release(tasks)
+
+    def go_on(self, short: str) -> None:
+        self._alone[short].release()
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -53,6 +58,21 @@ def test_two_attempts_take_turns(width: int) -> None:
     assert max(engine.began.index(name) for name in ("small 0", "small 1")) <= 2 * width + 2
     assert len(large.results(0)) == 40
     assert [each.reason for each in small.results(0) if isinstance(each, TaskFailure)] == ["small 0", "small 1"]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_short_job_does_not_wait_for_a_long_task(width: int) -> None:
+    """A task may take many minutes, and all threads have such ones."""
+    engine = Told(width)
+    large = engine.start(*(f"large {number}" for number in range(2 * width)))
+    shorts = [engine.start(f"short {name} 0", f"short {name} 1", short=True) for name in "ab"]
+    for began in ("short a 0", "short b 0", "short a 1", "short b 1"):  # they take turns, too
+        engine.go_on(began)
+    assert all(short.ended(60_000) for short in shorts)
+    assert large.results(0) == []
+    assert sorted(engine.began)[:width] == sorted(f"large {number}" for number in range(width))
+    engine.go(2 * width)
+    large.stop()
 
 
 def test_a_stop_begins_nothing_more_and_waits_for_what_runs() -> None:
@@ -72,7 +92,7 @@ def test_where_the_pool_takes_no_more_tasks_the_attempt_ends_and_says_so() -> No
     end, and no other could take over."""
     engine = Told(1)
     large = engine.start("0", "1", "2")
-    engine.pool.shutdown(wait=False)
+    engine.threads.shutdown(wait=False)
     engine.go(3)
     assert large.ended(60_000)
     assert [each.reason for each in large.results(60_000) if isinstance(each, TaskFailure)] == ["0"]

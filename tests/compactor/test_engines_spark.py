@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from pyspark.cloudpickle import dumps as pickled
 
 from lithify.compactor.engines import spark_attempt, spark_jobs, worker
@@ -147,8 +148,8 @@ def test_jobs_tell_people_what_they_are_and_hold_no_keys(
     told: list[tuple[str, str, list[str]]] = []
     run = spark_jobs.RddJobs.run
 
-    def noted(jobs: Any, order: str, description: str, tag: str) -> str:
-        reply = run(jobs, order, description, tag)
+    def noted(jobs: Any, order: str, description: str, tag: str, **named: Any) -> str:
+        reply = run(jobs, order, description, tag, **named)
         context = spark_session.sparkContext
         names = ("spark.job.description", "spark.scheduler.pool")
         told.append((*map(context.getLocalProperty, names), sorted(context.getJobTags())))
@@ -187,6 +188,21 @@ def test_another_version_of_lithify_in_the_workers_is_refused(
     failed = failure(engine.start(store, tasks(appends(store)), LABEL))
     expected = f"worker runs lithify {worker.installed_version()}, this is 99.1.0: install the same wheel"
     assert (failed.category, failed.reason) == ("invalid", expected)
+
+
+def test_a_short_job_gets_the_next_processor(
+    spark_session: "SparkSession", engine: SparkEngine, store: Store, silent: SilentS3
+) -> None:
+    """Of two, both of which long tasks have, and others wait for."""
+    refs, tracker = appends(store), spark_session.sparkContext.statusTracker()
+    long = engine.start(silent.store, tasks(refs, [20, 40, 60]), LABEL)
+    hangs = silent.await_reader()
+    short = engine.start(store, [replace(task, short=True) for task in tasks(refs)], LABEL)
+    while len(tracker.getActiveJobsIds()) < 5:
+        assert short.results(50) == []
+    os.kill(hangs, signal.SIGKILL)
+    assert rows_of(store, results(short, 1)) == survivors()
+    long.stop()
 
 
 def test_a_killed_worker_fails_its_task_and_no_other(engine: SparkEngine, store: Store, silent: SilentS3) -> None:

@@ -255,6 +255,25 @@ def test_an_owner_that_retires_what_is_due_keeps_its_partition(
     assert part.describe().log_start_offset > 8, "retention went on"
 
 
+def test_an_owner_that_retires_what_another_would_merge_keeps_its_partition(
+    warehouse: lithify.Warehouse, clock: Clock
+) -> None:
+    """At each look of the standby there is something to merge; when the owner comes retention has overtaken it."""
+    config = {**EAGER, "cleanup.policy": "compact,delete", "retention.ms": "8000"}
+    part = warehouse.create_topic("sessions", 1, config).partition(0)
+    owner, standby = (served(warehouse) for _ in range(2))
+    append_to(part, 8)
+    a_round(owner)
+    for _ in range(8):
+        part.append([lithify.Record(b"k", b"v", timestamp_ms=clock.now_ms)])
+        a_round(standby)
+        clock.now_ms += 10_000
+        a_round(owner)
+    assert part.describe().compactor_epoch == 1
+    assert part.describe().log_start_offset == 16
+    assert not part.describe().l0
+
+
 def test_an_owner_that_works_keeps_its_partition_however_much_is_due(
     warehouse: lithify.Warehouse, clock: Clock
 ) -> None:

@@ -60,7 +60,7 @@ OF_TURNS = (
         "who retires what is due shows no life",
         "P5",
         "compactor/standby.py",
-        " and before.below_floor <= now.below_floor",
+        " and before.live <= now.live",
         "",
     ),
     Sabotage(
