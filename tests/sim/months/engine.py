@@ -34,7 +34,8 @@ class VirtualEngine:
         self.bucket = bucket
         self.done = done
         self._waiting: deque[Attempt] = deque()
-        self._busy = 0
+        self._free = SLOTS
+        self._short_is_free = True  # the slot of short jobs
         self._nonces = (f"{number:08x}" for number in itertools.count(process.clock.dice.getrandbits(30)))
 
     def start(self, store: Any, tasks: Sequence[MergeTask], label: str) -> "Attempt":
@@ -46,18 +47,31 @@ class VirtualEngine:
     def close(self) -> None:
         self._waiting.clear()
 
-    def ended(self) -> None:
-        self._busy -= 1
+    def ended(self, *, short: bool) -> None:
+        """A task in the slot of `short` ones, or in any other."""
+        if short:
+            self._short_is_free = True
+        else:
+            self._free += 1
         self._go_on()
 
     def _go_on(self) -> None:
-        while self._busy < SLOTS and self._waiting:
-            attempt = self._waiting.popleft()
-            if not attempt.left:
-                continue
-            self._busy += 1
-            attempt.begin(attempt.left.popleft())
-            self._waiting.append(attempt)
+        while self._free and (attempt := self._next(short=False)) is not None:
+            self._free -= 1
+            attempt.begin(attempt.left.popleft(), short=False)
+        if self._short_is_free and (attempt := self._next(short=True)) is not None:
+            self._short_is_free = False
+            attempt.begin(attempt.left.popleft(), short=True)
+
+    def _next(self, *, short: bool) -> "Attempt | None":
+        """Whose turn it is; it goes to the end."""
+        self._waiting = deque(attempt for attempt in self._waiting if attempt.left)
+        for attempt in self._waiting:
+            if attempt.left[0].short or not short:
+                self._waiting.remove(attempt)
+                self._waiting.append(attempt)
+                return attempt
+        return None
 
     @property
     def nonces(self) -> Iterator[str]:
@@ -72,7 +86,7 @@ class Attempt:
         self._landed: list[TaskResult | TaskFailure] = []
         self._stopped = False
 
-    def begin(self, task: MergeTask) -> None:
+    def begin(self, task: MergeTask, *, short: bool) -> None:
         """By a worker of its own, which does not wait for others."""
         engine = self._engine
         try:
@@ -80,16 +94,16 @@ class Attempt:
         except NotFound:
             size = 0  # it ends so, too
         self._under_way += 1
-        engine.process.clock.after(TASK_MS + size // BYTES_PER_MS, lambda: self._ends(task))
+        engine.process.clock.after(TASK_MS + size // BYTES_PER_MS, lambda: self._ends(task, short=short))
 
-    def _ends(self, task: MergeTask) -> None:
+    def _ends(self, task: MergeTask, *, short: bool) -> None:
         engine = self._engine
         if not engine.process.alive:
             return
         self._under_way -= 1
         if not self._stopped:
             self._landed.append(self._outcome(task))
-        engine.ended()
+        engine.ended(short=short)
 
     def _outcome(self, task: MergeTask) -> TaskResult | TaskFailure:
         engine = self._engine
