@@ -1,7 +1,7 @@
 """A task that hangs holds its job for as long as a range of it could take, and no longer (P14)."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -146,22 +146,27 @@ def test_how_long_is_told_by_what_a_range_reads() -> None:
 
 
 @pytest.fixture
-def held_task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """The first task of a local engine hangs, whatever it is told, until the test ends."""
-    let_go, first = threading.Event(), threading.Semaphore(1)
+def held_task(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """The first task of a local engine hangs, whatever it is told, until it is let go or the test ends: the events are
+    that it hangs, and that."""
+    hangs, let_go, first = threading.Event(), threading.Event(), threading.Semaphore(1)
 
     def execute(task: MergeTask, *_: object, **__: object) -> TaskResult:
         if first.acquire(blocking=False):
+            hangs.set()
             assert let_go.wait(60)
         return TaskResult(range_index=task.range_index, outputs=(), counts=MergeCounts())
 
     monkeypatch.setattr("lithify.compactor.engines.local.execute", execute)
     monkeypatch.setattr("lithify.compactor.engines.underway.STOP_MAX_MS", 50)
-    yield let_go.set
+    yield hangs, let_go
     let_go.set()
 
 
-def test_a_task_that_hangs_keeps_neither_a_stop_nor_the_next_attempt_waiting(held_task: Callable[[], None]) -> None:
+def test_a_task_that_hangs_keeps_neither_a_stop_nor_the_next_attempt_waiting(
+    held_task: tuple[threading.Event, threading.Event],
+) -> None:
+    hangs, let_go = held_task
     engine, store = LocalEngine(parallelism=1), MemoryStore()
     plan = job().plan
     assert plan is not None
@@ -179,6 +184,7 @@ def test_a_task_that_hangs_keeps_neither_a_stop_nor_the_next_attempt_waiting(hel
         output_bytes=1,
     )
     hanging = engine.start(store, [task], "label")
+    assert hangs.wait(60)
     hanging.stop()
     assert hanging.hangs
     hanging.stop()
@@ -186,5 +192,5 @@ def test_a_task_that_hangs_keeps_neither_a_stop_nor_the_next_attempt_waiting(hel
     assert again.ended(60_000)
     assert [type(each) for each in again.results(0)] == [TaskResult]
     engine.close()
-    held_task()
+    let_go.set()
     assert hanging.ended(60_000)
