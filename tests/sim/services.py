@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 
 from lithify.compactor.attempt import Step
 from lithify.compactor.coordinator import Coordinator
@@ -35,6 +35,7 @@ from lithify.store.port import Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import Actor, Violation
 from tests.sim.damage import harm_a_segment, restore
+from tests.sim.dawdling import dawdling
 from tests.sim.hands import submit
 from tests.sim.site import TOPIC, Handle, Site
 
@@ -51,7 +52,6 @@ __all__ = [
 ]
 
 PARTITIONS = 4  # that a topic grows to
-SWEEPS_SLOWLY = 10
 NARROWER = (
     {"retention.records": "8"},
     {"retention.records": "2", "cleanup.policy": "compact,delete"},
@@ -193,19 +193,8 @@ async def _collected(
     if done.finished:
         lives.finished(keys)
     if sweeps:
-        with _slowly(actor):
-            await sweep(files, site.grace_ms)
+        await dawdling(site, actor, files, sweep(files, site.grace_ms))
         site.world.counts["swept"] += 1
-
-
-@contextlib.contextmanager
-def _slowly(actor: Actor) -> Generator[None]:
-    """Between what it reads much may happen."""
-    usual, actor.slowness = actor.slowness, max(actor.slowness, SWEEPS_SLOWLY)
-    try:
-        yield
-    finally:
-        actor.slowness = usual
 
 
 async def sweep_what_nobody_announced(site: Site) -> None:
