@@ -178,7 +178,7 @@ class Admin:
             try:
                 verify(self._driver.store, key, ref)
             except (NotFound, Corrupt) as damaged:
-                raise Corrupt(f"{topic}/{partition}: {damaged}") from damaged
+                raise Corrupt(f"{topic}/{partition}: {damaged}", damaged.key) from damaged
         self._driver.run(files.manifest.commit(LiftQuarantine()))
         return True
 

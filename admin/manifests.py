@@ -36,7 +36,7 @@ def show(invocation: Invocation, topic: str, partition: int, number: int | None)
     key = keys.manifest.key(number)
     stored = warehouse.store.get(key)
     if stored is None:
-        raise NotFound(f"{key} does not exist (any more): numbers run up to the head, and old ones are collected")
+        raise NotFound(f"{key} does not exist (any more): numbers run up to the head, and old ones are collected", key)
     if invocation.as_json:
         # Undecoded: an operator may need to see what lithify cannot read.
         click.echo(plain_bytes(stored.body) if is_terminal(sys.stdout) else stored.body, nl=False)

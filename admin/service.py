@@ -12,6 +12,7 @@ from lithify.admin.logs import set_up_logs
 from lithify.admin.output import Output, count_text, size_text
 from lithify.admin.settings import option
 from lithify.manifest.words import counted, span_text
+from lithify.store.errors import Corrupt
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _run_once(invocation: Invocation, compactor: "Compactor", take_over: bool) -
         report = compactor.run_once(take_over)
     output.answer(report, lambda: _show(output, report))
     damaged = any(job.error is not None and job.error.category in _DAMAGED for job in report.jobs)
-    if damaged or any(part.error == "Corrupt" or part.detail.startswith("quarantined") for part in report.partitions):
+    if damaged or any(part.error == Corrupt.__name__ or part.quarantined for part in report.partitions):
         return FOUND_DAMAGE
     return FAILED if any(part.outcome == "failed" for part in report.partitions) else 0
 
@@ -186,7 +187,7 @@ def _what(part: "PartitionReport") -> str:
     if part.dropped_segments:
         dropped = counted(part.dropped_segments, "segment")
         done.insert(0, f"dropped {dropped} below the log start ({size_text(part.dropped_bytes)})")
-    failed = any(job.error is not None and job.error.reason in part.detail for job in part.jobs)
+    failed = any(job.error is not None and job.id == part.told_job for job in part.jobs)
     if not done or not (failed or part.detail == NOTHING_DUE):
         done.append(part.detail)
     return "; ".join(done)

@@ -112,11 +112,11 @@ class FileStore:
             try:
                 descriptor = self._disk.open(path, os.O_RDONLY)
                 try:
-                    return _read_exactly(self._disk, descriptor, path, start, length)
+                    return _read_exactly(self._disk, descriptor, (path, key), start, length)
                 finally:
                     self._disk.close(descriptor)
             except NOT_THERE as error:
-                raise NotFound(f"{path} does not exist") from error
+                raise NotFound(f"{path} does not exist", key) from error
 
     def put(self, key: str, body: bytes) -> None:
         final = self._path(key)
@@ -312,13 +312,14 @@ def _read_all(disk: Disk, descriptor: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _read_exactly(disk: Disk, descriptor: int, path: Path, start: int, length: int) -> bytes:
+def _read_exactly(disk: Disk, descriptor: int, file: tuple[Path, str], start: int, length: int) -> bytes:
     pieces: list[bytes] = []
     missing = length
     while missing:
         piece = disk.read(descriptor, missing, start + length - missing)
         if not piece:
-            raise Corrupt(f"{path} has {disk.stat_open(descriptor).st_size} bytes, fewer than {start} + {length}")
+            size, (path, key) = disk.stat_open(descriptor).st_size, file
+            raise Corrupt(f"{path} has {size} bytes, fewer than {start} + {length}", key)
         pieces.append(piece)
         missing -= len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

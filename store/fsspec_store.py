@@ -131,9 +131,9 @@ class FsspecStore:
             try:
                 body = self._filesystem().cat_file(path, start=start, end=start + length)
             except FileNotFoundError as error:
-                raise NotFound(f"{self._where(key)} does not exist") from error
+                raise NotFound(f"{self._where(key)} does not exist", key) from error
         if len(body) != length:
-            raise Corrupt(f"{self._where(key)} ends before byte {start + length}")
+            raise Corrupt(f"{self._where(key)} ends before byte {start + length}", key)
         return body
 
     def put(self, key: str, body: bytes) -> None:

@@ -52,9 +52,9 @@ class MemoryStore:
         check_range(key, start, length)
         found = self.get(key)
         if found is None:
-            raise NotFound(f"{self.url}/{key} does not exist")
+            raise NotFound(f"{self.url}/{key} does not exist", key)
         if start + length > len(found.body):
-            raise Corrupt(f"{self.url}/{key} has {len(found.body)} bytes, fewer than {start} + {length}")
+            raise Corrupt(f"{self.url}/{key} has {len(found.body)} bytes, fewer than {start} + {length}", key)
         return found.body[start : start + length]
 
     def put(self, key: str, body: bytes) -> None:

@@ -132,12 +132,12 @@ class S3Store:
             body = self._repeats.of_bulk(lambda: self._range(target, start, length)).body
         except FAILURES as error:
             if error_code(error) == _ABSENT:
-                raise NotFound(f"{self._where(key)} does not exist") from error
+                raise NotFound(f"{self._where(key)} does not exist", key) from error
             if error_code(error) != _BEYOND_END:
                 raise explain(error, self._where(key)) from error
             body = b""
         if len(body) != length:
-            raise Corrupt(f"{self._where(key)} ends before byte {start + length}")
+            raise Corrupt(f"{self._where(key)} ends before byte {start + length}", key)
         return body
 
     def put(self, key: str, body: bytes) -> None:
