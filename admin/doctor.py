@@ -119,11 +119,10 @@ def _store(report: "ProbeReport") -> Iterator[Check]:
 
 def _temporaries(warehouse: "Warehouse") -> Iterator[Check]:
     from lithify.manifest.keys import is_segment_key
-    from lithify.store.metered import Metered
 
     store = warehouse.store
     try:
-        removed = store.remove_stale_temporaries(is_segment_key) if isinstance(store, Metered) else 0
+        removed = store.remove_stale_temporaries(is_segment_key)
     except LithifyError as error:
         yield Check("stale temporaries", "warning", str(error))
     else:

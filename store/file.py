@@ -24,7 +24,7 @@ from lithify.store.file_output import FileOutput, forget, write_all
 from lithify.store.folders import Folders
 from lithify.store.followed_clock import FollowedClock
 from lithify.store.paths import check_key, check_prefix, check_range
-from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
+from lithify.store.port import Object, ObjectInfo, Outcome, Page, Store, StoreSpec
 from lithify.store.reserve import PIECES, Reserve
 
 __all__ = ["FileStore"]
@@ -39,7 +39,7 @@ _READ_BYTES = 64 * 1024 * 1024  # at a time
 T = TypeVar("T")
 
 
-class FileStore:
+class FileStore(Store):
     """Objects under the folder `root`, which is made by the first write.
 
     Its clock is the filesystem's: modification times and `now` come from the same place, a file server's too. Where
@@ -188,8 +188,10 @@ class FileStore:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def remove_stale_temporaries(self, older_than_ms: int = _STALE_MS, *, dry_run: bool = False) -> int:
-        """Remove what killed processes left half written, and say how many files that was, or would be."""
+    def remove_stale_temporaries(
+        self, ours: Callable[[str], bool], older_than_ms: int = _STALE_MS, *, dry_run: bool = False
+    ) -> int:
+        """All of them: they lie in a folder of our own, under names that tell no key."""
         removed = 0
         with explained(self._temporary):
             try:
