@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from lithify.compactor.attempt import Step
 from lithify.compactor.coordinator import Coordinator
@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 PARTITIONS = 4  # that a topic grows to
+SWEEPS_SLOWLY = 10
 NARROWER = (
     {"retention.records": "8"},
     {"retention.records": "2", "cleanup.policy": "compact,delete"},
@@ -192,8 +193,19 @@ async def _collected(
     if done.finished:
         lives.finished(keys)
     if sweeps:
-        await sweep(files, site.grace_ms)
+        with _slowly(actor):
+            await sweep(files, site.grace_ms)
         site.world.counts["swept"] += 1
+
+
+@contextlib.contextmanager
+def _slowly(actor: Actor) -> Iterator[None]:
+    """Between what it reads much may happen."""
+    usual, actor.slowness = actor.slowness, max(actor.slowness, SWEEPS_SLOWLY)
+    try:
+        yield
+    finally:
+        actor.slowness = usual
 
 
 async def sweep_what_nobody_announced(site: Site) -> None:

@@ -99,7 +99,10 @@ async def _compact(settler: _Settler, files: PartitionFiles, last: TopicFile) ->
     if "given up" in step.detail:
         world.counts["tried once more at rest"] += 1
         world.now_ms += GIVEN_UP_MS
+        admitted = world.counts["job admitted"]
         step = await settler.until_idle()
+        if world.counts["job admitted"] == admitted:
+            truth.fail(f"what was given up is not tried once more after a day: {step.detail} (P14)")
     assert isinstance(world.engine, Engine)
     if world.engine.poison:
         return
