@@ -25,9 +25,9 @@ From debt to done
 3. `policy.decide` says from manifest, jobs, configuration and time what comes next. Nothing due: the step ends here.
 4. Without an epoch the coordinator claims one: first in the manifest, then in `.compactor` (P5).
 5. `plan.py` chooses whole runs and segments; `split.py` cuts key ranges where the bytes lie; `plan.freeze` writes the
-   rules down. The edit `jobs.Admit` puts the job into `.compactor`: from now on its sources are pinned (P8).
+   rules down. The edit `job_edits.Admit` puts the job into `.compactor`: from now on its sources are pinned (P8).
 6. `attempt.py` verifies what former attempts recorded, and gives the other ranges to an engine as tasks.
-7. Each output that lands is recorded in `.compactor` (`jobs.Record`, P11). A crash loses what was not recorded.
+7. Each output that lands is recorded in `.compactor` (`job_edits.Record`, P11). A crash loses what was not recorded.
 8. All outputs are looked at once more. Then one commit of the manifest replaces the sources by the outputs (P13).
 9. `.compactor` says that the job has completed. The sources are garbage, which `gc/` removes after a grace period.
 A failed attempt waits and begins again at 6; after ten without progress the job is given up for a day (`failures.py`).
@@ -36,7 +36,7 @@ Which file does what
 --------------------
 Pure, decided from what is given: `policy`, `plan`, `split`'s ranges, `altered`, `estimate`, `failures`, `needs`,
 `patience`, `relief`, `requested`, `retiring`, `room`, `standby`, `turns`, `waves`.
-The protocol, as coroutines: `coordinator` (claim, admit), `attempt` (work, record, commit), `jobs` (edits of
+The protocol, as coroutines: `coordinator` (claim, admit), `attempt` (work, record, commit), `job_edits` (those of
 `.compactor`), `look` and `damage` (is it whole?), `wishes` (stop, pause, cancel).
 The world: `compactor` (the class of the API), `scheduler`, `service`, `served`, `answers` (what a coordinator asks is
 answered by store and engine), `verification`, `tally` and `info` (what people are told), `engine` and `engines/`.

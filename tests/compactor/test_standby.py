@@ -16,7 +16,7 @@ import pytest
 import lithify
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import PartitionReport
-from lithify.compactor.jobs import ClaimState
+from lithify.compactor.job_edits import ClaimState
 from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.service import Service
 from tests.compactor.serving import Clock, Running, append_to, eventually
