@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 
 from lithify.compactor.attempt import Step
 from lithify.compactor.coordinator import Coordinator
@@ -199,7 +199,7 @@ async def _collected(
 
 
 @contextlib.contextmanager
-def _slowly(actor: Actor) -> Iterator[None]:
+def _slowly(actor: Actor) -> Generator[None]:
     """Between what it reads much may happen."""
     usual, actor.slowness = actor.slowness, max(actor.slowness, SWEEPS_SLOWLY)
     try:
