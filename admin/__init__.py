@@ -1,8 +1,8 @@
-"""Operating lithify: the `Admin` API (submit, status, cancel, explain, lift a quarantine), the verifier, `doctor`, the
-service's loop, and the command line over all of them.
+"""
+Operating lithify from Python: the `Admin` API (submit, status, cancel, explain, lift a quarantine), the verifier, and
+the loop of the service. The command line over it is `cli/`.
 
-Promises: every command answers `--json` with the structs of the Python API; exit codes follow the kinds of error
-(docs/cli.md); no secret and no record is printed unless asked for; asking costs no more requests than it says.
+Promises: asking costs no more requests than it says, and writes nothing; whoever asks needs no compactor to be running.
 """
 
 if __name__ != "lithify.admin":

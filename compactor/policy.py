@@ -1,4 +1,4 @@
-"""What a compactor does next in one partition. One pure function over manifest, jobs, configuration and clock."""
+"""What a compactor does next in one partition. One function over manifest, jobs, configuration and clock. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Bytes of numbered files, both ways. What comes in is checked at this door; inside, nothing is defensive.
+"""Bytes of numbered files, both ways. What comes in is checked at this door; inside, nothing is defensive. Pure.
 
 A file ends with the checksum of its bytes: one that agrees holds what a lithify wrote, whose invariants were checked
 before (P2). A file without one is from before there were checksums, or was mended by hand: its invariants are checked

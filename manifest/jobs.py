@@ -1,4 +1,4 @@
-"""What a `.compactor` file holds: the compactor's jobs, their frozen plans, attempts and progress (P8-P15).
+"""What a `.compactor` file holds: the compactor's jobs, their frozen plans, attempts and progress (P8-P15). Pure.
 
 It lies beside the manifest's model because both the compactor and garbage collection read it.
 """

@@ -1,4 +1,4 @@
-"""One key range of a compaction, as data: what a worker is given and what it answers (docs/rfcs/0004).
+"""One key range of a compaction, as data: what a worker is given and what it answers (docs/rfcs/0004). Pure.
 
 A task crosses process borders as JSON. It holds references, never rows and never secrets.
 """
