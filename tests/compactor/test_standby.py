@@ -12,16 +12,19 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 import lithify
+from lithify.compactor.coordinator import first_state
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import PartitionReport
 from lithify.compactor.job_edits import ClaimState
 from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.service import Service
+from lithify.compactor.standby import Watched, watched
 from tests.compactor.serving import Clock, Running, append_to, eventually
 from tests.e2e.workload import partition_files
-from tests.protocol.scene import claim
+from tests.protocol.scene import FIRST, claim, segment
 
 COMPACT = {"cleanup.policy": "compact"}
 EAGER = {**COMPACT, "min.cleanable.dirty.ratio": "0"}
@@ -289,6 +292,25 @@ def test_an_owner_that_works_keeps_its_partition_however_much_is_due(
         a_round(owner)
     assert part.describe().compactor_epoch == 1
     assert not part.describe().l0
+
+
+def test_whatever_the_owner_does_begins_the_lease_anew() -> None:
+    """A sign of life in `.compactor`, though every segment is still there; a segment that is gone, though there is
+    none. What is appended is nobody's sign."""
+
+    def looks(*seen: tuple[str, int]) -> int:
+        """Since when the owner is silent after looks, one a second, at such segments and such a heartbeat."""
+        known: Watched | None = None
+        for second, (live, heartbeat_at_ms) in enumerate(seen):
+            manifest = replace(FIRST, l0=tuple(map(segment, live)))
+            known = watched(known, manifest, replace(first_state(FIRST), heartbeat_at_ms=heartbeat_at_ms), second)
+        assert known is not None
+        return known.since_ms
+
+    assert looks(("ab", 7), ("ab", 7), ("abc", 7)) == 0
+    assert looks(("ab", 7), ("ab", 8), ("ab", 8)) == 1
+    assert looks(("ab", 7), ("abc", 7), ("ab", 7)) == 2
+    assert looks(("ab", 7), ("bc", 7), ("bc", 7)) == 1
 
 
 def test_after_a_pause_the_owner_has_a_whole_lease(warehouse: lithify.Warehouse, clock: Clock) -> None:

@@ -35,6 +35,7 @@ from tests.sim.world import World
 __all__ = ["Engine"]
 
 WHOLE_TAKES = 4  # times as long as the footer
+DIED = "engine died"
 
 
 @dataclass(eq=False)
@@ -163,7 +164,7 @@ class Engine:
             raise Violation(f"{actor.name} was told to stop, and waits for its tasks (P12)")
         if batch.tasks and (self._down() or actor.luck.random() < self.world.climate.engine_share):
             self._stop(actor)
-            self._fails(actor, batch.tasks, "engine died")
+            self._fails(actor, batch.tasks, DIED)
         actor.wake_ms = self.world.now_ms + timeout_ms
         actor.ready = lambda: bool(batch.results)
 
@@ -183,7 +184,7 @@ class Engine:
 
     def _fails(self, actor: Actor, tasks: tuple[MergeTask, ...], what: str) -> None:
         self.world.note(actor, what)
-        self.oracle.engine_gone(actor.author, tasks)
+        self.oracle.engine_gone(actor.author, tasks, died=what == DIED)
         raise Unavailable(f"{what}; it may come back")
 
     def _stop(self, actor: Actor) -> None:

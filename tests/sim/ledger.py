@@ -40,7 +40,7 @@ class Ledger:
         self._lost: dict[frozenset[str], int] = {}  # those that ended with the engine
         self.denied_at: dict[str, int] = {}  # the step at which the store last refused an actor, or a worker of his
         self._began: dict[tuple[str, int], Author] = {}  # attempts, by coordinators that live
-        self._engine_gone: set[Author] = set()  # whose attempt under way met that
+        self._engine_gone: dict[Author, bool] = {}  # whose attempt under way met that; and whether it died under it
         self._own_failure: set[Author] = set()  # whose attempt under way met what is the job's own
         self.looked: dict[tuple[Author, str], int] = {}  # who found which output to be as recorded, at which step
         self.began: dict[str, int] = {}  # the step at which the latest attempt of a job did
@@ -200,7 +200,7 @@ class Ledger:
             self._ended(author, job, now.error)
         if now is not None and begins:
             self._began[job.id, now.number] = process_of(author)
-            self._engine_gone.discard(author)
+            self._engine_gone.pop(author, None)
             self._own_failure.discard(author)
             count = self._in_vain.get(sources, 0)
             most = max(c.attempts_max for c in self._truth.configs)
@@ -217,7 +217,7 @@ class Ledger:
         sources = frozenset(job.segments)
         self._failures[job.id] += error.category not in (ENGINE_DOWN, STORE_DENIED, UNAVAILABLE)
         if author in self._engine_gone:
-            self._lost[sources] = self._lost.get(sources, 0) + 1
+            self._lost[sources] = self._lost.get(sources, 0) + self._engine_gone[author]
         elif error.category == STORE_DENIED:
             if self.denied_at.get(process_of(author)[0], 0) < self.began[job.id]:
                 self._truth.fail(f"job {job.id}: an attempt ends as denied, and nobody was (P14)")
@@ -267,9 +267,9 @@ class Ledger:
         """The store refused who asked; a worker asks for its compactor."""
         self.denied_at[process_of(author)[0].partition(WORKER)[0]] = self._truth.world.steps
 
-    def engine_gone(self, author: Author) -> None:
+    def engine_gone(self, author: Author, *, died: bool) -> None:
         """The engine of a compactor takes no task, or died over those it had."""
-        self._engine_gone.add(author)
+        self._engine_gone[author] = died
 
     def own_failure(self, author: Author) -> None:
         """A task of a compactor failed by what is the job's own, or its outputs are not as they were recorded."""

@@ -232,9 +232,9 @@ class Oracle:
             truth.readings.begin(author, self.world.steps)
             truth.ledger.starts(author, (task,))
 
-    def engine_gone(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
+    def engine_gone(self, author: Author, tasks: tuple[MergeTask, ...], *, died: bool) -> None:
         for task in tasks:
-            self.truth(PartitionKeys(task.topic, task.topic_id, task.partition)).ledger.engine_gone(author)
+            self.truth(PartitionKeys(task.topic, task.topic_id, task.partition)).ledger.engine_gone(author, died=died)
 
     def access_denied(self, author: Author) -> None:
         for truth in self.truths.values():

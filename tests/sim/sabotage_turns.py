@@ -67,8 +67,8 @@ OF_TURNS = (
         "who works shows no life to a standby",
         "P5",
         "compactor/standby.py",
-        "before.heartbeat_at_ms == heartbeat_at_ms and ",
-        "",
+        "silent = before.heartbeat_at_ms == heartbeat_at_ms and before.live <= now.live",
+        "silent = True",
     ),
     Sabotage(
         "a pause is a part of the lease",
