@@ -187,7 +187,7 @@ def _what(part: "PartitionReport") -> str:
     if part.dropped_segments:
         dropped = counted(part.dropped_segments, "segment")
         done.insert(0, f"dropped {dropped} below the log start ({size_text(part.dropped_bytes)})")
-    failed = any(job.error is not None and job.id == part.told_job for job in part.jobs)
+    failed = any(job.error is not None and (job.id == part.told_job or part.quarantined) for job in part.jobs)
     if not done or not (failed or part.detail == NOTHING_DUE):
         done.append(part.detail)
     return "; ".join(done)
