@@ -34,10 +34,10 @@ from lithify.manifest.jobs import (
     STORE_DENIED,
     UNAVAILABLE,
     CompactorState,
+    Ended,
     Job,
     JobError,
     RangeDone,
-    Status,
 )
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
@@ -376,7 +376,7 @@ class JobWork:
             return Step("failed", f"quarantined: {reason}")
         return await self.finish(job, "failed", reason, error)
 
-    async def finish(self, job: Job, status: Status, reason: str, error: JobError | None = None) -> Step:
+    async def finish(self, job: Job, status: Ended, reason: str, error: JobError | None = None) -> Step:
         rate = self.config.compaction_throttle_bytes_per_second
         head = self.files.manifest.seen.value
         left = frozenset(run.id for run in (() if head is None else head.runs)).intersection(job.sources)

@@ -21,6 +21,7 @@ from lithify.manifest.jobs import (
     UNAVAILABLE,
     Attempt,
     CompactorState,
+    Ended,
     Job,
     JobError,
     MergeCounts,
@@ -358,7 +359,7 @@ class Finish(_Owned):
     """
 
     job: str
-    status: Status
+    status: Ended
     reason: str
     error: JobError | None = None
     rate: int = -1  # the bytes per second that it might read; -1: any number
