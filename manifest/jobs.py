@@ -72,7 +72,7 @@ Origin = Literal["scheduler", "manual"]
 # (compactor/job_edits.py) Submit and Admit begin it, Admit lets a request in, Finish ends it. Each write is checked.
 BORN: frozenset[Status] = frozenset(("submitted", "in_progress"))
 MAY_BECOME: dict[Status, frozenset[Status]] = {
-    "submitted": frozenset(("in_progress", "failed", "cancelled")),
+    "submitted": frozenset(("in_progress", "completed", "failed", "cancelled")),  # completed: nothing was left to do
     "in_progress": frozenset(("completed", "failed", "cancelled")),
     "completed": frozenset(),
     "failed": frozenset(),
