@@ -8,7 +8,7 @@ import msgspec
 from lithify.compactor.coordinator import first_state
 from lithify.compactor.estimate import estimate
 from lithify.compactor.info import CompactionInfo, compaction_id, compaction_info
-from lithify.compactor.jobs import RequestCancel, Submit
+from lithify.compactor.job_edits import RequestCancel, Submit
 from lithify.compactor.plan import choose_requested
 from lithify.compactor.policy import (
     LEASE_MS,
@@ -178,7 +178,7 @@ class Admin:
             try:
                 verify(self._driver.store, key, ref)
             except (NotFound, Corrupt) as damaged:
-                raise Corrupt(f"{topic}/{partition}: {damaged}") from damaged
+                raise Corrupt(f"{topic}/{partition}: {damaged}", damaged.key) from damaged
         self._driver.run(files.manifest.commit(LiftQuarantine()))
         return True
 

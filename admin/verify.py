@@ -15,7 +15,7 @@ import msgspec
 from lithify.compactor.engines.private_files import PrivateFiles
 from lithify.compactor.engines.spark_jobs import RddJobs
 from lithify.compactor.engines.spark_session import close_session, open_session, prepare
-from lithify.compactor.engines.worker import installed_version
+from lithify.compactor.engines.worker import Order, installed_version, obey, seal, unseal
 from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.invariants import manifest_problems
@@ -23,26 +23,17 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, SegmentRef, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.walk import topics_found
-from lithify.segment.verify import verify, verify_rows
+from lithify.segment.check import CheckTask, Finding, check_segments, finding
 from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
-from lithify.store.opening import open_spec
-from lithify.store.port import List, Store, StoreSpec
+from lithify.store.port import List, Store
 
 __all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "local_checks", "spark_checks"]
 
 TASK_BYTES = 256 << 20
 TASK_SEGMENTS_MAX = 64
 """A task is one order to a worker: large enough that Spark's 0.2 s per task do not count."""
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong; `message` names the object and what to do."""
-
-    object: str
-    kind: Literal["corrupt", "missing", "unreadable"]  # unreadable: nothing is known, try again
-    message: str
 
 
 class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,32 +58,10 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(finding for partition in self.partitions for finding in partition.findings)
 
 
-class CheckTask(msgspec.Struct, frozen=True):
-    """Segments to check, under their keys. `version` is the sender's."""
-
-    version: str
-    deep: bool
-    store: StoreSpec
-    segments: tuple[tuple[str, SegmentRef], ...]
-
-
 class RunChecks(Protocol):
     """Runs tasks somewhere; yields the findings of each as it ends, in any order."""
 
     def __call__(self, store: Store, tasks: list[CheckTask], /) -> Iterator[tuple[Finding, ...]]: ...
-
-
-def check_segments(store: Store, task: CheckTask) -> tuple[Finding, ...]:
-    check = verify_rows if task.deep else verify
-    found: list[Finding] = []
-    for key, ref in task.segments:
-        outcome = attempt(lambda key=key, ref=ref: check(store, key, ref))
-        if isinstance(outcome, Failure):
-            text = outcome.text
-            if isinstance(outcome.error, NotFound):
-                text = f"{key} is missing: restore the object from a copy, then 'lithify compaction retry'"
-            found.append(_finding(key, outcome, text))
-    return tuple(found)
 
 
 def local_checks(store: Store, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
@@ -115,7 +84,8 @@ def spark_checks(master: str) -> RunChecks:
         try:
             here = RddJobs(session.sparkContext).workers_share_machine
             spec = private.spec(store) if here else store.spec()
-            orders = [msgspec.json.encode(msgspec.structs.replace(task, store=spec)).decode() for task in tasks]
+            version = installed_version()
+            orders = [seal(Order(version=version, work=task, stores={"": spec})) for task in tasks]
             session.sparkContext.setJobDescription("lithify verify")
             replies: list[str] = session.sparkContext.parallelize(orders, len(orders)).map(obey).collect()
         except LithifyError:
@@ -127,21 +97,13 @@ def spark_checks(master: str) -> RunChecks:
             private.delete()
             if new:
                 close_session(session)
-        for reply in replies:
-            yield msgspec.json.decode(reply, type=tuple[Finding, ...])
+        for task, reply in zip(tasks, map(unseal, replies), strict=True):
+            if reply.findings is not None:
+                yield reply.findings
+            else:
+                yield tuple(Finding(object=key, kind="unreadable", message=reply.refused) for key, _ in task.segments)
 
     return run
-
-
-def obey(order: str) -> str:
-    """Carry out a task in a worker of Spark."""
-    task = msgspec.json.decode(order, type=CheckTask)
-    if task.version != installed_version():
-        text = f"a worker runs lithify {installed_version()}, this is {task.version}: install the same wheel"
-        findings = tuple(Finding(object=key, kind="unreadable", message=text) for key, _ in task.segments)
-    else:
-        findings = check_segments(open_spec(task.store), task)
-    return msgspec.json.encode(findings).decode()
 
 
 class Verifier:
@@ -182,10 +144,7 @@ class Verifier:
         return [(topic, found)]
 
     def _check(self, looks: "list[_Look]") -> dict[str, Finding]:
-        spec = self._driver.store.spec()
-        tasks = [
-            CheckTask(installed_version(), self._deep, spec, some) for look in looks for some in _tasks(look.segments())
-        ]
+        tasks = [CheckTask(self._deep, some) for look in looks for some in _tasks(look.segments())]
         found: dict[str, Finding] = {}
         for findings in self._run(self._driver.store, tasks):
             found |= {finding.object: finding for finding in findings}
@@ -306,9 +265,4 @@ def _tasks(segments: Iterable[tuple[str, SegmentRef]]) -> Iterator[tuple[tuple[s
 def _unread(topic: str, partition: int, failure: Failure) -> PartitionCheck:
     """A topic's or partition's files could not be read; their error names the object."""
     where = topic if partition < 0 else f"{topic}/{partition}"
-    return PartitionCheck(topic=topic, partition=partition, findings=(_finding(where, failure, failure.text),))
-
-
-def _finding(where: str, failure: Failure, text: str) -> Finding:
-    kind: Literal["missing", "corrupt", "unreadable"] = "corrupt" if failure.damaged else "unreadable"
-    return Finding(object=where, kind="missing" if isinstance(failure.error, NotFound) else kind, message=text)
+    return PartitionCheck(topic=topic, partition=partition, findings=(finding(where, failure, failure.text),))

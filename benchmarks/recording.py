@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lithify.compactor.attempt import UNRECORDED_SHARE
-from lithify.compactor.jobs import Finish, Heartbeat, Record
+from lithify.compactor.job_edits import Finish, Heartbeat, Record
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next
 from lithify.manifest.jobs import (

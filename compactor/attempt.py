@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lithify.compactor import jobs
+from lithify.compactor import job_edits
 from lithify.compactor.altered import forbidden
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import (
@@ -34,10 +34,10 @@ from lithify.manifest.jobs import (
     STORE_DENIED,
     UNAVAILABLE,
     CompactorState,
+    Ended,
     Job,
     JobError,
     RangeDone,
-    Status,
 )
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
@@ -95,7 +95,7 @@ class JobWork:
         if altered is not None:
             return await self._end_altered(job, altered)
         number = max((a.number for a in job.attempts), default=0) + 1
-        await self.files.compactor.commit(jobs.StartAttempt(self.epoch, job.id, number, self.worker))
+        await self.files.compactor.commit(job_edits.StartAttempt(self.epoch, job.id, number, self.worker))
         try:
             return await self._attempt(manifest, job, number)
         except (Fenced, CommitUnknown):
@@ -121,7 +121,7 @@ class JobWork:
         assert job.plan is not None
         keep = await self._intact(job)
         if len(keep) < len(job.done):
-            await self.files.compactor.commit(jobs.Discard(self.epoch, job.id, keep))
+            await self.files.compactor.commit(job_edits.Discard(self.epoch, job.id, keep))
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
         rate = self.config.compaction_throttle_bytes_per_second
         for wave in waves(job, pending, rate):
@@ -155,7 +155,7 @@ class JobWork:
         """A heartbeat, if the latest sign of life is older than its interval, or from a clock that was ahead (P5)."""
         state = self.files.compactor.seen.value
         if state is None or not young(state.heartbeat_at_ms, await Now(), HEARTBEAT_MS):
-            await self.files.compactor.commit(jobs.Heartbeat(self.epoch))
+            await self.files.compactor.commit(job_edits.Heartbeat(self.epoch))
 
     async def _go_on(self, job: Job) -> None:
         """Between the steps of what takes long: a sign of life, and what was wished meanwhile. Raises Interrupted."""
@@ -169,7 +169,7 @@ class JobWork:
             await Pause(min(PACE_MS, started_ms + span_ms - now_ms))
 
     async def _rest_job(self, job: Job) -> Step:
-        state = (await self.files.compactor.commit(jobs.EndAttempt(self.epoch, job.id, None))).version.value
+        state = (await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, None))).version.value
         return Step("stopped", f"job {job.id} rests; it goes on from what is recorded", state and state.job(job.id))
 
     async def _cancel(self, job: Job) -> Step:
@@ -267,7 +267,7 @@ class JobWork:
             )
             for r in landed
         )
-        edit = jobs.Record(self.epoch, job.id, done) if done else jobs.Heartbeat(self.epoch)
+        edit = job_edits.Record(self.epoch, job.id, done) if done else job_edits.Heartbeat(self.epoch)
         return (await self.files.compactor.commit(edit)).version.value
 
     async def _failed(self, job: Job, failure: TaskFailure) -> Step:
@@ -291,7 +291,7 @@ class JobWork:
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:
         """End the attempt as a failure; the policy tries the job again after a pause, or gives it up (P14)."""
-        committed = await self.files.compactor.commit(jobs.EndAttempt(self.epoch, job.id, error))
+        committed = await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, error))
         state = committed.version.value
         return Step("failed", f"job {job.id}: {error.reason}; it will be tried again", state and state.job(job.id))
 
@@ -376,11 +376,11 @@ class JobWork:
             return Step("failed", f"quarantined: {reason}")
         return await self.finish(job, "failed", reason, error)
 
-    async def finish(self, job: Job, status: Status, reason: str, error: JobError | None = None) -> Step:
+    async def finish(self, job: Job, status: Ended, reason: str, error: JobError | None = None) -> Step:
         rate = self.config.compaction_throttle_bytes_per_second
         head = self.files.manifest.seen.value
         left = frozenset(run.id for run in (() if head is None else head.runs)).intersection(job.sources)
-        edit = jobs.Finish(self.epoch, job.id, status, reason, error, rate, divided=left)
+        edit = job_edits.Finish(self.epoch, job.id, status, reason, error, rate, divided=left)
         committed = await self.files.compactor.commit(edit)
         state = committed.version.value
         outcome = "failed" if status == "failed" else "worked"

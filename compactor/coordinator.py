@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from lithify.compactor import jobs
+from lithify.compactor import job_edits
 from lithify.compactor.attempt import JobWork, Step
 from lithify.compactor.engine import Reserve
 from lithify.compactor.estimate import estimate
@@ -241,7 +241,7 @@ class Coordinator:
     async def _end_planning(self) -> None:
         state = self.files.compactor.seen.value
         if self._epoch is not None and state is not None and state.planning and state.owner == self._owner:
-            await self.files.compactor.commit(jobs.EndPlanning(self._epoch))
+            await self.files.compactor.commit(job_edits.EndPlanning(self._epoch))
 
     async def _drop(self, state: CompactorState | None) -> Step:
         edit = DropSegments(self._mine, pinned_by(state))
@@ -281,7 +281,7 @@ class Coordinator:
         # SUBTLE! It is kept before it is written: a claim that is never answered may have landed, and who takes its own
         # name for a rival's stands by for itself. Test: tests/protocol/test_p05_fencing.py
         self._owner = self._owner or await NewId()
-        claim = jobs.ClaimState(first_state(manifest), epoch, self._owner, self._worker)
+        claim = job_edits.ClaimState(first_state(manifest), epoch, self._owner, self._worker)
         await self.files.compactor.commit(claim)
         self._epoch, self.claimed = epoch, True
         return True
@@ -355,7 +355,7 @@ class Coordinator:
         state, floor = self.files.compactor.seen.value, job.plan.rules.floor
         costs = estimate(chosen, config, job.kind or kind, state, cleaned_to=manifest.cleaned_to, floor=floor)
         job = replace(job, estimate=costs)
-        admitted = await self.files.compactor.offer(jobs.Admit(self._mine, job))
+        admitted = await self.files.compactor.offer(job_edits.Admit(self._mine, job))
         if isinstance(admitted, Refused):
             if isinstance(admitted.error, InvalidRequest):  # cancelled meanwhile: the next step settles it
                 return Step("worked", str(admitted.error), job)

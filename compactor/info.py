@@ -52,7 +52,10 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass did in a partition; a pass that did nothing says why in `detail`."""
+    """What one pass did in a partition; a pass that did nothing says why in `detail`.
+
+    `told_job` is the id of the job that `detail` tells of, if it is one of `jobs`.
+    """
 
     topic: str
     partition: int
@@ -70,6 +73,8 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
     logical_bytes_after: int
     dropped_segments: int = 0  # retired without a job: they lay below the log start offset
     dropped_bytes: int = 0
+    told_job: str | None = None
+    quarantined: bool = False  # a segment is damaged; nothing is compacted until a person lifts it
     error: str | None = None  # the kind of error that ended its part of the pass; its message is in `detail`
 
 

@@ -1,4 +1,4 @@
-"""What a compactor does next in one partition. One pure function over manifest, jobs, configuration and clock."""
+"""What a compactor does next in one partition. One function over manifest, jobs, configuration and clock. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from lithify.compactor.retiring import has_no_room, segments_of
 from lithify.manifest.ages import time_left_ms
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
-from lithify.manifest.jobs import IN_PROGRESS_MAX, CompactorState, FailureCount, Job, JobError, Status
+from lithify.manifest.jobs import IN_PROGRESS_MAX, CompactorState, Ended, FailureCount, Job, JobError
 from lithify.manifest.model import Manifest
 from lithify.manifest.units import Unit
 from lithify.manifest.words import span_text
@@ -55,7 +55,7 @@ class Settle:
     """Write down how a job ended."""
 
     job: Job
-    status: Status
+    status: Ended
     reason: str
     error: JobError | None = None
 

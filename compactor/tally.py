@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lithify.compactor.attempt import Outcome, Step
-from lithify.compactor.info import PartitionReport, compaction_info
+from lithify.compactor.info import PartitionReport, compaction_id, compaction_info
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest
@@ -75,6 +75,8 @@ class Tally:
             partition=keys.partition,
             outcome=outcome,
             detail=last.detail,
+            told_job=None if last.job is None else compaction_id(keys.topic, keys.partition, last.job.id),
+            quarantined=manifest is not None and manifest.quarantine is not None,
             error=self.error,
             jobs=tuple(compaction_info(keys.topic, keys.partition, job, now_ms) for job in self.jobs.values()),
             log_start_offset=after.log_start_offset,

@@ -262,9 +262,11 @@ async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[s
         manifest = await files.head()
         pins = pinned_manifests(manifest)
         if absent & pins:
+            key = files.keys.manifest.key(min(absent & pins))
             raise Corrupt(
-                f"{files.keys.manifest.key(min(absent & pins))} is pinned by a checkpoint and missing; the sweep "
-                "deleted nothing. Restore the object, or delete the checkpoint"
+                f"{key} is pinned by a checkpoint and missing; the sweep deleted nothing. Restore the object, or "
+                "delete the checkpoint",
+                key,
             )
         named = named_by(manifest)
         for number in sorted(pins):

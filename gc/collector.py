@@ -20,7 +20,6 @@ from lithify.manifest.words import counted
 from lithify.store.apart import Failure, Told, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
-from lithify.store.metered import Metered
 
 __all__ = ["GRACE_MS", "GRACE_MS_MIN", "Collector", "GcReport", "PartitionGc"]
 
@@ -124,13 +123,7 @@ class Collector:
         """The sweep of what no topic owns: temporary files and uploads of killed processes, a day old by the store's
         clock."""
         store = self._driver.store
-        found = attempt(
-            lambda: (
-                store.remove_stale_temporaries(is_segment_key, dry_run=report.dry_run)
-                if isinstance(store, Metered)
-                else 0
-            )
-        )
+        found = attempt(lambda: store.remove_stale_temporaries(is_segment_key, dry_run=report.dry_run))
         if isinstance(found, Failure):
             log.error("stale temporaries stay", error=found.text)
             return msgspec.structs.replace(report, error=found.text)

@@ -67,7 +67,7 @@ class Lives:
         found = await self._lineage.read(number)
         if found is None:
             key = self._lineage.chain.key(number)
-            raise Corrupt(f"{key} is missing, and versions of a topic are never deleted: restore the object")
+            raise Corrupt(f"{key} is missing, and versions of a topic are never deleted: restore the object", key)
         return found
 
     def is_finished(self, keys: PartitionKeys) -> bool:

@@ -83,7 +83,8 @@ class _Look:
         if self._above[0] != pinned:
             segments = await _segments(self._files, pinned)
             if segments is None:  # its checkpoint may have gone since the head was read: the next pass sees
-                raise Corrupt(f"{self._files.keys.manifest.key(pinned)} is missing, and a checkpoint pins it")
+                key = self._files.keys.manifest.key(pinned)
+                raise Corrupt(f"{key} is missing, and a checkpoint pins it", key)
             self._above = pinned, frozenset(segment.id for segment in segments)
         return self._above[1]
 

@@ -367,7 +367,8 @@ class Partition:
             )
         return Corrupt(
             f"{self._files.name}: {missing}, and manifest {manifest.id}, which is retained, names it: restore the "
-            "object from a copy, and run 'lithify verify' to find all that is missing"
+            "object from a copy, and run 'lithify verify' to find all that is missing",
+            missing.key,
         )
 
 

@@ -18,7 +18,6 @@ from lithify.store.driver import Clock, Driver
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.opening import open_store
 from lithify.store.port import Store
-from lithify.store.probe import hasty
 from lithify.store.probe import probe as prove
 from lithify.store.urls import shown
 
@@ -95,7 +94,7 @@ class Warehouse:
 
     def _prove_before_the_first_topic(self) -> None:
         """Raises InvalidRequest where the store is unsafe or refuses; Unavailable, within seconds, where it is away."""
-        if Driver(hasty(self.store)).run(topic_names()):
+        if Driver(self.store.hasty()).run(topic_names()):
             return
         report = prove(self.store, rounds=PROBE_ROUNDS)
         report.require()

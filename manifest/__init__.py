@@ -1,4 +1,13 @@
-"""The truth of a partition: model, pure edits and invariants, names of files, and the commit protocol."""
+"""The truth of a partition: one file, the newest manifest, names every live segment. Its model, the edits that make the
+next one from the last, the invariants that every edit keeps, and how it is committed.
+
+Promises: a file is written once, under the next number, by create-if-absent, so of two writers one wins and the other
+sees it (P1-P3). An edit is pure: the same head, number and time give the same next manifest, and a repeated commit
+finds that it has happened already (P4). Whatever would break an invariant is not written (`invariants.py`).
+
+Begin with `model.py` (what is stored), `commit.py` (how a number is won) and `edits.py` (what changes); `debt.py` tells
+what a partition owes. Every field is explained in docs/formats.md.
+"""
 
 if __name__ != "lithify.manifest":
     raise ImportError("import lithify.manifest, not manifest: a second copy of its classes would not match the first")

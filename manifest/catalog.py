@@ -96,7 +96,8 @@ def _noted(growths: tuple[Growth, ...]) -> tuple[Growth, ...]:
 async def _version(lineage: Lineage[TopicFile], number: int) -> TopicFile:
     version = await lineage.read(number)
     if version is None or version.value is None:
-        raise Corrupt(f"{lineage.chain.key(number)} is not there, and is never deleted. Restore the object")
+        key = lineage.chain.key(number)
+        raise Corrupt(f"{key} is not there, and is never deleted. Restore the object", key)
     return version.value
 
 

@@ -1,4 +1,4 @@
-"""Bytes of numbered files, both ways. What comes in is checked at this door; inside, nothing is defensive.
+"""Bytes of numbered files, both ways. What comes in is checked at this door; inside, nothing is defensive. Pure.
 
 A file ends with the checksum of its bytes: one that agrees holds what a lithify wrote, whose invariants were checked
 before (P2). A file without one is from before there were checksums, or was mended by hand: its invariants are checked
@@ -62,7 +62,7 @@ def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
         )
     value = _decoded(_decoders[kind], body, key)
     if value.id != number:
-        raise Corrupt(f"{key} says that it is number {value.id}; nothing was changed. Restore the object")
+        raise Corrupt(f"{key} says that it is number {value.id}; nothing was changed. Restore the object", key)
     broken = None if seal is not None else next(shape_problems(value), None)
     if broken is not None:
         raise _damaged(key, f"it has no checksum, and it breaks: {broken}")
@@ -82,7 +82,7 @@ def _decoded(decoder: msgspec.json.Decoder[S], body: bytes, key: str) -> S:
 
 
 def _damaged(key: str, how: str) -> Corrupt:
-    return Corrupt(f"{key} is damaged ({how}); nothing was changed. Restore the object")
+    return Corrupt(f"{key} is damaged ({how}); nothing was changed. Restore the object", key)
 
 
 def check_home(value: Numbered, key: str) -> None:
@@ -95,4 +95,4 @@ def check_home(value: Numbered, key: str) -> None:
     elif isinstance(value, WarehouseFile):
         home = WAREHOUSE_CONFIG.prefix
     if not key.startswith(home):
-        raise Corrupt(f"{key} belongs under {home}; nothing was changed. Restore the object")
+        raise Corrupt(f"{key} belongs under {home}; nothing was changed. Restore the object", key)

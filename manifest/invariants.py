@@ -7,7 +7,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
-from lithify.manifest.jobs import FAILURES_MAX, HISTORY_MAX, IN_PROGRESS_MAX, REQUESTS_MAX, CompactorState
+from lithify.manifest.jobs import (
+    BORN,
+    FAILURES_MAX,
+    HISTORY_MAX,
+    IN_PROGRESS_MAX,
+    MAY_BECOME,
+    REQUESTS_MAX,
+    CompactorState,
+)
 from lithify.manifest.keys import is_topic_name
 from lithify.manifest.model import (
     CHECKPOINTS_MAX,
@@ -320,6 +328,17 @@ def _compactor_shape(state: CompactorState) -> Iterator[str]:
         yield "a segment is in one active job"
 
 
+def _lives(previous: CompactorState | None, following: CompactorState) -> Iterator[str]:
+    """Each job goes from status to status as its table has it, and with the plan that it was admitted with (P9)."""
+    before = {} if previous is None else {job.id: job for job in previous.jobs + previous.history}
+    for job in following.jobs + following.history:
+        was = before.get(job.id)
+        if job.status not in (BORN if was is None else {was.status, *MAY_BECOME[was.status]}):
+            yield f"job {job.id} is not {job.status} after being {'nothing' if was is None else was.status}"
+        if was is not None and was.plan is not None and job.active and job.plan != was.plan:
+            yield f"the plan of job {job.id} never changes"
+
+
 def check_compactor(previous: CompactorState | None, following: CompactorState) -> None:
     def problems() -> Iterator[str]:
         yield from _follows(previous, following)
@@ -328,6 +347,7 @@ def check_compactor(previous: CompactorState | None, following: CompactorState) 
         known = set[str]() if previous is None else {job.id for job in previous.history}
         if any(job.plan or job.done or job.segments for job in following.history if job.id not in known):
             yield "a job enters the history without its plan and outputs"
+        yield from _lives(previous, following)
         if previous is not None and previous.epoch == following.epoch:
             kept = {job.id for job in following.jobs + following.history}
             if any(job.id not in kept for job in previous.jobs):

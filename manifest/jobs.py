@@ -1,4 +1,4 @@
-"""What a `.compactor` file holds: the compactor's jobs, their frozen plans, attempts and progress (P8-P15).
+"""What a `.compactor` file holds: the compactor's jobs, their frozen plans, attempts and progress (P8-P15). Pure.
 
 It lies beside the manifest's model because both the compactor and garbage collection read it.
 """
@@ -14,6 +14,7 @@ from lithify.manifest.model import KIND, Numbered, SegmentRef
 
 __all__ = [
     "ATTEMPTS_KEPT",
+    "BORN",
     "ENDED_ATTEMPTS_KEPT",
     "ENDED_SOURCES_KEPT",
     "ENGINE_DOWN",
@@ -21,12 +22,14 @@ __all__ = [
     "FAILURES_MAX",
     "HISTORY_MAX",
     "IN_PROGRESS_MAX",
+    "MAY_BECOME",
     "NOT_THE_JOB",
     "REQUESTS_MAX",
     "STORE_DENIED",
     "UNAVAILABLE",
     "Attempt",
     "CompactorState",
+    "Ended",
     "Estimate",
     "FailureCount",
     "Job",
@@ -60,8 +63,21 @@ UNAVAILABLE = "unavailable"  # the store did not answer a task, or not as it mus
 NOT_THE_JOB = frozenset({ENGINE_DOWN, STORE_DENIED, UNAVAILABLE})  # however many there are, nothing is given up
 
 Kind = Literal["tier", "clean"]
+Ended = Literal["completed", "failed", "cancelled"]
 Status = Literal["submitted", "in_progress", "completed", "failed", "cancelled"]
 Origin = Literal["scheduler", "manual"]
+
+
+# A job's life, whoever writes it: what it may be when it is first seen, and what may become of it. Of the edits
+# (compactor/job_edits.py) Submit and Admit begin it, Admit lets a request in, Finish ends it. Each write is checked.
+BORN: frozenset[Status] = frozenset(("submitted", "in_progress"))
+MAY_BECOME: dict[Status, frozenset[Status]] = {
+    "submitted": frozenset(("in_progress", "completed", "failed", "cancelled")),  # completed: nothing was left to do
+    "in_progress": frozenset(("completed", "failed", "cancelled")),
+    "completed": frozenset(),
+    "failed": frozenset(),
+    "cancelled": frozenset(),
+}
 
 
 class MergeRules(msgspec.Struct, frozen=True, kw_only=True):

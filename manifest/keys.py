@@ -1,4 +1,4 @@
-"""The one place that knows a path. Keys are relative to the warehouse's root."""
+"""The one place that knows a path. Keys are relative to the warehouse's root. Pure."""
 
 import re
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 """The truth of a partition at version N, and the other small files around it: what `.manifest`, `.boundary`,
-`.topic` and `.warehouse` hold. Frozen structs, encoded as JSON (docs/rfcs/0002), read by operators with `jq`.
+`.topic` and `.warehouse` hold. Pure: frozen structs, encoded as JSON (docs/rfcs/0002), read by operators with `jq`.
 
 Names carry units. Offsets are int64, assigned densely at commit. Times are milliseconds since 1970 by the store's
 clock. A field that ends in `_at` is a manifest number: the only order the protocol knows.

@@ -1,4 +1,4 @@
-"""Where the log starts: the retention floor, one pure function for readers, compaction and deletion (R3; D1-D9).
+"""Where the log starts: the retention floor, one function for readers, compaction and deletion (R3; D1-D9). Pure.
 
 A floor forgets a prefix, whole buckets of the time index at a time: never early, late by at most one bucket.
 """

@@ -1,4 +1,4 @@
-"""The merge kernel: sorted sources in, the records that stay out. No I/O, no clock; memory: lithify.segment.order."""
+"""The merge kernel: sorted sources in, the records that stay out. Pure; memory: lithify.segment.order."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -152,7 +152,8 @@ class SegmentReader:
     def _corrupt(self, what: str) -> Corrupt:
         return Corrupt(
             f"segment {self.key}: {what}. Restore the object from a copy, or run `lithify verify` to find all that is "
-            "damaged"
+            "damaged",
+            self.key,
         )
 
 

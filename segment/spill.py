@@ -25,7 +25,7 @@ __all__ = ["NoSpill", "Run", "SpillFile", "spill_folder"]
 
 class NoSpill(Unavailable):
     """This machine's temporary folder cannot take what a sort spills. No store comes back that would end it: whoever
-    outlasts outages is told, too. Test: tests/admin/test_outages.py"""
+    outlasts outages is told, too. Test: tests/cli/test_outages.py"""
 
 
 class Run(msgspec.Struct, frozen=True):

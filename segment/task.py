@@ -1,4 +1,4 @@
-"""One key range of a compaction, as data: what a worker is given and what it answers (docs/rfcs/0004).
+"""One key range of a compaction, as data: what a worker is given and what it answers (docs/rfcs/0004). Pure.
 
 A task crosses process borders as JSON. It holds references, never rows and never secrets.
 """
@@ -11,7 +11,7 @@ from lithify.manifest.model import SegmentRef
 __all__ = ["MergeRules", "MergeTask", "TaskResult"]
 
 
-class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
+class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
     """Merge `sources` within [low, high) into outputs named `<job>-<attempt>-<range_index>-<nonce>`.
 
     A source is a list of segments that follow each other in `rules.order` (an L0 segment alone, or a sorted run).

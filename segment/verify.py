@@ -24,7 +24,7 @@ def verify_quick(store: Store, key: str, ref: SegmentRef) -> None:
     does. A HEAD and a GET. Raises NotFound or Corrupt."""
     found = store.head(key)
     if found is None:
-        raise NotFound(f"segment {key} is missing: restore the object from a copy")
+        raise NotFound(f"segment {key} is missing: restore the object from a copy", key)
     if found.size != ref.bytes:
         raise _corrupt(key, f"it has {found.size} bytes, the manifest says {ref.bytes}")
     what = problem(SegmentReader(store, key, ref).row_groups, ref)
@@ -88,4 +88,4 @@ def _claims(extent: Extent, ref: SegmentRef) -> list[tuple[str, Any, Any]]:
 
 
 def _corrupt(key: str, what: str) -> Corrupt:
-    return Corrupt(f"segment {key}: {what}. Restore the object from a copy")
+    return Corrupt(f"segment {key}: {what}. Restore the object from a copy", key)

@@ -253,7 +253,7 @@ def _parquet_writer(file: Any, schema: pa.Schema, order: Order, row_group_rows: 
     )
 
 
-class _MemoryOutput:
+class _MemoryOutput(OutputFile):
     """An OutputFile in memory, for objects that are small enough to be put whole."""
 
     def __init__(self) -> None:

@@ -37,25 +37,38 @@ __all__ = [
 
 
 class LithifyError(Exception):
-    """The root; `exit_code` is what the command line answers with (table in docs/cli.md)."""
+    """The root. Each kind says what the command line and the HTTP API answer with, and whether the same request may
+    simply be made again."""
 
     exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
 
 
 class InvalidRequest(LithifyError):
     exit_code = 2
+    http_status = 400
 
 
 class NotFound(LithifyError):
+    """`key` is that of the object which is not there; "" where something else is missing, a topic or a checkpoint."""
+
     exit_code = 3
+    http_status = 404
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class AlreadyExists(LithifyError):
     exit_code = 4
+    http_status = 409
 
 
 class Fenced(LithifyError):
     exit_code = 5
+    http_status = 409
 
 
 class EpochRegression(Fenced):
@@ -69,6 +82,7 @@ class CommitUnknown(LithifyError):
     """
 
     exit_code = 6
+    http_status = 504
 
     def __init__(self, message: str, token: str = "") -> None:
         super().__init__(message)
@@ -77,6 +91,8 @@ class CommitUnknown(LithifyError):
 
 class Unavailable(LithifyError):
     exit_code = 7
+    http_status = 503
+    retryable = True
 
 
 class AccessDenied(Unavailable):
@@ -86,14 +102,25 @@ class AccessDenied(Unavailable):
     request succeeds. So whoever goes on for ever waits, as for any `Unavailable`, and everybody else is told at once.
     """
 
+    http_status = 502  # the store's answer to us, and not ours to the client
+    retryable = False
+
 
 class SnapshotExpired(LithifyError):
     exit_code = 8
+    http_status = 410
 
 
 class Corrupt(LithifyError):
+    """`key` is that of the damaged object; "" where several disagree."""
+
     exit_code = 9
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class OffsetOutOfRange(LithifyError):
     exit_code = 10
+    http_status = 416

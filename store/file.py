@@ -24,7 +24,7 @@ from lithify.store.file_output import FileOutput, forget, write_all
 from lithify.store.folders import Folders
 from lithify.store.followed_clock import FollowedClock
 from lithify.store.paths import check_key, check_prefix, check_range
-from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
+from lithify.store.port import Object, ObjectInfo, Outcome, Page, Store, StoreSpec
 from lithify.store.reserve import PIECES, Reserve
 
 __all__ = ["FileStore"]
@@ -39,7 +39,7 @@ _READ_BYTES = 64 * 1024 * 1024  # at a time
 T = TypeVar("T")
 
 
-class FileStore:
+class FileStore(Store):
     """Objects under the folder `root`, which is made by the first write.
 
     Its clock is the filesystem's: modification times and `now` come from the same place, a file server's too. Where
@@ -112,11 +112,11 @@ class FileStore:
             try:
                 descriptor = self._disk.open(path, os.O_RDONLY)
                 try:
-                    return _read_exactly(self._disk, descriptor, path, start, length)
+                    return _read_exactly(self._disk, descriptor, (path, key), start, length)
                 finally:
                     self._disk.close(descriptor)
             except NOT_THERE as error:
-                raise NotFound(f"{path} does not exist") from error
+                raise NotFound(f"{path} does not exist", key) from error
 
     def put(self, key: str, body: bytes) -> None:
         final = self._path(key)
@@ -188,8 +188,10 @@ class FileStore:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def remove_stale_temporaries(self, older_than_ms: int = _STALE_MS, *, dry_run: bool = False) -> int:
-        """Remove what killed processes left half written, and say how many files that was, or would be."""
+    def remove_stale_temporaries(
+        self, ours: Callable[[str], bool], older_than_ms: int = _STALE_MS, *, dry_run: bool = False
+    ) -> int:
+        """All of them: they lie in a folder of our own, under names that tell no key."""
         removed = 0
         with explained(self._temporary):
             try:
@@ -312,13 +314,14 @@ def _read_all(disk: Disk, descriptor: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _read_exactly(disk: Disk, descriptor: int, path: Path, start: int, length: int) -> bytes:
+def _read_exactly(disk: Disk, descriptor: int, file: tuple[Path, str], start: int, length: int) -> bytes:
     pieces: list[bytes] = []
     missing = length
     while missing:
         piece = disk.read(descriptor, missing, start + length - missing)
         if not piece:
-            raise Corrupt(f"{path} has {disk.stat_open(descriptor).st_size} bytes, fewer than {start} + {length}")
+            size, (path, key) = disk.stat_open(descriptor).st_size, file
+            raise Corrupt(f"{path} has {size} bytes, fewer than {start} + {length}", key)
         pieces.append(piece)
         missing -= len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

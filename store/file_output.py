@@ -9,13 +9,14 @@ from typing import Any
 from lithify.store.disk import Disk
 from lithify.store.errors import Unavailable
 from lithify.store.file_errors import explained
+from lithify.store.port import OutputFile
 
 __all__ = ["FileOutput", "forget", "write_all"]
 
 _BUFFER_BYTES = 1024 * 1024
 
 
-class FileOutput:
+class FileOutput(OutputFile):
     """`require` asks for leave before each write to the disk; `publish` gives the finished file its name, or removes
     it."""
 

@@ -22,7 +22,7 @@ from lithify.store.driver import new_id
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.followed_clock import FollowedClock
 from lithify.store.paths import check_key, check_prefix, check_range
-from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
+from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 from lithify.store.probe import probe
 from lithify.store.urls import shown
 
@@ -37,7 +37,7 @@ _CLOCK_KEPT_MS = 60_000
 _SETTINGS = {"use_listings_cache": False, "skip_instance_cache": True}
 
 
-class FsspecStore:
+class FsspecStore(Store):
     """Objects under `url` through fsspec, with `options` for its filesystem. `proven` skips the probe."""
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None, proven: bool = False) -> None:
@@ -65,11 +65,11 @@ class FsspecStore:
         public = {name: options[name] for name in options.keys() & _PUBLIC_OPTIONS}
         return StoreSpec(self._url, public, withheld=tuple(sorted(options.keys() - _PUBLIC_OPTIONS)))
 
-    def write_credentials(self, path: str | os.PathLike[str]) -> bool:
+    def write_credentials(self, target: str | os.PathLike[str] | int) -> bool:
         """Write the options that may be secret to a private file for workers of this machine."""
         secrets = {name: value for name, value in self._given().items() if name not in _PUBLIC_OPTIONS}
         if secrets:
-            write_credentials(secrets, path)
+            write_credentials(secrets, target)
         return bool(secrets)
 
     def _store_ms(self) -> int:
@@ -131,9 +131,9 @@ class FsspecStore:
             try:
                 body = self._filesystem().cat_file(path, start=start, end=start + length)
             except FileNotFoundError as error:
-                raise NotFound(f"{self._where(key)} does not exist") from error
+                raise NotFound(f"{self._where(key)} does not exist", key) from error
         if len(body) != length:
-            raise Corrupt(f"{self._where(key)} ends before byte {start + length}")
+            raise Corrupt(f"{self._where(key)} ends before byte {start + length}", key)
         return body
 
     def put(self, key: str, body: bytes) -> None:
@@ -255,7 +255,7 @@ class FsspecStore:
             raise Unavailable(f"{self._where(key)}: {type(error).__name__}; nothing is lost, try again") from error
 
 
-class _SpooledOutput:
+class _SpooledOutput(OutputFile):
     """Spooled to a local temporary file: not every filesystem can give up a half-written object."""
 
     def __init__(self, store: FsspecStore, key: str) -> None:

@@ -8,14 +8,14 @@ from lithify.store.driver import Clock, machine_ms
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.own_lock import OwnLock
 from lithify.store.paths import check_key, check_prefix, check_range
-from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
+from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 
 __all__ = ["MemoryStore"]
 
 _PAGE_KEYS = 1000
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """A store that lives as long as the process. `clock` gives modification times and `now`, in milliseconds."""
 
     def __init__(self, name: str = "anonymous", clock: Clock | None = None) -> None:
@@ -52,9 +52,9 @@ class MemoryStore:
         check_range(key, start, length)
         found = self.get(key)
         if found is None:
-            raise NotFound(f"{self.url}/{key} does not exist")
+            raise NotFound(f"{self.url}/{key} does not exist", key)
         if start + length > len(found.body):
-            raise Corrupt(f"{self.url}/{key} has {len(found.body)} bytes, fewer than {start} + {length}")
+            raise Corrupt(f"{self.url}/{key} has {len(found.body)} bytes, fewer than {start} + {length}", key)
         return found.body[start : start + length]
 
     def put(self, key: str, body: bytes) -> None:
@@ -102,7 +102,7 @@ class MemoryStore:
         """Nothing: the objects stay, as they would in any store."""
 
 
-class _MemoryOutput:
+class _MemoryOutput(OutputFile):
     def __init__(self, store: MemoryStore, key: str) -> None:
         self._store = store
         self._key = key

@@ -49,7 +49,7 @@ class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
         return puts * _PUT_USD + (self.gets + self.reads + self.heads) * _GET_USD
 
 
-class Metered:
+class Metered(Store):
     """Wraps any store; `inner` is it."""
 
     def __init__(self, inner: Store) -> None:
@@ -67,14 +67,22 @@ class Metered:
     def url(self) -> str:
         return self.inner.url
 
+    @property
+    def endpoint_url(self) -> str:
+        return self.inner.endpoint_url
+
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
         """How another process opens the same store; see `write_credentials`."""
         return msgspec.structs.replace(self.inner.spec(), credentials_file=credentials_file)
 
-    def write_credentials(self, path: str | os.PathLike[str] | int) -> bool:
-        """Write explicit secrets to a private file for workers of this machine; False where there are none."""
-        write = getattr(self.inner, "write_credentials", None)
-        return write is not None and write(path)
+    def hasty(self) -> Store:
+        return self.inner.hasty()
+
+    def versioning(self) -> str | None:
+        return self.inner.versioning()
+
+    def write_credentials(self, target: str | os.PathLike[str] | int) -> bool:
+        return self.inner.write_credentials(target)
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         self._count(creates=1, bytes_written=len(body))
@@ -125,13 +133,7 @@ class Metered:
         self.inner.close()
 
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
-        """Clear what killed processes left half written, where the store has such, by the store's clock; say how many
-        that was, or would be. In S3 others may write beside us: there only what would become a key that is `ours`."""
-        abort = getattr(self.inner, "abort_stale_uploads", None)
-        if abort is not None:
-            return abort(ours, dry_run=dry_run)
-        remove = getattr(self.inner, "remove_stale_temporaries", None)
-        return remove(dry_run=dry_run) if remove is not None else 0
+        return self.inner.remove_stale_temporaries(ours, dry_run=dry_run)
 
     def _count(self, **more: int) -> None:
         with _lock:
@@ -139,13 +141,17 @@ class Metered:
                 self._counts[name] += number
 
 
-class _MeteredOutput:
+class _MeteredOutput(OutputFile):
     def __init__(self, store: Metered, inner: OutputFile) -> None:
         self._store = store
         self._inner = inner
         self._bytes = 0
-        self._requests = 0  # counted so far
+        self._counted = 0  # requests
         self.closed = False
+
+    @property
+    def requests(self) -> int:
+        return self._inner.requests
 
     def write(self, data: Any, /) -> int:
         written = self._inner.write(data)
@@ -169,7 +175,7 @@ class _MeteredOutput:
             end()
             self.closed = True
         finally:
-            requests = getattr(self._inner, "requests", 1)
-            more, self._requests = requests - self._requests, requests
+            requests = self._inner.requests
+            more, self._counted = requests - self._counted, requests
             self._store._count(output_requests=more, bytes_written=self._bytes)  # pyright: ignore[reportPrivateUsage]
             self._bytes = 0

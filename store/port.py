@@ -7,7 +7,8 @@ protocol reads a clock, makes randomness or waits by itself. The one conditional
 """
 
 import enum
-from collections.abc import Generator, Mapping, Sequence
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -157,6 +158,11 @@ class OutputFile(Protocol):
     `write` accepts anything with the buffer interface, so that pyarrow writes into it without copying.
     """
 
+    @property
+    def requests(self) -> int:
+        """How many the store was asked so far: to start, for parts, and to complete."""
+        return 1
+
     def write(self, data: Any, /) -> int: ...
     def close(self) -> None: ...
     def abort(self) -> None: ...
@@ -169,6 +175,8 @@ class Store(Protocol):
     and missing permissions are `AccessDenied`, at once; a missing bucket is `InvalidRequest`. All name the object.
     `create` never retries.
     Thread-safe. Not shared across fork or pickle: reopen from `spec()`.
+
+    An adapter derives from this class, and has its answers for what only some stores can do.
     """
 
     @property
@@ -198,3 +206,26 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+    @property
+    def endpoint_url(self) -> str:
+        """Where requests go, whatever decided that; "" where `url` says it all."""
+        return ""
+
+    def hasty(self) -> "Store":
+        """The same place, with deadlines of a few seconds in all: to tell an outage while somebody waits for it."""
+        return self
+
+    def versioning(self) -> str | None:
+        """Whether deleted objects stay as old versions: 'Enabled', 'Suspended' or 'Off'; None where it does not tell,
+        or has no such thing."""
+        return None
+
+    def write_credentials(self, target: str | os.PathLike[str] | int) -> bool:
+        """Write explicit secrets to a private file for workers of this machine; False where there are none."""
+        return False
+
+    def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
+        """Clear what killed processes left half written, if it is a day old by the store's clock; how many that was, or
+        would be. Where others may write beside us, only what would become a key that is `ours`."""
+        return 0

@@ -18,11 +18,10 @@ import msgspec
 
 from lithify.store.driver import machine_ms, new_id, pause
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
-from lithify.store.metered import Metered
 from lithify.store.port import Outcome, Store
 from lithify.store.urls import shown
 
-__all__ = ["Finding", "ProbeCheck", "ProbeReport", "hasty", "probe"]
+__all__ = ["Finding", "ProbeCheck", "ProbeReport", "probe"]
 
 _WRITERS = 8
 _CREATES_MAX = 4
@@ -81,20 +80,13 @@ class ProbeReport(msgspec.Struct, frozen=True):
                 return
 
 
-def hasty(store: Store) -> Store:
-    """The same place, asked with short deadlines where it is far away: for whoever must tell an outage soon."""
-    inner = store.inner if isinstance(store, Metered) else store
-    make: Callable[[], Store] | None = getattr(inner, "hasty", None)
-    return make() if make is not None else store
-
-
 def probe(store: Store, rounds: int = 16) -> ProbeReport:
     """Try `store` under a prefix of its own, which is removed afterwards. Takes about 30 requests per round, and ends
     at the first one that is not answered.
 
     Never raises for what it finds: each finding is a check.
     """
-    store = hasty(store)
+    store = store.hasty()
     prefix = f".lithify-probe/{new_id()}/"
     steps: list[tuple[str, Callable[[Store, str], str]]] = [
         ("answer", _answer),
@@ -119,7 +111,7 @@ def probe(store: Store, rounds: int = 16) -> ProbeReport:
 
 
 def _endpoint(store: Store) -> str:
-    return shown(getattr(store, "endpoint_url", ""))
+    return shown(store.endpoint_url)
 
 
 class _Failed(Exception):
@@ -265,9 +257,7 @@ def _keys(store: Store, prefix: str) -> list[str]:
 
 def _versioning(store: Store, conditional: bool) -> tuple[ProbeCheck, ...]:
     """On Ceph, versioned buckets ignore the condition; elsewhere they keep, and bill, what is deleted."""
-    inner = store.inner if isinstance(store, Metered) else store
-    ask: Callable[[], str | None] | None = getattr(inner, "versioning", None)
-    state = ask() if ask is not None else None
+    state = store.versioning()
     if state is None:
         return ()
     if state == "Off":

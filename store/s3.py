@@ -10,7 +10,7 @@ from lithify.store import driver
 from lithify.store.credentials import write_credentials
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.paths import check_key, check_prefix, check_range
-from lithify.store.port import Object, ObjectInfo, Outcome, Page, StoreSpec
+from lithify.store.port import Object, ObjectInfo, Outcome, Page, Store, StoreSpec
 from lithify.store.reply_clock import REPLIES_SURE, ReplyClock
 from lithify.store.s3_clients import S3Clients
 from lithify.store.s3_deletes import Deletes
@@ -32,7 +32,7 @@ _HASTY_MS = 3_000
 _NEVER_THERE = ".lithify-clock/none"  # a key to ask the time by
 
 
-class S3Store:
+class S3Store(Store):
     """Objects under `prefix` of `bucket`. `options` as s3fs spells them (see `S3Options`); `pause` waits some ms."""
 
     def __init__(
@@ -70,11 +70,11 @@ class S3Store:
         endpoint and the region that this process really uses: a worker's own variables decide neither."""
         return StoreSpec(self.url, self._options.way(self.bulk_client()), credentials_file)
 
-    def write_credentials(self, path: str | os.PathLike[str] | int) -> bool:
+    def write_credentials(self, target: str | os.PathLike[str] | int) -> bool:
         """Write explicit secrets to a private file for workers of this machine; False where none were given."""
         secrets = self._options.secrets()
         if secrets:
-            write_credentials(secrets, path)
+            write_credentials(secrets, target)
         return bool(secrets)
 
     def conditional_client(self) -> Any:
@@ -132,12 +132,12 @@ class S3Store:
             body = self._repeats.of_bulk(lambda: self._range(target, start, length)).body
         except FAILURES as error:
             if error_code(error) == _ABSENT:
-                raise NotFound(f"{self._where(key)} does not exist") from error
+                raise NotFound(f"{self._where(key)} does not exist", key) from error
             if error_code(error) != _BEYOND_END:
                 raise explain(error, self._where(key)) from error
             body = b""
         if len(body) != length:
-            raise Corrupt(f"{self._where(key)} ends before byte {start + length}")
+            raise Corrupt(f"{self._where(key)} ends before byte {start + length}", key)
         return body
 
     def put(self, key: str, body: bytes) -> None:
@@ -244,11 +244,10 @@ class S3Store:
             return None
         return str(reply.get("Status", "Off"))
 
-    def abort_stale_uploads(
+    def remove_stale_temporaries(
         self, ours: Callable[[str], bool], older_than_ms: int = _STALE_MS, *, dry_run: bool = False
     ) -> int:
-        """Abort uploads that killed processes left unfinished (they are billed), of keys that are `ours`; say how many
-        those were, or would be."""
+        """Unfinished multipart uploads, which nobody sees and everybody is billed for."""
         try:
             before_ms = self.now() - older_than_ms
             place = self._bucket, self._prefix

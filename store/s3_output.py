@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from lithify.store.errors import LithifyError
+from lithify.store.port import OutputFile
 from lithify.store.s3_errors import FAILURES, error_code, explain
 from lithify.store.s3_repeats import Repeats
 
@@ -15,7 +16,7 @@ PART_BYTES = 8 << 20  # S3 takes 10,000 parts: 80 GiB, far above any segment
 _UPLOADS_MAX = 2  # with the part being filled and the copy handed over: at most 32 MiB in memory
 
 
-class S3Output:
+class S3Output(OutputFile):
     """One upload. `target` holds Bucket and Key, `additional` what the store adds to each kind of request; `size` asks
     how many bytes the object has, None where there is none; `put` stores what fits one request."""
 

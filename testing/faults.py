@@ -2,7 +2,7 @@
 
 import enum
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ class Fault(enum.Enum):
     LATE = "nobody is told, and it happens at `deliver`, perhaps long after the caller looked"
 
 
-class FaultyStore:
+class FaultyStore(Store):
     """Any store, with the faults of `plan` (one per create; none after its end) in the way of `create`.
 
     `attempts` holds the (key, fault) of each create so far.
@@ -95,8 +95,8 @@ class FaultyStore:
     def folders(self, prefix: str) -> Sequence[str]:
         return self.inner.folders(prefix)
 
-    def delete(self, keys: Sequence[str]) -> None:
-        self.inner.delete(keys)
+    def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
+        return self.inner.delete(keys)
 
     def now(self) -> int:
         return self.inner.now()

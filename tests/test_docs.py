@@ -9,7 +9,7 @@ import click
 import msgspec
 import pytest
 
-from lithify.admin.cli import cli
+from lithify.cli.main import cli
 from lithify.manifest import jobs, model
 from lithify.manifest.config import config_table
 from lithify.manifest.config_kafka import INSTEAD

@@ -17,7 +17,7 @@ import click
 import msgspec
 import pytest
 
-from lithify.admin.cli import cli
+from lithify.cli.main import cli
 from tests.processes import running
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,7 +90,7 @@ def test_the_tour_on_a_local_folder(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_same_on_s3(tmp_path: Path) -> None:
     serve, *tour = under("The same on S3")
-    command = [sys.executable, "-m", "lithify.admin.cli", *shlex.split(serve.text)[1:], "--port", "0", "--json"]
+    command = [sys.executable, "-m", "lithify.cli.main", *shlex.split(serve.text)[1:], "--port", "0", "--json"]
     with running(command, env=environment(), stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         try:
@@ -139,7 +139,7 @@ def test_every_command_and_flag_exists(line: str) -> None:
 @pytest.mark.slow
 def test_the_service_of_the_readme_starts_and_leaves_when_told(tmp_path: Path) -> None:
     (block,) = under("Running it")
-    command = [sys.executable, "-m", "lithify.admin.cli", *shlex.split(block.text)[1:]]
+    command = [sys.executable, "-m", "lithify.cli.main", *shlex.split(block.text)[1:]]
     env = environment() | {"LITHIFY_WAREHOUSE": str(tmp_path / "warehouse")}
     with running(command, env=env, stderr=subprocess.PIPE, text=True) as service:
         assert service.stderr is not None

@@ -50,12 +50,11 @@ def _damaged(task: MergeTask, error: Corrupt | NotFound) -> TaskFailure:
     """Only a source can be damaged or gone for good. What is told of any other object concerns an output just written,
     which another attempt writes anew: to quarantine the partition for it would be wrong."""
     keys = PartitionKeys(task.topic, task.topic_id, task.partition)
-    text = str(error)
     for ref in (ref for source in task.sources for ref in source):
-        if not ref.store and keys.key_of(ref) in text:
+        if not ref.store and keys.key_of(ref) == error.key:
             category = "corrupt" if isinstance(error, Corrupt) else "missing"
-            return TaskFailure(task.range_index, category, text, ref.id)
-    return TaskFailure(task.range_index, "engine", text)
+            return TaskFailure(task.range_index, category, str(error), ref.id)
+    return TaskFailure(task.range_index, "engine", str(error))
 
 
 def _unexpected(task: MergeTask, error: Exception) -> TaskFailure:

@@ -82,11 +82,8 @@ class PrivateFiles:
             return self._specs[store][0]
 
     def _write(self, store: Store) -> tuple[StoreSpec, PrivateFile | None]:
-        write = getattr(store, "write_credentials", None)
-        if write is None:
-            return store.spec(), None
         file = self._create(f"store-{new_id()}")
-        if not write(file.descriptor):
+        if not store.write_credentials(file.descriptor):
             file.close()
             return store.spec(), None
         return msgspec.structs.replace(store.spec(), credentials_file=file.path), file

@@ -114,6 +114,8 @@ class SparkAttempt:
             if cancelled():
                 raise TaskCancelled(f"job {task.job}, range {task.range_index}") from None
             return explain(task, error, jobs.health())
+        if reply.refused:
+            return TaskFailure(task.range_index, "invalid", reply.refused)
         if outcome := reply.result or reply.failure:
             return outcome
         if cancelled():
@@ -126,10 +128,8 @@ class SparkAttempt:
         specs = {name: self._private.spec(store) if here else store.spec() for name, store in self._stores.items()}
         return Order(
             version=installed_version(),
-            range_index=task.range_index,
-            task=task,
-            store=specs.pop(""),
-            tiers=specs,
+            work=task,
+            stores=specs,
             stop_file=self._stop_file.path if here else None,
         )
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.outcome import outcome_of
 from lithify.compactor.engines.stop_file import working
+from lithify.segment.check import CheckTask, Finding, check_segments
 from lithify.segment.execute import TaskCancelled, execute
 from lithify.segment.memory import keep_freed_memory
 from lithify.segment.task import MergeTask, TaskResult
@@ -27,23 +28,24 @@ class Stamp(msgspec.Struct, frozen=True):
     """The part of an order that every release reads."""
 
     version: str
-    range_index: int
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that travels to a worker: what to do, and how stores are opened there."""
+
     version: str  # of the driver's lithify
-    range_index: int
-    task: MergeTask
-    store: StoreSpec
-    tiers: dict[str, StoreSpec] = {}
+    work: MergeTask | CheckTask
+    stores: dict[str, StoreSpec]  # the warehouse's under "", those of tiers under their names
     stop_file: str | None = None  # where driver and worker share a machine
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Neither: the task was cancelled."""
+    """One of them; none: the task was cancelled."""
 
     result: TaskResult | None = None
     failure: TaskFailure | None = None
+    findings: tuple[Finding, ...] | None = None
+    refused: str = ""  # nothing was done, and why
 
 
 _replies = msgspec.json.Decoder(Reply)  # at import: msgspec prepares a type safely in one thread only
@@ -82,24 +84,27 @@ def _reply(sealed: str) -> Reply:
     stamp = msgspec.json.decode(sealed, type=Stamp)
     if stamp.version != installed_version():
         reason = f"worker runs lithify {installed_version()}, this is {stamp.version}: install the same wheel"
-        return Reply(failure=TaskFailure(stamp.range_index, "invalid", reason))
+        return Reply(refused=reason)
     order = msgspec.json.decode(sealed, type=Order)
-    try:
-        outcome = outcome_of(order.task, lambda: _merge(order))
-    except TaskCancelled:
-        return Reply()
-    return Reply(result=outcome) if isinstance(outcome, TaskResult) else Reply(failure=outcome)
+    match order.work:
+        case MergeTask() as task:
+            try:
+                outcome = outcome_of(task, lambda: _merge(task, order))
+            except TaskCancelled:
+                return Reply()
+            return Reply(result=outcome) if isinstance(outcome, TaskResult) else Reply(failure=outcome)
+        case CheckTask() as task:
+            return Reply(findings=check_segments(open_spec(order.stores[""]), task))
 
 
-def _merge(order: Order) -> TaskResult:
+def _merge(task: MergeTask, order: Order) -> TaskResult:
     if order.stop_file is None:
-        return _execute(order, None)
+        return _execute(task, order, None)
     with working(order.stop_file) as stopped:
-        return _execute(order, stopped)
+        return _execute(task, order, stopped)
 
 
-def _execute(order: Order, stopped: Callable[[], bool] | None) -> TaskResult:
+def _execute(task: MergeTask, order: Order, stopped: Callable[[], bool] | None) -> TaskResult:
     keep_freed_memory()
-    store = open_spec(order.store)
-    tiers = {name: open_spec(spec) for name, spec in order.tiers.items()}
-    return execute(order.task, store, stopped, tiers=tiers)
+    stores = {name: open_spec(spec) for name, spec in order.stores.items()}
+    return execute(task, stores.pop(""), stopped, tiers=stores)

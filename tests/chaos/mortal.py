@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import lithify
-from lithify.admin.cli import cli
+from lithify.cli.main import cli
 from tests.chaos.actors import TOPICS
 from tests.chaos.records import record
 

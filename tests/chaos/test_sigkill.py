@@ -186,7 +186,7 @@ def check_nothing_is_left(warehouse: lithify.Warehouse, folder: Path) -> None:
             assert state is None or state.jobs == ()
     assert segment_ids(warehouse) == live
     assert Verifier(warehouse.driver, local_checks, True, lambda *_: None).verify(None).findings == ()
-    FileStore(folder).remove_stale_temporaries(older_than_ms=0)
+    FileStore(folder).remove_stale_temporaries(bool, older_than_ms=0)
     assert [one.name for one in (folder / ".lithify-tmp").iterdir()] == ["reserve"]
 
 

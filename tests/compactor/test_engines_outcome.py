@@ -55,14 +55,14 @@ def test_each_error_has_its_category_and_contents_stay_out(task: MergeTask, erro
 @pytest.mark.parametrize(("kind", "category"), [(Corrupt, "corrupt"), (NotFound, "missing")])
 def test_a_damaged_source_is_named(task: MergeTask, kind: Any, category: str) -> None:
     source = task.sources[1][0].id
-    failed = failure_of(task, kind(f"segment {KEYS.segment(source)}: what is wrong"))
+    failed = failure_of(task, kind("what is wrong", KEYS.segment(source)))
     assert (failed.category, failed.segment) == (category, source)
 
 
 @pytest.mark.parametrize("kind", [Corrupt, NotFound])
 def test_a_damaged_output_quarantines_nothing(task: MergeTask, kind: Any) -> None:
     output = SegmentId.for_output(task.job, task.attempt, task.range_index, "cafe0000")
-    failed = failure_of(task, kind(f"segment {KEYS.segment(output)}: has the wrong size"))
+    failed = failure_of(task, kind("has the wrong size", KEYS.segment(output)))
     assert (failed.category, failed.segment) == ("engine", "")
 
 

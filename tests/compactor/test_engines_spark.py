@@ -166,7 +166,7 @@ def test_secrets_reach_workers_by_a_private_file_alone(engine: SparkEngine, s3_s
     assert len(sealed) == 2
     assert all(SECRET not in order and "access" not in order for order in sealed)
     assert SECRET.encode() not in pickled(worker.obey)
-    (path,) = {msgspec.json.decode(order, type=worker.Order).store.credentials_file for order in sealed}
+    (path,) = {msgspec.json.decode(order, type=worker.Order).stores[""].credentials_file for order in sealed}
     assert path is not None
     assert SECRET in Path(path).read_text()
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -242,9 +242,8 @@ def test_stopped_before_it_began_a_task_does_nothing(tmp_path: Path, store: Stor
     (planned,) = tasks(appends(store))
     order = worker.Order(
         version=worker.installed_version(),
-        range_index=0,
-        task=planned,
-        store=store.spec(),
+        work=planned,
+        stores={"": store.spec()},
         stop_file=str(tmp_path / "gone"),
     )
     assert worker.unseal(worker.obey(worker.seal(order))) == worker.Reply()

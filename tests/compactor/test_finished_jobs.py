@@ -11,7 +11,7 @@ import lithify
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.failures import RETRY_MAX_MS
 from lithify.compactor.info import compaction_info
-from lithify.compactor.jobs import ClaimState, Finish, Heartbeat
+from lithify.compactor.job_edits import ClaimState, Finish, Heartbeat
 from lithify.gc.reachable import protecting_job
 from lithify.manifest.codec import decode, encode
 from lithify.manifest.edits import fenced

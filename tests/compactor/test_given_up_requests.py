@@ -5,7 +5,7 @@ import pytest
 from lithify.compactor import plan, retiring
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.engine import TaskFailure
-from lithify.compactor.jobs import Submit
+from lithify.compactor.job_edits import Submit
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys

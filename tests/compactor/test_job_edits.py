@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.failures import failure_of, source_set
-from lithify.compactor.jobs import (
+from lithify.compactor.job_edits import (
     Admit,
     ClaimState,
     Discard,

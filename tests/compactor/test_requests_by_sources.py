@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from lithify.compactor import plan
 from lithify.compactor.coordinator import Coordinator, first_state
-from lithify.compactor.jobs import Submit
+from lithify.compactor.job_edits import Submit
 from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.requested import after_merge
 from lithify.manifest.config import TopicConfig, parse

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lithify.admin.compactions import show
-from lithify.admin.output import Output
+from lithify.cli.compactions import show
+from lithify.cli.output import Output
 from lithify.compactor.attempt import HEARTBEAT_MS, Step
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import (

@@ -18,7 +18,7 @@ import lithify
 from lithify.compactor.coordinator import first_state
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import PartitionReport
-from lithify.compactor.jobs import ClaimState
+from lithify.compactor.job_edits import ClaimState
 from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.service import Service
 from lithify.compactor.standby import Watched, watched

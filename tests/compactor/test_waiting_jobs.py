@@ -11,7 +11,7 @@ from lithify.compactor import plan
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.failures import source_set
-from lithify.compactor.jobs import Submit
+from lithify.compactor.job_edits import Submit
 from lithify.compactor.policy import Admit, Propose, Resume, Wait, decide
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.jobs import IN_PROGRESS_MAX, REQUESTS_MAX, FailureCount, Job, JobError

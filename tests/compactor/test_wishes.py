@@ -18,7 +18,7 @@ from lithify.compactor.engine import (
     VerifyOutputs,
     WeighSegment,
 )
-from lithify.compactor.jobs import RequestCancel, Submit
+from lithify.compactor.job_edits import RequestCancel, Submit
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import CompactorState, Job, KeyRange
 from lithify.manifest.keys import SegmentId

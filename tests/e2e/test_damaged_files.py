@@ -15,8 +15,8 @@ from structlog.testing import LogCapture
 
 import lithify
 from lithify.admin.client import Admin
-from lithify.admin.doctor import topic_checks
 from lithify.admin.verify import Verifier, local_checks
+from lithify.cli.doctor import topic_checks
 from lithify.compactor.coordinator import Coordinator
 from lithify.gc import collector as collector_module
 from lithify.gc.collector import Collector, GcReport

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 import lithify
-from lithify.admin.cli import cli
 from lithify.admin.client import Admin
 from lithify.admin.verify import Verifier, local_checks
+from lithify.cli.main import cli
 from lithify.compactor.answers import Budget, CompactionAnswers
 from lithify.compactor.engine import StartTasks, VerifyOutputs, WeighSegment
 from lithify.compactor.engines.local import LocalEngine

@@ -19,7 +19,7 @@ from lithify.store.disk import Disk
 from lithify.store.driver import machine_ms
 from lithify.store.errors import AccessDenied
 from lithify.store.file import FileStore
-from tests.admin.conftest import Lithify
+from tests.cli.conftest import Lithify
 
 NOBODY = 65534
 

@@ -22,7 +22,7 @@ from lithify.compactor.engine import (
     VerifyOutputs,
     WeighSegment,
 )
-from lithify.compactor.jobs import Submit
+from lithify.compactor.job_edits import Submit
 from lithify.compactor.plan import choose_requested
 from lithify.gc.collect import collect, sweep
 from lithify.log import checkpoints

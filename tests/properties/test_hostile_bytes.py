@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 
 import lithify
-from lithify.admin.sinks import open_sink
 from lithify.admin.verify import Verifier, local_checks
+from lithify.cli.records.sinks import open_sink
 from lithify.compactor.engine import Engine
 from lithify.compactor.engines.local import LocalEngine
 from lithify.store.driver import new_id

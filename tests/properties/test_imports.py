@@ -30,7 +30,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from lithify.admin.imports import Import
+from lithify.cli.records.imports import Import
 from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
@@ -39,8 +39,8 @@ from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Outcome
-from tests.admin.conftest import Lithify
-from tests.admin.test_imports import HOW, Faults, Killed
+from tests.cli.conftest import Lithify
+from tests.cli.test_imports import HOW, Faults, Killed
 
 CHUNK = 10
 EVERYDAY, ALL = 4, 60
@@ -55,7 +55,7 @@ class History:
         self.dice = random.Random(seed)
         dice = self.dice
         monkeypatch.setattr("lithify.manifest.transactions.TRANSACTIONS_MAX", dice.choice(self.places))
-        monkeypatch.setattr("lithify.admin.imports.KEYLESS_STRETCH_ROWS", dice.choice((1, 3, 7)))
+        monkeypatch.setattr("lithify.cli.records.imports.KEYLESS_STRETCH_ROWS", dice.choice((1, 3, 7)))
         self.store = MemoryStore()
         self.keyless = dice.choice((0.0, 0.3, 1.0))
         count = dice.randrange(1, 25)

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import first_state
-from lithify.compactor.jobs import ClaimState
+from lithify.compactor.job_edits import ClaimState
 from lithify.manifest.appends import Append
 from lithify.manifest.commit import Next
 from lithify.manifest.config import parse

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor.jobs import Admit, EndAttempt, Finish, StartAttempt, Submit
+from lithify.compactor.job_edits import Admit, EndAttempt, Finish, StartAttempt, Submit
 from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next, Refused

@@ -1,7 +1,7 @@
 """P2: whatever edits are applied, the invariants hold; whatever is damaged, some invariant says so."""
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from lithify.manifest.commit import Next
 from lithify.manifest.edits import Claim, LiftQuarantine, Seal, SetQuarantine, coverage_offset
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.invariants import check_boundary, check_compactor, check_topic, manifest_problems
-from lithify.manifest.jobs import CompactorState, summed_up
+from lithify.manifest.jobs import MAY_BECOME, CompactorState, Status, summed_up
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import (
     FORMAT,
@@ -311,6 +311,35 @@ def test_a_compactors_file_keeps_its_invariants(fields: dict[str, Any], problem:
     with pytest.raises(Corrupt, match=problem):
         check_compactor(previous, replace(previous, **{"id": 2, **fields}))
     check_compactor(previous, replace(previous, id=2, jobs=(), history=(summed_up(job(status="completed")),)))
+
+
+def with_job(number: int, **fields: Any) -> CompactorState:
+    """A compactor's file with one job, where a job of its status belongs."""
+    its = job(**fields)
+    there = {"jobs": (its,)} if its.active else {"history": (summed_up(its),)}
+    return CompactorState(**PLACE, id=number, epoch=3, **there)
+
+
+@pytest.mark.parametrize("was", [None, *get_args(Status)])
+@pytest.mark.parametrize("status", MAY_BECOME)
+def test_a_job_becomes_what_it_may(was: Any, status: Any) -> None:
+    """Admitted once, ended once, and never anything else afterwards."""
+    ends = {"completed", "failed", "cancelled"}
+    next_ones = {None: {"submitted", "in_progress"}, "submitted": {"in_progress", *ends}, "in_progress": ends}
+    may = {was, *next_ones.get(was, set())}
+    previous = CompactorState(**PLACE, id=1, epoch=3) if was is None else with_job(1, status=was)
+    if status in may:
+        check_compactor(previous, with_job(2, status=status))
+    else:
+        with pytest.raises(Corrupt, match=f"is not {status} after being {was or 'nothing'}"):
+            check_compactor(previous, with_job(2, status=status))
+
+
+def test_a_plan_stays_as_it_was_admitted() -> None:
+    plan = job().plan
+    assert plan is not None
+    with pytest.raises(Corrupt, match=r"plan of job .* never changes"):
+        check_compactor(with_job(1), with_job(2, plan=replace(plan, output_bytes=7)))
 
 
 def test_a_topics_partitions_never_shrink_and_deletion_is_final_for_its_id() -> None:

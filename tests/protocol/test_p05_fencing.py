@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator, first_state
-from lithify.compactor.jobs import Admit, ClaimState, Heartbeat, Record, StartAttempt, Submit
+from lithify.compactor.job_edits import Admit, ClaimState, Heartbeat, Record, StartAttempt, Submit
 from lithify.compactor.policy import LEASE_MS
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.edits import Claim, SetQuarantine

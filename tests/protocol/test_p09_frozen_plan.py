@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.altered import forbidden
-from lithify.compactor.jobs import Admit, ClaimState, StartAttempt
+from lithify.compactor.job_edits import Admit, ClaimState, StartAttempt
 from lithify.compactor.plan import freeze, tasks
 from lithify.manifest.commit import Next, Refused
 from lithify.manifest.config import TopicConfig, parse

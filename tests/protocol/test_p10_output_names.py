@@ -3,7 +3,7 @@
 import pytest
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.jobs import Admit, Finish, StartAttempt
+from lithify.compactor.job_edits import Admit, Finish, StartAttempt
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles

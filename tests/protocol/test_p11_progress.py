@@ -1,7 +1,7 @@
 """P11: a finished output is recorded before it counts; outputs that finish together share one write."""
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.jobs import Admit, Record, StartAttempt
+from lithify.compactor.job_edits import Admit, Record, StartAttempt
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.jobs import CompactorState, MergeCounts, RangeDone
 from lithify.manifest.model import FORMAT

@@ -5,10 +5,10 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor import jobs
+from lithify.compactor import job_edits
 from lithify.compactor.attempt import JobWork
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.jobs import RequestCancel
+from lithify.compactor.job_edits import RequestCancel
 from lithify.compactor.plan import freeze
 from lithify.compactor.policy import Settle, decide
 from lithify.manifest.catalog import topic_lineage
@@ -138,7 +138,7 @@ def test_a_job_of_which_the_end_is_not_written_down_yet_is_forgotten_by_no_other
         reason="beside",
         now_ms=world.now_ms,
     )
-    world.alone(files.compactor.commit(jobs.Admit(head.compactor_epoch, other)))
+    world.alone(files.compactor.commit(job_edits.Admit(head.compactor_epoch, other)))
     work = JobWork(files, head.compactor_epoch, "me:1", CONFIG, topic_lineage("t"))
     assert world.alone(with_engine(KEYS, work.run(head, other), [])).outcome == "worked"
     assert {done.id for done in world.alone(files.head()).completed_jobs} == {earlier, other.id}

@@ -15,7 +15,7 @@ from lithify.compactor.failures import (
     failure_of,
     source_set,
 )
-from lithify.compactor.jobs import (
+from lithify.compactor.job_edits import (
     Admit,
     ClaimState,
     Discard,

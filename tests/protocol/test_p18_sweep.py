@@ -2,7 +2,7 @@
 
 import pytest
 
-from lithify.compactor.jobs import Admit
+from lithify.compactor.job_edits import Admit
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.edits import Seal

@@ -23,6 +23,7 @@ from lithify.segment.verify import verify_rows
 from lithify.segment.write import encode_append
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
 from lithify.store.memory import MemoryStore
+from lithify.store.port import OutputFile
 
 KEYS = PartitionKeys("orders", "0a", 3)
 CLEAN = MergeRules(drop_superseded=True)
@@ -302,7 +303,7 @@ def test_planned_ranges_are_balanced_whatever_the_sources() -> None:
     assert max(rows_in) < 2 * 24_000 / len(rows_in)
 
 
-class _FailingOutput:
+class _FailingOutput(OutputFile):
     """An output that the store refuses after so many bytes."""
 
     def __init__(self, room_bytes: int) -> None:
@@ -341,7 +342,7 @@ def test_a_store_that_fails_is_reported_as_itself_and_the_output_given_up(room_b
     assert outputs[0].aborted == 1
 
 
-class _WrongOutput:
+class _WrongOutput(OutputFile):
     """An output whose footer is stored with one wrong bit: its size is right."""
 
     def __init__(self, output: Any) -> None:

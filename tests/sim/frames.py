@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from lithify.compactor import jobs
+from lithify.compactor import job_edits
 from lithify.manifest.jobs import FAILURES_MAX, Attempt, CompactorState
 from lithify.manifest.model import Manifest, ProducerBatch
 
@@ -231,7 +231,7 @@ def _compactor(previous: CompactorState, state: CompactorState, *, claims: bool)
     failures = changes(previous.failures, state.failures, "sources")
     kept = state.history[: len(state.history) - len(ended.added)]
     dropped = len(previous.history) - len(kept)
-    if previous.history[dropped:] != kept or (dropped and len(state.history) < jobs.HISTORY_MAX):
+    if previous.history[dropped:] != kept or (dropped and len(state.history) < job_edits.HISTORY_MAX):
         yield "rewrites the history (P15)"
     if {job.id for job in ended.added} != {job.id for job in active.removed}:
         yield "loses a job (P15)"
@@ -258,5 +258,5 @@ def _rewritten(was: tuple[Attempt, ...], now: tuple[Attempt, ...]) -> bool:
     kept = [attempt for attempt in now if attempt.number in known]
     before = was[len(was) - len(kept) :]
     changed = any(then.ended_at_ms is not None and then != again for then, again in zip(before, kept, strict=True))
-    lost = len(kept) < len(was) and len(now) < jobs.ATTEMPTS_KEPT
+    lost = len(kept) < len(was) and len(now) < job_edits.ATTEMPTS_KEPT
     return changed or lost or len(now) > len(kept) + 1

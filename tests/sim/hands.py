@@ -5,7 +5,7 @@ import contextlib
 import random
 
 from lithify.compactor.coordinator import first_state
-from lithify.compactor.jobs import Submit
+from lithify.compactor.job_edits import Submit
 from lithify.manifest.catalog import alter_topic, topic_lineage
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import Job

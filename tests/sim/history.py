@@ -38,7 +38,7 @@ TUNED = {
     ("lithify.manifest.commit.CREATE_ATTEMPTS_MAX",): (10, 2, 3),
     ("lithify.manifest.commit.FRESH_MS",): (60_000, 2_000, 10**12),
     ("lithify.gc.reachable.BOUNDARY_STEP_MIN",): (256, 8, 2),
-    ("lithify.compactor.jobs.HISTORY_MAX",): (64, 2),
+    ("lithify.compactor.job_edits.HISTORY_MAX",): (64, 2),
     ("lithify.manifest.time_index.TIME_INDEX_MAX", "lithify.manifest.appends.TIME_INDEX_MAX"): (128, 4),
     ("lithify.manifest.appends.PRODUCERS_MAX",): (1_024, 1),
     ("lithify.manifest.transactions.TRANSACTIONS_MAX",): (1_024, 2, 1),

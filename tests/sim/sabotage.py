@@ -208,8 +208,8 @@ SABOTAGES = (
         "progress is not recorded",
         "P11",
         "compactor/attempt.py",
-        "edit = jobs.Record(self.epoch, job.id, done) if done else jobs.Heartbeat(self.epoch)",
-        "edit = jobs.Heartbeat(self.epoch)",
+        "edit = job_edits.Record(self.epoch, job.id, done) if done else job_edits.Heartbeat(self.epoch)",
+        "edit = job_edits.Heartbeat(self.epoch)",
     ),
     Sabotage(
         "a resume begins from nothing",
@@ -249,7 +249,7 @@ SABOTAGES = (
     Sabotage(
         "whoever cancels ends the job",
         "P15",
-        "compactor/jobs.py",
+        "compactor/job_edits.py",
         "return Next(replace(head, jobs=_with(head.jobs, replace(job, cancel_requested=True))), None)",
         "return Next(replace(head, jobs=tuple(j for j in head.jobs if j != job), "
         'history=(*head.history, replace(job, status="cancelled"))), None)',

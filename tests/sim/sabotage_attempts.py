@@ -44,14 +44,14 @@ OF_ATTEMPTS = (
     Sabotage(
         "whoever dies without a word is guilty",
         "P14",
-        "compactor/jobs.py",
+        "compactor/job_edits.py",
         'category = "engine" if runs_alone(failure_of(state, job.segments)) else ENGINE_LOST',
         'category = "engine"',
     ),
     Sabotage(
         "what is asked for by hand has failed before",
         "P14",
-        "compactor/jobs.py",
+        "compactor/job_edits.py",
         'forgiven = source_set(job.segments) if job.origin == "manual" else ""',
         'forgiven = ""',
     ),
@@ -79,7 +79,7 @@ OF_ATTEMPTS = (
     Sabotage(
         "an ended job keeps its plan and outputs",
         "P14",
-        "compactor/jobs.py",
+        "compactor/job_edits.py",
         "history = (*head.history, summed_up(finished))[-HISTORY_MAX:]",
         "history = (*head.history, finished)[-HISTORY_MAX:]",
     ),
@@ -137,7 +137,7 @@ OF_ATTEMPTS = (
     Sabotage(
         "an engine that is away for long gives a job up",
         "P14",
-        "compactor/jobs.py",
+        "compactor/job_edits.py",
         "failed = self.error.category not in NOT_THE_JOB",
         "failed = True",
     ),

@@ -181,7 +181,7 @@ OF_DATA = (
     Sabotage(
         "a full store has no room for the end of planning",
         "R3",
-        "compactor/jobs.py",
+        "compactor/job_edits.py",
         "    repeatable = True\n    frees = True  # once for each mark\n",
         "    repeatable = True\n",
     ),

@@ -110,7 +110,7 @@ def now(store: FileStore) -> bool:
 
 
 def clean(store: FileStore) -> int:
-    return store.remove_stale_temporaries(older_than_ms=-1)
+    return store.remove_stale_temporaries(bool, older_than_ms=-1)
 
 
 OPERATIONS: list[Callable[[FileStore], Any]] = [
@@ -175,7 +175,7 @@ def check(operate: Callable[[FileStore], Any], store: FileStore, disk: ScriptedD
     if not isinstance(answer, LithifyError) and operate is delete:
         assert set(after) <= set(answer), "what is not refused is gone"
     assert len(disk.inner.scan(TEMPORARY)) <= 3, "the reserve, what was stale, and at most one more"
-    store.remove_stale_temporaries(older_than_ms=-60_000)
+    store.remove_stale_temporaries(bool, older_than_ms=-60_000)
     assert [entry for entry in disk.inner.scan(TEMPORARY) if entry.is_file] == []
     again = operate(store)  # a store that met a fault goes on
     assert again == right or (right is Outcome.CREATED and again is Outcome.EXISTS)

@@ -93,12 +93,12 @@ def test_stale_temporaries_are_removed_and_fresh_ones_stay(
     outputs = [store.output(f"o/{number}") for number in range(3)]
     for path in temporaries()[:2]:
         os.utime(path, (1, 1))
-    assert store.remove_stale_temporaries() == 2
+    assert store.remove_stale_temporaries(bool) == 2
     assert len(temporaries()) == 1
-    assert store.remove_stale_temporaries() == 0
+    assert store.remove_stale_temporaries(bool) == 0
     for output in outputs:
         output.abort()
-    assert FileStore("/nowhere/at/all").remove_stale_temporaries() == 0
+    assert FileStore("/nowhere/at/all").remove_stale_temporaries(bool) == 0
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])

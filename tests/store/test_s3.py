@@ -158,7 +158,7 @@ def test_nobody_listens(lithify_s3: S3Server) -> None:
         lambda: store.delete(["k"]),
         lambda: store.delete(["k", "l"]),
         store.now,
-        lambda: store.abort_stale_uploads(bool),
+        lambda: store.remove_stale_temporaries(bool),
     ]
     for ask in asks:
         with pytest.raises(Unavailable, match=r"s3://bucket.*try again"):

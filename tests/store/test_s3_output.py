@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import lithify
-from lithify.admin.cli import cli
+from lithify.cli.main import cli
 from lithify.manifest.keys import is_segment_key
 from lithify.store.errors import AccessDenied, LithifyError, Unavailable
 from lithify.store.metered import Metered

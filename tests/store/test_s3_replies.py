@@ -51,7 +51,7 @@ def asks_of(store: S3Store) -> dict[str, Callable[[], Any]]:
         "put": lambda: store.put("k", b"body"),
         "batch": lambda: store.delete(["k", "l"]),
         "output": lambda: store.output("k").close(),
-        "stale": lambda: store.abort_stale_uploads(bool),
+        "stale": lambda: store.remove_stale_temporaries(bool),
     }
 
 

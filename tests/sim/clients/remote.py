@@ -18,9 +18,11 @@ from lithify.store.port import (
     Object,
     ObjectInfo,
     Outcome,
+    OutputFile,
     Page,
     Put,
     Request,
+    Store,
     StoreSpec,
 )
 from tests.sim.cast import Actor
@@ -55,10 +57,12 @@ class RangedStore(FaultyStore):
         return found[0][request.start : request.start + request.length]
 
 
-class Remote:
+class Remote(Store):
     """What a process holds of it. Each call is a request of the fibre that makes it."""
 
-    url = "simulated://"
+    @property
+    def url(self) -> str:
+        return "simulated://"
 
     def spec(self) -> StoreSpec:
         return StoreSpec(self.url)
@@ -100,7 +104,7 @@ class Remote:
         """Nothing is open."""
 
 
-class _Output:
+class _Output(OutputFile):
     def __init__(self, key: str) -> None:
         self._key = key
         self._body = bytearray()

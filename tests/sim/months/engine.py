@@ -130,7 +130,7 @@ class Attempt:
             entry = self._engine.bucket.find(keys.key_of(ref))
             if entry is None:
                 self._engine.process.clock.fail(f"a task reads {keys.key_of(ref)}, which is gone (P16)")
-                raise NotFound(f"{keys.key_of(ref)} does not exist")
+                raise NotFound(f"{keys.key_of(ref)} does not exist", keys.key_of(ref))
             found.append((ref, entry.body))
         return found
 

@@ -1,0 +1,227 @@
+"""`lithify append`: records from lines of JSON, or from Parquet, in atomic batches."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lithify.admin.interruption import told_to_end
+from lithify.cli.invocation import HowFar, Invocation, command
+from lithify.cli.output import Output
+from lithify.cli.settings import option
+from lithify.cli.terminal import warn
+from lithify.manifest.words import counted
+from lithify.store.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from lithify.cli.records.bulk import Source
+    from lithify.cli.records.imports import Import
+    from lithify.log.topic import Topic
+
+__all__ = ["append"]
+
+Check = Callable[[Any], str | None]  # of one record: what is wrong with it
+
+
+@dataclass(frozen=True)
+class _Batch:
+    records: Any  # a list of records, or a table
+    first: int  # record of the input it begins with, from 1
+    count: int
+    last: bool = False  # nothing comes after it
+
+
+@dataclass
+class _Passing:
+    """Over the first `count` records, of which there may be fewer."""
+
+    count: int
+    done: int = 0
+
+
+@command()
+@click.argument("topic")
+@click.option("--partition", type=int, help="Append to this partition; else Kafka's partitioner chooses by the key.")
+@click.option(
+    "--from", "source", default="-", metavar="URL", help="A file or URL: JSON lines, or .parquet.  [default: -]"
+)
+@click.option(
+    "--source-id", metavar="ID", help="What the source is called, so that it can be continued under another URL."
+)
+@click.option(
+    "--new-source", is_flag=True, help="Another source is under this URL now: an import that stopped part-way stays so."
+)
+@click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Pass over the first N records.")
+@option("batch.size")
+def append(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    source: str,
+    source_id: str | None,
+    new_source: bool,
+    skip: int,
+    batch_size: int,
+) -> None:
+    """Append records to TOPIC: one JSON object per line, or the rows of a Parquet file.
+
+    \b
+    {"key": "k", "value": "v", "timestamp_ms": 1, "headers": {"name": "text"}}
+
+    A null value is a tombstone. Put bytes that are not UTF-8 in key_base64 and value_base64. Each batch is appended by
+    one atomic commit per partition; a bad line ends the command before anything of its batch is written. If it is
+    interrupted, start it again: what is in is not appended twice. A TOPIC that does not exist is created where the
+    warehouse says so: see 'lithify warehouse alter'.
+    """
+    from lithify.cli.records import bulk
+    from lithify.cli.records.formats import check_format, is_parquet
+    from lithify.cli.records.identity import Identity, identify
+    from lithify.cli.records.imports import Import, check_source_id
+
+    if new_source and source_id is not None:
+        raise InvalidRequest("give either --source-id or --new-source: by another name it is another source anyway")
+    check_format(source)
+    warehouse = invocation.warehouse()
+    opened = warehouse.topic(topic, for_append=True)
+    check = _check(opened, warehouse.driver.now_ms)
+    options = invocation.options_for(source)
+    given = None if source_id is None else Identity(check_source_id(source_id))
+    identity = given or identify(source, options)
+    with told_to_end() as end_if_told, bulk.open_source(source, options) as found:
+        passing = _Passing(skip)
+        largest = opened.parsed_config.max_message_bytes
+        batches = (
+            _tables(found, batch_size, passing)
+            if is_parquet(source)
+            else _lines(found, check, batch_size, passing, largest)
+        )
+        how = {"new": identity.new, "given": given is not None, "new_source": new_source}
+        started = Import(opened, identity.name, partition, skip, **how, now_ms=warehouse.driver.now_ms)
+        if started.began_over is not None:
+            _say_that_it_grew(opened, started.began_over)
+        appending = _Appending(started, found.name, invocation)
+        with invocation.output.progress(f"appending to {topic}") as tick:
+            for batch in batches:
+                end_if_told()
+                appending.append(batch)
+                tick(batch.count)
+        started.end()
+    appending.tell(opened, passing.done)
+    if identity.compared and started.already_there:
+        known = f"neither a version nor a time is told of it, and only {identity.compared} were compared"
+        warn(f"{found.name}: {known}; if its content is another, give another --source-id")
+
+
+def _say_that_it_grew(topic: "Topic", began_over: int) -> None:
+    text = f"this import began over {counted(began_over, 'partition')} and goes on over these; there are "
+    seen = "scan and get leave out records whose keys have another one now"
+    warn(f"{topic.name}: {text}{topic.partitions} now, and {seen}")
+
+
+def _lines(source: "Source", check: Check, size: int, passing: "_Passing", largest: int) -> Iterator[_Batch]:
+    from lithify.cli.records.bulk import BATCH_BYTES_MAX, text_lines
+    from lithify.cli.records.lines import parse_line
+    from lithify.log.record import record_bytes
+
+    records: list[Any] = []
+    first, held_bytes = passing.count + 1, 0
+    for index, (number, line) in enumerate(text_lines(source, largest), start=1):
+        if index <= passing.count:
+            passing.done = index
+            continue
+        record = parse_line(line, number)
+        problem = check(record)
+        if problem:
+            raise InvalidRequest(f"line {number} {problem}")
+        more_bytes = record_bytes(record)
+        if records and held_bytes + more_bytes > BATCH_BYTES_MAX:
+            yield _Batch(records, first, len(records))
+            first, records, held_bytes = index, [], 0
+        records.append(record)
+        held_bytes += more_bytes
+        if len(records) == size:
+            yield _Batch(records, first, size)
+            first, records, held_bytes = index + 1, [], 0
+    if records:
+        yield _Batch(records, first, len(records), last=True)
+
+
+def _check(topic: "Topic", now_ms: Callable[[], int]) -> Check:
+    """What the topic's configuration says against a record: told here, too, since only here lines have numbers."""
+    from lithify.log.intake import timestamp_problem
+    from lithify.log.record import record_bytes
+
+    def check(record: Any) -> str | None:
+        config = topic.parsed_config
+        if record.key is None and config.compacted:
+            return "has no key, which a compacted topic cannot keep: give it a key"
+        if record_bytes(record) > config.max_message_bytes:
+            return f"is larger than max.message.bytes ({config.max_message_bytes})"
+        return timestamp_problem(record.timestamp_ms, config, now_ms())
+
+    return check
+
+
+def _tables(source: "Source", size: int, passing: "_Passing") -> Iterator[_Batch]:
+    from lithify.cli.records.bulk import open_parquet, parquet_tables
+
+    file = open_parquet(source)
+    passing.done = min(passing.count, file.metadata.num_rows)
+    found = parquet_tables(file, source.name, size, passing.count)
+    return (_Batch(rows.table, rows.first, rows.table.num_rows, rows.last) for rows in found)
+
+
+class _Appending:
+    """Whatever ends the command, it says how far the import came: the invocation is asked."""
+
+    def __init__(self, started: "Import", source: str, invocation: Invocation) -> None:
+        self._import = started
+        self._source = source
+        self._batch: _Batch | None = None
+        self._output: Output = invocation.output
+        invocation.how_far = self._how_far
+
+    def append(self, batch: _Batch) -> None:
+        self._batch = batch
+        self._import.append(batch.records, batch.first, last=batch.last)
+        self._batch = None
+
+    def _how_far(self) -> HowFar:
+        batch, came = self._batch, self._import.how_far()
+        where = "" if batch is None else f" (records {batch.first} to {batch.first + batch.count - 1})"
+        return HowFar(f"{self._source}{where}", str(came), came.fields())
+
+    def tell(self, topic: "Topic", passed_over: int) -> None:
+        it = self._import
+        offsets = sorted(it.offsets.items())
+        partitions = {str(number): {"first": given.start, "last": given.stop - 1} for number, given in offsets}
+        lines = [f"{counted(it.appended, 'record')} appended to {topic.name}"]
+        if it.already_there:
+            lines[0] += f"; {it.already_there} of this source were there already"
+        if passed_over:
+            counts = f"the first {passed_over} were" if passed_over > 1 else "the first one was"
+            lines.append(
+                f"  {counts} passed over" + (", and there are no more" if passed_over < it.passed_over else "")
+            )
+        if again := [flag for flag, given in (("--source-id", it.found_by_name), ("--skip", it.passed_over)) if given]:
+            lines.append(f"  to repeat it, give the same {' and '.join(again)}")
+        if it.already_there and not it.appended:
+            lines.append("  to append them once more, give another --source-id")
+        lines += [f"  partition {number}: offsets {given.start} to {given.stop - 1}" for number, given in offsets]
+        expired = self._expired(topic)
+        value = {"topic": topic.name, "appended": it.appended, "already_there": it.already_there}
+        value["passed_over"] = passed_over
+        value |= {"source_id": it.source_id, "partitions": partitions, "expired": expired}
+        self._output.answer(value, lambda: self._output.lines(lines))
+        if expired:
+            text = f"{expired} of these records are past the topic's retention already, and no reader sees them"
+            warn(f"{topic.name}: {text}; see retention.* and cleanup.policy")
+
+    def _expired(self, topic: "Topic") -> int:
+        """How many of the records lie below the log start: old timestamps in a topic that deletes by age, mostly."""
+        if not topic.parsed_config.deleting:
+            return 0
+        given_by = self._import.offsets
+        starts = {number: topic.partition(number).snapshot().log_start_offset for number in given_by}
+        return sum(min(max(starts[number] - given.start, 0), len(given)) for number, given in given_by.items())

@@ -1,0 +1,257 @@
+"""`lithify compaction`: submit, status, list, cancel, explain, retry."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from lithify.cli.failures import tell_failures
+from lithify.cli.invocation import Invocation, command
+from lithify.cli.output import Output, count_text, size_text, time_text
+from lithify.manifest.words import counted
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError
+from lithify.store.metered import RequestCounts
+
+if TYPE_CHECKING:
+    from lithify.admin.client import Admin, Explanation
+    from lithify.compactor.info import CompactionInfo
+    from lithify.manifest.jobs import Estimate, MergeCounts
+
+__all__ = ["compaction", "show", "show_compactions"]
+
+_PASSED_SHOWN = 20
+_partition = click.option("--partition", type=int, help="Only this partition.")
+
+
+@click.group()
+def compaction() -> None:
+    """Ask for compactions, follow them, and learn why there is none."""
+
+
+def _admin(invocation: Invocation) -> "Admin":
+    from lithify.admin.client import Admin
+
+    return Admin(invocation.warehouse())
+
+
+def _partitions(invocation: Invocation, topic: str, partition: int | None) -> list[int]:
+    opened = invocation.warehouse().topic(topic)
+    return list(range(opened.partitions)) if partition is None else [opened.partition(partition).number]
+
+
+@command(compaction)
+@click.argument("topic")
+@_partition
+@click.option("--full", is_flag=True, help="Everything that is old enough.")
+@click.option("--sources", metavar="ID,ID", help="These L0 segments and runs ('lithify manifest show' lists them).")
+def submit(invocation: Invocation, topic: str, partition: int | None, full: bool, sources: str | None) -> None:
+    """Ask for a compaction of TOPIC. A compactor must be running; it has the last word."""
+    if full == (sources is not None):
+        raise InvalidRequest("give either --full or --sources ID,ID")
+    numbers = _partitions(invocation, topic, partition)
+    if sources is not None and len(numbers) > 1:
+        raise InvalidRequest(f"--sources are of one partition: say which of the {len(numbers)} with --partition")
+    chosen = None if sources is None else [part.strip() for part in sources.split(",") if part.strip()]
+    admin = _admin(invocation)
+    infos = [admin.submit(topic, number, "full" if chosen is None else chosen) for number in numbers]
+    output = invocation.output
+    output.answer(
+        infos, lambda: output.lines(_submitted(admin, topic, *each) for each in zip(numbers, infos, strict=True))
+    )
+
+
+def _submitted(admin: "Admin", topic: str, partition: int, info: "CompactionInfo") -> str:
+    explained = admin.explain(topic, partition)
+    waits = f", and waits: {explained.reason}" if explained.action == "wait" else ""
+    return f"{info.id} {info.status}{waits}"
+
+
+@command(compaction)
+@click.argument("compaction_id", metavar="ID")
+def status(invocation: Invocation, compaction_id: str) -> None:
+    """How compaction ID (topic/partition/job) goes."""
+    info = _admin(invocation).compaction(compaction_id)
+    output = invocation.output
+    output.answer(info, lambda: show(output, info))
+
+
+def show(output: Output, info: "CompactionInfo") -> None:
+    progress, counts = info.progress, info.counts
+    rows = [
+        ("id", info.id),
+        ("kind", info.kind or "not admitted yet"),
+        ("status", f"{info.status}, {info.phase}"),
+        ("reason", f"{info.origin}: {info.reason}"),
+        ("sources", f"{info.total_sources}: {', '.join(info.sources[:4])}{', …' if info.total_sources > 4 else ''}"),
+        (
+            "progress",
+            f"{progress.completion_percentage:g} %, {counted(progress.output_segments_written, 'segment')} written",
+        ),
+        ("rows", f"{count_text(counts.rows_in)} in, {count_text(counts.rows_out)} out"),
+        ("dropped", _dropped_text(counts)),
+        ("bytes", f"{size_text(counts.bytes_read)} read, {size_text(counts.bytes_written)} written"),
+        ("requests", f"{_requests_text(counts.gets, counts.puts)}, by its workers"),
+        ("memory", f"{size_text(info.peak_memory_bytes)} in the largest worker" if info.peak_memory_bytes else ""),
+        *_foretold(info.estimate),
+        ("attempts", max((attempt.number for attempt in info.attempts), default=0)),
+        ("created", time_text(info.created_at)),
+        ("started", time_text(info.started_at)),
+        ("completed", time_text(info.completed_at)),
+    ]
+    if progress.estimated_completion is not None:
+        rows.append(("expected", time_text(progress.estimated_completion)))
+    if info.error is not None:
+        rows.append(("error", f"{info.error.category}: {info.error.reason}"))
+    elif (failed := info.attempts[-1] if info.attempts else None) is not None and failed.error is not None:
+        ended = time_text(failed.ended_at_ms)
+        rows.append(("latest failure", f"at {ended}, {failed.error.category}: {failed.error.reason}"))
+    output.table(("", ""), rows)
+
+
+def _foretold(known: "Estimate | None") -> "Iterator[tuple[str, str]]":
+    if known is not None:
+        rows, size = count_text(known.output_rows), size_text(known.output_bytes)
+        yield "foretold", f"{rows} rows and {size} out, by {known.basis}"
+        memory = size_text(known.peak_memory_bytes)
+        yield "", f"{_requests_text(known.gets, known.puts)}, by its workers; {memory} in the largest"
+        yield "", f"{_requests_text(known.own_gets, known.own_puts)}, by the compactor"
+
+
+def _dropped_text(counts: "MergeCounts") -> str:
+    reasons = (
+        (counts.superseded, "superseded"),
+        (counts.expired_tombstones, "expired tombstones"),
+        (counts.below_floor, "below the log start"),
+        (counts.keyless, "without a key"),
+    )
+    return ", ".join(f"{count_text(count)} {why}" for count, why in reasons if count) or "nothing"
+
+
+def _requests_text(gets: int, puts: int) -> str:
+    cost_usd = RequestCounts(gets=gets, puts=puts).cost_usd
+    return f"{gets} GETs, {puts} PUTs: {cost_usd:.6f} USD at S3's list price"
+
+
+@command(compaction, "list")
+@click.argument("topic", required=False)
+@_partition
+@click.option("--active", is_flag=True, help="Only submitted and running ones.")
+def list_(invocation: Invocation, topic: str | None, partition: int | None, active: bool) -> int:
+    """Active and remembered compactions, of TOPIC or of the whole warehouse, oldest first in each partition."""
+    found, failures = _admin(invocation).readable_compactions(topic, partition)
+    if failures and topic is not None and partition is not None:
+        raise failures[0].error or LithifyError(failures[0].text)
+    infos = [info for info in found if not active or info.status in ("submitted", "in_progress")]
+    output = invocation.output
+    output.answer(infos, lambda: show_compactions(output, infos))
+    return tell_failures(failures)
+
+
+def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
+    rows = [
+        (
+            *(info.id, info.kind, info.status, f"{info.progress.completion_percentage:g}"),
+            *(count_text(info.counts.rows_in), count_text(info.counts.rows_out)),
+            *(time_text(info.created_at), info.error.reason if info.error else info.reason),
+        )
+        for info in infos
+    ]
+    output.table(("id", "kind", "status", "#%", "#rows in", "#rows out", "created", "reason"), rows)
+
+
+@command(compaction)
+@click.argument("compaction_id", metavar="ID")
+def cancel(invocation: Invocation, compaction_id: str) -> None:
+    """Ask for compaction ID to be cancelled; its compactor ends it at its next step. Refused where it has
+    completed or failed."""
+    info = _admin(invocation).cancel(compaction_id)
+    output = invocation.output
+    told = "is cancelled" if info.status == "cancelled" else f"cancellation asked for (now {info.status})"
+    output.answer(info, lambda: output.line(f"{info.id}: {told}"))
+
+
+@command(compaction)
+@click.argument("topic")
+@_partition
+def explain(invocation: Invocation, topic: str, partition: int | None) -> None:
+    """What a compactor would do next in TOPIC, and why, or why nothing."""
+    admin = _admin(invocation)
+    found = [admin.explain(topic, number) for number in _partitions(invocation, topic, partition)]
+    output = invocation.output
+    output.answer(found, lambda: _explain(output, found))
+
+
+def _explain(output: Output, found: "list[Explanation]") -> None:
+    for each in found:
+        what = f"{each.kind} for {each.debt}: " if each.kind else ""
+        output.line(f"{each.topic}/{each.partition}: {each.action}: {what}{each.reason}")
+        if each.beside:
+            output.line(f"  beside that job: {each.beside}")
+        for line in _details(each):
+            output.line(f"  {line}")
+        _show_inputs(output, each)
+        output.table(("not chosen", "why"), [(it.what, it.reason) for it in each.passed[:_PASSED_SHOWN]])
+        if len(each.passed) > _PASSED_SHOWN:
+            output.line(f"  and {len(each.passed) - _PASSED_SHOWN} more: --json shows all")
+
+
+def _show_inputs(output: Output, each: "Explanation") -> None:
+    rows = [
+        (it.id, it.kind, it.segments, count_text(it.rows), size_text(it.bytes), it.min_offset, it.max_offset)
+        for it in each.inputs[:_PASSED_SHOWN]
+    ]
+    if rows:
+        output.table(("input", "kind", "#segments", "#rows", "#size", "#from offset", "#to"), rows)
+    if len(each.inputs) > _PASSED_SHOWN:
+        output.line(f"  and {len(each.inputs) - _PASSED_SHOWN} more: --json shows all, with the keys at their ends")
+
+
+def _details(each: "Explanation") -> "Iterator[str]":
+    foretold = each.estimate
+    if foretold is not None:
+        reads = f"{counted(len(each.sources), 'input')}" if each.sources else "its inputs"
+        yield (
+            f"reads {reads}: {counted(foretold.input_segments, 'segment')}, {size_text(foretold.input_bytes)}, "
+            f"{count_text(foretold.input_rows)} rows, in {counted(foretold.ranges, 'key range')}"
+        )
+        yield (
+            f"expects {size_text(foretold.output_bytes)} and {count_text(foretold.output_rows)} rows by "
+            f"{foretold.basis}; {size_text(foretold.peak_memory_bytes)} of memory in a worker"
+        )
+        gets, puts = foretold.gets + foretold.own_gets, foretold.puts + foretold.own_puts
+        yield f"about {_requests_text(gets, puts)}; {foretold.own_gets} and {foretold.own_puts} of them the compactor's"
+    if each.clean_bytes or each.dirty_bytes or each.young_bytes:
+        oldest = "" if each.oldest_dirty_ms is None else f"; oldest dirty record: {time_text(each.oldest_dirty_ms)}"
+        yield (
+            f"clean {size_text(each.clean_bytes)}, dirty {size_text(each.dirty_bytes)} (ratio {each.dirty_ratio:.2f}), "
+            f"too young {size_text(each.young_bytes)}{oldest}"
+        )
+    yield (
+        f"the log starts at offset {each.log_start_offset}; below it lie {counted(each.droppable_segments, 'segment')} "
+        f"({size_text(each.droppable_bytes)}); compactor: {each.compactor}"
+    )
+
+
+@command(compaction)
+@click.argument("topic")
+@_partition
+def retry(invocation: Invocation, topic: str, partition: int | None) -> None:
+    """Let quarantined partitions of TOPIC be compacted again: each whose damaged segment is whole again, or gone from
+    the log."""
+    admin = _admin(invocation)
+    lifted: dict[int, bool] = {}
+    damaged: list[Corrupt] = []
+    for number in _partitions(invocation, topic, partition):
+        try:
+            lifted[number] = admin.retry(topic, number)
+        except Corrupt as error:
+            damaged.append(error)
+    if damaged:
+        raise damaged[0]
+    output = invocation.output
+    value = [{"topic": topic, "partition": number, "lifted": was} for number, was in lifted.items()]
+    output.answer(value, lambda: output.lines(_retried(f"{topic}/{number}", was) for number, was in lifted.items()))
+
+
+def _retried(where: str, lifted: bool) -> str:
+    return f"{where}: the quarantine is lifted, the next pass goes on" if lifted else f"{where} was not quarantined"

@@ -1,0 +1,160 @@
+"""What an error means for whoever called the command: one line, and an exit code by its kind."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from lithify.admin.interruption import HungUp, Terminated
+from lithify.cli.invocation import HowFar
+from lithify.cli.terminal import json_bytes, warn
+from lithify.store.apart import Failure
+from lithify.store.errors import (
+    AccessDenied,
+    AlreadyExists,
+    CommitUnknown,
+    Corrupt,
+    Fenced,
+    InvalidRequest,
+    LithifyError,
+    NotFound,
+    OffsetOutOfRange,
+    SnapshotExpired,
+    Unavailable,
+)
+
+__all__ = [
+    "BROKEN_PIPE",
+    "FAILED",
+    "FOUND_DAMAGE",
+    "HUNG_UP",
+    "INTERRUPTED",
+    "TERMINATED",
+    "UNEXPECTED",
+    "Declined",
+    "exit_codes_table",
+    "one_line",
+    "tell",
+    "tell_failures",
+]
+
+FAILED = 1
+USAGE = InvalidRequest.exit_code
+FOUND_DAMAGE = Corrupt.exit_code
+UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
+HUNG_UP = 129  # 128 + SIGHUP
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+TERMINATED = 143  # 128 + SIGTERM
+BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+_KINDS: tuple[tuple[type[LithifyError], str], ...] = (
+    (InvalidRequest, "fix the request, the flags or the configuration; nothing was done"),
+    (NotFound, "name something that exists"),
+    (AlreadyExists, "pick another name, or use what is there"),
+    (Fenced, "stop: another compactor, producer or consumer took over"),
+    (CommitUnknown, "look before retrying: it may have happened"),
+    (Unavailable, "retry later: the store cannot be reached, or compaction is behind"),
+    (AccessDenied, "grant access, or renew the credentials, and retry: the store refused who asked; nothing was done"),
+    (SnapshotExpired, "open a new snapshot, or pin the next one"),
+    (Corrupt, "a person must look: an object is missing or damaged, or `verify` or `doctor` found something"),
+    (OffsetOutOfRange, "choose an offset inside the log"),
+)
+
+
+_DONE_IN_PART = (
+    "done in part: the report names the partitions that failed; or a question was answered with no (`Declined`), and "
+    "nothing was done"
+)
+
+
+class Declined(Exception):
+    """A person was asked, and said no."""
+
+
+def exit_codes_table() -> str:
+    """The table of docs/cli.md, in Markdown."""
+    rows = [(0, "", "done; a service left as it was asked to")]
+    rows.append((FAILED, "", _DONE_IN_PART))
+    rows += [(kind.exit_code, kind.__name__, what) for kind, what in _KINDS]
+    rows.append((UNEXPECTED, "Unexpected", "a fault of lithify: please report it"))
+    rows.append((HUNG_UP, "HungUp", "SIGHUP, of a terminal that goes away: as with SIGTERM"))
+    rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
+    rows.append((BROKEN_PIPE, "", "the reader of the output went away"))
+    rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came, `export` leaves what was there"))
+    lines = ["| Code | Kind | What to do |", "|---|---|---|"]
+    lines += [f"| {code} | {f'`{kind}`' if kind else ''} | {what} |" for code, kind, what in rows]
+    return "\n".join(lines) + "\n"
+
+
+def one_line(error: BaseException) -> str:
+    """The error's message and notes as one line."""
+    return " ".join("; ".join([str(error), *getattr(error, "__notes__", ())]).split())
+
+
+def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | None = None) -> int:
+    """Say on standard error what went wrong, and how far the command came; answers with the exit code."""
+    match error:
+        case LithifyError():
+            kind, message, code = type(error).__name__, one_line(error), error.exit_code
+        case click.exceptions.NoArgsIsHelpError():
+            error.show()
+            return USAGE
+        case click.UsageError():
+            kind, message, code = "Usage", _usage(error), USAGE
+        case click.ClickException():
+            kind, message, code = "Usage", error.format_message(), USAGE
+        case Declined():
+            kind, message, code = "Declined", str(error), FAILED
+        case click.Abort(__cause__=HungUp()):
+            kind, message, code = "HungUp", "the terminal went away", HUNG_UP
+        case click.Abort(__cause__=Terminated()):
+            kind, message, code = "Terminated", "told to end", TERMINATED
+        case click.Abort() | KeyboardInterrupt():
+            kind, message, code = "Interrupted", "interrupted", INTERRUPTED
+        case _:
+            kind, message, code = "Unexpected", _unexpected(error), UNEXPECTED
+    if how_far is not None:
+        what = "" if message.startswith(how_far.what) else f"{how_far.what}: "
+        # An error speaks of its one append, and the command of all of them.
+        message = message.rstrip(".").removesuffix(". Nothing was appended")
+        message = message.replace("Nothing was appended", "Nothing of this batch was appended")
+        message = f"{what}{message}. {how_far.text}"
+    token = error.token if isinstance(error, CommitUnknown) else ""
+    if as_json:
+        body = {"kind": kind, "message": message, "exit_code": code} | ({"token": token} if token else {})
+        body |= {} if how_far is None else how_far.fields
+        click.echo(json_bytes({"error": body}), err=True)
+    else:
+        warn(message + (f" (token {token})" if token else ""))
+    if debug and code == UNEXPECTED:
+        # The places only: the error's own words may quote a record.
+        click.echo("".join(traceback.format_tb(error.__traceback__)), err=True, nl=False)
+    return code
+
+
+def tell_failures(failures: Sequence[Failure]) -> int:
+    """What a list could not hold, on standard error; answers with the exit code."""
+    for failure in failures:
+        warn(" ".join(failure.text.split()))
+    return FOUND_DAMAGE if any(failure.damaged for failure in failures) else FAILED if failures else 0
+
+
+def _usage(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".")
+    where = error.ctx.command_path if error.ctx is not None else "lithify"
+    return f"{message}. Try '{where} --help'"
+
+
+def _unexpected(error: BaseException) -> str:
+    frame, where = error.__traceback__, "?"
+    while frame is not None:
+        module = str(frame.tb_frame.f_globals.get("__name__", ""))
+        if module.startswith("lithify"):
+            where = f"{module}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    version = sys.version.split()[0]
+    return (
+        f"unexpected {type(error).__name__} at {where} (Python {version}). This is a fault of lithify: please report "
+        "it, with what --log-level debug shows"
+    )

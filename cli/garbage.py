@@ -1,0 +1,83 @@
+"""`lithify gc run`: one collection of garbage, each object with its reason; or for ever."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lithify.cli.failures import FAILED, FOUND_DAMAGE
+from lithify.cli.invocation import Invocation, command
+from lithify.cli.output import Output, count_text, size_text
+from lithify.cli.settings import option
+
+if TYPE_CHECKING:
+    from lithify.gc.collector import GcReport
+
+__all__ = ["gc"]
+
+
+@click.group()
+def gc() -> None:
+    """Collect what nothing can read any more."""
+
+
+@command(gc)
+@click.option("--once", is_flag=True, help="One pass, then leave. Else for ever.")
+@click.option("--dry-run", is_flag=True, help="Delete nothing; say what would go, and why. One pass.")
+@click.option("--sweep", is_flag=True, help="List every object, too, and delete orphans. One pass.")
+@option("gc.grace.ms")
+@option("gc.interval.ms")
+@option("gc.sweep.interval.ms")
+def run(
+    invocation: Invocation,
+    once: bool,
+    dry_run: bool,
+    sweep: bool,
+    gc_grace_ms: int,
+    gc_interval_ms: int,
+    gc_sweep_interval_ms: int,
+) -> int:
+    """Delete what was replaced a grace period ago and no checkpoint pins."""
+    from lithify.cli.service import make_collector, serve
+
+    collector = make_collector(invocation.warehouse(), gc_grace_ms, stays=not (once or dry_run or sweep))
+    if not (once or dry_run or sweep):
+        serve(invocation, collector=(collector, gc_interval_ms, gc_sweep_interval_ms))
+        return 0
+    with invocation.output.progress("collecting"):
+        report = collector.run_once(dry_run=dry_run, sweep=sweep)
+    output = invocation.output
+    output.answer(report, lambda: _show(output, report))
+    if any(partition.error_kind == "Corrupt" for partition in report.partitions):
+        return FOUND_DAMAGE
+    return FAILED if report.error or any(partition.error for partition in report.partitions) else 0
+
+
+def _show(output: Output, report: "GcReport") -> None:
+    rows = [
+        (
+            *(
+                part.topic,
+                part.topic_id,
+                part.partition,
+                len(part.deleted),
+                size_text(sum(g.bytes for g in part.deleted)),
+            ),
+            *(part.waiting, len(part.kept), part.checkpoints_expired, part.boundary, part.error or ""),
+        )
+        for part in report.partitions
+    ]
+    columns = ("topic", "topic id", "#partition", "#objects", "#size", "#waiting", "#kept", "#checkpoints expired")
+    output.table((*columns, "#boundary", "error"), rows)
+    listed = [("would go" if report.dry_run else "deleted", g) for g in report.deleted if report.dry_run]
+    listed += [("kept", garbage) for part in report.partitions for garbage in part.kept]
+    if listed:
+        output.table(
+            ("", "object", "#size", "reason"), [(what, g.key, size_text(g.bytes), g.reason) for what, g in listed]
+        )
+    verb = "would delete" if report.dry_run else "deleted"
+    output.line(f"{verb} {count_text(len(report.deleted))} objects, {size_text(report.bytes_deleted)}")
+    if report.temporaries:
+        what = "file or upload" if report.temporaries == 1 else "files or uploads"
+        output.line(f"{verb} {count_text(report.temporaries)} temporary {what} that killed processes left")
+    if report.error:
+        output.line(f"temporary files and uploads of killed processes stay: {report.error}")

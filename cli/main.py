@@ -1,0 +1,102 @@
+"""The command line: the outermost command, and what becomes of an error."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from lithify.cli.failures import BROKEN_PIPE, tell
+from lithify.cli.invocation import Invocation, outermost
+from lithify.cli.logs import set_up_logs
+from lithify.cli.streams import OutputFailed, drain, guard_streams, silence
+
+__all__ = ["cli", "main"]
+
+# Imported when they are asked for. A command whose module is not installed is not there.
+_COMMANDS = {
+    "demo": "lithify.cli.demo.command",
+    "dev": "lithify.cli.dev",
+    "warehouse": "lithify.cli.warehouses",
+    "topic": "lithify.cli.topics",
+    "append": "lithify.cli.appends",
+    "read": "lithify.cli.reads",
+    "scan": "lithify.cli.reads",
+    "get": "lithify.cli.reads",
+    "export": "lithify.cli.reads",
+    "consumer": "lithify.cli.consumers",
+    "transaction": "lithify.cli.transactions",
+    "compactor": "lithify.cli.service",
+    "compaction": "lithify.cli.compactions",
+    "gc": "lithify.cli.garbage",
+    "checkpoint": "lithify.cli.checkpoints",
+    "manifest": "lithify.cli.manifests",
+    "verify": "lithify.cli.verification",
+    "doctor": "lithify.cli.doctor",
+}
+
+
+class _Root(click.Group):
+    """Loads its commands lazily, and turns whatever they raise into one line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, module in _COMMANDS.items() if importlib.util.find_spec(module) is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = _COMMANDS.get(cmd_name)
+        if module is None or importlib.util.find_spec(module) is None:
+            return None
+        return getattr(importlib.import_module(module), cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Here, since click would answer 1. Python flushes again at its end and would complain: it writes nowhere.
+            silence(sys.stdout)
+            return BROKEN_PIPE
+        return result
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> NoReturn:
+        """Exits with the code of docs/cli.md's table."""
+        invocation = Invocation()
+        more |= {"standalone_mode": False, "obj": invocation}
+        try:
+            result = super().main(args, *rest, **more)
+            code = result if isinstance(result, int) else 0
+        except Exception as error:  # noqa: BLE001 - the outermost place: nobody is left to raise to
+            how_far = None if invocation.how_far is None else invocation.how_far()
+            error = error.told if isinstance(error, OutputFailed) else error
+            code = tell(error, as_json=invocation.as_json, debug=invocation.log_level == "debug", how_far=how_far)
+            drain()
+        finally:
+            invocation.close()
+        sys.exit(code)
+
+
+@click.group(
+    "lithify",
+    cls=_Root,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Settings, formats and exit codes: docs/cli.md.",
+)
+@click.version_option(package_name="lithify", prog_name="lithify", message="%(prog)s %(version)s")
+@outermost
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Compaction, retention and garbage collection for keyed logs that live in an object store."""
+    invocation = context.ensure_object(Invocation)
+    set_up_logs(invocation.log_format, invocation.log_level or "warning")
+
+
+def main() -> NoReturn:
+    """The console script."""
+    guard_streams()
+    cli.main(prog_name="lithify")
+
+
+if __name__ == "__main__":
+    main()

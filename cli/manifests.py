@@ -1,0 +1,98 @@
+"""`lithify manifest show`: the truth of a partition, for people, or as it is stored."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from lithify.cli.invocation import Invocation, command
+from lithify.cli.output import Output, count_text, is_terminal, size_text, time_text
+from lithify.cli.terminal import plain_bytes
+from lithify.store.errors import NotFound
+
+if TYPE_CHECKING:
+    from lithify.log.warehouse import Warehouse
+    from lithify.manifest.keys import PartitionKeys
+    from lithify.manifest.model import Manifest, SegmentRef
+
+__all__ = ["manifest"]
+
+
+@click.group()
+def manifest() -> None:
+    """Look at manifests."""
+
+
+@command(manifest)
+@click.argument("topic")
+@click.option("--partition", type=int, default=0, show_default=True)
+@click.option("--number", type=click.IntRange(1), help="This manifest; else the head.")
+def show(invocation: Invocation, topic: str, partition: int, number: int | None) -> None:
+    """The manifest of a partition of TOPIC. With --json: the stored bytes."""
+    warehouse = invocation.warehouse()
+    keys = _keys(warehouse, topic, partition)
+    if number is None:
+        number = _head(warehouse, keys).id
+    key = keys.manifest.key(number)
+    stored = warehouse.store.get(key)
+    if stored is None:
+        raise NotFound(f"{key} does not exist (any more): numbers run up to the head, and old ones are collected", key)
+    if invocation.as_json:
+        # Undecoded: an operator may need to see what lithify cannot read.
+        click.echo(plain_bytes(stored.body) if is_terminal(sys.stdout) else stored.body, nl=False)
+        return
+    from lithify.manifest.codec import decode
+    from lithify.manifest.model import Manifest
+
+    _show(invocation.output, decode(Manifest, stored.body, key, number))
+
+
+def _keys(warehouse: "Warehouse", topic: str, partition: int) -> "PartitionKeys":
+    from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
+
+    known = warehouse.driver.run(live_topic(topic_lineage(topic), topic))
+    if not 0 <= partition < known.partitions:
+        raise NotFound(f"topic {topic} has partitions 0 to {known.partitions - 1}, and no {partition}")
+    return partition_keys(known)[partition]
+
+
+def _head(warehouse: "Warehouse", keys: "PartitionKeys") -> "Manifest":
+    from lithify.manifest.partition import PartitionFiles
+
+    return warehouse.driver.run(PartitionFiles(keys).head())
+
+
+def _show(output: Output, shown: "Manifest") -> None:
+    output.line(f"{shown.topic}/{shown.partition} manifest {shown.id}, committed {time_text(shown.committed_at_ms)}")
+    facts = [
+        ("offsets", f"{shown.log_start_offset} to {shown.next_offset - 1}" if shown.next_offset else "none yet"),
+        ("cleaned to", shown.cleaned_to),
+        ("compactor epoch", shown.compactor_epoch),
+        ("last compacted", time_text(shown.last_compacted_at_ms) or "never"),
+        ("orphan floor", shown.orphan_floor),
+        ("retired segments", f"{len(shown.retired)}, {size_text(sum(r.bytes for r in shown.retired))}"),
+        ("producers", len(shown.producers)),
+        ("transactions", len(shown.transactions)),
+        ("completed jobs", ", ".join(job.id for job in shown.completed_jobs) or "none remembered"),
+        *(("checkpoint", f"{c.name}: manifest {c.manifest}") for c in shown.checkpoints),
+    ]
+    if shown.unpinned:
+        facts.append(("no longer pinned, to be collected", ", ".join(f"manifest {n}" for n in shown.unpinned)))
+    if shown.sealed:
+        facts.append(("sealed", "the topic was deleted"))
+    if shown.quarantine is not None:
+        facts.append(("quarantine", f"since {time_text(shown.quarantine.since_ms)}: {shown.quarantine.reason}"))
+    for name, value in facts:
+        output.line(f"  {name}: {value}")
+    rows = [("L0", *_row(ref)) for ref in shown.l0]
+    rows += [(run.id, *_row(ref)) for run in shown.runs for ref in run.segments]
+    columns = ("run", "segment", "#rows", "size", "#from offset", "#to", "#tombstones", "order", "#added at")
+    output.table(columns, rows)
+
+
+def _row(ref: "SegmentRef") -> tuple[object, ...]:
+    # Keys are contents of records, and stay out of what is pasted into tickets; --json holds their bounds.
+    return (
+        *(ref.id, count_text(ref.rows), size_text(ref.bytes), ref.min_offset, ref.max_offset),
+        *(ref.tombstones, ref.order, ref.added_at),
+    )

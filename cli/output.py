@@ -1,0 +1,163 @@
+"""What a command prints: tables on a terminal, plain lines elsewhere, one JSON document where asked."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from typing import IO, Any, Protocol
+
+import click
+import msgspec
+
+from lithify.cli.terminal import json_bytes, plain
+
+__all__ = ["Output", "Ticker", "count_text", "is_terminal", "quarantine_text", "size_text", "time_text"]
+
+_KIB = 1024
+_YEAR_10000_MS = 253_402_300_800_000
+
+
+class Ticker(Protocol):
+    """A progress bar, or nothing at all where nobody would see it."""
+
+    def __call__(self, advance: int, /) -> None: ...
+
+
+class Output:
+    """Standard output of one command."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def document(self, value: Any) -> None:
+        """`value` (structs, mappings, lists) as JSON; keys of records within it are base64."""
+        body = json_bytes(value)
+        click.echo(msgspec.json.format(body, indent=2) if is_terminal(sys.stdout) else body)
+
+    def answer(self, value: Any, show: Callable[[], None]) -> None:
+        """`value` where JSON was asked for, else what `show` prints."""
+        if self.as_json:
+            self.document(value)
+        else:
+            show()
+
+    def line(self, text: str) -> None:
+        click.echo(plain(text))
+
+    def lines(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.line(text)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+        """Columns whose name begins with '#' are numbers, set to the right."""
+        cells = [[_cell(value) for value in row] for row in rows]
+        if is_terminal(sys.stdout):
+            _rich_table(columns, cells, title)
+        else:
+            _plain_table(columns, cells, title)
+
+    def progress(self, what: str, total: int | None = None, *, seen: bool = True) -> AbstractContextManager[Ticker]:
+        """A progress bar on standard error, if that is a terminal; none where `seen` is False."""
+        if not seen or self.as_json or not is_terminal(sys.stderr):
+            return nullcontext(_silent)
+        return _Bar(what, total)
+
+
+def _silent(advance: int, /) -> None:
+    """Nobody would see it."""
+
+
+class _Bar:
+    def __init__(self, what: str, total: int | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task(what, total=total)
+
+    def __enter__(self) -> Ticker:
+        self._bar.start()
+        return lambda advance: self._bar.advance(self._task, advance)
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def is_terminal(stream: IO[str]) -> bool:
+    from rich.console import Console
+
+    return Console(file=stream).is_terminal
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else plain(str(value))
+
+
+def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(plain(title)) if title else None, title_justify="left")
+    for name in columns:
+        table.add_column(name.lstrip("#"), justify="right" if name.startswith("#") else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def _plain_table(columns: Sequence[str], cells: list[list[str]], title: str) -> None:
+    """Aligned, unwrapped and uncoloured, for pipes, files and grep."""
+    if title:
+        click.echo(plain(title))
+    lines = [[name.lstrip("#") for name in columns], *cells]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    for line in lines:
+        padded = [
+            cell.rjust(width) if name.startswith("#") else cell.ljust(width)
+            for cell, width, name in zip(line, widths, columns, strict=True)
+        ]
+        click.echo("  ".join(padded).rstrip())
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: 1.5 MiB."""
+    amount, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < _KIB or unit == "TiB":
+            break
+        amount /= _KIB
+    return f"{size} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def count_text(count: int) -> str:
+    return f"{count:,}"
+
+
+def time_text(at_ms: int | None) -> str:
+    """Milliseconds since 1970 as UTC, to the second."""
+    if at_ms is None:
+        return ""
+    if not 0 <= at_ms < _YEAR_10000_MS:  # a record may carry any timestamp
+        return f"{at_ms} ms"
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+class _Segment(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+
+
+def quarantine_text(topic: str, partition: int, reason: str, damaged: str | None, live: Iterable[_Segment]) -> str:
+    """Why compaction of a partition is stopped, and the way out. `damaged`: the id of the segment, which may not be
+    among the `live` any more."""
+    found = next((segment for segment in live if segment.id == damaged), None)
+    held = "" if found is None else f"it holds offsets {found.min_offset} to {found.max_offset}; "
+    way = f"'lithify compaction retry {topic} --partition {partition}'"
+    told = f"quarantined: {reason.rstrip('. ')}; {held}once the segment is whole again, or gone from the log, {way}"
+    return told if found is None else f"{told}; retention ends this, too, when it drops the segment"

@@ -1,0 +1,224 @@
+"""`lithify read`, `scan`, `get`, `export`: records as lines of JSON, or as Parquet."""
+
+import base64
+import binascii
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from lithify.admin.interruption import told_to_end
+from lithify.cli.invocation import Invocation, command
+from lithify.cli.terminal import warn
+from lithify.manifest.words import counted
+from lithify.store.errors import InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lithify.log.follow import OffsetReset
+    from lithify.log.partition import Partition
+    from lithify.log.snapshot import Snapshot
+
+__all__ = ["export", "get", "read", "scan"]
+
+_partition = click.option("--partition", type=int, help="Only this partition; else all, one after the other.")
+
+
+def _at_most(_: click.Context, __: click.Parameter, given: int | None) -> int | None:
+    return None if given is None else min(given, sys.maxsize)  # more than that there cannot be
+
+
+_limit = click.option("--limit", type=click.IntRange(0), callback=_at_most, metavar="N", help="At most N records.")
+_checkpoint = click.option(
+    "--checkpoint", metavar="NAME", help="What this checkpoint pins, instead of what is there now."
+)
+
+_Read = Callable[["Snapshot"], "Iterable[pa.RecordBatch]"]
+
+
+@command()
+@click.argument("topic")
+@_partition
+@click.option("--from-offset", type=click.IntRange(0), help="Begin here; else where --auto-offset-reset says.")
+@click.option("--to-offset", type=click.IntRange(0), help="End before this offset.")
+@click.option(
+    "--auto-offset-reset",
+    "reset",
+    type=click.Choice(["earliest", "latest", "error"]),
+    default="earliest",
+    show_default=True,
+    help="Where to begin where the log has no such offset any more.",
+)
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C or SIGTERM.")
+@click.option("--consumer", metavar="NAME", help="Go on where this consumer left off, and commit its position.")
+@_checkpoint
+@_limit
+def read(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    from_offset: int | None,
+    to_offset: int | None,
+    reset: "OffsetReset",
+    follow: bool,
+    consumer: str | None,
+    checkpoint: str | None,
+    limit: int | None,
+) -> None:
+    """Every stored record of TOPIC in offset order, tombstones included, as lines of JSON."""
+    if to_offset is not None and (follow or consumer is not None):
+        raise InvalidRequest("--to-offset is for reading without --follow and --consumer; --limit N ends them")
+    if checkpoint is not None and (follow or consumer is not None):
+        raise InvalidRequest("a checkpoint does not change: leave out --follow and --consumer")
+    if from_offset is not None and consumer is not None:
+        raise InvalidRequest(f"consumer {consumer} begins at its position; move it by 'lithify consumer reset'")
+    if not follow and consumer is None:
+        from lithify.log.follow import bounded
+
+        _write(
+            *(invocation, topic, partition, checkpoint, "-", limit),
+            lambda found: found.read_batches(*bounded(found, from_offset, to_offset, reset)),
+        )
+        return
+    from lithify.cli.tails import consume, tail
+
+    if consumer is None:
+        tail(invocation, topic, partition, from_offset, reset, limit)
+    else:
+        consume(invocation, topic, partition, consumer, reset, limit, follow=follow)
+
+
+@command()
+@click.argument("topic")
+@_partition
+@click.option("--tombstones", is_flag=True, help="Show deleted keys, too.")
+@_checkpoint
+@_limit
+def scan(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    tombstones: bool,
+    checkpoint: str | None,
+    limit: int | None,
+) -> None:
+    """The latest record of each key of TOPIC, in key order, as lines of JSON."""
+    _write(invocation, topic, partition, checkpoint, "-", limit, lambda found: found.scan(tombstones), latest=True)
+
+
+@command()
+@click.argument("topic")
+@click.argument("key")
+@click.option("--base64", "is_base64", is_flag=True, help="KEY is base64.")
+@_checkpoint
+def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoint: str | None) -> None:
+    """The latest record of KEY in TOPIC, as a line of JSON."""
+    from lithify.cli.records.lines import record_line
+    from lithify.log.partitioner import partition_for_key
+
+    try:
+        wanted = base64.b64decode(key, validate=True) if is_base64 else key.encode()
+    except (binascii.Error, UnicodeEncodeError, ValueError):
+        raise InvalidRequest("KEY is no base64" if is_base64 else "KEY is no text: give it as --base64") from None
+    opened = invocation.warehouse().topic(topic)
+    homes = opened.homes()
+    number = partition_for_key(wanted, homes.partitions)
+    if checkpoint is not None and homes.growths:  # it may be one from before: its partitions tell
+        then = opened.pinned(checkpoint)
+        homes, number = then.homes, partition_for_key(wanted, then.homes.partitions)
+        record = then.partitions[number].get(wanted)
+    else:
+        record = _found(opened.partition(number), checkpoint).get(wanted)
+    if record is None or not homes.has(record, number):
+        raise NotFound(f"{topic} has no record of this key, or it was deleted")
+    sys.stdout.buffer.write(record_line(record, number))
+
+
+@command()
+@click.argument("topic")
+@click.option("--to", "target", required=True, metavar="URL", help="A file or URL: JSON lines, or .parquet.")
+@_partition
+@click.option("--log", "shape", flag_value="log", help="Every stored record. The default where nothing is compacted.")
+@click.option(
+    "--latest", "shape", flag_value="latest", help="The latest of each key. The default for compacted topics."
+)
+@_checkpoint
+def export(
+    invocation: Invocation, topic: str, target: str, partition: int | None, shape: str | None, checkpoint: str | None
+) -> None:
+    """Write the records of TOPIC to a file or URL, which appears when it is complete. Until then, and where it fails,
+    what was there stays."""
+    compacted = invocation.warehouse().topic(topic).parsed_config.compacted
+    latest = compacted if shape is None else shape == "latest"
+    with told_to_end():
+        rows = _write(
+            *(invocation, topic, partition, checkpoint, target, None),
+            lambda found: found.scan() if latest else found.read_batches(),
+            latest=latest,
+        )
+    if target != "-":
+        output = invocation.output
+        value = {"topic": topic, "exported": rows}
+        output.answer(value, lambda: output.line(f"{rows} records exported from {topic}"))
+
+
+def _found(part: "Partition", checkpoint: str | None) -> "Snapshot":
+    return part.snapshot() if checkpoint is None else part.pinned(checkpoint)
+
+
+def _write(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    checkpoint: str | None,
+    target: str,
+    limit: int | None,
+    read: _Read,
+    *,
+    latest: bool = False,
+) -> int:
+    """With `latest` and no `partition`, what keys left behind when the topic grew is left out, and that is told."""
+    from lithify.cli.records.sinks import open_sink
+    from lithify.log.homes import at_home
+
+    opened = invocation.warehouse().topic(topic)
+    homes = opened.homes() if latest and partition is None else None
+    snapshots: Iterable[tuple[int, Snapshot]]
+    if partition is not None:
+        snapshots = [(partition, _found(opened.partition(partition), checkpoint))]
+    elif checkpoint is not None:  # all of them, before anything is written
+        then = opened.pinned(checkpoint)
+        homes, snapshots = then.homes if latest else None, enumerate(then.partitions)
+    else:
+        parts = [opened.partition(number) for number in range(opened.partitions)]
+        snapshots = ((part.number, part.snapshot()) for part in parts)
+
+    def tell(number: int, records: int) -> None:
+        moved = f"{counted(records, 'record')} left out, whose keys changed their partition when the topic grew"
+        warn(f"warning: {topic}/{number}: {moved}; --partition {number} shows them")
+
+    with (
+        open_sink(target, invocation.options_for(target)) as sink,
+        invocation.output.progress(f"reading {topic}", seen=target != "-") as tick,
+    ):
+        for number, snapshot in snapshots:
+            rows = read(snapshot)
+            found = rows if homes is None else at_home(rows, homes, number, tell)
+            for batch in _limited(found, None if limit is None else limit - sink.rows):
+                sink.write(batch, number)
+                tick(batch.num_rows)
+    return sink.rows
+
+
+def _limited(batches: "Iterable[pa.RecordBatch]", limit: int | None) -> "Iterator[pa.RecordBatch]":
+    left = limit
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        if left <= 0:
+            return
+        yield batch.slice(0, left)
+        left -= batch.num_rows

@@ -1,0 +1,199 @@
+"""Where appended records come from: standard input, or any URL of fsspec's; JSON lines, or Parquet."""
+
+import bisect
+import io
+import os
+import stat
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import IO, Any, NamedTuple, TypeVar
+
+import fsspec.core
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+from lithify.cli.records.explained import explained
+from lithify.cli.records.formats import check_format, decompressed, is_parquet
+from lithify.segment.layout import content_bytes, is_bytes, is_pairs
+from lithify.store.errors import InvalidRequest
+from lithify.store.urls import shown
+
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "Source",
+    "file_system",
+    "is_pipe",
+    "open_parquet",
+    "open_source",
+    "parquet_tables",
+    "text_lines",
+]
+
+T = TypeVar("T")
+
+BATCH_BYTES_MAX = 32 << 20  # of one batch of an import: it is in memory a few times over
+_READ_ROWS = 128  # of Parquet at a time: few, as each may be as large as a record
+_READ_BYTES = 1 << 20  # of lines at a time
+_LINE_BYTES_MIN = 1 << 20  # that any record may take, for spaces and headers without bytes
+_ESCAPED = 8  # bytes of a line for one of a record, at most: \\u0000 takes six
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FROM_THE_LOG = ("partition", "offset")  # what exports hold and the log assigns
+
+
+def file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    remote = "://" in url and not url.startswith(("file:", "memory:"))
+    settings = {"use_listings_cache": False, "skip_instance_cache": True} if remote else {}
+    try:
+        return fsspec.core.url_to_fs(url, **options, **settings)
+    except (ImportError, TypeError, ValueError) as error:
+        # Not chained: such messages quote the options they dislike.
+        raise InvalidRequest(f"{shown(url)} cannot be opened ({type(error).__name__}); check the URL") from None
+
+
+class Source(NamedTuple):
+    file: IO[bytes]
+    name: str  # as it may be shown
+
+
+def is_pipe(system: Any, path: str) -> bool:
+    """Or a terminal, or another device: what can be read once. Raises OSError."""
+    if not isinstance(system, LocalFileSystem):
+        return False
+    mode = os.stat(path).st_mode
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+@contextmanager
+def open_source(url: str, options: Mapping[str, Any]) -> Generator[Source]:
+    """`-` is standard input. What ends in .gz, .zst, .bz2 or .xz is decompressed. What its reading raises is explained
+    by `text_lines` and `parquet_tables`; what else goes wrong while it is open is none of its."""
+    if url == "-":
+        yield Source(sys.stdin.buffer, "standard input")
+        return
+    check_format(url)
+    with ExitStack() as stack:
+        with explained(shown(url)):
+            system, path = file_system(url, options)
+            piped = is_pipe(system, path)
+            if piped and is_parquet(url):
+                raise InvalidRequest(
+                    f"{shown(url)} is a pipe, and Parquet is not read in order; write it to a file first"
+                )
+            # fsspec would seek in it.
+            file = stack.enter_context(io.FileIO(path) if piped else system.open(path, "rb"))
+            if not is_parquet(url):
+                file = stack.enter_context(decompressed(file, url))
+        yield Source(file, shown(url))
+
+
+def _read(items: Iterator[T], name: str) -> Iterator[T]:
+    """The same, and what their reading raises explained. What is done with them raises elsewhere."""
+    with explained(name):
+        yield from items
+
+
+def text_lines(source: Source, record_bytes_max: int) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, with their numbers from 1. Raises InvalidRequest at one that no record can be: it is
+    not held in memory to its end."""
+    longest = _LINE_BYTES_MIN + _ESCAPED * record_bytes_max
+    for number, line in enumerate(_lines(_read(_pieces(source.file), source.name), longest), start=1):
+        if line is None or len(line) > longest:
+            raise InvalidRequest(
+                f"line {number} is longer than {longest} bytes, which no record is whose max.message.bytes is "
+                f"{record_bytes_max}"
+            )
+        text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        if text and not text.isspace():
+            yield number, text
+
+
+def _pieces(file: Any) -> Iterator[bytes]:
+    """As they come: of a pipe, what has arrived."""
+    read = getattr(file, "read1", file.read)
+    while piece := read(_READ_BYTES):
+        yield piece
+
+
+def _lines(pieces: Iterator[bytes], longest: int) -> Iterator[bytes | None]:
+    """Lines without their ends; None: one that is longer, at least."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        first, *more = piece.split(b"\n")
+        held.append(first)
+        size += len(first)
+        if more:
+            yield b"".join(held)
+            yield from more[:-1]
+            held, size = [more[-1]], len(more[-1])
+        if size > longest:
+            yield None
+            return
+    yield b"".join(held)
+
+
+class Rows(NamedTuple):
+    table: pa.Table
+    first: int  # row of the file it begins with, from 1
+    last: bool  # nothing comes after it
+
+
+def open_parquet(source: Source) -> pq.ParquetFile:
+    with explained(source.name):
+        return pq.ParquetFile(source.file, page_checksum_verification=True)
+
+
+def parquet_tables(file: pq.ParquetFile, source: str, rows_max: int, skip: int) -> Iterator[Rows]:
+    """Tables of at most `rows_max` rows and BATCH_BYTES_MAX bytes after the first `skip` rows. `source`: its name."""
+    with explained(source):
+        columns = [name for name in file.schema_arrow.names if name not in _FROM_THE_LOG]
+        count = file.metadata.num_rows
+        batches = file.iter_batches(batch_size=min(rows_max, _READ_ROWS), columns=columns)
+    at = skip
+    for table in _cut(_after(skip, _read(batches, source)), rows_max):
+        yield Rows(table, at + 1, at + table.num_rows == count)
+        at += table.num_rows
+    if at < count or at > max(skip, count):
+        raise InvalidRequest(f"{source} is damaged: it has {at} rows, and says {count}; fetch it again")
+
+
+def _after(skip: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        passed = min(skip, batch.num_rows)
+        skip -= passed
+        yield batch.slice(passed)
+
+
+def _cut(batches: Iterator[pa.RecordBatch], rows_max: int) -> Iterator[pa.Table]:
+    """Where the cuts are depends on the rows from the first one on, and on nothing else."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        done = 0
+        while done < batch.num_rows:
+            rest = batch.slice(done)
+            fitting = _fitting(rest, rows_max - rows, BATCH_BYTES_MAX - size)
+            if fitting or not held:  # a row that is larger goes alone
+                held.append(rest.slice(0, max(fitting, 1)))
+                done += held[-1].num_rows
+                rows, size = rows + held[-1].num_rows, size + _content(held[-1])
+            if rows == rows_max or not fitting:
+                yield pa.Table.from_batches(held)
+                held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _fitting(batch: pa.RecordBatch, rows: int, size: int) -> int:
+    """How many of the first rows are at most `rows`, and at most of `size` bytes."""
+    most = min(rows, batch.num_rows)
+    if _content(batch.slice(0, most)) <= size:
+        return most
+    return bisect.bisect_right(range(1, most + 1), size, key=lambda count: _content(batch.slice(0, count)))
+
+
+def _content(batch: pa.RecordBatch) -> int:
+    """Bytes of keys, values and headers. A column of another type is refused by whoever appends it."""
+    return sum(content_bytes(each) for each in batch.columns if is_bytes(each.type) or is_pairs(each.type))

@@ -1,0 +1,95 @@
+"""What a source of records is called, so that an import of it can be continued: other contents have other names.
+
+Its whole content would say it for certain, and costs as much to read as the import. So: where it lies, its size, what
+is told of its version or else of its time, and a digest of both its ends (docs/rfcs/0011).
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import xxhash
+from fsspec.implementations.local import LocalFileSystem
+
+from lithify.cli.records.bulk import file_system, is_pipe
+from lithify.cli.records.explained import explained
+from lithify.store.driver import new_id
+from lithify.store.urls import shown
+
+__all__ = ["LOCAL_BYTES", "LOOKED_AT_BYTES", "Identity", "identify", "mark_of"]
+
+LOOKED_AT_BYTES = 1 << 16  # of each end
+LOCAL_BYTES = 32 << 20  # of a local file, which takes a few hundredths of a second
+_NAME_CHARACTERS_MAX = 100
+
+# What filesystems of fsspec call it, in small letters and without what is between words. The first that is there
+# counts: what follows the content comes before the time.
+_VERSIONS = ("etag", "versionid", "generation", "contentmd5", "md5hash", "md5checksum", "md5", "digest", "contenthash")
+_SUMS = ("crc32c", "crc", "sha256", "sha1", "sha", "blobid", "checksum")
+_TIMES = ("mtime", "lastmodified", "modificationtime", "modifiedtime", "timemodified", "servermodified", "modify")
+_MORE_TIMES = ("modified", "lastwritetime", "updated", "datetime", "created", "timecreated")
+_MARKS = (*_VERSIONS, *_SUMS, *_TIMES, *_MORE_TIMES)
+
+
+class Identity(NamedTuple):
+    name: str
+    new: bool = False  # made at random: nobody else knows it
+    compared: str = ""  # what alone was, where neither a version nor a time is told and the source is larger
+
+
+def identify(url: str, options: Mapping[str, Any]) -> Identity:
+    """Standard input and pipes have a new name each time: what they hold can be read once, and is not looked at."""
+    if url == "-":
+        return Identity(f"stdin-{new_id()}", new=True)
+    with explained(shown(url)):
+        system, path = file_system(url, options)
+        found = system.info(path)
+        last = re.split(r"[?#]", path)[0].rstrip("/").rpartition("/")[2]
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", last)[-_NAME_CHARACTERS_MAX:]
+        if is_pipe(system, path):
+            return Identity(f"{name}-{new_id()}", new=True)
+        mark, size = mark_of(found), found.get("size")
+        digest, compared = _ends(system, path, size)
+    # What was looked at as a whole is the same whenever it was fetched, copied or touched.
+    known = repr((path, size, mark if compared else "", digest)).encode()
+    place = xxhash.xxh32_hexdigest(path.encode())  # by which a mended source is known (cli/records/unfinished.py)
+    return Identity(f"{name}-{place}-{xxhash.xxh3_64_hexdigest(known)}", compared="" if mark else compared)
+
+
+def mark_of(found: Mapping[str, Any]) -> str:
+    """What is told of the version or the time; "" where nothing is."""
+    told = {re.sub(r"[^a-z0-9]", "", key.lower()): value for key, value in found.items()}
+    mark = next((told[name] for name in _MARKS if told.get(name)), "")
+    return mark.isoformat() if isinstance(mark, datetime) else str(mark)
+
+
+def _ends(system: Any, path: str, size: int | None) -> tuple[str, str]:
+    """A digest of the first and the last bytes, and which these are; "" where there are no others."""
+    local = isinstance(system, LocalFileSystem)
+    length = LOCAL_BYTES if local else LOOKED_AT_BYTES
+    unit = f"{length >> 20} MiB" if local else f"{length >> 10} KiB"
+    with system.open(path, "rb", block_size=length) as file:
+        first = _up_to(length, file)
+        digest = xxhash.xxh3_64(first)
+        if size is None and len(first) < length:
+            return digest.hexdigest(), ""
+        rest = 0 if size is None else min(size - length, length)
+        if rest > 0:
+            try:
+                file.seek((size or 0) - rest)
+                digest.update(_up_to(rest, file))
+            except (ValueError, NotImplementedError):  # a stream: it goes forward only
+                size = None
+    if size is None:
+        return digest.hexdigest(), f"its first {unit}"
+    return digest.hexdigest(), "" if size <= 2 * length else f"its first and last {unit}"
+
+
+def _up_to(length: int, file: Any) -> bytes:
+    """Streams give what has arrived, which may be less than they are asked for."""
+    pieces: list[bytes] = []
+    while length > 0 and (piece := file.read(length)):
+        pieces.append(piece)
+        length -= len(piece)
+    return b"".join(pieces)

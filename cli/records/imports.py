@@ -1,0 +1,288 @@
+"""An import: the rows of a source into a topic, each once, however often it is interrupted and begun again.
+
+In each partition it is an application that numbers its appends, and the version is a row's number in the source: what
+is in up to there is in, what comes after is not, and the rows lie in the order of the source (docs/rfcs/0011).
+"""
+
+import contextlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lithify.cli.records.import_entries import Entries, began_over, look_at
+from lithify.cli.records.progress import Progress
+from lithify.cli.records.unfinished import SamePath, Unfinished, made_name
+from lithify.log.partition import Partition
+from lithify.log.partitioner import murmur2, partitions_for_keys
+from lithify.log.topic import Topic
+from lithify.manifest.model import Stretch
+from lithify.manifest.transactions import Reach, TransactionStamp
+from lithify.manifest.words import numbers_text
+from lithify.segment.arrays import from_longs
+from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, LithifyError
+
+__all__ = ["SOURCE_ID_CHARACTERS_MAX", "Import", "check_source_id"]
+
+SOURCE_ID_CHARACTERS_MAX = 200
+KEYLESS_STRETCH_ROWS = 10_000  # rows without a key that go to one partition, before the next one's turn
+_MADE = re.compile(r".*-[0-9a-f]{16}")  # a source's id that the command made itself
+_LIKE_A_COUNT = re.compile(r".* over [0-9]+")
+
+
+def check_source_id(given: str) -> str:
+    if not 1 <= len(given) <= SOURCE_ID_CHARACTERS_MAX or not given.isprintable():
+        raise InvalidRequest(f"--source-id is a text of 1 to {SOURCE_ID_CHARACTERS_MAX} printable characters")
+    if _LIKE_A_COUNT.fullmatch(given):
+        # With --partition, 'x over 4' would be taken for the import of 'x' into 4 partitions.
+        raise InvalidRequest("--source-id cannot end in ' over' and a number, where imports note their partitions")
+    return given
+
+
+class Import:
+    """`partition`: all rows go there; None: each where its key belongs. `new`: nobody can have sent anything under this
+    name. `given`: a person gave the name. `new_source`: whatever was imported from this path before is another source.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        source_id: str,
+        partition: int | None,
+        skip: int = 0,
+        *,
+        new: bool = False,
+        given: bool = False,
+        new_source: bool = False,
+        now_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.source_id = source_id
+        self._given = given
+        self.offsets: dict[int, range] = {}  # from the first to the last that each partition was given
+        self.appended = self.already_there = self._unknown = 0
+        self._topic = topic
+        self._partition = partition
+        self._new = new
+        self.passed_over = self._done_to = skip  # every row up to the latter is in, or was to be passed over
+        self._in_order_from: int | None = None  # rows up to there would come after later ones, and are left out
+        self._forgotten = False
+        self._beside: set[int] = set()  # partitions that were looked at for others, and have no row yet
+        self._open: set[int] = set()  # partitions that know it, and not that it has ended
+        self._reached: dict[int, Reach] = {}  # of the partitions that were looked at
+        self.application = f"import {source_id}"
+        self._count = topic.partitions
+        self._name = made_name(source_id)
+        self._same_path: SamePath | None = None
+        if self._name is not None and not (new or given):
+            self._same_path = SamePath(topic, source_id, self._name, partition, now_ms)
+        self._replaces = new_source
+        self._instead: Unfinished | None = None  # an earlier import of the path, which this one is refused for
+        if partition is None:
+            if not new:
+                self._count = self._began_over() or topic.partitions
+            self.application += f" over {self._count}"
+        else:
+            self._at(partition)  # refused at once where there is none of this number
+        self.began_over = self._count if self._count < topic.partitions else None  # the topic has grown since
+        # Where rows without a key begin.
+        self._first = murmur2(self.application.encode()) & 0xFFFF
+        if self._name is not None:
+            self._first = self._name.first_place(self._count)
+
+    def _began_over(self) -> int | None:
+        """Any partition may be the only one that knows, so all are looked at, where the topic has grown."""
+        former = self._topic.former_partitions()
+        if not former:
+            return None
+        looks = look_at(self._topic, range(self._topic.partitions))
+        for number, entries in looks.items():
+            if not isinstance(entries, LithifyError):
+                self._check_path(number, entries)
+        return began_over(self._topic, self.application, former, looks)
+
+    def _check_path(self, number: int, entries: Entries) -> None:
+        """SUBTLE! "line 5 is not a JSON object": it is mended, and the same command started again. The file has another
+        name by now, and its first rows are in under the former one. Test: tests/cli/test_unfinished_imports.py"""
+        if self._same_path is None or self._replaces:
+            return
+        self._instead = self._same_path.met(entries, self.application, self._done_to)
+        if self._instead is not None:
+            raise self._instead.refusal(f"{self._topic.name}/{number}")
+
+    def _check_paths(self, keyless: npt.NDArray[np.int64]) -> None:
+        """In partitions where the rows of another content of the path would have begun: with its first row an import
+        is known. `keyless`: rows of this batch without a key, which another content sends elsewhere."""
+        if self._same_path is None or self._partition is not None or self._name is None:
+            return
+        stretches = np.unique((keyless - 1) // KEYLESS_STRETCH_ROWS).tolist()
+        numbers = {place for each in stretches for place in self._name.first_places(self._count, each)}
+        if self._done_to and self._done_to == self.passed_over:
+            numbers = set(range(self._count))  # the first row of the other one does not come in this run
+        looks = look_at(self._topic, sorted(numbers - self._reached.keys() - self._beside))
+        self._beside |= looks.keys()
+        for number, entries in looks.items():
+            if not isinstance(entries, LithifyError):  # it counts once a row goes there
+                self._check_path(number, entries)
+
+    def _look(self, number: int) -> Reach:
+        """How far the import is in a partition."""
+        return self._note(number, self._at(number).transactions())
+
+    def _note(self, number: int, known: Entries) -> Reach:
+        found = next((each for each in known if each.application == self.application), None)
+        reach = Reach(found.version, tuple(Stretch(*each) for each in found.passed_over)) if found else Reach()
+        self._reached[number] = reach
+        if found and not found.ended:
+            self._open.add(number)
+        return reach
+
+    def _reach(self, number: int) -> Reach:
+        """As it was last seen: where it is another by now, the append is refused."""
+        known = self._reached.get(number)
+        if known is not None:
+            return known
+        if self._new:
+            return Reach()
+        entries = self._at(number).transactions()
+        self._check_path(number, entries)
+        return self._note(number, entries)
+
+    def _at(self, number: int) -> Partition:
+        return self._topic.partition(number)
+
+    def append(self, records: Any, first: int, *, last: bool) -> None:
+        """A batch: rows `first` and on of the source, without a gap to the one before. `last`: it is its end. Requires:
+        none before it raised."""
+        table = self._topic.prepare(records, first=first)
+        rows = np.arange(first, first + table.num_rows)
+        keys = table.column("key").chunk(0)
+        places = self._places(keys, rows)
+        # In the order of their first rows: where an import is known at all, it is where its first row goes.
+        numbers = places[np.sort(np.unique(places, return_index=True)[1])].tolist()
+        if self._replaces and self._same_path is not None:
+            self._same_path.end()
+            self._same_path = None
+        self._check_paths(rows[keys.is_null().to_numpy(zero_copy_only=False)])
+        for number in numbers:
+            self._check_order(number, rows[places == number], self._reach(number))
+        for number in numbers:
+            # SUBTLE! Only the last part of all says that it is the end. Said with another, it would be said of an
+            # import that is not over if a later part fails: the entry would give way first, and its rows come again.
+            # Test: tests/cli/test_imports.py
+            final = last and number == numbers[-1]
+            self._append_to(number, table, rows[places == number], first, last=final)
+        self._done_to = first + table.num_rows - 1
+
+    def _places(self, keys: Any, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where each row goes. It must not depend on how the source is cut into batches."""
+        if self._partition is not None:
+            return np.full(len(rows), self._partition, np.int64)
+        places = partitions_for_keys(keys, self._count)
+        stretches = self._first + (rows - 1) // KEYLESS_STRETCH_ROWS
+        return np.where(places < 0, stretches % self._count, places)
+
+    def _append_to(self, number: int, table: pa.Table, mine: npt.NDArray[np.int64], first: int, *, last: bool) -> None:
+        """What is missing of the rows `mine`, which are all that this batch has for a partition."""
+        end = first + table.num_rows - 1
+        while True:
+            reach = self._reach(number)
+            self._check_order(number, mine, reach)
+            missing = mine[mine > reach.version]
+            if not len(missing):
+                self.already_there += len(mine)
+                return
+            part = table.take(from_longs(missing - first)).combine_chunks()
+            last = last and self._made
+            stamp = TransactionStamp(self.application, end, reach, first=self.passed_over + 1, last=last)
+            self._unknown = len(missing)  # until it is known: whatever ends the process now leaves it open
+            try:
+                given = self._at(number).append_prepared(part, transaction=stamp)
+            except AlreadyExists:
+                self._unknown = 0
+                # Another process sends the same source, or an earlier request came late.
+                if _progress(self._look(number)) <= _progress(reach):
+                    raise
+                continue
+            except CommitUnknown:
+                raise
+            except LithifyError as error:
+                self._unknown = 0
+                if isinstance(error, InvalidRequest) and reach != Reach():
+                    with contextlib.suppress(LithifyError):
+                        self._forgotten = self._look(number) == Reach()
+                raise
+            self._unknown = 0
+            self.already_there += len(mine) - len(missing)
+            self._appended(number, given, reach.after(stamp.first, stamp.version), last=last)
+            return
+
+    def _check_order(self, number: int, mine: npt.NDArray[np.int64], reach: Reach) -> None:
+        """What was passed over is not appended any more once later rows are in: of two values of a key the older one
+        would win, and where another import has these rows, they would be there twice."""
+        late = [each for each in reach.passed_over if np.any((mine >= each.first) & (mine <= each.last))]
+        if late:
+            self._in_order_from = late[-1].last
+            these = numbers_text("record", range(late[0].first, late[0].last + 1))
+            were = "was" if late[0].first == late[0].last else "were"
+            raise InvalidRequest(
+                f"{self._topic.name}/{number}: {these} of the source {were} passed over (--skip), and later ones are "
+                "in. Appended now, they would come after these, and twice if another import has them. Give --skip "
+                f"{self._in_order_from}, which leaves them out"
+            )
+
+    def _appended(self, number: int, given: range, reach: Reach, *, last: bool) -> None:
+        self.appended += len(given)
+        self._reached[number] = reach
+        before = self.offsets.get(number)
+        self.offsets[number] = range(before.start if before else given.start, given.stop)
+        if last:
+            self._open.discard(number)
+        else:
+            self._open.add(number)
+
+    @property
+    def found_by_name(self) -> bool:
+        """A name that the command made itself and a person gave again: the source may have another name by now."""
+        return self._given and self._made
+
+    @property
+    def _made(self) -> bool:
+        return _MADE.fullmatch(self.source_id) is not None
+
+    def end(self) -> None:
+        """All rows are in, but for those that were passed over. Where a person named the source, it may grow, and is
+        not ended."""
+        # SUBTLE! Only where rows of this run went: what it passed over, it knows nothing of. `--skip 10` of a file that
+        # was cut short at row 8 has no row, and an import that it ended would give way, or let its mended source in,
+        # and the first rows come again. Test: tests/cli/test_skipped_rows.py
+        # The one that came furthest first: it says it for all, whatever ends the process now.
+        furthest_first = sorted(self._open, key=lambda number: (-self._reached[number].version, number))
+        for number in furthest_first if self._made else []:
+            # Were it never told, the entry would expire by itself: no reason to say that the import failed.
+            with contextlib.suppress(LithifyError):
+                self._at(number).end_transaction(self.application, at=self._reached[number])
+
+    def how_far(self) -> Progress:
+        places = range(self._count) if self._partition is None else [self._partition]
+        seen = self._new or all(number in self._reached for number in places)
+        ahead = not seen or any(reach.version > self._done_to for reach in self._reached.values())
+        skip = self._in_order_from or (None if ahead or self._unknown else self._done_to)
+        instead = self._instead
+        return Progress(
+            appended=self.appended,
+            already_there=self.already_there,
+            unknown=self._unknown,
+            source_id=instead.source_id if instead else self.source_id,
+            skip=instead.skip if instead else skip,
+            passed_over=self.passed_over,
+            forgotten=self._forgotten,
+            told=instead is not None,
+        )
+
+
+def _progress(reach: Reach) -> tuple[int, int]:
+    """Grows with each append."""
+    return reach.version, -sum(each.last - each.first + 1 for each in reach.passed_over)

@@ -1,0 +1,179 @@
+"""Records as lines of JSON, both ways.
+
+    {"key": "k", "value": "v", "timestamp_ms": 1, "headers": {"name": "text"}, "partition": 0, "offset": 7}
+
+Bytes that are no UTF-8 stand as key_base64 and value_base64, in headers as {"base64": "…"}. A null value is a
+tombstone. Headers are an object, or a list of [name, value] where a name comes twice. Partition and offset are written
+and not read: the log assigns them.
+"""
+
+import base64
+import binascii
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from lithify.cli.terminal import plain_json
+from lithify.log.record import Headers, Record, record_problem
+from lithify.store.errors import InvalidRequest
+
+__all__ = ["parse_line", "record_line", "record_lines"]
+
+_Value = str | dict[str, str] | None
+_UNSET = msgspec.UNSET
+_encoder = msgspec.json.Encoder()
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    key: str | msgspec.UnsetType | None = _UNSET
+    key_base64: str | msgspec.UnsetType = _UNSET
+    value: str | msgspec.UnsetType | None = _UNSET
+    value_base64: str | msgspec.UnsetType = _UNSET
+    timestamp_ms: int | None = None
+    headers: dict[str, _Value] | list[tuple[str, _Value]] | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+class _Bad(Exception):
+    """What is wrong with a line, without its contents."""
+
+
+def parse_line(line: bytes, number: int) -> Record:
+    """Line `number` of a file. Raises InvalidRequest naming it, never what it holds."""
+    try:
+        given = _decoder.decode(line)
+        if line.count(b":") != _names(given):
+            _check_names(line.decode())
+        key = _bytes(given.key, given.key_base64, "key")
+        value = _bytes(given.value, given.value_base64, "value")
+        if value is _UNSET:
+            raise _Bad("has no value: give a string, value_base64, or null for a tombstone")
+        record = Record(None if key is _UNSET else key, value, given.timestamp_ms, _headers(given.headers))
+        problem = record_problem(record)
+    except (_Bad, msgspec.DecodeError) as error:
+        problem = str(error) if isinstance(error, _Bad) else _reason(error)
+    except UnicodeEncodeError:
+        problem = "has text that is not Unicode: give base64"
+    except UnicodeDecodeError:  # of a text of the line, or of what it stands in
+        problem = "has bytes that are not UTF-8: give base64"
+    except RecursionError:
+        problem = "is not a record: it is nested too deeply"
+    else:
+        if problem is None:
+            return record
+    raise InvalidRequest(f"line {number} {problem}")
+
+
+def _reason(error: msgspec.DecodeError) -> str:
+    text = str(error)
+    if "unknown field" in text:
+        names = ", ".join(_Line.__struct_fields__)
+        return f"has a field that is none of {names}"
+    if isinstance(error, msgspec.ValidationError):
+        return f"is not a record: {text}"  # types and field names
+    return "is not a JSON object"
+
+
+def _names(given: _Line) -> int:
+    """How many names the line holds at least. A colon follows each: where there are no more colons, none is twice."""
+    pairs = zip(msgspec.structs.astuple(given), msgspec.structs.astuple(_Line()), strict=True)
+    count = sum(value is not default for value, default in pairs)
+    if isinstance(given.headers, dict):
+        count += len(given.headers)
+        count += sum(len(value) for value in given.headers.values() if isinstance(value, dict))
+    return count
+
+
+def _check_names(line: str) -> None:
+    """The decoder keeps the last value of a name: of "value": "v", "value": null it would make a tombstone."""
+    twice: list[str | None] = []  # of each object one name that it has twice; the whole line comes last
+
+    def look(members: list[tuple[str, Any]]) -> None:
+        names = Counter(name for name, _ in members)
+        twice.append(next((name for name, count in names.items() if count > 1), None))
+
+    json.loads(line, object_pairs_hook=look, strict=False)
+    if twice[-1] is not None:
+        raise _Bad(f"has the name {twice[-1]} twice: leave one out")
+    if any(name is not None for name in twice):
+        raise _Bad("has headers with one name twice: give a list of [name, value]")
+
+
+def _bytes(text: Any, encoded: Any, name: str) -> Any:
+    if text is not _UNSET and encoded is not _UNSET:
+        raise _Bad(f"has both {name} and {name}_base64")
+    if encoded is not _UNSET:
+        return _decoded(encoded, f"{name}_base64")
+    return text.encode() if isinstance(text, str) else text
+
+
+def _decoded(text: str, name: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise _Bad(f"has a {name} that is no base64") from None
+
+
+def _headers(given: dict[str, _Value] | list[tuple[str, _Value]] | None) -> Headers:
+    pairs = given.items() if isinstance(given, dict) else given or ()
+    return tuple((name, _header_value(value)) for name, value in pairs)
+
+
+def _header_value(value: _Value) -> bytes | None:
+    if isinstance(value, dict):
+        if list(value) != ["base64"]:
+            raise _Bad('has a header that is no text, null or {"base64": …}')
+        return _decoded(value["base64"], "header")
+    return None if value is None else value.encode()
+
+
+def record_lines(batch: pa.RecordBatch, partition: int) -> Iterator[bytes]:
+    """Each row of a batch with schema RECORDS as one line, its end included."""
+    columns = [column.to_pylist() for column in batch.columns]
+    for key, value, offset, timestamp_ms, headers in zip(*columns, strict=True):
+        pairs = tuple((header["key"], header["value"]) for header in headers or ())
+        yield record_line(Record(key, value, timestamp_ms, pairs, offset), partition)
+
+
+def record_line(record: Record, partition: int) -> bytes:
+    """A record of the log as one line, its end included."""
+    line: dict[str, Any] = {}
+    _put(line, "key", record.key)
+    _put(line, "value", record.value)
+    line["timestamp_ms"] = record.timestamp_ms
+    if record.headers:
+        line["headers"] = _shown_headers(record.headers)
+    line["partition"], line["offset"] = partition, record.offset
+    return plain_json(_encoder.encode(line)) + b"\n"
+
+
+def _put(line: dict[str, Any], name: str, content: bytes | None) -> None:
+    if content is None:
+        line[name] = None
+        return
+    try:
+        line[name] = content.decode()
+    except UnicodeDecodeError:
+        line[name + "_base64"] = base64.b64encode(content).decode()
+
+
+def _shown_headers(headers: Headers) -> dict[str, Any] | list[tuple[str, Any]]:
+    pairs = [(name, _shown_value(value)) for name, value in headers]
+    return dict(pairs) if len({name for name, _ in pairs}) == len(pairs) else pairs
+
+
+def _shown_value(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}

@@ -1,0 +1,136 @@
+"""Imports of the same path that did not come to their end, under the name of another content: most likely the source
+was mended since, and its first rows are in (docs/rfcs/0011)."""
+
+import re
+import shlex
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from lithify.cli.records.import_entries import Entries, look_at
+from lithify.log.partitioner import murmur2
+from lithify.log.topic import Topic
+from lithify.log.transactions import TransactionInfo
+from lithify.store.errors import InvalidRequest, LithifyError
+
+__all__ = ["KEYLESS_PLACES", "MadeName", "SamePath", "Unfinished", "made_name"]
+
+KEYLESS_PLACES = 16  # among these partitions the content chooses where rows without a key begin; the path gives them
+_MADE = re.compile(r"((.*)-[0-9a-f]{8})-([0-9a-f]{16})")
+
+
+class MadeName(NamedTuple):
+    """A name that the command made of a source that it could look at."""
+
+    path: str  # the end of the URL, and a digest of the path
+    url_end: str
+    content: str  # a digest
+
+    def first_places(self, count: int, stretch: int = 0) -> list[int]:
+        """Where a stretch of rows without a key may go, whatever the content. The first stretch is 0."""
+        base = murmur2(f"import {self.path} over {count}".encode()) & 0xFFFF
+        return [(base + stretch + n) % count for n in range(min(KEYLESS_PLACES, count))]
+
+    def first_place(self, count: int) -> int:
+        places = self.first_places(count)
+        return places[int(self.content, 16) % len(places)]
+
+
+def made_name(source_id: str) -> MadeName | None:
+    """None: a person gave it, an earlier lithify made it, or it was made at random."""
+    match = _MADE.fullmatch(source_id)
+    return MadeName(*match.groups()) if match else None
+
+
+class Unfinished(NamedTuple):
+    """An import that has not come to its end."""
+
+    source_id: str
+    version: int  # how far it is where it was met
+    skip: int | None  # with which --skip its name goes on; 0: without; None: by none
+
+    def refusal(self, where: str) -> InvalidRequest:
+        text = (
+            f"{where}: an earlier import of this path, {self.source_id}, has come to record {self.version} here, and "
+            "not to its end. If this is its source (mended, or fetched again), "
+        )
+        if self.skip is None:
+            text += "compare the log with it: this import has records in, too"
+        else:
+            flags = f"--source-id {shlex.quote(self.source_id)}" + (f" --skip {self.skip}" if self.skip else "")
+            text += f"go on with {flags}, which appends what is missing and nothing twice"
+        return InvalidRequest(
+            f"{text}. If it is another source, give --new-source. If the earlier import still runs, wait for its end"
+        )
+
+
+class SamePath:
+    """Other imports of the path of `name`, with --partition those into this one partition."""
+
+    def __init__(
+        self, topic: Topic, source_id: str, name: MadeName, partition: int | None, now_ms: Callable[[], int]
+    ) -> None:
+        self._topic = topic
+        self._source_id = source_id
+        self._partition = partition
+        self._now_ms = now_ms
+        # An earlier lithify made names without a digest of the path: of these only the same content is known.
+        former = re.escape(f"{name.url_end}-{name.content}")
+        over = r" over ([0-9]+)" if partition is None else "()"
+        self._shape = re.compile(rf"import ({re.escape(name.path)}-[0-9a-f]{{16}}|{former}){over}")
+        self._over: set[str] = set()  # applications that are known to have come to their end
+
+    def met(self, entries: Entries, application: str, done_to: int) -> Unfinished | None:
+        """The latest one that a partition remembers. `application` has sent the rows up to `done_to`, or passed over
+        them."""
+        for entry in reversed(self._open(entries)):
+            theirs, mine, all_told = self._everywhere(entry.application, application)
+            theirs = theirs or [entry]
+            latest = max(each.version for each in theirs)
+            if any(each.ended and each.version == latest for each in theirs):
+                self._over.add(entry.application)  # only saying so elsewhere has failed
+                continue
+            found = self._shape.fullmatch(entry.application)
+            assert found is not None
+            source_id, count = found[1], int(found[2] or 1)
+            reached = [each.version for each in theirs]
+            if all_told and len(theirs) == count and min(reached) == latest:
+                skip = latest  # every row up to it is in, and no other
+            else:
+                skip = max((last for each in theirs for _, last in each.passed_over), default=0)
+            # The rows up to `done_to` are in by the present import, in partitions that the earlier one has not reached.
+            skip = max(skip, done_to)
+            ahead = any(each.version > skip for each in mine)
+            return Unfinished(source_id, entry.version, None if ahead else skip)
+        return None
+
+    def end(self) -> None:
+        """Whoever calls it says that they are other sources: they give way, and nobody is refused because of them."""
+        looks = look_at(self._topic, self._numbers())
+        for number, entries in looks.items():
+            for entry in [] if isinstance(entries, LithifyError) else self._open(entries):
+                self._topic.partition(number).end_transaction(entry.application)
+
+    def _open(self, entries: Entries) -> list[TransactionInfo]:
+        found = [
+            each
+            for each in entries
+            if not each.ended
+            and each.application not in self._over
+            and (match := self._shape.fullmatch(each.application))
+            and match[1] != self._source_id
+        ]
+        if not found:
+            return []
+        # What is idle for longer counts as forgotten, whether its place was needed or not.
+        since = self._now_ms() - self._topic.parsed_config.transactional_id_expiration_ms
+        return [each for each in found if (each.committed_at_ms or 0) >= since]
+
+    def _everywhere(self, *applications: str) -> tuple[list[TransactionInfo], list[TransactionInfo], bool]:
+        """What all partitions remember of two applications, and whether each of them told."""
+        looks = look_at(self._topic, self._numbers())
+        told = [each for look in looks.values() if not isinstance(look, LithifyError) for each in look]
+        theirs, mine = ([each for each in told if each.application == name] for name in applications)
+        return theirs, mine, not any(isinstance(look, LithifyError) for look in looks.values())
+
+    def _numbers(self) -> Collection[int]:
+        return range(self._topic.partitions) if self._partition is None else [self._partition]

@@ -1,0 +1,193 @@
+"""`lithify compactor run`: until nothing is due, with a report, or the service."""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import click
+import structlog
+
+from lithify.cli.failures import FAILED, FOUND_DAMAGE
+from lithify.cli.invocation import Invocation, command
+from lithify.cli.logs import set_up_logs
+from lithify.cli.output import Output, count_text, size_text
+from lithify.cli.settings import option
+from lithify.manifest.words import counted, span_text
+from lithify.store.errors import Corrupt
+from lithify.store.urls import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lithify.compactor.compactor import Compactor
+    from lithify.compactor.engine import Engine
+    from lithify.compactor.info import MaintenanceReport, PartitionReport
+    from lithify.gc.collector import Collector
+    from lithify.log.warehouse import Warehouse
+
+__all__ = ["compactor", "make_collector", "make_engine", "serve"]
+
+_COLUMNS = (
+    *("topic", "#partition", "outcome"),
+    *("#records stored", "#records readable", "#bytes stored", "#bytes readable"),
+    "what was done, or why nothing",  # last, for it may be long
+)
+_DAMAGED = ("corrupt", "missing")  # categories of a job's error
+
+log = structlog.wrap_logger(logging.getLogger("lithify.service"))
+
+
+@click.group()
+def compactor() -> None:
+    """Compact: once, or as a service."""
+
+
+@command(compactor)
+@click.option("--once", is_flag=True, help="Until nothing is due, then a report. Else for ever.")
+@click.option("--take-over", is_flag=True, help="Claim partitions whose compactor is at work, too.")
+@option("engine")
+@option("master")
+@option("compactor.interval.ms")
+@option("compactor.initial.delay.ms")
+@option("compactor.concurrency")
+@option("compactor.bytes.in.flight")
+@option("compactor.probe")
+@option("gc")
+@option("gc.interval.ms")
+@option("gc.grace.ms")
+@option("gc.sweep.interval.ms")
+def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master: str | None, **settings: Any) -> int:
+    """Compact what is due, in every partition of the warehouse. SIGTERM or Ctrl-C: it records what has finished and
+    leaves; a second one ends it at once."""
+    from lithify.compactor.compactor import Compactor
+
+    warehouse = invocation.warehouse()
+    if not once and settings["probe"]:
+        from lithify.store.probe import probe
+
+        with invocation.output.progress("probing the store"):
+            report = probe(warehouse.store)
+        report.require()
+    made = make_engine(engine, master)
+    compactor = Compactor(
+        warehouse,
+        made,
+        concurrency=settings["concurrency"],
+        interval_ms=settings["interval_ms"],
+        bytes_in_flight=settings["bytes_in_flight"],
+    )
+    try:
+        if once:
+            return _run_once(invocation, compactor, take_over)
+        collecting = None
+        if settings["gc"]:
+            collector = make_collector(warehouse, settings["gc_grace_ms"], stays=True)
+            collecting = (collector, settings["gc_interval_ms"], settings["gc_sweep_interval_ms"])
+        serve(invocation, (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over), collecting)
+        return 0
+    finally:
+        compactor.close()
+
+
+def make_engine(name: str, master: str | None) -> "Engine":
+    """Raises InvalidRequest. A Spark session starts when the first job is due."""
+    from lithify.compactor import compactor
+    from lithify.store.errors import InvalidRequest
+
+    if master is None:
+        return compactor.make_engine(name)
+    if name != "spark":
+        raise InvalidRequest(f"--master is Spark's, and the engine is {name}: leave one of them out")
+    from lithify.compactor.engines.spark import SparkEngine
+
+    return SparkEngine(master)
+
+
+def make_collector(warehouse: "Warehouse", grace_ms: int, *, stays: bool) -> "Collector":
+    """Raises InvalidRequest where the grace period is shorter than writers need. 0 says plainly that nobody else is
+    there; to a service that `stays` this is unlikely."""
+    from lithify.gc.collector import GRACE_MS_MIN, Collector
+    from lithify.store.errors import InvalidRequest
+
+    if 0 < grace_ms < GRACE_MS_MIN:
+        raise InvalidRequest(
+            f"gc.grace.ms is {grace_ms}, and must be at least {GRACE_MS_MIN} ({span_text(GRACE_MS_MIN)}): writers "
+            "build on what they read up to a minute ago. Only where nothing else uses the warehouse meanwhile, give 0"
+        )
+    if grace_ms == 0 and stays:
+        log.warning("there is no grace period: whoever uses the warehouse beside this may end in CommitUnknown")
+    return Collector(warehouse, grace_ms=grace_ms)
+
+
+def serve(
+    invocation: Invocation,
+    compactor: "tuple[Compactor, int, int, bool] | None" = None,
+    collector: "tuple[Collector, int, int] | None" = None,
+) -> None:
+    """Run until SIGTERM or SIGINT. Raises Fenced."""
+    from lithify.admin.daemon import Collecting, Compacting, leave_on_signals, run_together
+
+    set_up_logs(invocation.log_format, invocation.log_level or "info")
+    parts: list[Compacting | Collecting] = [Compacting(*compactor)] if compactor is not None else []
+    parts += [Collecting(*collector)] if collector is not None else []
+
+    def stop() -> None:
+        for part in parts:
+            part.stop()
+
+    with leave_on_signals(stop):
+        log.info(
+            "started", warehouse=shown(invocation.warehouse().url), compacts=bool(compactor), collects=bool(collector)
+        )
+        run_together(parts)
+    log.info("left")
+
+
+def _run_once(invocation: Invocation, compactor: "Compactor", take_over: bool) -> int:
+    from lithify.admin.daemon import leave_on_signals
+    from lithify.cli.following import following
+
+    output = invocation.output
+    with leave_on_signals(compactor.stop), following(invocation.warehouse(), output):
+        report = compactor.run_once(take_over)
+    output.answer(report, lambda: _show(output, report))
+    damaged = any(job.error is not None and job.error.category in _DAMAGED for job in report.jobs)
+    if damaged or any(part.error == Corrupt.__name__ or part.quarantined for part in report.partitions):
+        return FOUND_DAMAGE
+    return FAILED if any(part.outcome == "failed" for part in report.partitions) else 0
+
+
+def _show(output: Output, report: "MaintenanceReport") -> None:
+    rows = [
+        (
+            *(part.topic, part.partition, part.outcome),
+            _change(count_text, part.records_before, part.records_after),
+            _change(count_text, part.logical_records_before, part.logical_records_after),
+            _change(size_text, part.bytes_before, part.bytes_after),
+            _change(size_text, part.logical_bytes_before, part.logical_bytes_after),
+            _what(part),
+        )
+        for part in report.partitions
+    ]
+    output.table(_COLUMNS, rows)
+    if not rows:
+        output.line("there is no topic in this warehouse")
+    elif report.more_work:
+        output.line("something is left to do: run again, or see the reasons above")
+
+
+def _change(text: "Callable[[int], str]", before: int, after: int) -> str:
+    return text(after) if before == after else f"{text(before)} → {text(after)}"
+
+
+def _what(part: "PartitionReport") -> str:
+    """What was done, and then what the pass ended with, if that is not known by now."""
+    from lithify.compactor.info import NOTHING_DUE
+
+    done = [f"{job.kind} {job.status}: {job.error.reason if job.error else job.reason}" for job in part.jobs]
+    if part.dropped_segments:
+        dropped = counted(part.dropped_segments, "segment")
+        done.insert(0, f"dropped {dropped} below the log start ({size_text(part.dropped_bytes)})")
+    failed = any(job.error is not None and (job.id == part.told_job or part.quarantined) for job in part.jobs)
+    if not done or not (failed or part.detail == NOTHING_DUE):
+        done.append(part.detail)
+    return "; ".join(done)

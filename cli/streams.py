@@ -1,0 +1,100 @@
+"""Standard input, output and error as a caller left them: closed, full, or gone."""
+
+import errno
+import io
+import os
+import sys
+from typing import Any
+
+from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+
+__all__ = ["OutputFailed", "drain", "guard_streams", "silence"]
+
+
+class OutputFailed(Exception):
+    """Standard output takes no more. Not an error of ours itself: whoever waits for a store that is away must not wait
+    for this. `told` is what it comes to."""
+
+    def __init__(self, told: LithifyError) -> None:
+        super().__init__(str(told))
+        self.told = told
+
+
+class _Output(io.FileIO):
+    """Where nothing more can be written, it is said by name. A reader that goes away is no error of ours."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputFailed(_told(error)) from error
+
+
+def _told(error: OSError) -> LithifyError:
+    if error.errno == errno.EBADF:
+        return InvalidRequest("standard output is closed; send it somewhere, if only to /dev/null")
+    return Unavailable(f"standard output: {error.strerror}; what was written is not whole. Make room, and try again")
+
+
+class _Complaints(io.FileIO):
+    """What cannot be said is not said: the exit code is."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+class _NoInput(io.RawIOBase):
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _: Any, /) -> int:
+        raise InvalidRequest("standard input is closed; give what is asked for by flags, or send it there")
+
+
+def guard_streams() -> None:
+    """For a process of its own, when it starts."""
+    # SUBTLE! Where a script closed one of them (`>&-`), the next file that is opened gets its number, and what is
+    # printed would be written into it. So its place is taken, by what can be neither read nor written.
+    # Test: tests/cli/test_streams.py
+    for number, way in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, way)
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(_NoInput()))
+    sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout, "surrogateescape")
+    sys.stderr = _text(_Complaints(2, "w", closefd=False), sys.stderr, "backslashreplace", lines=True)
+
+
+def _text(raw: io.FileIO, before: Any, errors: str, *, lines: bool = False) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=getattr(before, "encoding", "utf-8"),
+        errors=getattr(before, "errors", errors),
+        line_buffering=lines or raw.isatty(),
+    )
+
+
+def drain() -> None:
+    """After an error: what is left is written, or forgotten."""
+    try:
+        sys.stdout.flush()
+    except (OSError, OutputFailed):
+        silence(sys.stdout)
+
+
+def silence(stream: Any) -> None:
+    """Python flushes at its end, and would complain: it writes nowhere."""
+    try:
+        descriptor = stream.fileno()
+    except OSError:  # captured: it has none
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -1,0 +1,142 @@
+"""`lithify read` that goes on: following a topic, and reading it as a named consumer."""
+
+import sys
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lithify.admin.daemon import leave_on_signals
+from lithify.cli.invocation import Invocation
+from lithify.cli.records.lines import record_line
+from lithify.cli.terminal import plain_json, warn
+from lithify.log.consumer import RECORDS_MAX
+from lithify.log.follow import POLL_MS, Gap
+from lithify.log.record import Record
+from lithify.log.sort_places import SortPlaces
+from lithify.segment.spill import NoSpill
+from lithify.store.errors import AccessDenied, Unavailable
+from lithify.store.port import Pause
+
+if TYPE_CHECKING:
+    from lithify.log.follow import OffsetReset
+
+__all__ = ["consume", "tail"]
+
+
+def tail(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    from_offset: int | None,
+    reset: "OffsetReset",
+    limit: int | None,
+) -> None:
+    """Write what there is and what comes, of all partitions in turn, until a signal or `limit` records. An outage is
+    waited out, once reading has begun."""
+    leave = threading.Event()
+    lines = _Lines(invocation, topic, limit)
+    with leave_on_signals(leave.set):
+        opened = invocation.warehouse().topic(topic)
+        numbers = range(opened.partitions) if partition is None else [partition]
+        places = SortPlaces()
+        followers = {n: opened.partition(n).follower(from_offset, reset).share(places) for n in numbers}
+        outage = _Outage(topic)
+        while not leave.is_set() and lines.left > 0:
+            found, refused = False, places.refused
+            for number, follower in followers.items():
+                with outage.outlasted(number):  # of this partition alone: what the others hold comes meanwhile
+                    stretch = follower.take()
+                    if stretch is not None:
+                        lines.write((number, item) for item in stretch.items)
+                        found = True
+            with outage.outlasted():
+                for number in range(len(followers), opened.partitions_now()) if partition is None else ():
+                    followers[number] = opened.partition(number).follower(0, reset, added=True).share(places)
+            if not found and places.refused == refused:  # who waited for a place to sort in has it now
+                invocation.warehouse().driver.answer(Pause(POLL_MS))
+
+
+def consume(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    name: str,
+    reset: "OffsetReset",
+    limit: int | None,
+    *,
+    follow: bool,
+) -> None:
+    """As `tail`, from the positions of consumer `name`; a position is committed once what lies before it was written.
+    Without `follow` it ends with the log."""
+    leave = threading.Event()
+    lines = _Lines(invocation, topic, limit)
+    with leave_on_signals(leave.set):
+        opened = invocation.warehouse().topic(topic)
+        numbers = None if partition is None else [partition]
+        with opened.consumer(name, numbers, auto_offset_reset=reset, stop=leave.is_set) as consumer:
+            outage = _Outage(topic)
+            while not leave.is_set() and lines.left > 0:
+                found: list[tuple[int, Record | Gap]] = []
+                with outage.outlasted() if follow else nullcontext():
+                    found = consumer.poll(0, max_records=min(lines.left, RECORDS_MAX))
+                if not found and not follow:
+                    return
+                if not found:
+                    invocation.warehouse().driver.answer(Pause(POLL_MS))
+                lines.write(found)
+
+
+class _Outage:
+    """Told when it begins and when it ends, of each partition by itself. A refusal of who asks is none, nor is a fault
+    of this machine's disk, which does not end by waiting: these end the command, as they end others."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._of: set[int | None] = set()
+
+    @contextmanager
+    def outlasted(self, partition: int | None = None) -> Generator[None]:
+        """`partition` None: of what concerns all of them."""
+        where = self._topic if partition is None else f"{self._topic}/{partition}"
+        try:
+            yield
+        except (AccessDenied, NoSpill):
+            raise
+        except Unavailable as error:
+            if partition not in self._of:
+                warn(f"warning: {error}. Reading {where} goes on as soon as the store answers")
+            self._of.add(partition)
+        else:
+            if partition in self._of:
+                warn(f"the store answers again, and reading {where} goes on")
+            self._of.discard(partition)
+
+
+class _Lines:
+    """Standard output, flushed before more is asked for: what was handed on is never read again."""
+
+    def __init__(self, invocation: Invocation, topic: str, limit: int | None) -> None:
+        self.left = sys.maxsize if limit is None else limit
+        self._as_json = invocation.output.as_json
+        self._topic = topic
+
+    def write(self, items: Iterable[tuple[int, Record | Gap]]) -> None:
+        out = sys.stdout.buffer
+        for number, item in items:
+            if isinstance(item, Gap):
+                self._tell(number, item)
+            elif self.left > 0:
+                self.left -= 1
+                out.write(record_line(item, number))
+        out.flush()
+
+    def _tell(self, number: int, gap: Gap) -> None:
+        if self._as_json:
+            body = {"partition": number} | msgspec.structs.asdict(gap)
+            sys.stdout.buffer.write(plain_json(msgspec.json.encode({"gap": body})) + b"\n")
+            return
+        lost = f"{self._topic}/{number}: offsets {gap.start_offset} to {gap.end_offset - 1} were lost"
+        warn(f"warning: {lost}: {gap.reason}")

@@ -1,0 +1,180 @@
+"""`lithify topic`: create, list, describe, alter, delete, delete-records."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from lithify.cli.consumers import show_consumers
+from lithify.cli.failures import FAILED, FOUND_DAMAGE, Declined, tell_failures
+from lithify.cli.invocation import Invocation, command, parse_changes, parse_pairs
+from lithify.cli.output import Output, count_text, quarantine_text, size_text, time_text
+from lithify.cli.settings import option
+from lithify.cli.terminal import plain, warn
+from lithify.manifest.config import config_table
+from lithify.store.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from lithify.log.info import PartitionInfo, TopicInfo
+    from lithify.log.topic import Topic
+
+__all__ = ["topic"]
+
+_config = click.option(
+    "--config", "pairs", multiple=True, metavar="NAME=VALUE", help="Kafka's names, as in cleanup.policy=compact."
+)
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@command(topic)
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
+@_config
+@option("compactor.probe")
+def create(invocation: Invocation, name: str, partitions: int, pairs: tuple[str, ...], probe: bool) -> None:
+    """Create topic NAME. A warehouse's first one proves before that its store keeps its promises."""
+    warehouse = invocation.warehouse()
+    config = parse_pairs(pairs, "--config")
+    with invocation.output.progress("asking the store"):
+        made = warehouse.create_topic(name, partitions, config, probe=probe)
+    _tell(invocation.output, made, f"topic {name} created with {partitions} partitions")
+
+
+def _tell(output: Output, made: "Topic", text: str) -> None:
+    value = {"topic": made.name, "partitions": made.partitions, "config": made.config}
+    output.answer(value, lambda: output.line(text))
+
+
+@command(topic, "list")
+def list_(invocation: Invocation) -> int:
+    """The topics of the warehouse. One whose file cannot be read is among them, and named on standard error."""
+    from lithify.manifest.walk import topics_found
+    from lithify.store.apart import Failure
+
+    found = list(topics_found(invocation.warehouse().driver))
+    names = [name for name, _ in found]
+    output = invocation.output
+    output.answer(names, lambda: output.lines(names))
+    return tell_failures([known for _, known in found if isinstance(known, Failure)])
+
+
+@command(topic)
+@click.argument("name")
+@click.option("--defaults", is_flag=True, help="Show the whole configuration, not only what was set.")
+def describe(invocation: Invocation, name: str, defaults: bool) -> int:
+    """Configuration and partitions of topic NAME: what they hold and what they owe."""
+    info = invocation.warehouse().topic(name).describe()
+    unset = {each: value for each, value, _ in config_table() if each not in info.config} if defaults else {}
+    output = invocation.output
+    output.answer(
+        msgspec.structs.replace(info, config={**info.config, **unset}), lambda: _describe(output, info, unset)
+    )
+    if any(failed.kind == "Corrupt" for failed in info.failures):
+        return FOUND_DAMAGE
+    return FAILED if info.failures else 0
+
+
+def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
+    output.line(f"topic {info.topic} (id {info.topic_id}), created {time_text(info.created_at_ms)}")
+    output.lines(f"  {name}={value}" for name, value in sorted(info.config.items()))
+    output.lines(f"  {name}={value} (default)" for name, value in sorted(unset.items()))
+    columns = [
+        *("#partition", "#log start", "#next offset"),
+        *("#records readable", "#records stored", "#bytes readable", "#bytes stored"),
+        *("#L0", "#runs", "#dirty ratio", "compacted", "due"),
+    ]
+    output.table(columns, [_row(part) for part in info.partitions])
+    for part in info.partitions:
+        for alarm in filter(None, (_quarantine(part), part.retention_pinned)):
+            output.line(f"! {info.topic}/{part.partition}: {alarm}")
+    for failed in info.failures:
+        output.line(f"! {info.topic}/{failed.partition}: {failed.error}")
+    found = [(part.partition, known) for part in info.partitions for known in part.consumers]
+    if found:
+        show_consumers(output, found)
+
+
+def _quarantine(part: "PartitionInfo") -> str | None:
+    if part.quarantine is None:
+        return None
+    known = [*part.l0, *(segment for run in part.runs for segment in run.segments)]
+    return quarantine_text(part.topic, part.partition, part.quarantine, part.quarantined_segment, known)
+
+
+def _row(part: "PartitionInfo") -> tuple[object, ...]:
+    return (
+        *(part.partition, part.log_start_offset, part.next_offset),
+        *(count_text(part.logical_rows), count_text(part.rows), size_text(part.logical_bytes), size_text(part.bytes)),
+        *(len(part.l0), len(part.runs), f"{part.dirty_ratio:.2f}"),
+        *(time_text(part.last_compacted_at) or "never", part.due or "nothing"),
+    )
+
+
+@command(topic)
+@click.argument("name")
+@_config
+@click.option("--unset", multiple=True, metavar="NAME", help="Put a configuration back to its default.")
+@click.option("--partitions", type=click.IntRange(1), help="Grow to so many; keys then move to other partitions.")
+def alter(
+    invocation: Invocation, name: str, pairs: tuple[str, ...], unset: tuple[str, ...], partitions: int | None
+) -> None:
+    """Change the configuration of topic NAME, or grow its number of partitions."""
+    changes = parse_changes(pairs, unset)
+    if not changes and partitions is None:
+        raise InvalidRequest(f"topic {name}: nothing to change; give --config, --unset or --partitions")
+    altered = invocation.warehouse().topic(name)
+    before = altered.partitions
+    altered.alter(dict(changes), partitions)
+    if altered.partitions > before:
+        moved = "most keys have another partition now, and scan and get show what is written of them from now on"
+        warn(f"warning: {name}: {moved}; scan --partition N shows what was there (docs/operations.md)")
+    _tell(invocation.output, altered, f"topic {name} altered")
+
+
+@command(topic, "delete-records")
+@click.argument("name")
+@click.option("--partition", type=click.IntRange(0), help="May be left out where there is only one.")
+@click.option("--before", type=click.IntRange(-1), required=True, help="The first offset that stays; -1: none stays.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete_records(invocation: Invocation, name: str, partition: int | None, before: int, yes: bool) -> None:
+    """Move the log start of NAME up to an offset: readers see nothing before it any more, and there is no way back.
+    Bytes go with the next compaction and collection."""
+    opened = invocation.warehouse().topic(name)
+    if partition is None and opened.partitions > 1:
+        raise InvalidRequest(f"an offset is of one partition: say which of the {opened.partitions} with --partition")
+    part = opened.partition(partition or 0)
+    where = f"{name}/{part.number}"
+    what = "all records" if before == -1 else f"the records before offset {before}"
+    _confirm(yes, f"Delete {what} of {where}?", f"{where}: this deletes {what}")
+    start = part.delete_records(before)
+    value = {"topic": name, "partition": part.number, "log_start_offset": start}
+    invocation.output.answer(value, lambda: invocation.output.line(f"{where} starts at offset {start}"))
+
+
+def _confirm(yes: bool, question: str, warning: str) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidRequest(f"{warning}; say --yes where nobody can be asked")
+    if not click.confirm(plain(question), err=True):
+        raise Declined("nothing was done: the answer was no")
+
+
+@command(topic)
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(invocation: Invocation, name: str, yes: bool) -> None:
+    """Delete topic NAME and, once garbage is collected, all its data."""
+    warehouse = invocation.warehouse()
+    known = warehouse.topic(name)
+    question = f"Delete topic {name} ({known.partitions} partitions) and its data?"
+    _confirm(yes, question, f"topic {name}: deleting it deletes its data")
+    warehouse.delete_topic(name)
+    output = invocation.output
+    text = f"topic {name} deleted; its data go with the next collections"
+    output.answer({"topic": name, "deleted": True}, lambda: output.line(text))

@@ -1,0 +1,66 @@
+"""`lithify verify`: checksums, references, and what nobody names."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lithify.cli.failures import FOUND_DAMAGE
+from lithify.cli.invocation import Invocation, command
+from lithify.cli.output import Output, count_text, size_text
+from lithify.cli.settings import option
+from lithify.store.errors import InvalidRequest, Unavailable
+
+if TYPE_CHECKING:
+    from lithify.admin.verify import RunChecks, VerifyReport
+
+__all__ = ["verify"]
+
+
+@command()
+@click.argument("topic", required=False)
+@click.option("--deep", is_flag=True, help="Decode the rows, too: their order, and what the manifest says of them.")
+@option("engine")
+@option("master")
+def verify(invocation: Invocation, topic: str | None, deep: bool, engine: str, master: str | None) -> int:
+    """Check every segment that TOPIC (or the warehouse) names, live or pinned: it is there, with the right size and
+    checksum. Manifests are checked against their invariants, and objects that nobody names are counted."""
+    from lithify.admin.verify import Verifier
+
+    warehouse = invocation.warehouse()
+    output = invocation.output
+    with output.progress("verifying") as tick:
+        report = Verifier(warehouse.driver, _runner(engine, master), deep, tick).verify(topic)
+    output.answer(report, lambda: _show(output, report))
+    kinds = {finding.kind for finding in report.findings}
+    if kinds & {"corrupt", "missing"}:
+        return FOUND_DAMAGE
+    return Unavailable.exit_code if kinds else 0
+
+
+def _runner(engine: str, master: str | None) -> "RunChecks":
+    from lithify.admin.verify import local_checks, spark_checks
+
+    if engine == "spark":
+        return spark_checks(master or "local[*]")
+    if master is not None:
+        raise InvalidRequest(f"--master is Spark's, and the engine is {engine}: leave one of them out")
+    return local_checks
+
+
+def _show(output: Output, report: "VerifyReport") -> None:
+    rows = [
+        (
+            *(check.topic, check.partition if check.partition >= 0 else "", check.manifest_id or ""),
+            *(count_text(check.segments), size_text(check.bytes), check.pinned, check.unnamed),
+            *(size_text(check.unnamed_bytes), len(check.findings), check.quarantine or ""),
+        )
+        for check in report.partitions
+    ]
+    columns = ("topic", "#partition", "#manifest", "#segments", "#size", "#only pinned", "#unnamed objects")
+    output.table((*columns, "#their size", "#findings", "quarantine"), rows)
+    for finding in report.findings:
+        output.line(f"{finding.kind}: {finding.message}")
+    if any(check.unnamed for check in report.partitions):
+        output.line("objects that no manifest names are orphans, or uploads under way: 'lithify gc run --sweep' tells")
+    if not report.findings:
+        output.line("everything that is named is there and intact")
