@@ -1,4 +1,4 @@
-"""A sweep that takes its time: between what it reads much may happen, and what it is about to read may be let go."""
+"""A sweep that takes its time: between what it reads jobs commit, and what it is about to read is let go."""
 
 import contextlib
 import types
@@ -13,7 +13,7 @@ from tests.sim.site import Site
 __all__ = ["dawdling"]
 
 SLOWLY = 5  # how much more often it stands still
-PINNED_SHARE, RESTS = 0.5, 20  # of the manifests that a checkpoint pins; so many rests at most before it reads one
+WAITS_SHARE, RESTS = 0.5, 20  # of what it waits before; so many rests at most
 T = TypeVar("T")
 
 
@@ -43,7 +43,7 @@ def _with_pauses(
             except StopIteration as ended:
                 return ended.value
             reply, error = None, None
-            if _is_pinned(files, request) and actor.say.random() < PINNED_SHARE:
+            if _waits(files, request) and actor.say.random() < WAITS_SHARE:
                 yield Pause(int(actor.say.random() * RESTS * site.rest(actor)))
             try:
                 reply = yield request
@@ -51,8 +51,9 @@ def _with_pauses(
                 error = raised
 
 
-def _is_pinned(files: PartitionFiles, request: Request[Any]) -> bool:
-    """Whether it reads an older manifest than the head, as one does for a checkpoint."""
+def _waits(files: PartitionFiles, request: Request[Any]) -> bool:
+    """Before it reads the jobs, and before an older manifest than the head, as one does for a checkpoint."""
     if type(request) is not Get or not files.keys.is_numbered(request.key):
         return False
-    return files.keys.manifest.prefix < request.key < files.keys.manifest.key(files.manifest.seen.number)
+    head = files.keys.manifest.key(files.manifest.seen.number)
+    return request.key.startswith(files.keys.compactor.prefix) or files.keys.manifest.prefix < request.key < head
