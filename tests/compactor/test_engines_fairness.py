@@ -23,7 +23,7 @@ class Told:
     def __init__(self, width: int) -> None:
         self.threads = Threads(width, "told")
         self.began: list[str] = []
-        self._go = threading.Semaphore(0)
+        self._go, self._begun = threading.Semaphore(0), threading.Semaphore(0)
         self._alone: dict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(0))  # of short ones
         self._lock = threading.Lock()
 
@@ -34,16 +34,25 @@ class Told:
     def _run(self, task: Any, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
         with self._lock:
             self.began.append(task.name)
-        assert (self._alone[task.name] if task.short else self._go).acquire(timeout=60)
+        self._begun.release()
+        assert self._leave(task.name, short=task.short).acquire(timeout=60)
         if cancelled():
             raise TaskCancelled(task.name)
         return TaskFailure(0, "engine", task.name)
 
+    def _leave(self, name: str, *, short: bool) -> threading.Semaphore:
+        with self._lock:
+            return self._alone[name] if short else self._go
+
     def go(self, tasks: int) -> None:
         self._go.release(tasks)
 
+    def await_begun(self, tasks: int) -> None:
+        for _ in range(tasks):
+            assert self._begun.acquire(timeout=60)
+
     def go_on(self, short: str) -> None:
-        self._alone[short].release()
+        self._leave(short, short=True).release()
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -65,6 +74,7 @@ def test_a_short_job_does_not_wait_for_a_long_task(width: int) -> None:
     """A task may take many minutes, and all threads have such ones."""
     engine = Told(width)
     large = engine.start(*(f"large {number}" for number in range(2 * width)))
+    engine.await_begun(width)
     shorts = [engine.start(f"short {name} 0", f"short {name} 1", short=True) for name in "ab"]
     for began in ("short a 0", "short b 0", "short a 1", "short b 1"):  # they take turns, too
         engine.go_on(began)
