@@ -34,10 +34,11 @@ A failed attempt waits and begins again at 6; after ten without progress the job
 
 Which file does what
 --------------------
-Pure, decided from what is given: `policy`, `plan`, `split`'s ranges, `altered`, `estimate`, `failures`, `needs`,
-`patience`, `relief`, `requested`, `retiring`, `room`, `standby`, `turns`, `waves`.
-The protocol, as coroutines: `coordinator` (claim, admit), `attempt` (work, record, commit), `job_edits` (those of
-`.compactor`), `look` and `damage` (is it whole?), `wishes` (stop, pause, cancel).
+Decided from what is given, without a clock or a store: `policy`, `plan`, `job_edits` (those of `.compactor`),
+`altered`, `estimate`, `failures`, `needs`, `patience`, `relief`, `requested`, `retiring`, `room`, `standby`, `turns`,
+`waves`.
+The protocol, as coroutines: `coordinator` (claim, admit), `split` (key ranges), `attempt` (work, record, commit),
+`look` and `damage` (is it whole?), `wishes` (stop, pause, cancel).
 The world: `compactor` (the class of the API), `scheduler`, `service`, `served`, `answers` (what a coordinator asks is
 answered by store and engine), `verification`, `tally` and `info` (what people are told), `engine` and `engines/`.
 """

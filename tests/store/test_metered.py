@@ -67,6 +67,12 @@ def test_cost_is_by_the_list_prices() -> None:
     assert RequestCounts(deletes=1000, bytes_read=1 << 40, bytes_written=1 << 40).cost_usd == 0
 
 
+def test_where_no_deadline_can_be_shorter_requests_are_counted_as_ever(s3_store: S3Store) -> None:
+    store = Metered(MemoryStore())
+    assert store.hasty() is store
+    assert Metered(s3_store).hasty() is s3_store.hasty()
+
+
 def test_parts_of_an_upload_are_counted_as_requests(s3_store: S3Store) -> None:
     store = Metered(s3_store)
     output = store.output("big")
