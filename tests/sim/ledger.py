@@ -252,6 +252,7 @@ class Ledger:
             self._truth.fail(f"job {job.id} is given up after {count} attempts in vain, {least} are its right (P14)")
         if too_often:
             self._too_often_ms[sources] = self._truth.world.now_ms
+            self._in_vain[sources] = self._lost[sources] = 0  # the plan of a day later counts anew
         self._truth.world.counts["job given up"] += 1
 
     def _thrown_away(self, known: Job, job: Job) -> None:
