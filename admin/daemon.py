@@ -13,9 +13,8 @@ import structlog
 
 from lithify.admin.interruption import not_ignored
 from lithify.compactor.compactor import Compactor
-from lithify.compactor.info import NOTHING_DUE, PartitionReport
 from lithify.gc.collector import Collector
-from lithify.store.apart import Told, place_of
+from lithify.store.apart import place_of
 from lithify.store.driver import monotonic_ms
 from lithify.store.errors import Fenced, LithifyError
 
@@ -27,8 +26,7 @@ log = structlog.wrap_logger(logging.getLogger("lithify.service"))
 
 
 class Compacting:
-    """Compacts until it is told to leave. What keeps a partition waiting is logged once for each change, idleness
-    never."""
+    """Compacts until it is told to leave."""
 
     def __init__(
         self, compactor: Compactor, interval_ms: int, initial_delay_ms: int = 0, take_over: bool = False
@@ -38,7 +36,6 @@ class Compacting:
         self._initial_delay_ms = initial_delay_ms
         self._take_over = take_over
         self._stopped = threading.Event()
-        self._told = Told()
 
     def run(self) -> None:
         """Returns after `stop`. Raises Fenced: others took over all that it owned, or (EpochRegression) the store went
@@ -47,22 +44,13 @@ class Compacting:
         while not self._stopped.is_set():
             with _logged("compaction failed"):
                 take_over, self._take_over = self._take_over, False  # asked for once
-                self._compactor.run(take_over, self._tell)
+                self._compactor.run(take_over)
             self._stopped.wait(self._interval_ms / 1000)
 
     def stop(self) -> None:
         """Finish recording what has finished, and leave. Safe in a signal handler."""
         self._stopped.set()
         self._compactor.stop()
-
-    def _tell(self, report: PartitionReport) -> None:
-        rests = report.outcome == "idle" and report.detail == NOTHING_DUE
-        text = "" if rests or report.outcome == "worked" else f"{report.outcome}: {report.detail}"
-        # Waiting counts down in its text: only another kind of rest is news.
-        kind = report.outcome if text and report.outcome != "idle" else text
-        news = self._told.is_news("partition rests", report.topic, report.partition, kind or None)
-        if news and kind and report.outcome != "failed":  # failures are logged as they come
-            log.warning("partition rests", topic=report.topic, partition=report.partition, reason=text)
 
 
 class Collecting:

@@ -1,6 +1,7 @@
 """`lithify compactor run`: until nothing is due, with a report, or the service."""
 
 import logging
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from lithify.cli.invocation import Invocation, command
 from lithify.cli.logs import set_up_logs
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.settings import option
+from lithify.manifest.event_log import log_event
 from lithify.manifest.words import counted, span_text
 from lithify.store.errors import Corrupt
 from lithify.store.urls import shown
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from lithify.compactor.info import MaintenanceReport, PartitionReport
     from lithify.gc.collector import Collector
     from lithify.log.warehouse import Warehouse
+    from lithify.manifest.events import Sink
 
 __all__ = ["compactor", "make_collector", "make_engine", "serve"]
 
@@ -68,24 +71,26 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
             report = probe(warehouse.store)
         report.require()
     made = make_engine(engine, master)
-    compactor = Compactor(
-        warehouse,
-        made,
-        concurrency=settings["concurrency"],
-        interval_ms=settings["interval_ms"],
-        bytes_in_flight=settings["bytes_in_flight"],
-    )
-    try:
-        if once:
-            return _run_once(invocation, compactor, take_over)
+
+    def compactor_with(events: "Sink") -> Compactor:
+        return Compactor(
+            warehouse,
+            made,
+            concurrency=settings["concurrency"],
+            interval_ms=settings["interval_ms"],
+            bytes_in_flight=settings["bytes_in_flight"],
+            events=events,
+        )
+
+    if once:
+        return _run_once(invocation, compactor_with, take_over)
+    with closing(compactor_with(log_event)) as compactor:
         collecting = None
         if settings["gc"]:
             collector = make_collector(warehouse, settings["gc_grace_ms"], stays=True)
             collecting = (collector, settings["gc_interval_ms"], settings["gc_sweep_interval_ms"])
         serve(invocation, (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over), collecting)
         return 0
-    finally:
-        compactor.close()
 
 
 def make_engine(name: str, master: str | None) -> "Engine":
@@ -142,12 +147,12 @@ def serve(
     log.info("left")
 
 
-def _run_once(invocation: Invocation, compactor: "Compactor", take_over: bool) -> int:
+def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compactor]", take_over: bool) -> int:
     from lithify.admin.daemon import leave_on_signals
-    from lithify.cli.following import following
+    from lithify.cli.bars import bars
 
     output = invocation.output
-    with leave_on_signals(compactor.stop), following(invocation.warehouse(), output):
+    with bars(output) as events, closing(compactor_with(events)) as compactor, leave_on_signals(compactor.stop):
         report = compactor.run_once(take_over)
     output.answer(report, lambda: _show(output, report))
     damaged = any(job.error is not None and job.error.category in _DAMAGED for job in report.jobs)

@@ -9,6 +9,8 @@ from lithify.compactor.info import MaintenanceReport, PartitionReport
 from lithify.compactor.scheduler import Scheduler
 from lithify.compactor.service import Place, Service, Tell
 from lithify.compactor.turns import Turns
+from lithify.manifest.event_log import guarded, log_event
+from lithify.manifest.events import Sink
 from lithify.store.driver import Driver
 from lithify.store.errors import EpochRegression, InvalidRequest
 
@@ -46,7 +48,8 @@ class Compactor:
     `concurrency`: how many jobs run at once; where all are long, a short one and one that a person asked for run beside
     them. `interval_ms`: the rest between two rounds, in which every partition is looked at. `bytes_in_flight`: how much
     the jobs may read at once, None: any amount; a larger job runs
-    alone but for a short one, which is not counted. How workers are shared: docs/rfcs/0014.
+    alone but for a short one, which is not counted. How workers are shared: docs/rfcs/0014. `events`: takes what
+    happens (docs/rfcs/0015), in any thread; without it that is logged.
     One Compactor is one owner. Where it is fenced it stands by, and claims anew only what nobody serves; fenced in all
     that it owned, it ends.
     """
@@ -59,6 +62,7 @@ class Compactor:
         concurrency: int = 2,
         interval_ms: int = IDLE_MS,
         bytes_in_flight: int | None = None,
+        events: Sink = log_event,
     ) -> None:
         self._engine = make_engine(engine)
         self._concurrency = concurrency
@@ -67,7 +71,8 @@ class Compactor:
         self._stopping = False
         self._scheduler: Scheduler[Place] | None = None  # of the latest run
         worker = f"{socket.gethostname()}:{os.getpid()}"
-        self._service = Service(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving)
+        told = guarded(events)
+        self._service = Service(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told)
 
     def run_once(self, take_over: bool = False) -> MaintenanceReport:
         """Looks at all partitions, and works until nothing is due: always on what needs it most. `take_over` claims

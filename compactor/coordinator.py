@@ -92,7 +92,7 @@ class Coordinator:
     def relief(self) -> "Coordinator":
         """Another one of the same claim, which relieves the partition while a job of this one runs (docs/rfcs/0014).
         Requires: this one's next step begins when that one's has ended."""
-        other = Coordinator(PartitionFiles(self.files.keys), self._worker)
+        other = Coordinator(PartitionFiles(self.files.keys, self.files.events), self._worker)
         other._main, other._epoch, other._owner = self, self._epoch, self._owner
         return other
 

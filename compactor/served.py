@@ -1,11 +1,8 @@
 """One partition as a compactor serves it, a look or a step at a time; and its topic's configuration."""
 
-import logging
 import threading
 from collections import deque
 from contextlib import suppress
-
-import structlog
 
 from lithify.compactor.answers import CompactionAnswers
 from lithify.compactor.attempt import Step
@@ -18,6 +15,7 @@ from lithify.compactor.turns import Want
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import keep_bounds, live_topic, topic_lineage
 from lithify.manifest.config import parse
+from lithify.manifest.events import Lost, Sink
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
@@ -31,8 +29,6 @@ __all__ = ["LOOK_AGAIN", "ServedPartition", "ServedTopic"]
 CONFIG_FRESH_MS = 10_000
 TOLD_TO_STOP = Step("stopped", "told to stop")
 LOOK_AGAIN = Want((URGENCY_NONE, 0))  # a turn that finds out, and may find that there is nothing to do
-
-log = structlog.wrap_logger(logging.getLogger("lithify.compactor"))
 
 
 class ServedTopic:
@@ -71,16 +67,17 @@ class ServedTopic:
 class ServedPartition:
     """Its coordinator, what it found last, and what was done since that was last told. One thread at a time."""
 
-    def __init__(self, keys: PartitionKeys, worker: str, topic: ServedTopic, *, stands_by: bool) -> None:
+    def __init__(self, keys: PartitionKeys, worker: str, topic: ServedTopic, events: Sink, *, stands_by: bool) -> None:
         self.keys = keys
         self.topic = topic
+        self._events = events
         self.take_over = False  # until it rests: what others take over later is theirs
         self.fenced: Fenced | None = None  # another took over
         self.done = Tally()
         self.waits_since_ms: int | None = None  # for a worker, or for room, with a job to do
         self._worker = worker
         self._stands_by = stands_by
-        self._coordinator = Coordinator(PartitionFiles(keys), worker, stands_by=stands_by)
+        self._coordinator = Coordinator(PartitionFiles(keys, events), worker, stands_by=stands_by)
         self._given_up = ""  # the owner's name in `.compactor` of a coordinator that was given up
         self._relief: Coordinator | None = None
         self._beside: deque[Step] = deque()  # done by it, and not yet in the tally
@@ -145,8 +142,6 @@ class ServedPartition:
         self.done.add(step, None if error is None else type(error).__name__)
         if isinstance(error, Fenced):
             self._lost(error)
-        if step.job is not None or step.dropped:
-            _tell(self.keys, step)
         if step.outcome == "deferred":
             return Turned(self._wants(answers), deferred=want.bytes > 0)
         ended = step.job is not None and not step.job.active
@@ -180,7 +175,6 @@ class ServedPartition:
         finally:
             answers.step_ended()
         if step.job is not None or step.dropped:
-            _tell(self.keys, step)
             self._beside.append(step)
         if step.outcome not in ("worked", "deferred"):
             return Turned(None)
@@ -245,7 +239,7 @@ class ServedPartition:
         """A coordinator that was fenced never claims again (P5). Another one stands by; where the store went back in
         time there is none."""
         self.fenced, self._given_up = error, ""
-        log.warning("fenced", topic=self.keys.topic, partition=self.keys.partition, error=str(error))
+        self._events(Lost(topic=self.keys.topic, partition=self.keys.partition, error=str(error)))
         if not self.regressed:
             self._stand_by()
 
@@ -254,26 +248,5 @@ class ServedPartition:
         self._replace(stands_by=True)
 
     def _replace(self, *, stands_by: bool) -> None:
-        self._coordinator = Coordinator(PartitionFiles(self.keys), self._worker, stands_by=stands_by)
+        self._coordinator = Coordinator(PartitionFiles(self.keys, self._events), self._worker, stands_by=stands_by)
         self._known = self._resting = self.take_over = False
-
-
-def _tell(keys: PartitionKeys, step: Step) -> None:
-    where = {"topic": keys.topic, "partition": keys.partition, "reason": step.detail}
-    job = step.job
-    if job is None:
-        size = sum(segment.bytes for segment in step.dropped)
-        log.info("segments dropped", **where, segments=len(step.dropped), bytes=size)
-        return
-    tell = log.error if step.outcome == "failed" else log.info
-    tell(
-        f"compaction {job.status}",
-        **where,
-        job=job.id,
-        kind=job.kind,
-        rows_in=job.counts.rows_in,
-        rows_out=job.counts.rows_out,
-        bytes_read=job.counts.bytes_read,
-        bytes_written=job.counts.bytes_written,
-        attempts=job.attempts[-1].number if job.attempts else 0,  # fewer are kept
-    )

@@ -1,15 +1,12 @@
 """What a compactor does in the threads of its pool: finds the partitions, looks at one, has a turn with one."""
 
-import logging
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import NamedTuple, TypeVar
 
-import structlog
-
 from lithify.compactor.answers import Budget, CompactionAnswers
 from lithify.compactor.engine import Engine
-from lithify.compactor.info import PartitionReport, nothing_done
+from lithify.compactor.info import NOTHING_DUE, PartitionReport, nothing_done
 from lithify.compactor.scheduler import Turned
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition, ServedTopic
 from lithify.compactor.tally import TURNS_MAX, Tally
@@ -17,18 +14,18 @@ from lithify.compactor.turns import Want
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import partition_keys
 from lithify.manifest.ended import Known
+from lithify.manifest.events import Sink, Waits
 from lithify.manifest.keys import PartitionKeys
-from lithify.store.apart import Failure, Told, attempt
+from lithify.manifest.troubles import Troubles
+from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import NotFound
 
-__all__ = ["WAITS_LONG_MS", "Place", "Service", "Tell"]
+__all__ = ["WAITS_LONG_MS", "Place", "Service", "Tell", "kind_of_rest"]
 
 T = TypeVar("T")
 WAITS_LONG_MS = 300_000  # for a turn, before it is told
 Tell = Callable[[PartitionReport], None]
-
-log = structlog.wrap_logger(logging.getLogger("lithify.compactor"))
 
 
 class Place(NamedTuple):
@@ -47,7 +44,13 @@ class Service:
     """The partitions of a warehouse as one compactor serves them, from run to run."""
 
     def __init__(
-        self, driver: Driver, engine: Engine, bytes_in_flight: int | None, worker: str, stopping: Callable[[], bool]
+        self,
+        driver: Driver,
+        engine: Engine,
+        bytes_in_flight: int | None,
+        worker: str,
+        stopping: Callable[[], bool],
+        events: Sink,
     ) -> None:
         self._driver = driver
         self._engine = engine
@@ -55,7 +58,8 @@ class Service:
         self._worker = worker
         self._stopping = stopping
         self._known = Known()
-        self._told = Told()
+        self._events = events
+        self._troubles = Troubles(events)
         self._topics: dict[str, ServedTopic] = {}
         self._partitions: dict[PartitionKeys, ServedPartition] = {}
         self._found: dict[PartitionKeys, ServedPartition] = {}  # in this run, in topics that can be read
@@ -89,7 +93,7 @@ class Service:
         if self._tell is None:
             self._find()
         else:
-            self._told.tell(log, "topics not listed", "", -1, attempt(self._find))
+            self._troubles.tell("topics not listed", attempt(self._find))
         at_work = [keys for keys, partition in self._found.items() if partition.at_work]
         return (*map(Place, self._found), *(Place(keys, beside=True) for keys in at_work))
 
@@ -101,8 +105,7 @@ class Service:
             return None
         found = attempt(lambda: self._with_answers(partition, partition.look, jobs=False))
         failure = found if isinstance(found, Failure) else None  # it comes last; what its turn meets, too, it reports
-        where = key.keys.topic, key.keys.partition
-        self._told.tell(log, "partition not ranked", *where, failure and failure.text)
+        self._troubles.tell("partition not ranked", failure, key.keys.topic, key.keys.partition)
         if isinstance(found, Failure):
             return LOOK_AGAIN
         self._tell_of_waiting(partition, found)
@@ -134,7 +137,7 @@ class Service:
             self._raise_if_all_was_lost(partition)
         failed = partition.done.error is not None and not partition.regressed
         text = partition.done.last.detail if failed and partition.done.last is not None else None
-        self._told.tell(log, "partition failed", key.keys.topic, key.keys.partition, text)
+        self._troubles.tell("partition failed", text, key.keys.topic, key.keys.partition)
         if turned.want is None or partition.done.turns >= TURNS_MAX:
             self._rests(partition)
         return turned
@@ -144,7 +147,7 @@ class Service:
     ) -> T | None:
         """What fails there ends the relief; the partition's own next step meets what is left of it."""
         done = attempt(lambda: self._with_answers(partition, do, jobs=jobs))
-        self._told.tell(log, "partition not relieved", partition.keys.topic, partition.keys.partition, done)
+        self._troubles.tell("partition not relieved", done, partition.keys.topic, partition.keys.partition)
         if isinstance(done, Failure):
             partition.end_relief()
             return None
@@ -160,9 +163,8 @@ class Service:
         if young(since_ms, now_ms, WAITS_LONG_MS):
             return
         topic, number = partition.keys.topic, partition.keys.partition
-        if self._told.is_news("partition waits", topic, number, str(since_ms)):
-            text = f"a job of {want.bytes} bytes waits for a worker, or for room among the bytes in flight"
-            log.warning("partition waits", topic=topic, partition=number, reason=text, since_ms=since_ms)
+        if self._troubles.waits(topic, number, since_ms):
+            self._events(Waits(topic=topic, partition=number, bytes=want.bytes, since_ms=since_ms))
 
     def _raise_if_regressed(self, partition: ServedPartition) -> None:
         if partition.regressed and partition.fenced is not None and self._tell is not None:
@@ -176,8 +178,10 @@ class Service:
 
     def _rests(self, partition: ServedPartition) -> None:
         if self._tell is not None:
-            self._tell(partition.report(self._driver.now_ms()))
+            report = partition.report(self._driver.now_ms())
             partition.done = Tally()
+            self._troubles.rests(report.topic, report.partition, kind_of_rest(report), report.outcome, report.detail)
+            self._tell(report)
 
     def _find(self) -> None:
         unread: list[PartitionReport] = []
@@ -189,14 +193,14 @@ class Service:
             read = attempt(topic.read)
             if isinstance(read, Failure) and isinstance(read.error, NotFound):
                 continue
-            self._told.tell(log, "topic skipped", name, -1, read)
+            self._troubles.tell("topic skipped", read, name)
             if isinstance(read, Failure):
                 kept |= {keys for keys in self._partitions if keys.topic == name}
                 unread.append(nothing_done(name, -1, read.kind, read.text))
                 continue
             for keys in partition_keys(read):
                 partition = self._partitions.get(keys) or ServedPartition(
-                    keys, self._worker, topic, stands_by=self._tell is not None
+                    keys, self._worker, topic, self._events, stands_by=self._tell is not None
                 )
                 self._partitions[keys] = partition
                 partition.take_over |= self._take_over
@@ -205,7 +209,7 @@ class Service:
         kept.update(found)
         self._partitions = {keys: partition for keys, partition in self._partitions.items() if keys in kept}
         self._topics = {name: topic for name, topic in self._topics.items() if name in names}
-        self._told.keep({*(keys.topic for keys in kept), *(each.topic for each in unread)})
+        self._troubles.keep({*(keys.topic for keys in kept), *(each.topic for each in unread)})
         before = self._found if self._tell is None else {}
         self._found = before | {keys: self._partitions[keys] for keys in found}
         self._unread, self._take_over = tuple(unread), False
@@ -215,3 +219,15 @@ class Service:
         answers = CompactionAnswers(self._driver, self._engine, self._budget, self._stopping, rests, jobs=jobs)
         with closing(answers):
             return do(answers)
+
+
+def kind_of_rest(report: PartitionReport) -> str | None:
+    """By which one rest differs from another: news only where it changes. None: nothing is due, or something failed,
+    which is told as it comes. While a partition waits its text counts down, so the text is not compared."""
+    match report.outcome:
+        case "failed" | "worked":
+            return None
+        case "idle":
+            return None if report.detail == NOTHING_DUE else report.detail
+        case other:
+            return other

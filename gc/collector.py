@@ -14,10 +14,13 @@ from lithify.gc.reachable import Garbage
 from lithify.gc.unannounced import sweep_unannounced
 from lithify.manifest.catalog import partition_keys
 from lithify.manifest.ended import Known, Marks
+from lithify.manifest.event_log import guarded, log_event
+from lithify.manifest.events import Collected, CollectionEnded, Sink
 from lithify.manifest.keys import PartitionKeys, is_segment_key
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.troubles import Troubles
 from lithify.manifest.words import counted
-from lithify.store.apart import Failure, Told, attempt
+from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
 
@@ -73,14 +76,15 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collector:
-    """Collects garbage. `grace_ms`: how long a manifest stays readable after it was superseded, at least.
+    """Collects garbage. `grace_ms`: how long a manifest stays readable after it was superseded, at least. `events`:
+    takes what happens (docs/rfcs/0015); without it that is logged.
 
     Any number of collectors may run, in any number of processes (P19). A grace period below GRACE_MS_MIN, as in tests,
     is for a warehouse that nobody else uses meanwhile: no data are lost, but readers meet SnapshotExpired, and
     writers CommitUnknown, of appends that nobody can tell any more what became of.
     """
 
-    def __init__(self, warehouse: WarehouseLike, *, grace_ms: int = GRACE_MS) -> None:
+    def __init__(self, warehouse: WarehouseLike, *, grace_ms: int = GRACE_MS, events: Sink = log_event) -> None:
         if grace_ms < 0:
             raise InvalidRequest(f"a grace period of {grace_ms} ms is not possible: give milliseconds from 0 up")
         if 0 < grace_ms < GRACE_MS_MIN:
@@ -95,7 +99,8 @@ class Collector:
         self._topics: dict[str, Lives] = {}
         self._partitions: dict[PartitionKeys, PartitionFiles] = {}
         self._known = Known()
-        self._told = Told()
+        self._events = guarded(events)
+        self._troubles = Troubles(self._events)
 
     def run_once(self, dry_run: bool = False, sweep: bool = False) -> GcReport:
         """One pass: forget what was replaced a grace period ago. `sweep` also lists every object and deletes what
@@ -105,7 +110,7 @@ class Collector:
         awake, resting = self._driver.run(self._known.topics(anew=sweep, says=not dry_run))
         for name in resting if sweep else ():
             left = attempt(lambda name=name: self._driver.run(has_segments(name)))
-            self._told.tell(log, "topic skipped", name, -1, left)
+            self._troubles.tell("topic skipped", left, name)
             if isinstance(left, Failure):
                 partitions.append(_failed(PartitionGc(topic=name, topic_id="", partition=-1), left))
             elif left:
@@ -115,17 +120,20 @@ class Collector:
         for name, marks in awake.items():
             partitions += self._topic(name, marks, dry_run, sweep)
         self._forget(awake)
-        self._told.keep({*awake, *resting})
+        self._troubles.keep({*awake, *resting})
         report = GcReport(dry_run=dry_run, swept=sweep, partitions=tuple(partitions))
-        return self._clean(report) if sweep else report
+        report = self._clean(report) if sweep else report
+        if not dry_run:
+            self._events(_ended(report))
+        return report
 
     def _clean(self, report: GcReport) -> GcReport:
         """The sweep of what no topic owns: temporary files and uploads of killed processes, a day old by the store's
         clock."""
         store = self._driver.store
         found = attempt(lambda: store.remove_stale_temporaries(is_segment_key, dry_run=report.dry_run))
+        self._troubles.tell("stale temporaries stay", found)
         if isinstance(found, Failure):
-            log.error("stale temporaries stay", error=found.text)
             return msgspec.structs.replace(report, error=found.text)
         return msgspec.structs.replace(report, temporaries=found)
 
@@ -133,22 +141,22 @@ class Collector:
         # A sweep looks at partitions that are finished, too, so it begins with the first life.
         lives = Lives(name, 0) if sweeping else self._topics.setdefault(name, Lives(name, marks.over))
         known = attempt(lambda: self._driver.run(lives.refresh()))
-        self._told.tell(log, "topic skipped", name, -1, known)
+        self._troubles.tell("topic skipped", known, name)
         if isinstance(known, Failure):
             return [_failed(PartitionGc(topic=name, topic_id="", partition=-1), known)]
         damaged = None if lives.damage is None else Failure("Corrupt", str(lives.damage), lives.damage)
-        self._told.tell(log, "an older version of a topic is damaged", name, -1, damaged)
+        self._troubles.tell("an older version of a topic is damaged", damaged, name)
         partitions = [_failed(PartitionGc(topic=name, topic_id="", partition=-1), damaged)] if damaged else []
         for topic in known:
             todo = [keys for keys in partition_keys(topic) if not lives.is_finished(keys)]
             partitions += [self._collected(keys, topic.deleted, lives, dry_run, sweeping) for keys in todo]
         said = attempt(lambda: self._driver.run(lives.say_what_is_over(marks))) if not dry_run else None
-        self._told.tell(log, "end of a topic not noted", name, -1, said)
+        self._troubles.tell("end of a topic not noted", said, name)
         return partitions + (self._unannounced(name, lives, dry_run) if sweeping and not damaged else [])
 
     def _unannounced(self, name: str, lives: Lives, dry_run: bool) -> list[PartitionGc]:
         found = attempt(lambda: self._driver.run(sweep_unannounced(name, self._grace_ms, dry_run=dry_run)))
-        self._told.tell(log, "unannounced partitions not swept", name, -1, found)
+        self._troubles.tell("unannounced partitions not swept", found, name)
         if isinstance(found, Failure):
             return [_failed(PartitionGc(topic=name, topic_id="", partition=-1), found)]
         return [
@@ -177,17 +185,24 @@ class Collector:
         blank = PartitionGc(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
         done = attempt(work)
         stuck = None if isinstance(done, Failure) else _stuck(done)
-        self._told.tell(log, "partition not collected", f"{keys.topic}/{keys.topic_id}", keys.partition, done)
+        self._troubles.tell("partition not collected", done, keys.topic, keys.partition, keys.topic_id)
         if isinstance(done, Failure):
             self._partitions.pop(keys, None)  # the next pass trusts nothing that this one has read
             return _failed(blank, done)
         if done.finished and not dry_run:
             lives.finished(keys)
-        self._told.tell(log, "objects could not be deleted", f"{keys.topic}/{keys.topic_id}", keys.partition, stuck)
+        self._troubles.tell("objects could not be deleted", stuck, keys.topic, keys.partition, keys.topic_id)
         if done.deleted and not dry_run:
-            size = sum(g.bytes for g in done.deleted)
-            tell = log.bind(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
-            tell.info("collected", objects=len(done.deleted), bytes=size, boundary=done.boundary)
+            self._events(
+                Collected(
+                    topic=keys.topic,
+                    partition=keys.partition,
+                    topic_id=keys.topic_id,
+                    objects=len(done.deleted),
+                    bytes=sum(garbage.bytes for garbage in done.deleted),
+                    boundary=done.boundary,
+                )
+            )
         return msgspec.structs.replace(
             blank,
             deleted=done.deleted,
@@ -200,12 +215,22 @@ class Collector:
         )
 
     def _collect(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> Pass:
-        files = self._partitions.setdefault(keys, PartitionFiles(keys))
+        files = self._partitions.setdefault(keys, PartitionFiles(keys, self._events))
         does = collect_deleted if deleted else collect
         done = self._driver.run(does(files, self._grace_ms, dry_run=dry_run))
         if sweeping and not (done.finished and not self._driver.run(has_segments(keys.root))):
             done = _both(done, self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
         return done
+
+
+def _ended(report: GcReport) -> CollectionEnded:
+    return CollectionEnded(
+        swept=report.swept,
+        objects=len(report.deleted),
+        bytes=report.bytes_deleted,
+        waiting=sum(partition.waiting for partition in report.partitions),
+        failed=sum(partition.error is not None for partition in report.partitions),
+    )
 
 
 def _stuck(done: Pass) -> Failure | None:

@@ -98,11 +98,13 @@ class Lineage(Generic[S]):
         kind: type[S],
         check: Callable[[S | None, S], None],
         dead_at: Callable[[], Awaitable[int]] | None = None,
+        committed: Callable[[S | None, S], None] | None = None,
     ) -> None:
         self.chain = chain
         self.kind = kind
         self._check = check
         self._dead_at = dead_at
+        self._committed = committed
         self._seen: Version[S] = Version(0, None)
         self._seen_ms = 0
 
@@ -245,6 +247,8 @@ class Lineage(Generic[S]):
             dead = await self._dead()
             if number > dead and settled is _Settled.OURS:
                 await self._saw(Version(number, value))
+                if self._committed is not None:
+                    self._committed(head.value, value)
                 return Committed(Version(number, value), verdict.result, repeated=False)
             if number > dead and rival is not None:
                 attempt.open_number, attempt.nonce = before

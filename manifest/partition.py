@@ -1,7 +1,9 @@
 """The numbered files of one partition, as one client sees them."""
 
 from lithify.manifest.appends import topic_gone
+from lithify.manifest.changes import changes_of_jobs, changes_of_manifest
 from lithify.manifest.commit import Lineage
+from lithify.manifest.events import Sink
 from lithify.manifest.invariants import check_boundary, check_compactor, check_manifest
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys
@@ -14,20 +16,33 @@ __all__ = ["PartitionFiles"]
 class PartitionFiles:
     """The three chains of a partition; the boundary chain says which numbers of the other two are dead (P4).
 
-    Not thread-safe: one coroutine at a time.
+    Not thread-safe: one coroutine at a time. `events`: where the changes go that are committed through it.
     """
 
-    def __init__(self, keys: PartitionKeys) -> None:
+    def __init__(self, keys: PartitionKeys, events: Sink | None = None) -> None:
         self.keys = keys
+        self.events = events
         self.boundary: Lineage[Boundary] = Lineage(keys.boundary, Boundary, check_boundary)
-        self.manifest: Lineage[Manifest] = Lineage(keys.manifest, Manifest, check_manifest, self._dead_manifest)
+        self.manifest: Lineage[Manifest] = Lineage(
+            keys.manifest, Manifest, check_manifest, self._dead_manifest, self._tell_manifest
+        )
         self.compactor: Lineage[CompactorState] = Lineage(
-            keys.compactor, CompactorState, check_compactor, self._dead_compactor
+            keys.compactor, CompactorState, check_compactor, self._dead_compactor, self._tell_jobs
         )
 
     @property
     def name(self) -> str:
         return f"{self.keys.topic}/{self.keys.partition}"
+
+    def _tell_manifest(self, before: Manifest | None, after: Manifest) -> None:
+        if self.events is not None:
+            for change in changes_of_manifest(before, after):
+                self.events(change)
+
+    def _tell_jobs(self, before: CompactorState | None, after: CompactorState) -> None:
+        if self.events is not None:
+            for change in changes_of_jobs(before, after):
+                self.events(change)
 
     async def _dead_manifest(self) -> int:
         boundary = (await self.boundary.refresh()).value

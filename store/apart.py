@@ -1,16 +1,14 @@
 """Work on many partitions of which each may fail apart: a failure is a value, and the others go on."""
 
-import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from lithify.store.errors import Corrupt, LithifyError
 
-__all__ = ["Failure", "Told", "attempt", "place_of"]
+__all__ = ["Failure", "attempt", "place_of"]
 
 T = TypeVar("T")
-TOLD_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,52 +48,3 @@ def place_of(error: BaseException) -> str:
         place = f"{frame.tb_frame.f_globals.get('__name__')}:{frame.tb_lineno}"
         frame = frame.tb_next
     return place
-
-
-class Log(Protocol):
-    def info(self, event: str, /, **fields: Any) -> Any: ...
-    def error(self, event: str, /, **fields: Any) -> Any: ...
-
-
-class Told:
-    """What is wrong where, as it was last told: a pass every few seconds logs a failure once. Thread-safe.
-
-    Of the places where something is wrong it remembers TOLD_MAX: what is wrong at the others is told again.
-    """
-
-    def __init__(self) -> None:
-        self._texts: dict[tuple[str, str, int], str] = {}  # by what, topic and partition; the latest told last
-        self._lock = threading.Lock()
-
-    def is_news(self, what: str, topic: str, partition: int, text: str | None) -> bool:
-        """Whether this failure, or (None) that there is none any more, was not told yet."""
-        where = what, topic, partition
-        with self._lock:
-            before = self._texts.pop(where, None)
-            if text is not None:
-                self._texts[where] = text
-            if len(self._texts) > TOLD_MAX:
-                self._texts.pop(next(iter(self._texts)))
-            return text != before
-
-    def keep(self, topics: Container[str]) -> None:
-        """Forgets what was wrong in topics that are gone: nobody tells of their end, and one that is made again under
-        the name of one of them begins anew."""
-        with self._lock:
-            self._texts = {
-                where: text
-                for where, text in self._texts.items()
-                if (topic := where[1].partition("/")[0]) in topics or not topic
-            }
-
-    def tell(self, log: Log, what: str, topic: str, partition: int, outcome: object) -> None:
-        """In the log, when it begins, changes or ends; reports have it at every pass. `outcome`: a Failure or its text;
-        whatever else says that all is well. Partition -1: the whole topic. `topic`: its name, or that and an id."""
-        text = outcome.text if isinstance(outcome, Failure) else outcome if isinstance(outcome, str) else None
-        if not self.is_news(what, topic, partition, text):
-            return
-        where = {"topic": topic} if partition < 0 else {"topic": topic, "partition": partition}
-        if text is None:
-            log.info(f"no longer: {what}", **where)
-        else:
-            log.error(what, **where, error=text)

@@ -22,6 +22,7 @@ from lithify.compactor.job_edits import ClaimState
 from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.service import Service
 from lithify.compactor.standby import Watched, watched
+from lithify.manifest.event_log import log_event
 from tests.compactor.serving import Clock, Running, append_to, eventually
 from tests.e2e.workload import partition_files
 from tests.protocol.scene import FIRST, claim, segment
@@ -138,7 +139,7 @@ def test_two_services_that_are_started_again_whenever_they_end_do_not_fence_each
 
 
 def served(warehouse: lithify.Warehouse, tell: Callable[[PartitionReport], None] = lambda _: None) -> Service:
-    service = Service(warehouse.driver, LocalEngine(1), None, "w:1", lambda: False)
+    service = Service(warehouse.driver, LocalEngine(1), None, "w:1", lambda: False, log_event)
     service.begin(take_over=False, tell=tell)
     return service
 

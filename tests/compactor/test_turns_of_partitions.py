@@ -13,6 +13,7 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition
 from lithify.compactor.service import Service
+from lithify.manifest.event_log import log_event
 from tests.compactor.serving import Clock, HeldEngine, Running, append_to, eventually
 from tests.e2e.workload import Workload
 
@@ -139,7 +140,7 @@ def test_a_store_that_went_back_in_time_ends_the_service_and_keeps_what_others_r
 def test_a_turn_for_an_edit_begins_no_job(warehouse: lithify.Warehouse) -> None:
     """What came since the look needs a worker, and waits for one."""
     part = warehouse.create_topic("users", 1, COMPACT).partition(0)
-    service = Service(warehouse.driver, LocalEngine(1), None, "w:1", lambda: False)
+    service = Service(warehouse.driver, LocalEngine(1), None, "w:1", lambda: False, log_event)
     service.begin(take_over=False, tell=None)
     (place,) = service.find()
     append_to(part, 8)

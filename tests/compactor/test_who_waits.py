@@ -9,6 +9,7 @@ from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.requested import waits_for
 from lithify.compactor.service import WAITS_LONG_MS, Service
 from lithify.manifest.config import parse
+from lithify.manifest.events import Event, Waits
 from lithify.manifest.jobs import Job
 from tests.compactor.serving import Clock, append_to
 from tests.e2e.workload import partition_files
@@ -73,17 +74,17 @@ def test_an_owner_that_retires_segments_alone_is_told_to_have_claimed_and_to_hav
 
 
 @pytest.mark.parametrize("back_ms", [0, 2, WAITS_LONG_MS])
-def test_who_waits_long_for_a_turn_is_logged_once(
+def test_who_waits_long_for_a_turn_is_told_once(
     warehouse: lithify.Warehouse,
     clock: Clock,
-    caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     back_ms: int,
 ) -> None:
     """And not sooner where the clock has stepped back, as from one server of a store to another."""
     part = warehouse.create_topic("users", 1, EAGER).partition(0)
     append_to(part, 8)
-    service = Service(warehouse.driver, LocalEngine(1), 100, "w:1", lambda: False)
+    told: list[Event] = []
+    service = Service(warehouse.driver, LocalEngine(1), 100, "w:1", lambda: False, told.append)
     service.begin(take_over=False, tell=lambda _: None)
 
     def rounds(count: int) -> int:
@@ -94,7 +95,7 @@ def test_who_waits_long_for_a_turn_is_logged_once(
                     turned = service.turn(place, want)
                     want = None if turned.deferred else turned.want
             clock.now_ms += WAITS_LONG_MS // 2
-        return sum("partition waits" in record.getMessage() for record in caplog.records)
+        return sum(isinstance(event, Waits) for event in told)
 
     with monkeypatch.context() as full:
         full.setattr(Budget, "take", lambda *_: False)

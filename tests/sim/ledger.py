@@ -81,6 +81,9 @@ class Ledger:
         if previous is not None and state.epoch < previous.epoch:
             self._truth.fail(f".compactor {number} falls back to epoch {state.epoch} (P5)")
         self._held("P3", "P5")
+        wrong = self._truth.followed.jobs(previous, state)
+        if wrong is not None:
+            self._truth.fail(f".compactor {number}: {wrong}")
         self.state = state
         claims = previous is None or (previous.epoch, previous.owner) != (state.epoch, state.owner)
         if state.owner and claims:

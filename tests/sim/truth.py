@@ -11,6 +11,7 @@ from lithify.manifest.model import Boundary, Manifest, SegmentRef, TopicFile
 from tests.sim.applications import Applications
 from tests.sim.cast import Author, Harm, Violation, process_of
 from tests.sim.contents import Contents, Reign
+from tests.sim.followed import Followed
 from tests.sim.frames import Step, kind_of_commit, unwarranted
 from tests.sim.judge.floors import bounds_of, log_start
 from tests.sim.judge.partition import Partition
@@ -45,6 +46,7 @@ class Truth:
         self.contents = Contents()
         self.head: Manifest | None = None
         self.ledger = Ledger(self)
+        self.followed = Followed()
         self.boundary: Boundary | None = None
         self.damaged: dict[str, Harm] = {}
         self.was_damaged: set[str] = set()
@@ -127,6 +129,7 @@ class Truth:
         if number != (0 if previous is None else previous.id) + 1:
             self.fail(f"manifest {number} comes after {previous and previous.id} (P3, P4)")
         self.world.held("P2", "P3", "P4")
+        self._refuse(self.followed.manifest(previous, manifest), f"manifest {number}: ")
         self.head = self._lineage[number] = manifest
         self._created_ms[number] = self.world.now_ms
         if previous is not None:

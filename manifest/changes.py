@@ -1,0 +1,261 @@
+"""The events of a numbered file: what it says that the one before it did not (docs/rfcs/0015). Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from lithify.manifest.events import (
+    Amount,
+    Appended,
+    AttemptBegan,
+    AttemptEnded,
+    CancelRequested,
+    CheckpointCreated,
+    CheckpointRefreshed,
+    CheckpointRemoved,
+    Claimed,
+    Compacted,
+    ConsumerCommitted,
+    ConsumerForgotten,
+    EpochRaised,
+    FloorRaised,
+    GarbageForgotten,
+    JobAdmitted,
+    JobChange,
+    JobEnded,
+    JobRequested,
+    ManifestChange,
+    OrphanFloorRaised,
+    PartitionCreated,
+    PartitionSealed,
+    ProducerForgotten,
+    ProducerOpened,
+    Quarantined,
+    QuarantineLifted,
+    RangesDiscarded,
+    RangesRecorded,
+    RetentionAltered,
+    SegmentsDropped,
+    TransactionEnded,
+    TransactionForgotten,
+    TransactionResumed,
+)
+from lithify.manifest.jobs import CompactorState, Job, MergeCounts, RangeDone
+from lithify.manifest.model import Manifest, Transaction
+
+__all__ = ["amount", "changes_of_jobs", "changes_of_manifest"]
+
+
+class _Sized(Protocol):
+    @property
+    def rows(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+def amount(segments: Iterable[_Sized]) -> Amount:
+    sizes = [(segment.rows, segment.bytes) for segment in segments]
+    return Amount(len(sizes), sum(rows for rows, _ in sizes), sum(size for _, size in sizes))
+
+
+def changes_of_manifest(previous: Manifest | None, manifest: Manifest) -> tuple[ManifestChange, ...]:
+    """In the order in which they are to be told. `previous`: the manifest before this one; None: this is the first.
+    A commit that only makes room for the next one changes nothing that is told."""
+    found = (PartitionCreated(),) if previous is None else _manifest(previous, manifest)
+    topic, partition, number, at_ms = manifest.topic, manifest.partition, manifest.id, manifest.committed_at_ms
+    return tuple(replace(each, topic=topic, partition=partition, manifest=number, at_ms=at_ms) for each in found)
+
+
+def _manifest(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
+    yield from _log(before, after)
+    yield from _segments(before, after)
+    if after.compactor_epoch > before.compactor_epoch:
+        yield EpochRaised(epoch=after.compactor_epoch)
+    if after.quarantine is not None and after.quarantine != before.quarantine:
+        yield Quarantined(reason=after.quarantine.reason, segment=after.quarantine.segment)
+    elif before.quarantine is not None and after.quarantine is None:
+        yield QuarantineLifted(segment=before.quarantine.segment)
+    if after.orphan_floor > before.orphan_floor:
+        yield OrphanFloorRaised(orphan_floor=after.orphan_floor)
+    yield from _checkpoints(before, after)
+    yield from _clients(before, after)
+
+
+def _log(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
+    known = {ref.id for ref in before.l0}
+    producer = next((p.id for p in after.producers if p.touched_at == after.id and p.batches), "")
+    transaction = next((t for t in after.transactions if _sent(t, before, after)), None)
+    for ref in after.l0:
+        if ref.id not in known and ref.base_offset is not None:
+            application, version = ("", None) if transaction is None else (transaction.application, transaction.version)
+            yield Appended(
+                segment=ref.id,
+                offset=ref.base_offset,
+                size=amount((ref,)),
+                producer=producer,
+                application=application,
+                version=version,
+            )
+    if after.log_start_offset > before.log_start_offset or after.deleted_to > before.deleted_to:
+        yield FloorRaised(
+            before=before.log_start_offset,
+            log_start_offset=after.log_start_offset,
+            by_hand=after.deleted_to > before.deleted_to,
+        )
+    if after.retention is not None and (after.retention, after.config_at) != (before.retention, before.config_at):
+        yield RetentionAltered(retention=after.retention, config_at=after.config_at)
+
+
+def _sent(entry: Transaction, before: Manifest, after: Manifest) -> bool:
+    """Whether the append that made `after` is the latest one of `entry`."""
+    return entry.touched_at == after.id and entry.base_offset == before.next_offset < after.next_offset
+
+
+def _segments(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
+    live = {ref.id for ref in after.segments()}
+    gone = amount(ref for ref in before.segments() if ref.id not in live)
+    if after.sealed and not before.sealed:
+        yield PartitionSealed(let_go=gone)
+        return
+    known = {done.id for done in before.completed_jobs}
+    job = next((done.id for done in after.completed_jobs if done.id not in known), None)
+    if job is not None:
+        had = {ref.id for ref in before.segments()}
+        made = amount(ref for ref in after.segments() if ref.id not in had)
+        yield Compacted(job=job, replaced=gone, made=made, cleaned_to=after.cleaned_to)
+    elif gone.segments:
+        yield SegmentsDropped(dropped=gone)
+    left = {entry.id for entry in after.retired}
+    forgotten = amount(entry for entry in before.retired if entry.id not in left)
+    if forgotten.segments:
+        yield GarbageForgotten(forgotten=forgotten)
+
+
+def _checkpoints(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
+    known, left = {c.id: c for c in before.checkpoints}, {c.id for c in after.checkpoints}
+    for pin in after.checkpoints:
+        if pin.id not in known:
+            yield CheckpointCreated(name=pin.name, id=pin.id, expires_at_ms=pin.expires_at_ms)
+        elif pin != known[pin.id]:
+            yield CheckpointRefreshed(name=pin.name, id=pin.id, expires_at_ms=pin.expires_at_ms)
+    for pin in before.checkpoints:
+        if pin.id not in left:
+            yield CheckpointRemoved(name=pin.name, id=pin.id)
+
+
+def _clients(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
+    positions = {each.name: each for each in before.consumers}
+    for consumer in after.consumers:
+        if consumer != positions.pop(consumer.name, None):
+            yield ConsumerCommitted(name=consumer.name, offset=consumer.offset, missed_to=consumer.missed_to)
+    for name in positions:
+        yield ConsumerForgotten(name=name)
+    producers = {each.id: each.epoch for each in before.producers}
+    for producer in after.producers:
+        if producer.epoch != producers.pop(producer.id, None):
+            yield ProducerOpened(id=producer.id, epoch=producer.epoch)
+    for name in producers:
+        yield ProducerForgotten(id=name)
+    applications = {each.application: each.ended for each in before.transactions}
+    for each in after.transactions:
+        ended = applications.pop(each.application, False)
+        if ended != each.ended:
+            yield (TransactionEnded if each.ended else TransactionResumed)(application=each.application)
+    for name in applications:
+        yield TransactionForgotten(application=name)
+
+
+def changes_of_jobs(previous: CompactorState | None, state: CompactorState) -> tuple[JobChange, ...]:
+    """As `changes_of_manifest`. A sign of life changes nothing that is told."""
+    topic, partition, number, at_ms = state.topic, state.partition, state.id, state.committed_at_ms
+    found = _jobs(previous, state)
+    return tuple(replace(each, topic=topic, partition=partition, compactor=number, at_ms=at_ms) for each in found)
+
+
+def _jobs(before: CompactorState | None, after: CompactorState) -> Iterator[JobChange]:
+    former = "" if before is None else before.owner_name
+    if after.owner and (before is None or (before.epoch, before.owner) != (after.epoch, after.owner)):
+        yield Claimed(epoch=after.epoch, owner=after.owner_name, former=former)
+    known = {} if before is None else {job.id: job for job in (*before.history, *before.jobs)}
+    for job in after.jobs:
+        yield from _job(known.get(job.id), job)
+    for job in after.history:
+        was = known.get(job.id)
+        if was is None or was.active:
+            yield from _ended(job)
+
+
+def _job(before: Job | None, job: Job) -> Iterator[JobChange]:
+    if before is None and job.plan is None:
+        yield JobRequested(job=job.id, sources=len(job.requested))
+    if job.cancel_requested and (before is None or not before.cancel_requested):
+        yield CancelRequested(job=job.id)
+    plan = job.plan
+    if plan is None:
+        return
+    if before is None or before.plan is None:
+        yield JobAdmitted(
+            job=job.id,
+            kind=job.kind or "tier",
+            origin=job.origin,
+            reason=job.reason,
+            input=Amount(plan.input_segments, plan.input_rows, plan.input_bytes),
+            ranges=len(plan.ranges),
+        )
+    attempts = {} if before is None else {attempt.number: attempt for attempt in before.attempts}
+    for attempt in job.attempts:
+        was = attempts.get(attempt.number)
+        if was is not None and was.ended_at_ms is None and attempt.ended_at_ms is not None:
+            yield AttemptEnded(job=job.id, attempt=attempt.number, recorded=attempt.ranges_done, error=attempt.error)
+    done = {} if before is None else {each.index: each for each in before.done}
+    fresh = [each for each in job.done if each.index not in done]
+    left = {each.index for each in job.done}
+    lost = [each for index, each in done.items() if index not in left]
+    if lost:
+        outputs = amount(ref for each in lost for ref in each.outputs)
+        yield RangesDiscarded(job=job.id, discarded=len(lost), recorded=len(job.done), lost=outputs)
+    for attempt in job.attempts:
+        if attempt.number not in attempts:
+            yield AttemptBegan(
+                job=job.id,
+                attempt=attempt.number,
+                worker=attempt.worker,
+                recorded=len(job.done) - len(fresh),
+                ranges=len(plan.ranges),
+            )
+    if fresh:
+        yield _recorded(job, fresh, len(plan.ranges))
+
+
+def _recorded(job: Job, fresh: list[RangeDone], ranges: int) -> RangesRecorded:
+    return RangesRecorded(
+        job=job.id,
+        fresh=len(fresh),
+        recorded=len(job.done),
+        ranges=ranges,
+        made=amount(ref for each in fresh for ref in each.outputs),
+        counts=sum((each.counts for each in fresh), start=MergeCounts()),
+    )
+
+
+def _ended(job: Job) -> Iterator[JobChange]:
+    if job.status == "submitted" or job.status == "in_progress":
+        return
+    yield JobEnded(
+        job=job.id,
+        kind=job.kind,
+        origin=job.origin,
+        status=job.status,
+        reason=job.reason,
+        error=job.error,
+        attempts=job.attempts[-1].number if job.attempts else 0,
+        ranges=job.ranges,
+        recorded=job.ranges_done,
+        input=Amount(job.input_segments, job.counts.rows_in, job.input_bytes),
+        made=Amount(job.output_segments, job.counts.rows_out, job.output_bytes),
+        counts=job.counts,
+        created_at_ms=job.created_at_ms,
+        started_at_ms=job.started_at_ms,
+        peak_memory_bytes=job.peak_memory_bytes,
+    )

@@ -1,0 +1,114 @@
+"""Events as log lines: the sink of whoever gives none (docs/rfcs/0015)."""
+
+import logging
+import threading
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import structs
+
+from lithify.manifest import events
+from lithify.manifest.events import Event, Sink
+from lithify.store.apart import Failure, attempt
+
+__all__ = ["guarded", "log_event"]
+
+log = structlog.wrap_logger(logging.getLogger("lithify.events"))
+
+
+def log_event(event: Event) -> None:
+    """What a person wants to know is info or above; all else is debug."""
+    if isinstance(event, events.JobChange):
+        _log_job_change(event, _where(event))
+    else:
+        _log_other(event, _where(event))
+
+
+def _log_job_change(event: events.JobChange, where: dict[str, Any]) -> None:
+    match event:
+        case events.Claimed():
+            log.info("claimed", **where, epoch=event.epoch, former=event.former)
+        case events.JobAdmitted():
+            size, text = event.input, event.reason
+            log.info("compaction admitted", **where, job=event.job, kind=event.kind, reason=text, **_sizes(size))
+        case events.AttemptEnded(error=error) if error is not None:
+            told = {"job": event.job, "attempt": event.attempt, "recorded": event.recorded}
+            log.error("compaction attempt failed", **where, **told, error=f"{error.category}: {error.reason}")
+        case events.JobEnded():
+            _log_job(event, where)
+        case _:
+            _log_fields(event)
+
+
+def _log_other(event: Event, where: dict[str, Any]) -> None:
+    match event:
+        case events.SegmentsDropped():
+            log.info("segments dropped", **where, **_sizes(event.dropped))
+        case events.Quarantined():
+            log.error("quarantined", **where, segment=event.segment, reason=event.reason)
+        case events.Lost():
+            log.warning("fenced", **where, error=event.error)
+        case events.Rests():
+            log.warning("partition rests", **where, reason=f"{event.outcome}: {event.reason}")
+        case events.Waits():
+            text = f"a job of {event.bytes} bytes waits for a worker, or for room among the bytes in flight"
+            log.warning("partition waits", **where, reason=text, since_ms=event.since_ms)
+        case events.Trouble():
+            log.error(event.what, **where, error=event.error)
+        case events.Recovered():
+            log.info(f"no longer: {event.what}", **where)
+        case events.Collected():
+            log.info("collected", **where, objects=event.objects, bytes=event.bytes, boundary=event.boundary)
+        case _:
+            _log_fields(event)
+
+
+def _log_fields(event: Event) -> None:
+    fields = {name: _plain(value) for name, value in structs.asdict(event).items()}
+    log.debug(str(event.__struct_config__.tag).replace("_", " "), **fields)
+
+
+def _where(event: Event) -> dict[str, Any]:
+    """What is known of topic, its id and partition."""
+    topic_id = event.topic_id if isinstance(event, events.Trouble | events.Recovered | events.Collected) else ""
+    named = {"topic": event.topic, "topic_id": topic_id, "partition": event.partition}
+    return {name: value for name, value in named.items() if value not in ("", -1)}
+
+
+def _log_job(event: events.JobEnded, where: dict[str, Any]) -> None:
+    tell = log.error if event.status == "failed" else log.info
+    tell(
+        f"compaction {event.status}",
+        **where,
+        reason=event.reason if event.error is None else event.error.reason,
+        job=event.job,
+        kind=event.kind,
+        rows_in=event.counts.rows_in,
+        rows_out=event.counts.rows_out,
+        bytes_read=event.counts.bytes_read,
+        bytes_written=event.counts.bytes_written,
+        attempts=event.attempts,
+    )
+
+
+def _plain(value: object) -> object:
+    return structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+
+
+def guarded(sink: Sink) -> Sink:
+    """`sink`, of which nothing is raised: what it does with an event is no matter of the work. The first failure is
+    logged. Thread-safe if `sink` is."""
+    failed = threading.Event()
+
+    def emit(event: Event) -> None:
+        outcome = attempt(lambda: sink(event))
+        if isinstance(outcome, Failure) and not failed.is_set():
+            failed.set()
+            log.error("a sink of events failed; later failures are not logged", error=outcome.text)
+
+    return emit
+
+
+def _sizes(size: events.Amount) -> dict[str, int]:
+    return {"segments": size.segments, "rows": size.rows, "bytes": size.bytes}

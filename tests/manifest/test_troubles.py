@@ -1,0 +1,68 @@
+"""What is wrong is told when it begins, when it changes and when it is over."""
+
+from msgspec.structs import replace
+
+from lithify.compactor.info import NOTHING_DUE, PartitionReport, nothing_done
+from lithify.compactor.service import kind_of_rest
+from lithify.manifest.events import Event, Recovered, Rests, Trouble
+from lithify.manifest.troubles import TOLD_MAX, Troubles
+from lithify.store.apart import Failure
+
+FULL = Failure("Unavailable", "the disk is full")
+
+
+def test_a_failure_that_lasts_is_told_once_and_so_is_its_end() -> None:
+    told: list[Event] = []
+    troubles = Troubles(told.append)
+    for outcome in (FULL, FULL, "another reason", "another reason", 17, None):
+        troubles.tell("partition failed", outcome, "users", 3)
+    assert told == [
+        Trouble(topic="users", partition=3, what="partition failed", error="the disk is full"),
+        Trouble(topic="users", partition=3, what="partition failed", error="another reason"),
+        Recovered(topic="users", partition=3, what="partition failed"),
+    ]
+
+
+def test_each_place_has_its_own() -> None:
+    told: list[Event] = []
+    troubles = Troubles(told.append)
+    troubles.tell("partition failed", FULL, "users", 3)
+    troubles.tell("partition failed", None, "users", 4)
+    troubles.tell("partition not ranked", None, "users", 3)
+    troubles.tell("partition failed", None, "users", 3, "another life of the topic")
+    assert [type(event) for event in told] == [Trouble]
+
+
+def test_a_topic_that_is_made_again_begins_anew() -> None:
+    told: list[Event] = []
+    troubles = Troubles(told.append)
+    troubles.tell("topics not listed", FULL)
+    troubles.tell("topic skipped", FULL, "users")
+    troubles.keep(["orders"])
+    troubles.tell("topic skipped", FULL, "users")
+    troubles.tell("topics not listed", FULL)
+    assert [event.topic for event in told] == ["", "users", "users"]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    told: list[Event] = []
+    troubles = Troubles(told.append)
+    for partition in (*range(TOLD_MAX + 1), TOLD_MAX, 0):
+        troubles.tell("partition failed", FULL, "users", partition)
+    assert len(told) == TOLD_MAX + 2, "the oldest was forgotten, and is told again"
+
+
+def report(outcome: str, detail: str) -> PartitionReport:
+    return replace(nothing_done("users", 0, "", detail), outcome=outcome)
+
+
+def test_what_keeps_a_partition_waiting_is_told_once_for_each_change() -> None:
+    standby = report("standby", "another is at work")
+    waiting = [report("waiting", f"next attempt in {ms} ms") for ms in (900, 800)]
+    quarantined = report("idle", "quarantined since a corrupt segment")
+    idle, failed = report("idle", NOTHING_DUE), report("failed", "told by itself")
+    told: list[Event] = []
+    troubles = Troubles(told.append)
+    for each in (standby, standby, *waiting, idle, quarantined, quarantined, failed, report("worked", ""), standby):
+        troubles.rests(each.topic, each.partition, kind_of_rest(each), each.outcome, each.detail)
+    assert [event.outcome for event in told if isinstance(event, Rests)] == ["standby", "waiting", "idle", "standby"]
