@@ -34,7 +34,6 @@ _COLUMNS = (
     *("#records stored", "#records readable", "#bytes stored", "#bytes readable"),
     "what was done, or why nothing",  # last, for it may be long
 )
-_DAMAGED = ("corrupt", "missing")  # categories of a job's error
 
 log = structlog.wrap_logger(logging.getLogger("lithify.service"))
 
@@ -150,15 +149,16 @@ def serve(
 def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compactor]", take_over: bool) -> int:
     from lithify.admin.daemon import leave_on_signals
     from lithify.cli.bars import bars
+    from lithify.compactor.step import StepEnd
 
     output = invocation.output
     with bars(output) as events, closing(compactor_with(events)) as compactor, leave_on_signals(compactor.stop):
         report = compactor.run_once(take_over)
     output.answer(report, lambda: _show(output, report))
-    damaged = any(job.error is not None and job.error.category in _DAMAGED for job in report.jobs)
+    damaged = any(job.error is not None and job.error.damage for job in report.jobs)
     if damaged or any(part.error == Corrupt.__name__ or part.quarantined for part in report.partitions):
         return FOUND_DAMAGE
-    return FAILED if any(part.outcome == "failed" for part in report.partitions) else 0
+    return FAILED if any(part.outcome is StepEnd.FAILED for part in report.partitions) else 0
 
 
 def _show(output: Output, report: "MaintenanceReport") -> None:

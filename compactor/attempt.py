@@ -5,7 +5,6 @@ The order of writes is the protocol. Manifest before job state (P13); progress b
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from lithify.compactor import job_edits
 from lithify.compactor.altered import forbidden
@@ -19,20 +18,17 @@ from lithify.compactor.engine import (
 )
 from lithify.compactor.failures import failure_of
 from lithify.compactor.look import bad_outputs, look
-from lithify.compactor.patience import STALLED, patience_ms, stalled_text
+from lithify.compactor.patience import patience_ms, stalled_text
 from lithify.compactor.plan import tasks
+from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.waves import wave_bytes, waves
 from lithify.compactor.wishes import Interrupted, heed, heed_cancel
 from lithify.manifest.ages import young
+from lithify.manifest.categories import Category
 from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
 from lithify.manifest.edits import CommitCompaction, SetQuarantine
 from lithify.manifest.jobs import (
-    ENGINE_DOWN,
-    ENGINE_LOST,
-    NOT_THE_JOB,
-    STORE_DENIED,
-    UNAVAILABLE,
     CompactorState,
     Ended,
     Job,
@@ -53,24 +49,12 @@ from lithify.store.errors import (
 )
 from lithify.store.port import Now, Pause
 
-__all__ = ["JobWork", "Outcome", "Step"]
+__all__ = ["JobWork"]
 
 HEARTBEAT_MS = 10_000  # a third of the lease
 UNRECORDED_SHARE = 8  # of what is recorded an eighth may have landed and wait
 ALTERATIONS_MAX = 10  # of the topic beside commits of one job; then it is tried again later
 PACE_MS = 1_000  # how often a throttled job looks whether it shall stop
-
-Outcome = Literal["idle", "waiting", "standby", "worked", "failed", "stopped", "deferred"]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What one step came to."""
-
-    outcome: Outcome
-    detail: str
-    job: Job | None = None
-    dropped: tuple[SegmentRef, ...] = ()  # retired without a job: they lay below the floor
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +74,7 @@ class JobWork:
         gone = [segment for segment in job.segments if segment not in live]
         if gone:
             text = f"{len(gone)} of its sources are no longer live ({gone[0]})"
-            return await self.finish(job, "failed", text, JobError("invalid", text))
+            return await self.finish(job, "failed", text, JobError(Category.INVALID, text))
         altered = forbidden(job.plan.rules, _sources(manifest, job), self.config, await Now())
         if altered is not None:
             return await self._end_altered(job, altered)
@@ -137,14 +121,14 @@ class JobWork:
     async def _end_altered(self, job: Job, why: str) -> Step:
         """No failure of the job: what is due is planned anew, by the rules of today (P9, P14)."""
         text = f"the topic was altered: {why}; what is due will be planned anew"
-        return await self.finish(job, "cancelled", text, JobError("altered", text))
+        return await self.finish(job, "cancelled", text, JobError(Category.ALTERED, text))
 
     async def _run_tasks(self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]) -> Step | None:
         """The tasks of these ranges, to their end; a Step where the attempt ended with them."""
         try:
             await StartTasks(tasks(manifest, job, number, indexes), f"lithify {self.files.name} {job.kind} {job.id}")
         except (InvalidRequest, Unavailable) as error:  # whatever is wrong there, the job is not what is wrong (P14)
-            return await self._retry_later(job, JobError(ENGINE_DOWN, str(error)))
+            return await self._retry_later(job, JobError(Category.ENGINE_DOWN, str(error)))
         try:
             return await self._gather(job, number, set(indexes))
         except LithifyError:
@@ -170,7 +154,9 @@ class JobWork:
 
     async def _rest_job(self, job: Job) -> Step:
         state = (await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, None))).version.value
-        return Step("stopped", f"job {job.id} rests; it goes on from what is recorded", state and state.job(job.id))
+        return Step(
+            StepEnd.STOPPED, f"job {job.id} rests; it goes on from what is recorded", state and state.job(job.id)
+        )
 
     async def _cancel(self, job: Job) -> Step:
         return await self.finish(job, "cancelled", "cancelled on request")
@@ -199,7 +185,7 @@ class JobWork:
                 await StopTasks()
                 if held:
                     await self._record(job, attempt, held)
-                return await self._retry_later(job, JobError(ENGINE_LOST, str(error)))
+                return await self._retry_later(job, JobError(Category.ENGINE_LOST, str(error)))
             failures = [r for r in results if isinstance(r, TaskFailure)]
             held += [r for r in results if isinstance(r, TaskResult)]
             waited = 0 if results else waited + 1
@@ -226,7 +212,7 @@ class JobWork:
         if failures:
             await StopTasks()
             # What is the job's own tells more than that the engine died of it, or beside it.
-            own = (f for f in failures if f.category not in (ENGINE_LOST, *NOT_THE_JOB))
+            own = (f for f in failures if f.category.blames_job and f.category != Category.ENGINE_LOST)
             return await self._failed(job, next(own, failures[0]))
         if current is not None and current.cancel_requested:
             await StopTasks()
@@ -234,7 +220,7 @@ class JobWork:
         if stalled:
             await StopTasks()
             text = stalled_text(job, pending, self._patience_ms(job))
-            return await self._retry_later(job, JobError(STALLED, text))
+            return await self._retry_later(job, JobError(Category.STALLED, text))
         return None
 
     async def _may_wait(self, job: Job, landed: int) -> bool:
@@ -271,7 +257,7 @@ class JobWork:
         return (await self.files.compactor.commit(edit)).version.value
 
     async def _failed(self, job: Job, failure: TaskFailure) -> Step:
-        if failure.category in ("corrupt", "missing"):
+        if failure.category.damage:
             return await self._read_damaged(job, failure)
         return await self._retry_later(job, JobError(failure.category, failure.reason))
 
@@ -283,9 +269,9 @@ class JobWork:
         damaged = await first_damaged(self.files.keys, suspects, lambda: self._go_on(job))
         if damaged is None:
             text = f"{failure.reason}; but it was read again and is whole, so the reply was damaged on its way"
-            return await self._retry_later(job, JobError("engine", text))
+            return await self._retry_later(job, JobError(Category.ENGINE, text))
         reason = failure.reason
-        if failure.category == "missing":  # the store knows but the object's name
+        if failure.category == Category.MISSING:  # the store knows but the object's name
             reason = f"segment {self.files.keys.key_of(damaged)} is missing: restore the object from a copy"
         return await self.quarantine(job, reason, damaged.id, JobError(failure.category, reason))
 
@@ -293,7 +279,9 @@ class JobWork:
         """End the attempt as a failure; the policy tries the job again after a pause, or gives it up (P14)."""
         committed = await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, error))
         state = committed.version.value
-        return Step("failed", f"job {job.id}: {error.reason}; it will be tried again", state and state.job(job.id))
+        return Step(
+            StepEnd.FAILED, f"job {job.id}: {error.reason}; it will be tried again", state and state.job(job.id)
+        )
 
     async def _complete(self, merged: Manifest, job: Job) -> Step:
         """Verify, commit the manifest, then mark the job completed: in this order (P13). `merged`: what the tasks read.
@@ -312,7 +300,7 @@ class JobWork:
         heed_cancel(self.files, job.id)
         if bad:
             text = f"{len(bad)} recorded outputs are missing or damaged ({min(bad)})"
-            return await self._retry_later(job, JobError("missing", text))
+            return await self._retry_later(job, JobError(Category.OUTPUT_LOST, text))
         active = {j.id for j in state.jobs}
         manifest = self.files.manifest.seen.value
         completed = () if manifest is None else manifest.completed_jobs
@@ -354,7 +342,7 @@ class JobWork:
             return await self.finish(job, "cancelled", "the topic was deleted")
         # Only what the edit itself refuses for good gives up what was recorded: not what the store refuses.
         if isinstance(refusal, InvalidRequest):
-            return await self.finish(job, "failed", str(refusal), JobError("invalid", str(refusal)))
+            return await self.finish(job, "failed", str(refusal), JobError(Category.INVALID, str(refusal)))
         raise refusal
 
     async def _config_in_force(self) -> tuple[TopicConfig, int] | None:
@@ -371,9 +359,9 @@ class JobWork:
         try:
             await self.files.manifest.commit(SetQuarantine(self.epoch, reason, segment))
         except NotFound as gone:
-            return Step("idle", str(gone)) if job is None else await self.finish(job, "cancelled", str(gone))
+            return Step(StepEnd.IDLE, str(gone)) if job is None else await self.finish(job, "cancelled", str(gone))
         if job is None:
-            return Step("failed", f"quarantined: {reason}")
+            return Step(StepEnd.FAILED, f"quarantined: {reason}")
         return await self.finish(job, "failed", reason, error)
 
     async def finish(self, job: Job, status: Ended, reason: str, error: JobError | None = None) -> Step:
@@ -383,7 +371,7 @@ class JobWork:
         edit = job_edits.Finish(self.epoch, job.id, status, reason, error, rate, divided=left)
         committed = await self.files.compactor.commit(edit)
         state = committed.version.value
-        outcome = "failed" if status == "failed" else "worked"
+        outcome = StepEnd.FAILED if status == "failed" else StepEnd.WORKED
         return Step(outcome, f"job {job.id} {status}: {reason}", state.job(job.id) if state else None)
 
 
@@ -393,4 +381,4 @@ def _sources(manifest: Manifest, job: Job) -> list[SegmentRef]:
 
 
 def _not_now(error: LithifyError) -> JobError:
-    return JobError(STORE_DENIED if isinstance(error, AccessDenied) else UNAVAILABLE, str(error))
+    return JobError(Category.STORE_DENIED if isinstance(error, AccessDenied) else Category.UNAVAILABLE, str(error))

@@ -82,7 +82,7 @@ class Compactor:
         self._run(take_over, None)
         self._raise_if_lost()
         reports = self._service.reports()
-        more = any(r.outcome in ("failed", "waiting", "stopped", "standby") for r in reports)
+        more = any(report.outcome.leaves_work for report in reports)
         return MaintenanceReport(partitions=reports, more_work=more)
 
     def run(self, take_over: bool = False, tell: Tell | None = None) -> None:

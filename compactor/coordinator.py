@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from lithify.compactor import job_edits
-from lithify.compactor.attempt import JobWork, Step
+from lithify.compactor.attempt import JobWork
 from lithify.compactor.engine import Reserve
 from lithify.compactor.estimate import estimate
-from lithify.compactor.failures import GIVEN_UP
 from lithify.compactor.needs import Needs, needs, want
 from lithify.compactor.plan import choose_requested, freeze, kind_of
 from lithify.compactor.policy import (
@@ -32,10 +31,12 @@ from lithify.compactor.relief import relief
 from lithify.compactor.retiring import no_room
 from lithify.compactor.split import Damaged, are_here, split
 from lithify.compactor.standby import Watched, waits_for, watched
+from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.turns import Want
 from lithify.compactor.wishes import Interrupted
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import topic_lineage
+from lithify.manifest.categories import Category
 from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import Claim
@@ -130,14 +131,14 @@ class Coordinator:
             return await self._rest(action)
         if not take_over and (why := self._waits_for(manifest, state, now_ms)) is not None:
             self._watched = watched(self._watched, manifest, state, now_ms)
-            return Step("standby", f"{why}; waiting as a standby")
+            return Step(StepEnd.STANDBY, f"{why}; waiting as a standby")
         needed = needs(action, manifest, state, config, owned=self._epoch is not None)
         if needed.input_bytes and not await _room(needed):
             return _deferred(needed)
         if self._epoch is None:
             if not await self._claim(manifest, take_over):
                 self._watched = watched(self._watched, manifest, state, now_ms)
-                return Step("standby", "another compactor claimed this first; waiting as a standby")
+                return Step(StepEnd.STANDBY, "another compactor claimed this first; waiting as a standby")
             now_ms, manifest, state = await self._look()
             action = decide(manifest, state, config, now_ms)
             before, needed = needed, needs(action, manifest, state, config, owned=True)
@@ -174,7 +175,7 @@ class Coordinator:
         first = None if self._main is None else self._main.at_work
         now_ms, manifest, state = await self._look()
         if first is None or state is None or not self._holds(state):
-            return Step("idle", "no job of this claim runs")
+            return Step(StepEnd.IDLE, "no job of this claim runs")
         action = relief(manifest, state, config, now_ms, first)
         needed = needs(action, manifest, state, config, owned=True)
         if needed.input_bytes and not await _room(needed):
@@ -247,7 +248,7 @@ class Coordinator:
         edit = DropSegments(self._mine, pinned_by(state))
         gone = (await self.files.manifest.commit(edit)).result
         told = f"retired {counted(len(gone), 'segment')} below the log start offset"
-        return Step("worked", told, dropped=gone)
+        return Step(StepEnd.WORKED, told, dropped=gone)
 
     async def changed(self) -> bool:
         """Whether a new manifest or request may be there, for two GETs.
@@ -296,23 +297,24 @@ class Coordinator:
 
     async def _admit_requested(self, manifest: Manifest, request: Job, config: TopicConfig, now_ms: int) -> Step:
         """The compactor's last word on a manual request: run it, or end it with a status that says why."""
+        end = self._work(config).finish
         try:
             chosen = choose_requested(manifest, request.requested, now_ms, config)
             are_here(self.files.keys, chosen)
         except InvalidRequest as error:
-            return await self._work(config).finish(request, "failed", str(error), JobError("invalid", str(error)))
+            return await end(request, "failed", str(error), JobError(Category.INVALID, str(error)))
         if not chosen:
-            return await self._work(config).finish(request, "completed", "nothing to compact: no segment is old enough")
+            return await end(request, "completed", "nothing to compact: no segment is old enough")
         refused = no_room(chosen, manifest)
         if refused is not None:
-            return await self._work(config).finish(request, "failed", refused, JobError("unavailable", refused))
+            return await end(request, "failed", refused, JobError(Category.NO_ROOM, refused))
         first = tiered_first(chosen, config)
         if first is not None:
             held, reason = first
             state, most = self.files.compactor.seen.value, config.compaction_attempts_max
             given_up = given_up_first(held, reason, state, most, now_ms)
             if given_up is not None:  # the request would wait for ever for a tier that ends at once
-                return await self._work(config).finish(request, "failed", given_up, JobError(GIVEN_UP, given_up))
+                return await end(request, "failed", given_up, JobError(Category.GIVEN_UP, given_up))
             return await self._start(manifest, config, held, "tier", "scheduler", reason, now_ms)
         kind = kind_of(manifest, config, chosen, now_ms)
         reason = "asked for: full" if not request.requested else "asked for: by sources"
@@ -333,13 +335,13 @@ class Coordinator:
         try:
             ranges = await split(self.files, self._mine, chosen, config, request)
         except Damaged as found:
-            error = JobError("corrupt", str(found))
+            error = JobError(Category.CORRUPT, str(found))
             step = await self._work(config).quarantine(request, error.reason, found.segment.id, error)
             await self._end_planning()
             return step
         except Interrupted as wish:
             await self._end_planning()
-            return Step("worked" if wish.cancelled else "stopped", f"{wish} while it planned: {reason}")
+            return Step(StepEnd.WORKED if wish.cancelled else StepEnd.STOPPED, f"{wish} while it planned: {reason}")
         job = freeze(
             manifest,
             config,
@@ -358,7 +360,7 @@ class Coordinator:
         admitted = await self.files.compactor.offer(job_edits.Admit(self._mine, job))
         if isinstance(admitted, Refused):
             if isinstance(admitted.error, InvalidRequest):  # cancelled meanwhile: the next step settles it
-                return Step("worked", str(admitted.error), job)
+                return Step(StepEnd.WORKED, str(admitted.error), job)
             raise admitted.error
         state = admitted.version.value
         job = (state.job(job.id) if state else None) or job
@@ -374,11 +376,13 @@ def _room(needed: Needs) -> Reserve:
 
 
 def _deferred(needed: Needs) -> Step:
-    return Step("deferred", f"a job of {needed.input_bytes} bytes waits until others of this compactor have finished")
+    return Step(
+        StepEnd.DEFERRED, f"a job of {needed.input_bytes} bytes waits until others of this compactor have finished"
+    )
 
 
 def _resting(wait: Wait) -> Step:
-    return Step("idle" if wait.until_ms is None else "waiting", wait.reason)
+    return Step(StepEnd.IDLE if wait.until_ms is None else StepEnd.WAITING, wait.reason)
 
 
 def first_state(manifest: Manifest) -> CompactorState:

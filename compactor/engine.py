@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from lithify.manifest.categories import Category
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
@@ -41,7 +42,7 @@ class TaskFailure(msgspec.Struct, frozen=True):
     """A task that ended without a result. `category` tells what to do (as in JobError); `reason` has no contents."""
 
     range_index: int
-    category: str  # corrupt, missing, unavailable, memory, invalid, engine, ENGINE_DOWN, ENGINE_LOST or STORE_DENIED
+    category: Category
     reason: str
     segment: str = ""  # the id of the source that was corrupt or missing, where one was
 

@@ -4,10 +4,9 @@ import itertools
 
 import xxhash
 
+from lithify.manifest.categories import Category
 from lithify.manifest.jobs import (
-    ENGINE_LOST,
     FAILURES_MAX,
-    NOT_THE_JOB,
     Attempt,
     CompactorState,
     FailureCount,
@@ -18,7 +17,6 @@ from lithify.manifest.jobs import (
 __all__ = [
     "ALONE_AFTER",
     "FAILED_ATTEMPTS_MAX",
-    "GIVEN_UP",
     "RETRY_FIRST_MS",
     "RETRY_MAX_MS",
     "counted_after",
@@ -33,7 +31,6 @@ __all__ = [
 RETRY_FIRST_MS = 1_000  # after a failed attempt, doubling with each in a row
 RETRY_MAX_MS = 600_000
 FAILED_ATTEMPTS_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
-GIVEN_UP = "attempts"  # the category of a job that ended for what failed before
 ALONE_AFTER = 2  # attempts in a row under which a compactor or an engine died
 
 
@@ -69,11 +66,11 @@ def counted_after(
     name = source_set(job.segments)
     before = failure_of(head, job.segments)
     count, lost = (0, 0) if before is None else (before.count, before.lost)
-    if error.category == ENGINE_LOST:
+    if error.category == Category.ENGINE_LOST:
         lost += 1
-    elif error.category not in NOT_THE_JOB:
+    elif error.blames_job:
         count += 1
-    in_vain = count + lost + _away_in_a_row(job) + (error.category in NOT_THE_JOB)
+    in_vain = count + lost + _away_in_a_row(job) + (not error.blames_job)
     pause_ms = min(RETRY_FIRST_MS * 2 ** min(in_vain - 1, 20), RETRY_MAX_MS) if wait else 0
     fresh = FailureCount(sources=name, count=count, lost=lost, error=error, retry_at_ms=now_ms + pause_ms)
     others = tuple(f for f in head.failures if f.sources != name)
@@ -89,7 +86,7 @@ def too_often(job: Job) -> str | None:
 def given_up_after(head: CompactorState, job: Job, error: JobError | None, now_ms: int) -> tuple[FailureCount, ...]:
     """The failure counts after a job that ended with `error`. Where it had failed too often its sources rest, too: what
     its attempts recorded forgave them each time, and the next plan would begin at once, and fail as often again."""
-    if error is None or error.category != GIVEN_UP or too_often(job) is None:
+    if error is None or error.category != Category.GIVEN_UP or too_often(job) is None:
         return head.failures
     name = source_set(job.segments)
     rests = FailureCount(sources=name, count=0, error=error, retry_at_ms=now_ms)
@@ -100,7 +97,7 @@ def _away_in_a_row(job: Job) -> int:
     """How many of the latest attempts that ended found no engine or store, or were refused, and recorded nothing."""
 
     def away(attempt: Attempt) -> bool:
-        return attempt.error is not None and attempt.error.category in NOT_THE_JOB and attempt.ranges_done == 0
+        return attempt.error is not None and not attempt.error.blames_job and attempt.ranges_done == 0
 
     ended = (a for a in reversed(job.attempts) if a.ended_at_ms is not None)
     return 0 if not is_in_vain(job) else sum(1 for _ in itertools.takewhile(away, ended))

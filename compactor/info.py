@@ -2,6 +2,7 @@
 
 import msgspec
 
+from lithify.compactor.step import StepEnd
 from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts, summed_up
 
 __all__ = [
@@ -59,7 +60,7 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
 
     topic: str
     partition: int
-    outcome: str  # idle, waiting, standby, worked, failed, stopped
+    outcome: StepEnd
     detail: str
     jobs: tuple[CompactionInfo, ...]
     log_start_offset: int  # as a reader sees it after the pass
@@ -92,7 +93,7 @@ def nothing_done(topic: str, partition: int, kind: str, text: str) -> PartitionR
     return PartitionReport(
         topic=topic,
         partition=partition,
-        outcome="failed",
+        outcome=StepEnd.FAILED,
         detail=text,
         error=kind,
         jobs=(),

@@ -9,16 +9,14 @@ from msgspec.structs import replace
 
 from lithify.compactor.failures import counted_after, failure_of, given_up_after, is_in_vain, runs_alone, source_set
 from lithify.compactor.requested import after_merge
+from lithify.manifest.categories import Category
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import fenced
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,
-    ENGINE_LOST,
     HISTORY_MAX,
     IN_PROGRESS_MAX,
-    NOT_THE_JOB,
     REQUESTS_MAX,
-    UNAVAILABLE,
     Attempt,
     CompactorState,
     Ended,
@@ -96,7 +94,7 @@ def _abandon(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
     but the next attempt need not wait."""
     failures = state.failures
     if is_in_vain(job):
-        category = "engine" if runs_alone(failure_of(state, job.segments)) else ENGINE_LOST
+        category = Category.ENGINE if runs_alone(failure_of(state, job.segments)) else Category.ENGINE_LOST
         error = JobError(category, f"{state.owner_name or 'its compactor'} ended without a word")
         failures = counted_after(state, job, error, now_ms, wait=False)
     ended = _end_attempts(job, now_ms)
@@ -106,7 +104,7 @@ def _abandon(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
 
 def _interrupt(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
     """End the attempts of `job` that the same coordinator began: it lives, and could not write down how they ended."""
-    error = JobError(UNAVAILABLE, "how it ended could not be written down: the store did not answer")
+    error = JobError(Category.UNAVAILABLE, "how it ended could not be written down: the store did not answer")
     failures = counted_after(state, job, error, now_ms) if is_in_vain(job) else state.failures
     return replace(state, jobs=_with(state.jobs, _end_attempts(job, now_ms, error)), failures=failures)
 
@@ -340,8 +338,8 @@ class EndAttempt(_Owned):
         failures, ended = head.failures, _end_attempts(job, now_ms, self.error)
         if self.error is not None:
             failures = counted_after(head, job, self.error, now_ms)
-            failed = self.error.category not in NOT_THE_JOB  # whoever is away for a week has not failed it
-            ended = replace(ended, failed_attempts=job.failed_attempts + failed)
+            # Whoever is away for a week has not failed it.
+            ended = replace(ended, failed_attempts=job.failed_attempts + self.error.blames_job)
         return Next(replace(head, jobs=_with(head.jobs, ended), failures=failures), None)
 
 

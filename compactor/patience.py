@@ -3,9 +3,8 @@
 from lithify.manifest.jobs import FailureCount, Job
 from lithify.manifest.words import span_text
 
-__all__ = ["STALLED", "patience_ms", "stalled_text"]
+__all__ = ["patience_ms", "stalled_text"]
 
-STALLED = "stalled"  # no key range has finished for longer than could be expected
 AT_LEAST_MS = 1_800_000  # executors that must be found first, other jobs whose tasks come before
 SLOWEST_BYTES_PER_MS = 1_024  # 1 MiB per second: a twentieth of what a worker does
 LARGER_THAN_MOST = 8  # times the average: how large a range of skewed keys may be

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lithify.compactor.failures import GIVEN_UP, RETRY_MAX_MS, failure_of, too_often
+from lithify.compactor.failures import RETRY_MAX_MS, failure_of, too_often
 from lithify.compactor.info import NOTHING_DUE
 from lithify.compactor.plan import fan_in, in_key_order, to_sort
 from lithify.compactor.retiring import has_no_room, segments_of
 from lithify.manifest.ages import time_left_ms
+from lithify.manifest.categories import Category
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import IN_PROGRESS_MAX, CompactorState, Ended, FailureCount, Job, JobError
@@ -245,7 +246,7 @@ def resumed(job: Job, state: CompactorState | None, config: TopicConfig, now_ms:
     failure = None if state is None else failure_of(state, job.segments)
     given_up = _given_up(failure, config.compaction_attempts_max, now_ms) or too_often(job)
     if given_up is not None:
-        return Settle(job, "failed", given_up, JobError(GIVEN_UP, given_up))
+        return Settle(job, "failed", given_up, JobError(Category.GIVEN_UP, given_up))
     pause_ms = _pause_ms(failure, now_ms)
     if failure is not None and pause_ms > 0:
         text = f"job {job.id} failed ({failure.error.reason}); next attempt in {span_text(pause_ms)}"
@@ -260,7 +261,7 @@ def _given_up(failure: FailureCount | None, most: int, now_ms: int) -> str | Non
         return None
     if failure.count >= most:
         return f"{failure.count} attempts in a row made no progress; the last: {failure.error.reason}"
-    if failure.error.category == GIVEN_UP:
+    if failure.error.category == Category.GIVEN_UP:
         return failure.error.reason
     if failure.lost >= ENGINE_LOST_MAX:
         told = f"the engine died under {failure.lost} attempts in a row that made no progress"

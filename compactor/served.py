@@ -5,11 +5,11 @@ from collections import deque
 from contextlib import suppress
 
 from lithify.compactor.answers import CompactionAnswers
-from lithify.compactor.attempt import Step
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.info import PartitionReport
 from lithify.compactor.policy import URGENCY_NONE
 from lithify.compactor.scheduler import Turned
+from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.tally import TURNS_MAX, Tally, holdings
 from lithify.compactor.turns import Want
 from lithify.manifest.ages import young
@@ -27,7 +27,7 @@ from lithify.store.port import Now
 __all__ = ["LOOK_AGAIN", "ServedPartition", "ServedTopic"]
 
 CONFIG_FRESH_MS = 10_000
-TOLD_TO_STOP = Step("stopped", "told to stop")
+TOLD_TO_STOP = Step(StepEnd.STOPPED, "told to stop")
 LOOK_AGAIN = Want((URGENCY_NONE, 0))  # a turn that finds out, and may find that there is nothing to do
 
 
@@ -108,7 +108,7 @@ class ServedPartition:
         """What it wants a turn for; None: it rests. Where nothing has changed since it was last read, this costs two
         GETs."""
         if self.regressed:
-            return self._rests(Step("failed", str(self.fenced)))
+            return self._rests(Step(StepEnd.FAILED, str(self.fenced)))
         coordinator = self._coordinator
         try:
             if self._known and not drive(coordinator.changed(), answers):
@@ -135,20 +135,20 @@ class ServedPartition:
         try:
             step = self._step(answers)
         except LithifyError as raised:
-            step, error = Step("failed", str(raised)), raised
+            step, error = Step(StepEnd.FAILED, str(raised)), raised
             self._known = False
         self._relief = None  # that of the next job begins anew; one that is at work holds on to itself
         self._see()
         self.done.add(step, None if error is None else type(error).__name__)
         if isinstance(error, Fenced):
             self._lost(error)
-        if step.outcome == "deferred":
+        if step.outcome is StepEnd.DEFERRED:
             return Turned(self._wants(answers), deferred=want.bytes > 0)
         ended = step.job is not None and not step.job.active
-        tried = step.outcome == "failed" and step.job is not None
-        if step.outcome == "worked" or ended or (tried and self._may_do_more(answers)):
+        tried = step.outcome is StepEnd.FAILED and step.job is not None
+        if step.outcome is StepEnd.WORKED or ended or (tried and self._may_do_more(answers)):
             return Turned(self._wants(answers))
-        self._resting, self.take_over = step.outcome in ("idle", "waiting"), False
+        self._resting, self.take_over = step.outcome.rests, False
         return Turned(None)
 
     def look_beside(self, answers: CompactionAnswers) -> Want | None:
@@ -176,10 +176,10 @@ class ServedPartition:
             answers.step_ended()
         if step.job is not None or step.dropped:
             self._beside.append(step)
-        if step.outcome not in ("worked", "deferred"):
+        if not step.outcome.goes_on:
             return Turned(None)
         again = relief.want(self.topic.config, answers(Now()))
-        return Turned(again, deferred=step.outcome == "deferred" and want.bytes > 0 and again is not None)
+        return Turned(again, deferred=step.outcome is StepEnd.DEFERRED and want.bytes > 0 and again is not None)
 
     def end_relief(self) -> None:
         """What it met is met again by the job's own next step, which settles what it left."""
@@ -188,7 +188,7 @@ class ServedPartition:
     def failed(self, failure: Failure) -> None:
         """A fault of ours. In what state its coordinator was left is not known: a new one claims, and settles what was
         in flight."""
-        self.done.add(Step("failed", failure.text), failure.kind)
+        self.done.add(Step(StepEnd.FAILED, failure.text), failure.kind)
         owned, former = self.owned, self._coordinator.owner if self._coordinator.owns else self._given_up
         self._given_up = former if owned else ""
         self._replace(stands_by=self._stands_by and not owned)
@@ -198,7 +198,7 @@ class ServedPartition:
         while self._beside:
             self.done.note(self._beside.popleft())
         last = self.done.last
-        if last is None or (last.outcome in ("worked", "deferred") and self.done.turns < TURNS_MAX):
+        if last is None or (last.outcome.goes_on and self.done.turns < TURNS_MAX):
             self.done.rests(TOLD_TO_STOP)  # it was about to go on
         return self.done.report(self.keys, self._manifest, now_ms)
 
@@ -215,7 +215,7 @@ class ServedPartition:
             if owned or self._coordinator.claimed or isinstance(error, EpochRegression):
                 raise
             self._stand_by()  # it never owned this, and lost the race for it: nothing was taken from it
-            return Step("standby", f"{error}; waiting as a standby")
+            return Step(StepEnd.STANDBY, f"{error}; waiting as a standby")
         finally:
             answers.step_ended()
 
@@ -233,7 +233,7 @@ class ServedPartition:
     def _rests(self, step: Step) -> None:
         """As it was looked at, a step would come to `step`: there is nothing to do until something changes."""
         self.done.rests(step)
-        self._resting, self.take_over = step.outcome in ("idle", "waiting"), False
+        self._resting, self.take_over = step.outcome.rests, False
 
     def _lost(self, error: Fenced) -> None:
         """A coordinator that was fenced never claims again (P5). Another one stands by; where the store went back in

@@ -9,6 +9,7 @@ from lithify.compactor.engine import Engine
 from lithify.compactor.info import NOTHING_DUE, PartitionReport, nothing_done
 from lithify.compactor.scheduler import Turned
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition, ServedTopic
+from lithify.compactor.step import StepEnd
 from lithify.compactor.tally import TURNS_MAX, Tally
 from lithify.compactor.turns import Want
 from lithify.manifest.ages import young
@@ -225,9 +226,9 @@ def kind_of_rest(report: PartitionReport) -> str | None:
     """By which one rest differs from another: news only where it changes. None: nothing is due, or something failed,
     which is told as it comes. While a partition waits its text counts down, so the text is not compared."""
     match report.outcome:
-        case "failed" | "worked":
+        case StepEnd.FAILED | StepEnd.WORKED:
             return None
-        case "idle":
+        case StepEnd.IDLE:
             return None if report.detail == NOTHING_DUE else report.detail
-        case other:
-            return other
+        case StepEnd.WAITING | StepEnd.STANDBY | StepEnd.STOPPED | StepEnd.DEFERRED:
+            return report.outcome

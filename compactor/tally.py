@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lithify.compactor.attempt import Outcome, Step
 from lithify.compactor.info import PartitionReport, compaction_id, compaction_info
+from lithify.compactor.step import Step, StepEnd
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest
@@ -13,7 +13,7 @@ from lithify.manifest.retention import floor_at, logical_size
 __all__ = ["TURNS_MAX", "Holdings", "Tally", "holdings"]
 
 TURNS_MAX = 1_000  # told of in one report; the policy converges long before
-ENDS: "tuple[Outcome, ...]" = ("failed", "worked")  # what steps came to that end with nothing to do
+ENDS = (StepEnd.FAILED, StepEnd.WORKED)  # what steps came to that end with nothing to do
 
 
 class Holdings(NamedTuple):
@@ -40,7 +40,7 @@ class Tally:
     last: Step | None = None
     error: str | None = None  # the kind of error that ended the last step
     turns: int = 0
-    outcomes: set[Outcome] = field(default_factory=set[Outcome])
+    outcomes: set[StepEnd] = field(default_factory=set[StepEnd])
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     dropped_segments: int = 0
     dropped_bytes: int = 0
@@ -68,8 +68,8 @@ class Tally:
         assert last is not None
         after = holdings(manifest, now_ms)
         before = self.before or after
-        ended = "failed" if last.outcome == "waiting" and "failed" in self.outcomes else last.outcome
-        outcome = next((o for o in ENDS if o in self.outcomes), "idle") if ended == "idle" else ended
+        ended = StepEnd.FAILED if last.outcome is StepEnd.WAITING and StepEnd.FAILED in self.outcomes else last.outcome
+        outcome = next((o for o in ENDS if o in self.outcomes), ended) if ended is StepEnd.IDLE else ended
         return PartitionReport(
             topic=keys.topic,
             partition=keys.partition,

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from lithify.manifest.categories import Category
 from lithify.manifest.model import KIND, Numbered, SegmentRef
 
 __all__ = [
@@ -17,16 +18,11 @@ __all__ = [
     "BORN",
     "ENDED_ATTEMPTS_KEPT",
     "ENDED_SOURCES_KEPT",
-    "ENGINE_DOWN",
-    "ENGINE_LOST",
     "FAILURES_MAX",
     "HISTORY_MAX",
     "IN_PROGRESS_MAX",
     "MAY_BECOME",
-    "NOT_THE_JOB",
     "REQUESTS_MAX",
-    "STORE_DENIED",
-    "UNAVAILABLE",
     "Attempt",
     "CompactorState",
     "Ended",
@@ -55,12 +51,7 @@ ATTEMPTS_KEPT = 16
 ENDED_ATTEMPTS_KEPT = 4  # of a job in the history: the last ones; the number of the last says how many there were
 ENDED_SOURCES_KEPT = 16  # of a job in the history: the first ones, and how many there were
 
-# Ends of an attempt that say nothing about its job (P14):
-ENGINE_DOWN = "engine_down"  # the engine took no task: nothing began
-ENGINE_LOST = "engine_lost"  # the engine itself died, or was stopped, while tasks ran
-STORE_DENIED = "store_denied"  # the store refused who asked
-UNAVAILABLE = "unavailable"  # the store did not answer a task, or not as it must the compactor itself
-NOT_THE_JOB = frozenset({ENGINE_DOWN, STORE_DENIED, UNAVAILABLE})  # however many there are, nothing is given up
+_CATEGORIES = frozenset(Category)
 
 Kind = Literal["tier", "clean"]
 Ended = Literal["completed", "failed", "cancelled"]
@@ -171,8 +162,18 @@ class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class JobError(msgspec.Struct, frozen=True):
-    category: str  # corrupt, missing, unavailable, memory, invalid, altered, attempts, engine, stalled, or as above
+    category: str  # a Category, or one of a later release
     reason: str
+
+    @property
+    def blames_job(self) -> bool:
+        """As of its Category; one that is not known does."""
+        return self.category not in _CATEGORIES or Category(self.category).blames_job
+
+    @property
+    def damage(self) -> bool:
+        """As of its Category."""
+        return self.category in _CATEGORIES and Category(self.category).damage
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from lithify.compactor.engine import TaskFailure
-from lithify.manifest.jobs import STORE_DENIED, UNAVAILABLE
+from lithify.manifest.categories import Category
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
@@ -34,14 +34,14 @@ def failure_of(task: MergeTask, error: Exception) -> TaskFailure:
         case Corrupt() | NotFound():
             return _damaged(task, error)
         case AccessDenied():
-            return TaskFailure(task.range_index, STORE_DENIED, str(error))
+            return TaskFailure(task.range_index, Category.STORE_DENIED, str(error))
         case Unavailable():
-            return TaskFailure(task.range_index, UNAVAILABLE, str(error))
+            return TaskFailure(task.range_index, Category.UNAVAILABLE, str(error))
         case InvalidRequest():
-            return TaskFailure(task.range_index, "invalid", str(error))
+            return TaskFailure(task.range_index, Category.INVALID, str(error))
         case MemoryError():  # pyarrow's ArrowMemoryError is one
             reason = "the task ran out of memory: give workers more, or run fewer tasks at a time"
-            return TaskFailure(task.range_index, "memory", reason)
+            return TaskFailure(task.range_index, Category.MEMORY, reason)
         case _:
             return _unexpected(task, error)
 
@@ -52,9 +52,9 @@ def _damaged(task: MergeTask, error: Corrupt | NotFound) -> TaskFailure:
     keys = PartitionKeys(task.topic, task.topic_id, task.partition)
     for ref in (ref for source in task.sources for ref in source):
         if not ref.store and keys.key_of(ref) == error.key:
-            category = "corrupt" if isinstance(error, Corrupt) else "missing"
+            category = Category.CORRUPT if isinstance(error, Corrupt) else Category.MISSING
             return TaskFailure(task.range_index, category, str(error), ref.id)
-    return TaskFailure(task.range_index, "engine", str(error))
+    return TaskFailure(task.range_index, Category.ENGINE, str(error))
 
 
 def _unexpected(task: MergeTask, error: Exception) -> TaskFailure:
@@ -70,4 +70,4 @@ def _unexpected(task: MergeTask, error: Exception) -> TaskFailure:
     )
     detail = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
     reason = f"the task failed with {type(error).__name__}{detail}; its traceback is in the worker's debug log"
-    return TaskFailure(task.range_index, "engine", reason)
+    return TaskFailure(task.range_index, Category.ENGINE, reason)

@@ -16,7 +16,7 @@ from lithify.compactor.engines.spark_session import Health
 from lithify.compactor.engines.stop_file import StopFile
 from lithify.compactor.engines.underway import Threads, Underway
 from lithify.compactor.engines.worker import Order, installed_version, seal, unseal
-from lithify.manifest.jobs import ENGINE_DOWN, ENGINE_LOST
+from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.driver import new_id
@@ -102,7 +102,7 @@ class SparkAttempt:
         try:
             jobs = self._opening.result().jobs
         except Unavailable as error:
-            return TaskFailure(task.range_index, ENGINE_DOWN, str(error))
+            return TaskFailure(task.range_index, Category.ENGINE_DOWN, str(error))
         except Exception as error:  # noqa: BLE001 - told as data, like every failure of a task
             return failure_of(task, error)
         if cancelled():
@@ -115,13 +115,13 @@ class SparkAttempt:
                 raise TaskCancelled(f"job {task.job}, range {task.range_index}") from None
             return explain(task, error, jobs.health())
         if reply.refused:
-            return TaskFailure(task.range_index, "invalid", reply.refused)
+            return TaskFailure(task.range_index, Category.INVALID, reply.refused)
         if outcome := reply.result or reply.failure:
             return outcome
         if cancelled():
             raise TaskCancelled(f"job {task.job}, range {task.range_index}")
         reason = "a worker did not find the file that would tell it to stop: is something removing temporary files?"
-        return TaskFailure(task.range_index, ENGINE_LOST, reason)
+        return TaskFailure(task.range_index, Category.ENGINE_LOST, reason)
 
     def _order(self, task: MergeTask, jobs: SparkJobs) -> Order:
         here = jobs.workers_share_machine

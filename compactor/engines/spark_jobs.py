@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.spark_session import Health, context_health
 from lithify.compactor.engines.worker import obey, obey_batches
-from lithify.manifest.jobs import ENGINE_LOST
+from lithify.manifest.categories import Category
 from lithify.segment.task import MergeTask
 
 __all__ = ["POOL", "SHORT_POOL", "ConnectJobs", "RddJobs", "SparkJobs", "explain", "is_connect", "jobs_of"]
@@ -163,24 +163,27 @@ def _words(error: Exception) -> str:
         return ""
 
 
-def _meaning(text: str, kind: str, health: Health) -> tuple[str, str]:
+def _meaning(text: str, kind: str, health: Health) -> tuple[Category, str]:
     if _WORKER_LACKS_US in text:
-        return "invalid", "Spark's workers cannot import lithify: install the same wheel there as here"
+        return Category.INVALID, "Spark's workers cannot import lithify: install the same wheel there as here"
     if any(words in text for words in _OUT_OF_MEMORY):
-        return "memory", "an executor or its Python worker ran out of memory: give it more, or run fewer tasks on it"
+        return (
+            Category.MEMORY,
+            "an executor or its Python worker ran out of memory: give it more, or run fewer tasks on it",
+        )
     if health is not Health.WORKS:
-        return ENGINE_LOST, f"the Spark session {health.value}, while the task ran"
+        return Category.ENGINE_LOST, f"the Spark session {health.value}, while the task ran"
     if _WORKER_DIED in text:
-        return "memory", (
+        return Category.MEMORY, (
             "the Python worker died without a word, most often killed by the kernel for want of memory: look into the "
             "executor's log, give it more memory, or run fewer tasks on it"
         )
     if _EXECUTOR_LOST in text:
-        return "engine", "the executor was lost with the task on it; see Spark's own log for why"
+        return Category.ENGINE, "the executor was lost with the task on it; see Spark's own log for why"
     if any(words in text for words in _STOPPED):
-        return ENGINE_LOST, "the Spark session was stopped, while the task ran"
+        return Category.ENGINE_LOST, "the Spark session was stopped, while the task ran"
     if any(words in text for words in _SERVER_GONE):
-        return ENGINE_LOST, "the Spark Connect server cannot be reached any more"
+        return Category.ENGINE_LOST, "the Spark Connect server cannot be reached any more"
     if any(words in text for words in _CANCELLED):
-        return "engine", "the Spark job was cancelled by somebody else"
-    return "engine", f"Spark could not run the task ({kind}); see Spark's own log for why"
+        return Category.ENGINE, "the Spark job was cancelled by somebody else"
+    return Category.ENGINE, f"Spark could not run the task ({kind}); see Spark's own log for why"

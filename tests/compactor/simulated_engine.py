@@ -18,6 +18,7 @@ from lithify.compactor.engine import (
     WeighSegment,
 )
 from lithify.compactor.engines.outcome import failure_of
+from lithify.manifest.categories import Category
 from lithify.manifest.jobs import KeyRange, MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import SegmentRef
@@ -142,7 +143,7 @@ async def attempt(keys: PartitionKeys, task: MergeTask, written: list[str]) -> T
     try:
         result = await merge(keys, task)
     except NotFound as error:
-        return TaskFailure(task.range_index, "missing", "a source is missing", str(error))
+        return TaskFailure(task.range_index, Category.MISSING, "a source is missing", str(error))
     except Unavailable as error:
         return failure_of(task, error)
     written += [ref.id for ref in result.outputs]

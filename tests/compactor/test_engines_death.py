@@ -21,7 +21,7 @@ import pytest
 from lithify.compactor.engines.held_session import HeldSession, Known, Opened, next_use
 from lithify.compactor.engines.spark_jobs import RddJobs, explain
 from lithify.compactor.engines.spark_session import Health, context_health
-from lithify.manifest.jobs import ENGINE_LOST
+from lithify.manifest.categories import Category
 from lithify.segment.task import MergeTask
 from lithify.store.errors import Unavailable
 from lithify.store.memory import MemoryStore
@@ -151,13 +151,13 @@ def task() -> MergeTask:
 @pytest.mark.parametrize(
     ("words", "health", "category"),
     [
-        ("[Errno 111] Connection refused", Health.LOST, ENGINE_LOST),
-        ("Answer from Java side is empty", Health.LOST, ENGINE_LOST),
-        ("'NoneType' object has no attribute 'removeJobTag'", Health.STOPPED, ENGINE_LOST),
-        ("Job 7 cancelled because SparkContext was shut down", Health.WORKS, ENGINE_LOST),
-        ("[INVALID_HANDLE.SESSION_CLOSED] the handle is invalid", Health.WORKS, ENGINE_LOST),
-        ("status = StatusCode.UNAVAILABLE", Health.WORKS, ENGINE_LOST),
-        ("Python worker exited unexpectedly", Health.LOST, ENGINE_LOST),
+        ("[Errno 111] Connection refused", Health.LOST, Category.ENGINE_LOST),
+        ("Answer from Java side is empty", Health.LOST, Category.ENGINE_LOST),
+        ("'NoneType' object has no attribute 'removeJobTag'", Health.STOPPED, Category.ENGINE_LOST),
+        ("Job 7 cancelled because SparkContext was shut down", Health.WORKS, Category.ENGINE_LOST),
+        ("[INVALID_HANDLE.SESSION_CLOSED] the handle is invalid", Health.WORKS, Category.ENGINE_LOST),
+        ("status = StatusCode.UNAVAILABLE", Health.WORKS, Category.ENGINE_LOST),
+        ("Python worker exited unexpectedly", Health.LOST, Category.ENGINE_LOST),
         ("Python worker exited unexpectedly", Health.WORKS, "memory"),
         ("java.lang.OutOfMemoryError: Java heap space", Health.LOST, "memory"),
         ("anything else", Health.WORKS, "engine"),
@@ -174,7 +174,7 @@ def test_an_error_whose_words_nobody_can_ask_for_is_told_all_the_same(task: Merg
         def __str__(self) -> str:
             raise ConnectionRefusedError("py4j asks the JVM")
 
-    assert explain(task, Wordless(), Health.LOST).category == ENGINE_LOST
+    assert explain(task, Wordless(), Health.LOST).category == Category.ENGINE_LOST
 
 
 class Context:
@@ -287,7 +287,7 @@ def test_a_session_that_dies_while_idle_is_opened_anew(acts: dict[str, list[str]
 @pytest.mark.spark
 def test_a_job_whose_engine_dies_under_it_goes_on_from_its_ranges(acts: dict[str, list[str]]) -> None:
     """With a cap of one attempt: none of the deaths counts as a failure of the job."""
-    assert acts["in mid-job"] == [f"kill {ENGINE_LOST} 2", f"stop {ENGINE_LOST} 2"]
+    assert acts["in mid-job"] == [f"kill {Category.ENGINE_LOST} 2", f"stop {Category.ENGINE_LOST} 2"]
 
 
 @pytest.mark.spark

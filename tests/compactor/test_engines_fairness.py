@@ -11,6 +11,7 @@ import pytest
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.engines.underway import Threads, Underway
+from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import InvalidRequest, Unavailable
@@ -38,7 +39,7 @@ class Told:
         assert self._leave(task.name, short=task.short).acquire(timeout=60)
         if cancelled():
             raise TaskCancelled(task.name)
-        return TaskFailure(0, "engine", task.name)
+        return TaskFailure(0, Category.ENGINE, task.name)
 
     def _leave(self, name: str, *, short: bool) -> threading.Semaphore:
         with self._lock:

@@ -21,7 +21,7 @@ from lithify.compactor.engines.private_files import PrivateFiles
 from lithify.compactor.engines.spark import SparkEngine
 from lithify.compactor.engines.spark_jobs import explain
 from lithify.compactor.engines.stop_file import StopFile, working
-from lithify.manifest.jobs import ENGINE_LOST
+from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
 from lithify.store.credentials import read_credentials
 from lithify.store.errors import InvalidRequest
@@ -328,7 +328,7 @@ def test_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ExecutorLostFailure (executor 3 exited): Container killed, exit code 137", "memory"),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "memory"),
         ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", "engine"),
-        ("Job 7 cancelled because SparkContext was shut down", ENGINE_LOST),
+        ("Job 7 cancelled because SparkContext was shut down", Category.ENGINE_LOST),
         ("a record with its contents", "engine"),
     ],
 )

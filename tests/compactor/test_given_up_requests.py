@@ -6,6 +6,7 @@ from lithify.compactor import plan, retiring
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.job_edits import Submit
+from lithify.manifest.categories import Category
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
@@ -20,7 +21,7 @@ CONFIG = parse({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "
 
 
 async def _fails(keys: PartitionKeys, task: MergeTask, written: list[str]) -> TaskFailure:
-    return TaskFailure(task.range_index, "memory", "the worker died")
+    return TaskFailure(task.range_index, Category.MEMORY, "the worker died")
 
 
 def test_a_request_whose_tier_was_given_up_is_ended_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

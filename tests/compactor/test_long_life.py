@@ -6,10 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-import pytest
-
-from lithify.store import apart
-from lithify.store.apart import Told
 from lithify.store.driver import Driver
 from lithify.store.metered import Metered
 from tests.manifest.test_ended import Town
@@ -47,24 +43,3 @@ def test_of_deleted_topics_their_names_alone_are_remembered() -> None:
         work.run_once()
         strings = [each for each in reached(work) if isinstance(each, str) and "gone" in each]
         assert sorted(strings) == [f"gone{number}" for number in range(4)]
-
-
-def test_what_was_wrong_in_a_topic_that_is_gone_is_news_in_the_next_of_its_name() -> None:
-    told = Told()
-    assert told.is_news("partition failed", "t", 0, "why")
-    assert told.is_news("objects could not be deleted", "u/0123", 0, "why")
-    assert told.is_news("topics not listed", "", -1, "why")
-    assert not told.is_news("partition failed", "t", 0, "why")
-    told.keep({"u"})
-    assert not told.is_news("objects could not be deleted", "u/0123", 0, "why")
-    assert not told.is_news("topics not listed", "", -1, "why"), "it is about no topic"
-    assert told.is_news("partition failed", "t", 0, "why")
-
-
-def test_so_many_failures_are_remembered_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "TOLD_MAX", 3)
-    told = Told()
-    for partition in (0, 1, 2, 0, 3):
-        told.is_news("partition failed", "t", partition, "why")
-    assert not told.is_news("partition failed", "t", 0, "why")
-    assert told.is_news("partition failed", "t", 1, "why"), "the one that was told least lately gave way"

@@ -18,6 +18,7 @@ from lithify.compactor.engine import (
     VerifyOutputs,
     WeighSegment,
 )
+from lithify.manifest.categories import Category
 from lithify.manifest.jobs import CompactorState, KeyRange
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.task import MergeTask
@@ -83,7 +84,7 @@ class Engine:
     def _next(self) -> Any:
         self.world.now_ms += self._every_ms
         if self._landed == self._fails:
-            return (TaskFailure(self._pending[0].range_index, "memory", "the worker died"),)
+            return (TaskFailure(self._pending[0].range_index, Category.MEMORY, "the worker died"),)
         self._landed += 1
         return (self.world.alone(merge(KEYS, self._pending.pop(0))),)
 

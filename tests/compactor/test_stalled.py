@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lithify.cli.compactions import show
 from lithify.cli.output import Output
-from lithify.compactor.attempt import HEARTBEAT_MS, Step
+from lithify.compactor.attempt import HEARTBEAT_MS
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import (
     NextResults,
@@ -24,6 +24,7 @@ from lithify.compactor.engine import (
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import compaction_info
 from lithify.compactor.patience import AT_LEAST_MS, patience_ms
+from lithify.compactor.step import Step
 from lithify.manifest.jobs import CompactorState, FailureCount, JobError, KeyRange, MergeCounts
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.task import MergeTask, TaskResult

@@ -1,11 +1,13 @@
 """What is wrong is told when it begins, when it changes and when it is over."""
 
+import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.info import NOTHING_DUE, PartitionReport, nothing_done
 from lithify.compactor.service import kind_of_rest
+from lithify.manifest import troubles as troubles_module
 from lithify.manifest.events import Event, Recovered, Rests, Trouble
-from lithify.manifest.troubles import TOLD_MAX, Troubles
+from lithify.manifest.troubles import Troubles
 from lithify.store.apart import Failure
 
 FULL = Failure("Unavailable", "the disk is full")
@@ -44,12 +46,14 @@ def test_a_topic_that_is_made_again_begins_anew() -> None:
     assert [event.topic for event in told] == ["", "users", "users"]
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the bound the one that was met least lately is forgotten, and told again."""
+    monkeypatch.setattr(troubles_module, "TOLD_MAX", 3)
     told: list[Event] = []
     troubles = Troubles(told.append)
-    for partition in (*range(TOLD_MAX + 1), TOLD_MAX, 0):
+    for partition in (0, 1, 2, 0, 3, 0, 1):
         troubles.tell("partition failed", FULL, "users", partition)
-    assert len(told) == TOLD_MAX + 2, "the oldest was forgotten, and is told again"
+    assert [event.partition for event in told] == [0, 1, 2, 3, 1]
 
 
 def report(outcome: str, detail: str) -> PartitionReport:

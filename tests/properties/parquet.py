@@ -8,6 +8,7 @@ import pyarrow as pa
 import lithify
 from lithify.compactor.engine import Engine, Running, TaskFailure
 from lithify.log.record import to_records
+from lithify.manifest.categories import Category
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys
@@ -47,7 +48,7 @@ class _PartlyFailed:
     def __init__(self, running: Running | None, expected: int, failed: Sequence[MergeTask]) -> None:
         self._running = running
         self._expected = expected
-        self._failed = [TaskFailure(task.range_index, "unavailable", "told to fail") for task in failed]
+        self._failed = [TaskFailure(task.range_index, Category.UNAVAILABLE, "told to fail") for task in failed]
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
         if self._running is not None and self._expected:

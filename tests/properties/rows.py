@@ -28,6 +28,7 @@ from lithify.gc.collect import collect, sweep
 from lithify.log import checkpoints
 from lithify.log.append import append
 from lithify.manifest.catalog import KEEPING_KEYS
+from lithify.manifest.categories import Category
 from lithify.manifest.config import TopicConfig, parse, validate
 from lithify.manifest.edits import CreatePartition
 from lithify.manifest.floor import RaiseFloor, SetBounds
@@ -225,7 +226,7 @@ class RowLog:
         task = self._tasks.popleft()
         if self._fails_after is not None:
             if self._fails_after <= 0:
-                return TaskFailure(task.range_index, "unavailable", "the engine was told to fail")
+                return TaskFailure(task.range_index, Category.UNAVAILABLE, "the engine was told to fail")
             self._fails_after -= 1
         return self._merge(task)
 

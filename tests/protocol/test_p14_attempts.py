@@ -33,14 +33,11 @@ from lithify.compactor.policy import (
     Wait,
     decide,
 )
+from lithify.manifest.categories import Category
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,
-    ENGINE_DOWN,
-    ENGINE_LOST,
     HISTORY_MAX,
-    STORE_DENIED,
-    UNAVAILABLE,
     CompactorState,
     Job,
     JobError,
@@ -114,7 +111,9 @@ def waits_ms(states: list[CompactorState]) -> list[int]:
     return [failure.retry_at_ms for state in states if (failure := failure_of(state, job().segments))]
 
 
-@pytest.mark.parametrize(("category", "lost"), [(ENGINE_DOWN, 0), (UNAVAILABLE, 0), (ENGINE_LOST, 25)])
+@pytest.mark.parametrize(
+    ("category", "lost"), [(Category.ENGINE_DOWN, 0), (Category.UNAVAILABLE, 0), (Category.ENGINE_LOST, 25)]
+)
 def test_who_is_away_is_no_failure_of_the_job_and_it_waits_longer_each_time(category: str, lost: int) -> None:
     waits = waits_ms([ended_by(category, count) for count in (1, 2, 3, 25)])
     assert waits == [RETRY_FIRST_MS, 2 * RETRY_FIRST_MS, 4 * RETRY_FIRST_MS, RETRY_MAX_MS]
@@ -126,7 +125,7 @@ def test_who_is_away_is_no_failure_of_the_job_and_it_waits_longer_each_time(cate
     assert count_of(failed_attempt(gone, 26), job()) == 1, "what is the job's own still counts"
 
 
-@pytest.mark.parametrize("category", [ENGINE_DOWN, UNAVAILABLE, STORE_DENIED])
+@pytest.mark.parametrize("category", [Category.ENGINE_DOWN, Category.UNAVAILABLE, Category.STORE_DENIED])
 def test_who_is_away_for_a_week_gives_no_job_up(category: str) -> None:
     """Every ten minutes another attempt finds nobody; then the job goes on from what it has recorded."""
     done = RangeDone(index=0, attempt=1, outputs=(), counts=MergeCounts())
@@ -166,8 +165,8 @@ def test_a_thousand_failed_attempts_end_a_job_whatever_they_record() -> None:
 
 
 def test_a_job_under_which_the_engine_dies_again_and_again_is_given_up_at_a_cap_of_its_own() -> None:
-    assert isinstance(decide(HEAD, ended_by(ENGINE_LOST, ENGINE_LOST_MAX - 1), CONFIG, RETRY_MAX_MS), Resume)
-    poison = ended_by(ENGINE_LOST, ENGINE_LOST_MAX)
+    assert isinstance(decide(HEAD, ended_by(Category.ENGINE_LOST, ENGINE_LOST_MAX - 1), CONFIG, RETRY_MAX_MS), Resume)
+    poison = ended_by(Category.ENGINE_LOST, ENGINE_LOST_MAX)
     action = decide(HEAD, poison, CONFIG, RETRY_MAX_MS)
     assert isinstance(action, Settle)
     assert (action.status, action.error.category) == ("failed", "attempts")  # type: ignore[union-attr]
@@ -252,7 +251,7 @@ def test_a_job_outlives_a_store_that_is_away_while_recorded_ranges_are_looked_at
         state = world.alone(PartitionFiles(KEYS).compactor_state())
         (its,) = state.jobs
         assert (its.done, count_of(state, its)) == (recorded, 0)
-        assert its.attempts[-1].error == JobError(UNAVAILABLE, "the store gave no answer")
+        assert its.attempts[-1].error == JobError(Category.UNAVAILABLE, "the store gave no answer")
         waits.append(failure_of(state, its.segments).retry_at_ms - its.attempts[-1].ended_at_ms)
     assert waits == [RETRY_FIRST_MS * 2**n for n in range(1, 7)], "the engine's death was the first"
     world.now_ms += RETRY_MAX_MS
@@ -268,7 +267,7 @@ def test_an_attempt_whose_end_its_own_compactor_could_not_write_down_is_no_failu
         failure = failure_of(state, job().segments)
         assert failure is not None
         assert (failure.count, failure.retry_at_ms) == (0, 50 + RETRY_FIRST_MS)
-        assert failure.error.category == state.jobs[0].attempts[0].error.category == UNAVAILABLE
+        assert failure.error.category == state.jobs[0].attempts[0].error.category == Category.UNAVAILABLE
         assert state.jobs[0].attempts[0].ended_at_ms == 50
     failure = failure_of(after(running, ClaimState(EMPTY, 2, "new", "me:1")), job().segments)
     assert failure is not None

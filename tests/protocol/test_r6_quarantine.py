@@ -11,6 +11,7 @@ from lithify.compactor.engine import NextResults, TaskFailure, VerifyOutputs, We
 from lithify.compactor.policy import Wait, decide
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.catalog import topic_lineage
+from lithify.manifest.categories import Category
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.edits import LiftQuarantine, Seal, SetQuarantine
 from lithify.manifest.floor import RaiseFloor
@@ -57,7 +58,7 @@ def test_a_missing_source_quarantines_the_partition_and_nothing_is_skipped() -> 
     assert len(head.l0) == 6
     assert head.runs == ()
     assert step.outcome == "failed"  # type: ignore[attr-defined]
-    assert step.job.error.category in ("missing", "corrupt")  # type: ignore[attr-defined]
+    assert step.job.error.category in (Category.MISSING, Category.CORRUPT)  # type: ignore[attr-defined]
 
 
 def test_a_quarantined_partition_is_not_compacted_and_says_why() -> None:
@@ -141,7 +142,7 @@ def one_bad_reply(error: Exception, *, planning: bool) -> tuple[World, Coordinat
                 continue
             reply = await request
             if not planning and isinstance(request, NextResults) and bad and reply:
-                category = "missing" if isinstance(bad.pop(), NotFound) else "corrupt"
+                category = Category.MISSING if isinstance(bad.pop(), NotFound) else Category.CORRUPT
                 reply = (TaskFailure(reply[0].range_index, category, f"{error}", source),)
 
     world.alone(with_engine(KEYS, step(), []))
@@ -161,7 +162,7 @@ def test_a_reply_damaged_on_its_way_quarantines_nothing(kind: type[Exception], p
         assert state is not None
         (failure,) = state.failures
         assert failure.count == 1
-        assert failure.error.category == "engine"
+        assert failure.error.category == Category.ENGINE
         assert "read again and is whole" in failure.error.reason
         world.now_ms = failure.retry_at_ms
         world.alone(with_engine(KEYS, me.step(CONFIG), []))

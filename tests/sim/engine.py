@@ -21,7 +21,8 @@ from lithify.compactor.engine import (
 )
 from lithify.compactor.engines.outcome import failure_of
 from lithify.compactor.verification import STRETCH_MS
-from lithify.manifest.jobs import NOT_THE_JOB, KeyRange
+from lithify.manifest.categories import Category
+from lithify.manifest.jobs import KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
@@ -140,16 +141,16 @@ class Engine:
     def _worker(self, task: MergeTask, batch: _Batch) -> Any:
         async def work(actor: Actor) -> None:
             if task.low is not None and key_text(task.low) in self.poison:
-                batch.results.append(TaskFailure(task.range_index, "engine", "the worker ran out of something"))
+                batch.results.append(TaskFailure(task.range_index, Category.ENGINE, "the worker ran out of something"))
                 return
             if batch.stopped and actor.say.random() < 0.5:
                 return
             try:
                 result: TaskResult | TaskFailure = await merge(task)
             except NotFound as error:
-                result = TaskFailure(task.range_index, "missing", "a source is missing", str(error))
+                result = TaskFailure(task.range_index, Category.MISSING, "a source is missing", str(error))
             except Corrupt as error:
-                result = TaskFailure(task.range_index, "corrupt", "a source is damaged", str(error))
+                result = TaskFailure(task.range_index, Category.CORRUPT, "a source is damaged", str(error))
             except Unavailable as error:
                 result = failure_of(task, error)
             if isinstance(result, TaskResult) and actor.say.random() < self.older_share:
@@ -171,7 +172,7 @@ class Engine:
         def drain() -> tuple[TaskResult | TaskFailure, ...]:
             found = tuple(batch.results)
             batch.results.clear()
-            if any(isinstance(result, TaskFailure) and result.category not in NOT_THE_JOB for result in found):
+            if any(isinstance(result, TaskFailure) and result.category.blames_job for result in found):
                 task = batch.tasks[0]
                 keys = PartitionKeys(task.topic, task.topic_id, task.partition)
                 self.oracle.own_failure(actor.author, keys)

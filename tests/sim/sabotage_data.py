@@ -196,7 +196,7 @@ OF_DATA = (
         "a damaged source is tried again",
         "R6",
         "compactor/attempt.py",
-        'if failure.category in ("corrupt", "missing"):',
+        "if failure.category.damage:",
         'if failure.category == "missing":',
     ),
     Sabotage(

@@ -4,9 +4,9 @@ import contextlib
 import random
 from collections.abc import Mapping
 
-from lithify.compactor.attempt import Step
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import RequestCancel
+from lithify.compactor.step import Step
 from lithify.gc.collect import collect, collect_deleted, sweep
 from lithify.gc.lives import Lives
 from lithify.gc.unannounced import sweep_unannounced

@@ -5,8 +5,8 @@ import random
 
 from msgspec.structs import replace
 
-from lithify.compactor.attempt import Step
 from lithify.compactor.coordinator import Coordinator
+from lithify.compactor.step import Step
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.catalog import keep_bounds
 from lithify.manifest.config import TopicConfig, parse
