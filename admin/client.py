@@ -90,7 +90,18 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admin:
-    """Requests to compactors and their status. Reads and writes only numbered files; starts no engine."""
+    """Requests to compactors, and their status. Reads and writes only numbered files; starts no engine.
+
+    >>> warehouse = lithify.open("memory://example")
+    >>> _ = warehouse.create_topic("users").append([lithify.Record(b"ada", b"pro")])
+    >>> admin = lithify.Admin(warehouse)
+    >>> job = admin.submit("users", 0)
+    >>> admin.compaction(job.id).status
+    'submitted'
+    >>> _ = admin.cancel(job.id)
+    >>> admin.explain("users", 0).action
+    'settle'
+    """
 
     def __init__(self, warehouse: WarehouseLike) -> None:
         self._driver = warehouse.driver

@@ -44,14 +44,26 @@ def make_engine(engine: "str | Engine") -> Engine:
 class Compactor:
     """Compacts the partitions of a warehouse.
 
-    `engine`: "spark" (the default; its session starts when the first job is due), "local", or an engine.
-    `concurrency`: how many jobs run at once; where all are long, a short one and one that a person asked for run beside
-    them. `interval_ms`: the rest between two rounds, in which every partition is looked at. `bytes_in_flight`: how much
-    the jobs may read at once, None: any amount; a larger job runs
-    alone but for a short one, which is not counted. How workers are shared: docs/rfcs/0014. `events`: takes what
-    happens (docs/rfcs/0015), in any thread; without it that is logged.
-    One Compactor is one owner. Where it is fenced it stands by, and claims anew only what nobody serves; fenced in all
-    that it owned, it ends.
+    >>> warehouse = lithify.open("memory://example")
+    >>> topic = warehouse.create_topic("users", config={"cleanup.policy": "compact"})
+    >>> for plan in (b"free", b"team", b"pro"):
+    ...     _ = topic.append([lithify.Record(b"ada", plan)])
+    >>> compactor = lithify.Compactor(warehouse, engine="local")
+    >>> [(job.kind, job.counts.rows_in, job.counts.rows_out) for job in compactor.run_once().jobs]
+    [('clean', 3, 1)]
+    >>> compactor.close()
+
+    - `engine`: "spark" (the default; its session starts when the first job is due), "local", or an engine.
+    - `concurrency`: how many jobs run at once. If all are long, one short job and one that a person asked for run
+      beside them (docs/rfcs/0014).
+    - `interval_ms`: the rest between two rounds, in which every partition is looked at.
+    - `bytes_in_flight`: how many bytes of Parquet the jobs may read at once; None: any number. A larger job runs alone,
+      but for one short job, which is not counted.
+    - `events`: a function that takes what happens (docs/rfcs/0015), called in any thread. Without it, events are
+      logged.
+
+    One Compactor is one owner. If it is fenced in a partition it stands by there, and claims it again only if nobody
+    serves it; if it is fenced in everything that it owned, it ends.
     """
 
     def __init__(

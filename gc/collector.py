@@ -76,12 +76,19 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collector:
-    """Collects garbage. `grace_ms`: how long a manifest stays readable after it was superseded, at least. `events`:
-    takes what happens (docs/rfcs/0015); without it that is logged.
+    """Collects garbage: deletes objects that no retained manifest, checkpoint or job refers to.
+
+    >>> warehouse = lithify.open("memory://example")
+    >>> report = lithify.Collector(warehouse).run_once(dry_run=True)
+    >>> len(report.deleted), report.bytes_deleted
+    (0, 0)
+
+    `grace_ms`: how long a manifest stays readable after it was superseded, at least. `events`: a function that takes
+    what happens (docs/rfcs/0015); without it, events are logged.
 
     Any number of collectors may run, in any number of processes (P19). A grace period below GRACE_MS_MIN, as in tests,
-    is for a warehouse that nobody else uses meanwhile: no data are lost, but readers meet SnapshotExpired, and
-    writers CommitUnknown, of appends that nobody can tell any more what became of.
+    is for a warehouse that nobody else uses meanwhile: no data are lost, but readers meet SnapshotExpired, and writers
+    CommitUnknown for appends whose outcome nobody can tell any more.
     """
 
     def __init__(self, warehouse: WarehouseLike, *, grace_ms: int = GRACE_MS, events: Sink = log_event) -> None:

@@ -55,12 +55,22 @@ def check_poll(timeout_ms: int, max_records: int) -> None:
 
 
 class Consumer:
-    """Iterate over it, or `poll` it. One thread at a time.
+    """Reads a partition from where the last consumer of its name left off. Made by `Partition.consumer`. Iterate over
+    it, or `poll` it. One thread at a time.
+
+    >>> part = lithify.open("memory://example").create_topic("users").partition(0)
+    >>> _ = part.append([lithify.Record(b"ada", b"free"), lithify.Record(b"ada", b"pro")])
+    >>> with part.consumer("billing") as consumer:
+    ...     [record.value for record in consumer.poll(timeout_ms=0)]
+    [b'free', b'pro']
+    >>> with part.consumer("billing") as consumer:
+    ...     consumer.position
+    2
 
     Every record is handed out at least once over all instances of this name: a position is committed only once the
     caller came back for more (every `auto_commit_interval_ms`), called `commit`, or left the `with` block without an
-    error. An instance that opens later takes the name over; then this one's next commit raises Fenced. A process that
-    inherits it by a fork is refused, and opens its own.
+    error. An instance that opens later takes the name over; the next commit of the former one raises Fenced. A process
+    that inherits it by a fork is refused, and opens its own.
     """
 
     def __init__(

@@ -43,10 +43,19 @@ T = TypeVar("T")
 
 
 class Partition:
-    """A handle of one partition. Thread-safe: its protocol steps take turns, reading goes on beside them.
+    """A handle of one partition. Thread-safe: protocol steps take turns, and reads go on beside them. Made by
+    `Topic.partition`.
+
+    >>> part = lithify.open("memory://example").create_topic("events").partition(0)
+    >>> part.append([lithify.Record(b"ada", b"login"), lithify.Record(b"ada", b"logout")])
+    range(0, 2)
+    >>> [(record.offset, record.value) for record in part.read(start_offset=1)]
+    [(1, b'logout')]
+    >>> part.describe().next_offset
+    2
 
     Every read begins with the newest manifest, so it shows every append that was acknowledged before, by any process.
-    All methods raise NotFound once the topic is deleted; a topic of that name made since is another one.
+    All methods raise NotFound once the topic is deleted, even if a new topic has the same name.
     """
 
     def __init__(

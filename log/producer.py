@@ -34,13 +34,21 @@ SENDERS_MAX = 8  # threads, and so appends under way at once
 
 
 class Producer:
-    """Use it in a `with` block, or `close` it: what still waits when the process ends is lost. Thread-safe; a process
+    """Sends records one by one, in batches. Made by `Topic.producer`.
+
+    >>> topic = lithify.open("memory://example").create_topic("users")
+    >>> with topic.producer(id="importer") as producer:
+    ...     delivery = producer.append(b"ada", b"pro")
+    >>> delivery.offset()
+    0
+
+    Use it in a `with` block, or `close` it: whatever still waits when the process ends is lost. Thread-safe; a process
     that inherits it by a fork is refused, and opens its own.
 
-    A producer fails as a whole: once a batch could not be appended, nothing else is sent, and every further call is
-    refused; open another one. So nothing is lost in silence, and no later record of a partition is appended where an
-    earlier one was not. Each delivery tells what became of its own record: what was never sent is told as such, by
-    another error than CommitUnknown.
+    A producer fails as a whole: once a batch could not be appended, nothing else is sent, and every further call
+    raises. Open another one. So nothing is lost in silence, and no record is appended to a partition after an earlier
+    one failed. Each delivery tells what became of its own record; one that was never sent raises another error than
+    CommitUnknown.
     """
 
     def __init__(

@@ -18,10 +18,15 @@ _ROWS = 1024  # made into Python objects at a time
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """A keyed record. A null value is a tombstone; empty bytes are a value, and an empty key is a key.
+    """A keyed record. A null value is a tombstone: it deletes its key. Empty bytes are a value, and an empty key is a
+    key.
 
-    `timestamp_ms` is milliseconds since 1970; None: the time of the append. `offset` is the log's: None before the
-    append, and not looked at by it.
+    >>> lithify.Record(b"ada", b"pro", timestamp_ms=1767225600000).key
+    b'ada'
+    >>> tombstone = lithify.Record(key=b"ada", value=None)
+
+    `timestamp_ms` is milliseconds since 1970; None: the time of the append. `offset` is given by the log: it is None
+    before the append, and an append ignores it.
     """
 
     key: bytes | None

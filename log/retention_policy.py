@@ -14,10 +14,14 @@ V = TypeVar("V")  # a configuration's value, or None where values may be
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True):
-    """Of each partition; None: no bound. Where several bounds are given, the one that keeps least wins.
+    """How much of each partition is kept. None: no bound. If several bounds are given, the one that keeps least wins.
 
-    What they exclude is out of sight at once, and its bytes go with later compactions and collections. Raises
-    InvalidRequest where a bound is no number from 0.
+    >>> policy = lithify.RetentionPolicy(max_age_seconds=7 * 86_400)
+    >>> lithify.open("memory://example").create_topic("events", retention=policy).config["retention.ms"]
+    '604800000'
+
+    Readers stop seeing what is beyond the bounds at once; later compactions and collections free the bytes. Raises
+    InvalidRequest if a bound is not a whole number from 0.
     """
 
     max_records: int | None = None

@@ -21,12 +21,23 @@ __all__ = ["ScanAndFollow", "scan_and_follow"]
 
 @dataclass(frozen=True, slots=True)
 class ScanAndFollow:
-    """Read `state` to its end first, then iterate over `changes`, for ever. A deleted key is not in the state; in the
-    changes it is a record with value None. A named consumer commits nothing before the state was read to its end and,
-    after that, a change was asked for, `commit` was called, or its `with` block was left without an error.
+    """A state and its changes, without a gap between the two. Made by `Partition.scan_and_follow`. Read `state` to its
+    end first, then iterate over `changes`, which never ends.
 
-    `state` raises SnapshotExpired where reading it takes longer than the collector's grace period: begin anew. A `Gap`
-    in the changes means that the state has missed something: begin anew, too.
+    >>> part = lithify.open("memory://example").create_topic("users").partition(0)
+    >>> _ = part.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
+    >>> both = part.scan_and_follow()
+    >>> state = {row["key"]: row["value"] for row in both.state.read_all().to_pylist()}
+    >>> _ = part.append([lithify.Record(b"ada", None)])
+    >>> next(both.changes).value is None  # a deletion
+    True
+
+    A deleted key is not in the state; in the changes it is a record with value None. A named consumer commits nothing
+    before the state was read to its end and, after that, a change was asked for, `commit` was called, or its `with`
+    block was left without an error.
+
+    `state` raises SnapshotExpired if reading it takes longer than the collector's grace period: begin anew. A `Gap` in
+    the changes means that the state has missed something: begin anew, too.
     """
 
     state: pa.RecordBatchReader  # the latest record of each key below `next_offset`, in key order

@@ -19,11 +19,19 @@ __all__ = ["Snapshot"]
 
 
 class Snapshot:
-    """One manifest of a partition, and its log start offset as it was when the snapshot was taken (R3).
+    """One manifest of a partition, and its log start offset at the time of the snapshot (R3). Made by
+    `Partition.snapshot`.
 
-    Thread-safe; it holds nothing open. Pinned by `checkpoint` it stays readable until that is deleted or expires; else
-    for as long as its manifest is retained: then reads raise SnapshotExpired. A read that failed fails again, however
-    often it is asked for more: begin another one.
+    >>> part = lithify.open("memory://example").create_topic("users").partition(0)
+    >>> _ = part.append([lithify.Record(b"ada", b"free")])
+    >>> before = part.snapshot(pin="before the change", ttl=3_600_000)  # readable for an hour at least
+    >>> _ = part.append([lithify.Record(b"ada", b"pro")])
+    >>> before.get(b"ada").value, part.get(b"ada").value
+    (b'free', b'pro')
+
+    Thread-safe; it holds nothing open. If it is pinned by `checkpoint` it stays readable until that is deleted or
+    expires; otherwise for as long as its manifest is retained, after which reads raise SnapshotExpired. An iterator
+    that has failed fails again however often it is asked: begin another one.
     """
 
     def __init__(

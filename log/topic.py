@@ -46,11 +46,21 @@ CONFIG_FRESH_MS = 10_000  # by the store's clock
 
 
 class Topic:
-    """A handle of one topic, thread-safe.
+    """A handle of one topic. Thread-safe. Made by `Warehouse.create_topic` and `Warehouse.topic`.
 
-    Its configuration is read when it is opened, altered or described, and before a use once it is older than
-    CONFIG_FRESH_MS: what others alter counts here that much later at most. A handle of a topic that was deleted answers
-    NotFound, also where a new one bears the name.
+    >>> topic = lithify.open("memory://example").create_topic("users", config={"cleanup.policy": "compact"})
+    >>> topic.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
+    {0: range(0, 2)}
+    >>> topic.append([lithify.Record(b"ada", b"pro")])
+    {0: range(2, 3)}
+    >>> topic.get(b"ada").value
+    b'pro'
+    >>> topic.scan().read_all().select(["key", "offset"]).to_pylist()
+    [{'key': b'ada', 'offset': 2}, {'key': b'bela', 'offset': 1}]
+
+    Its configuration is read when it is opened, altered or described, and again before a use once it is older than
+    CONFIG_FRESH_MS: what another process alters is seen here at most that much later. Once the topic is deleted its
+    handles raise NotFound, even if a new topic has the same name.
     """
 
     def __init__(self, driver: Driver, lineage: Lineage[TopicFile], topic: TopicFile, asked_ms: int) -> None:

@@ -39,10 +39,17 @@ def came_later(topic: Growing, name: str, parts: Sequence[Partition]) -> frozens
 
 
 class TopicConsumer:
-    """Iterate over it, or `poll` it: pairs of a partition's number and a record, or a gap, of it. One thread at a time.
+    """A consumer of several partitions. Made by `Topic.consumer`. Iterate over it, or `poll` it: pairs of a partition's
+    number and a record, or a gap, of it. One thread at a time.
 
-    Offsets are in order within each partition; commits are as `Consumer` makes them, each partition's by itself. What
-    it raises ends nothing: asked again, it goes on with all that the partitions hold.
+    >>> topic = lithify.open("memory://example").create_topic("users", partitions=2)
+    >>> _ = topic.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
+    >>> with topic.consumer("billing") as consumer:
+    ...     sorted(record.key for _, record in consumer.poll(timeout_ms=0))
+    [b'ada', b'bela']
+
+    Offsets are in order within each partition. Each partition's position is committed by itself, as `Consumer` does it.
+    An error ends nothing: asked again, it goes on with everything that the partitions hold.
     """
 
     def __init__(

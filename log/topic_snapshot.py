@@ -25,8 +25,17 @@ log = structlog.wrap_logger(logging.getLogger("lithify.log"))
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """Thread-safe; it stays readable as long as the snapshots of its partitions do. Their logs are read one by one:
-    `partitions[0].read()`."""
+    """A snapshot of each partition of a topic. Thread-safe; readable as long as those are. Made by `Topic.pinned`.
+    Their logs are read one by one: `partitions[0].read()`.
+
+    >>> topic = lithify.open("memory://example").create_topic("users", partitions=2)
+    >>> _ = topic.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
+    >>> for number in range(topic.partitions):
+    ...     _ = topic.partition(number).snapshot(pin="tuesday")
+    >>> _ = topic.append([lithify.Record(b"ada", b"pro")])
+    >>> topic.pinned("tuesday").get(b"ada").value
+    b'free'
+    """
 
     topic: str
     partitions: tuple[Snapshot, ...]  # those that the topic had, by number

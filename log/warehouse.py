@@ -39,14 +39,27 @@ def open(  # noqa: A001 - the face's own name, as lithify.open
 ) -> "Warehouse":
     """Open the warehouse under `url`: s3://bucket/prefix, file:///folder, a path, memory://name, or what fsspec knows.
 
-    `clock` (-> milliseconds since 1970) stands in for the store's own; `storage_options` are spelled as s3fs spells
-    them. Makes no request. Raises InvalidRequest.
+    `clock` (a function that returns milliseconds since 1970) stands in for the store's own. `storage_options` are
+    spelled as s3fs spells them. Makes no request. Raises InvalidRequest.
+
+    >>> warehouse = lithify.open("memory://example")
+    >>> warehouse.topics()
+    []
     """
     return Warehouse(Driver(open_store(url, storage_options, clock), clock))
 
 
 class Warehouse:
-    """`driver` runs protocol coroutines against `store`, which lies under `url`. Thread-safe."""
+    """The topics under one URL. Thread-safe. Made by `lithify.open`.
+
+    >>> warehouse = lithify.open("memory://example")
+    >>> users = warehouse.create_topic("users", partitions=2, config={"cleanup.policy": "compact"})
+    >>> warehouse.topics()
+    ['users']
+    >>> warehouse.delete_topic("users")
+
+    `driver` runs protocol coroutines against `store`, which lies under `url`.
+    """
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
