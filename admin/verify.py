@@ -185,7 +185,7 @@ class _Look(msgspec.Struct, frozen=True):
     problems: tuple[Finding, ...]
 
     def segments(self) -> list[tuple[str, SegmentRef]]:
-        return [(self.keys.key_of(ref), ref) for ref in self.refs.values() if not ref.store]
+        return [(self.keys.key_of(ref), ref) for ref in self.refs.values() if not ref.home]
 
 
 async def _look(files: PartitionFiles) -> _Look:
@@ -220,7 +220,7 @@ async def _look(files: PartitionFiles) -> _Look:
             problems.append(Finding(object=key, kind="missing", message=text))
             continue
         refs |= {ref.id: ref for ref in pinned.value.segments() if ref.id not in refs}
-    problems += [_elsewhere(files.keys, ref) for ref in refs.values() if ref.store]
+    problems += [_elsewhere(files.keys, ref) for ref in refs.values() if ref.home]
     named = refs.keys() | {retired.id for retired in head.retired}
     unnamed = {key: size for segment, (key, size) in listed.items() if segment not in named}
     return _Look(files.keys, head, refs, unnamed, tuple(problems))

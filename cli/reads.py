@@ -123,15 +123,15 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
     except (binascii.Error, UnicodeEncodeError, ValueError):
         raise InvalidRequest("KEY is no base64" if is_base64 else "KEY is no text: give it as --base64") from None
     opened = invocation.warehouse().topic(topic)
-    homes = opened.homes()
-    number = partition_for_key(wanted, homes.partitions)
-    if checkpoint is not None and homes.growths:  # it may be one from before: its partitions tell
+    places = opened.key_places()
+    number = partition_for_key(wanted, places.partitions)
+    if checkpoint is not None and places.growths:  # it may be one from before: its partitions tell
         then = opened.pinned(checkpoint)
-        homes, number = then.homes, partition_for_key(wanted, then.homes.partitions)
+        places, number = then.places, partition_for_key(wanted, then.places.partitions)
         record = then.partitions[number].get(wanted)
     else:
         record = _found(opened.partition(number), checkpoint).get(wanted)
-    if record is None or not homes.has(record, number):
+    if record is None or not places.has(record, number):
         raise NotFound(f"{topic} has no record of this key, or it was deleted")
     sys.stdout.buffer.write(record_line(record, number))
 
@@ -181,16 +181,16 @@ def _write(
 ) -> int:
     """With `latest` and no `partition`, what keys left behind when the topic grew is left out, and that is told."""
     from lithify.cli.records.sinks import open_sink
-    from lithify.log.homes import at_home
+    from lithify.log.places_of_keys import stayed_batches
 
     opened = invocation.warehouse().topic(topic)
-    homes = opened.homes() if latest and partition is None else None
+    places = opened.key_places() if latest and partition is None else None
     snapshots: Iterable[tuple[int, Snapshot]]
     if partition is not None:
         snapshots = [(partition, _found(opened.partition(partition), checkpoint))]
     elif checkpoint is not None:  # all of them, before anything is written
         then = opened.pinned(checkpoint)
-        homes, snapshots = then.homes if latest else None, enumerate(then.partitions)
+        places, snapshots = then.places if latest else None, enumerate(then.partitions)
     else:
         parts = [opened.partition(number) for number in range(opened.partitions)]
         snapshots = ((part.number, part.snapshot()) for part in parts)
@@ -205,7 +205,7 @@ def _write(
     ):
         for number, snapshot in snapshots:
             rows = read(snapshot)
-            found = rows if homes is None else at_home(rows, homes, number, tell)
+            found = rows if places is None else stayed_batches(rows, places, number, tell)
             for batch in _limited(found, None if limit is None else limit - sink.rows):
                 sink.write(batch, number)
                 tick(batch.num_rows)

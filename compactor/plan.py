@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Literal
 
+from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.manifest.debt import latest_cleanable_ms
 from lithify.manifest.edits import coverage_offset
@@ -237,17 +238,6 @@ def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) ->
 
 def _within(sources: Sequence[tuple[SegmentRef, ...]], wanted: KeyRange) -> tuple[tuple[SegmentRef, ...], ...]:
     """The sources, less the segments that certainly hold nothing of `wanted`."""
-    kept = (tuple(segment for segment in source if _meets(segment, wanted)) for source in sources)
+    bounds = Bounds(wanted.low, wanted.high, wanted.low_offset, wanted.high_offset)
+    kept = (tuple(segment for segment in source if may_hold(segment, bounds)) for source in sources)
     return tuple(source for source in kept if source)
-
-
-def _meets(segment: SegmentRef, wanted: KeyRange) -> bool:
-    if wanted.low_offset is not None and segment.max_offset < wanted.low_offset:
-        return False
-    if wanted.high_offset is not None and segment.min_offset >= wanted.high_offset:
-        return False
-    if wanted.low is None:
-        return True  # null keys lie below every bound, and a reference does not tell of them
-    above = segment.max_key is not None and segment.max_key < wanted.low
-    below = wanted.high is not None and segment.min_key is not None and segment.min_key >= wanted.high
-    return not above and not below

@@ -122,7 +122,7 @@ async def _waiting(
     """What stays for now, and what each object waits for."""
     waiting = [r for r in manifest.retired if r.id not in forgotten]
     kept = [
-        Garbage(r.id if r.store else files.keys.key_of(r), r.bytes, waits_for(r, manifest, grace_ms)) for r in waiting
+        Garbage(r.id if r.home else files.keys.key_of(r), r.bytes, waits_for(r, manifest, grace_ms)) for r in waiting
     ]
     return [*kept, *await kept_by_pins(files, manifest)]
 

@@ -56,14 +56,14 @@ def collectable(manifest: Manifest, boundary: int) -> list[Retired]:
     would leave them there for ever.
     """
     pins = by_manifest(manifest.checkpoints)
-    return [it for it in manifest.retired if it.retired_at <= boundary and not it.store and pinning(it, pins) is None]
+    return [it for it in manifest.retired if it.retired_at <= boundary and not it.home and pinning(it, pins) is None]
 
 
 def waits_for(retired: Retired, manifest: Manifest, grace_ms: int) -> str:
     """What the bytes of a retired segment that is not yet collectable wait for."""
     pin = pinning(retired, by_manifest(manifest.checkpoints))
-    if retired.store:
-        why = f"it is in another home ({retired.store!r}), which this lithify cannot reach: upgrade lithify"
+    if retired.home:
+        why = f"it is in another home ({retired.home!r}), which this lithify cannot reach: upgrade lithify"
     elif pin is None:
         why = f"it stays readable for the grace period ({span_text(grace_ms)})"
     else:
@@ -86,7 +86,7 @@ def next_boundary(manifest: Manifest, current: Boundary | None, reach: Reach, *,
     to = Reach(max(at.manifest, reach.manifest), max(at.compactor, reach.compactor))
     numbers = to.manifest - at.manifest + to.compactor - at.compactor
     # What only a checkpoint keeps leaves the list, too: else it would grow until then.
-    frees = any(at.manifest < it.retired_at <= to.manifest and not it.store for it in manifest.retired)
+    frees = any(at.manifest < it.retired_at <= to.manifest and not it.home for it in manifest.retired)
     return to if numbers >= BOUNDARY_STEP_MIN or frees or (wanted and numbers) else None
 
 

@@ -117,5 +117,5 @@ async def kept_by_pins(files: PartitionFiles, head: Manifest) -> list[Garbage]:
         )
         for ref in segments or ():
             if ref.id not in known and ref.id not in kept:
-                kept[ref.id] = Garbage(ref.id if ref.store else files.keys.key_of(ref), ref.bytes, why)
+                kept[ref.id] = Garbage(ref.id if ref.home else files.keys.key_of(ref), ref.bytes, why)
     return list(kept.values())

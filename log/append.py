@@ -56,7 +56,7 @@ async def append(
         except BelowOrphanFloor:
             await files.head()
         except CommitUnknown as error:
-            raise CommitUnknown(str(error), f"{_home(files)}:{error.token}:{segment_id}") from error
+            raise CommitUnknown(str(error), f"{_partition_of(files)}:{error.token}:{segment_id}") from error
     raise Unavailable(
         f"{files.name}: garbage collection overtook {UPLOADS_MAX} uploads of this append; nothing was appended. Retry "
         "with smaller appends, or give collection a longer grace period"
@@ -106,8 +106,8 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
     `settle`: where its manifest number is still vacant, so that a request on its way could yet create it, take the
     number with a commit that changes nothing. Then the answer is certain.
     """
-    home, number, segment_id = _parse(token)
-    _check_home(files, home)
+    owner, number, segment_id = _parse(token)
+    _check_partition(files, owner)
     head = await files.head()
     if head.id < number and settle:
         # Whoever creates `number` first decides: after this commit the late body meets EXISTS.
@@ -124,9 +124,9 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
     # An entry is forgotten only once it was retired at or below the orphan floor (P16), so a commit at `number` that is
     # neither live nor retired either never was, or lies below the floor. It will not be, either: `number` is taken or
     # dead, and so is every number that was tried before it (the commit went on only from those it saw lost or dead).
-    if number >= head.orphan_floor and home is not None:
+    if number >= head.orphan_floor and owner is not None:
         return None
-    if home is None:
+    if owner is None:
         raise CommitUnknown(
             f"{files.name}: the token is of an earlier version of lithify, and does not say of which partition. If it "
             "is of this one, the append did not happen; ask the other partitions as well",
@@ -145,16 +145,16 @@ async def _take_number(files: PartitionFiles) -> Manifest:
     return await files.head()
 
 
-def _home(files: PartitionFiles) -> str:
+def _partition_of(files: PartitionFiles) -> str:
     return f"{files.keys.topic}/{files.keys.topic_id}/{files.keys.partition}"
 
 
-def _check_home(files: PartitionFiles, home: str | None) -> None:
+def _check_partition(files: PartitionFiles, owner: str | None) -> None:
     """SUBTLE! Of another partition's append, or of one to an earlier topic of this name, this one could only say that
     it certainly did not happen, and whoever asked would send it again. Test: tests/log/test_outcome.py"""
-    if home is None or home == _home(files):
+    if owner is None or owner == _partition_of(files):
         return
-    topic, topic_id, partition = home.split("/")
+    topic, topic_id, partition = owner.split("/")
     recreated = topic == files.keys.topic and topic_id != files.keys.topic_id
     anew = ", in a topic that was deleted and made anew since" if recreated else ""
     raise InvalidRequest(

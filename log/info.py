@@ -11,11 +11,11 @@ from lithify.manifest.retention import logical_size, pinned_by_future
 __all__ = ["PartitionFailure", "PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "partition_info", "topic_info"]
 
 
-class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True, rename={"home": "store"}):
     """A live segment. Its key bounds are exact up to 32 bytes, rounded outward beyond; None: unbounded, or no keys."""
 
     id: str
-    store: str  # the tier's; "" is the warehouse itself
+    home: str  # where its bytes are; "" is the warehouse itself. In JSON `store`
     bytes: int  # of the Parquet object
     rows: int
     min_key: Key | None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
+from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.segment.arrays import longs
 from lithify.segment.order import blocks
@@ -33,8 +34,8 @@ def in_offset_order(manifest: Manifest, open_segment: OpenSegment, start: int, e
     """
     scattered = _scattered(manifest, start, end)
     sorted_first = {ref.id for ref in scattered}
-    wanted = (ref for ref in manifest.segments() if ref.max_offset >= start and ref.min_offset < end)
-    chains = _chains([ref for ref in wanted if ref.id not in sorted_first])
+    wanted = Bounds(from_offset=start, to_offset=end)
+    chains = _chains([ref for ref in manifest.segments() if may_hold(ref, wanted) and ref.id not in sorted_first])
     fan_in = len(chains) + 1
 
     def rows(refs: Sequence[SegmentRef]) -> Iterator[pa.RecordBatch]:
@@ -56,12 +57,8 @@ def sorts(manifest: Manifest, start: int) -> bool:
 def _scattered(manifest: Manifest, start: int, end: int) -> list[SegmentRef]:
     """The segments in key order that hold some of these offsets. An L0 segment is one append: in key order, too, its
     offsets are a stretch that nothing else shares."""
-    return [
-        ref
-        for run in manifest.runs
-        for ref in run.segments
-        if ref.order == "key" and ref.max_offset >= start and ref.min_offset < end
-    ]
+    wanted = Bounds(from_offset=start, to_offset=end)
+    return [ref for run in manifest.runs for ref in run.segments if ref.order == "key" and may_hold(ref, wanted)]
 
 
 def _chains(stretches: list[SegmentRef]) -> list[list[SegmentRef]]:
@@ -102,5 +99,5 @@ def latest_by_key(
 
 def _stored(refs: Sequence[SegmentRef], open_segment: OpenSegment, floor: int) -> Iterator[pa.RecordBatch]:
     for ref in refs:
-        if ref.max_offset >= floor:
+        if may_hold(ref, Bounds(from_offset=floor)):
             yield from open_segment(ref, FETCH_BYTES_MAX).batches(min_offset=floor)

@@ -12,12 +12,12 @@ import structlog
 from lithify.log.checkpoints import check_checkpoint_name
 from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, ConsumerConfig
 from lithify.log.follow import POLL_MS, OffsetReset, check_reset
-from lithify.log.homes import Homes
 from lithify.log.info import PartitionFailure, TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
 from lithify.log.latest import Latest
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key, partitions_for_keys
+from lithify.log.places_of_keys import KeyPlaces
 from lithify.log.positions import check_consumer_name
 from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
@@ -72,7 +72,7 @@ class Topic:
         self._set(topic, asked_ms)
         self._partitions: dict[int, Partition] = {}
         self._listed: tuple[int, list[Partition]] = 0, []
-        self._homes: tuple[int, Homes] | None = None  # of which version
+        self._key_places: tuple[int, KeyPlaces] | None = None  # of which version
         self._sticky = itertools.count(int(driver.answer(NewId()), 16))  # where keyless appends go, in turn
 
     def __repr__(self) -> str:
@@ -279,18 +279,18 @@ class Topic:
         behind when they changed their partition, because the topic grew, is not among them: it is in the log of
         `partition(n).scan()` (docs/rfcs/0013)."""
         self._fresh_config()
-        homes = self.homes()
-        snapshots = tuple(self.partition(number).snapshot() for number in range(homes.partitions))
-        return TopicSnapshot(self.name, snapshots, homes).scan(tombstones)
+        places = self.key_places()
+        snapshots = tuple(self.partition(number).snapshot() for number in range(places.partitions))
+        return TopicSnapshot(self.name, snapshots, places).scan(tombstones)
 
     def pinned(self, name: str) -> TopicSnapshot:
         """What the checkpoint `name` of each partition pins. One that was made before the topic grew shows what it
         showed then: added partitions have nothing, and keys are where they were. Raises NotFound where some partitions
         do not have it, and were there when the others were pinned."""
         self._fresh_config()
-        homes = self.homes()
-        parts = [self.partition(number) for number in range(homes.partitions)]
-        return pinned_topic(self.name, homes, parts, check_checkpoint_name(name))
+        places = self.key_places()
+        parts = [self.partition(number) for number in range(places.partitions)]
+        return pinned_topic(self.name, places, parts, check_checkpoint_name(name))
 
     def get(self, key: bytes) -> Record | None:
         """The latest record of `key`; None where there is none, or it was deleted. It is looked for in the partition
@@ -298,15 +298,15 @@ class Topic:
         if type(key) is not bytes:
             raise InvalidRequest(f"{self.name}: a key is bytes, not {type(key).__name__}")
         self._fresh_config()
-        homes = self.homes()
-        number = partition_for_key(key, homes.counts[-1])
+        places = self.key_places()
+        number = partition_for_key(key, places.counts[-1])
         found = self.partition(number).get(key)
-        return found if found is None or homes.has(found, number) else None
+        return found if found is None or places.has(found, number) else None
 
-    def homes(self) -> Homes:
+    def key_places(self) -> KeyPlaces:
         """Where keys live and have lived."""
-        topic, known = self._topic, self._homes
+        topic, known = self._topic, self._key_places
         if known is None or known[0] != topic.id:
             growths = self._driver.run(growths_of(self._lineage, topic))
-            known = self._homes = topic.id, Homes(growths, topic.partitions)
+            known = self._key_places = topic.id, KeyPlaces(growths, topic.partitions)
         return known[1]

@@ -6,10 +6,10 @@ from typing import Protocol, Self
 
 from lithify.log.consumer import RECORDS_MAX, Consumer, ConsumerConfig, check_poll
 from lithify.log.follow import Gap
-from lithify.log.homes import Homes
 from lithify.log.own_process import OwnProcess
 from lithify.log.partition import Partition
 from lithify.log.patience import Patience
+from lithify.log.places_of_keys import KeyPlaces
 from lithify.log.record import Record
 from lithify.log.sort_places import SortPlaces
 from lithify.store.driver import Driver
@@ -23,13 +23,13 @@ class Growing(Protocol):
 
     def partitions_now(self) -> int: ...
     def partition(self, number: int) -> Partition: ...
-    def homes(self) -> Homes: ...
+    def key_places(self) -> KeyPlaces: ...
 
 
 def came_later(topic: Growing, name: str, parts: Sequence[Partition]) -> frozenset[int]:
     """Which of these partitions came after consumer `name` first read the topic: those that were added while it had a
     position in one of the partitions that were there. Costs nothing where the topic never grew."""
-    counts = topic.homes().counts
+    counts = topic.key_places().counts
     added = [part.number for part in parts if part.number >= counts[0]]
     if not added:
         return frozenset()

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import structlog
 
-from lithify.log.homes import Homes, at_home
 from lithify.log.partition import Partition
 from lithify.log.partitioner import partition_for_key
+from lithify.log.places_of_keys import KeyPlaces, stayed_batches
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Whole
@@ -39,14 +39,14 @@ class TopicSnapshot:
 
     topic: str
     partitions: tuple[Snapshot, ...]  # those that the topic had, by number
-    homes: Homes
+    places: KeyPlaces
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """As `Topic.scan`."""
 
         def batches() -> Iterator[pa.RecordBatch]:
             for number, snapshot in enumerate(self.partitions):
-                yield from at_home(snapshot.scan(tombstones), self.homes, number, self._left_out)
+                yield from stayed_batches(snapshot.scan(tombstones), self.places, number, self._left_out)
 
         return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches(), self.topic))
 
@@ -54,18 +54,18 @@ class TopicSnapshot:
         """As `Topic.get`."""
         if type(key) is not bytes:
             raise InvalidRequest(f"{self.topic}: a key is bytes, not {type(key).__name__}")
-        number = partition_for_key(key, self.homes.partitions)
+        number = partition_for_key(key, self.places.partitions)
         found = self.partitions[number].get(key)
-        return found if found is None or self.homes.has(found, number) else None
+        return found if found is None or self.places.has(found, number) else None
 
     def _left_out(self, partition: int, records: int) -> None:
         where = f"{self.topic}/{partition}"
         log.warning("a scan leaves out what keys left behind when the topic grew", partition=where, records=records)
 
 
-def pinned_topic(topic: str, homes: Homes, parts: Sequence[Partition], name: str) -> TopicSnapshot:
+def pinned_topic(topic: str, places: KeyPlaces, parts: Sequence[Partition], name: str) -> TopicSnapshot:
     """What checkpoint `name` pins. Where partitions that were added later do not have it, it is the topic as it was
-    before it grew. Requires: `parts` are all that `homes` counts. Raises NotFound, and names those without it."""
+    before it grew. Requires: `parts` are all that `places` counts. Raises NotFound, and names those without it."""
     found: dict[int, Snapshot] = {}
     missing: dict[int, NotFound] = {}
     for part in parts:
@@ -75,29 +75,29 @@ def pinned_topic(topic: str, homes: Homes, parts: Sequence[Partition], name: str
             missing[part.number] = error
     if not found:
         raise missing[0]
-    then = homes if not missing else _homes_before(homes, found)
+    then = places if not missing else _places_before(places, found)
     expired = [n for n in missing if any(known.name == name for known in parts[n].checkpoints())]
     if then is None or expired:
         raise NotFound(_without(topic, name, expired or list(missing), "has expired" if expired else "is missing"))
     return TopicSnapshot(topic, tuple(found[number] for number in range(then.partitions)), then)
 
 
-def _homes_before(homes: Homes, found: Mapping[int, Snapshot]) -> Homes | None:
+def _places_before(places: KeyPlaces, found: Mapping[int, Snapshot]) -> KeyPlaces | None:
     """Where keys lived when there were these partitions only, and were pinned; None: that never was, or is not known.
 
     SUBTLE! That a former count of partitions have the checkpoint is not enough: somebody may have pinned these alone,
     when the others had records already. Then they lie beyond the ends that the growth noted, unless nothing came to
     them since, and what they show is what the topic held when it grew. Test: tests/log/test_topic_snapshots.py
     """
-    at = next((index for index, growth in enumerate(homes.growths) if growth.partitions == len(found)), None)
+    at = next((index for index, growth in enumerate(places.growths) if growth.partitions == len(found)), None)
     if at is None:
         return None
-    count, ends = len(found), homes.growths[at].ends
+    count, ends = len(found), places.growths[at].ends
     for number in range(count):
         end = ends[number] if number < len(ends) else None
         if number not in found or end is None or found[number].next_offset > end:
             return None
-    return Homes(homes.growths[:at], count)
+    return KeyPlaces(places.growths[:at], count)
 
 
 def _without(topic: str, name: str, numbers: Sequence[int], what: str) -> str:

@@ -17,7 +17,7 @@ from lithify.manifest.keys import WAREHOUSE_CONFIG, PartitionKeys
 from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
 from lithify.store.errors import Corrupt, InvalidRequest
 
-__all__ = ["check_home", "decode", "encode"]
+__all__ = ["check_belongs", "decode", "encode"]
 
 S = TypeVar("S", bound=Numbered)
 
@@ -85,14 +85,14 @@ def _damaged(key: str, how: str) -> Corrupt:
     return Corrupt(f"{key} is damaged ({how}); nothing was changed. Restore the object", key)
 
 
-def check_home(value: Numbered, key: str) -> None:
+def check_belongs(value: Numbered, key: str) -> None:
     """Raises Corrupt where `value` is another partition's or topic's file, copied to `key`."""
-    home = ""
+    under = ""
     if isinstance(value, Manifest | Boundary | CompactorState):
-        home = PartitionKeys(value.topic, value.topic_id, value.partition).root
+        under = PartitionKeys(value.topic, value.topic_id, value.partition).root
     elif isinstance(value, TopicFile):
-        home = f"{value.topic}/"
+        under = f"{value.topic}/"
     elif isinstance(value, WarehouseFile):
-        home = WAREHOUSE_CONFIG.prefix
-    if not key.startswith(home):
-        raise Corrupt(f"{key} belongs under {home}; nothing was changed. Restore the object", key)
+        under = WAREHOUSE_CONFIG.prefix
+    if not key.startswith(under):
+        raise Corrupt(f"{key} belongs under {under}; nothing was changed. Restore the object", key)

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from lithify.manifest.ages import young
-from lithify.manifest.codec import check_home, decode, encode
+from lithify.manifest.codec import check_belongs, decode, encode
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, LithifyError, Unavailable
@@ -123,7 +123,7 @@ class Lineage(Generic[S]):
     def _decoded(self, number: int, found: Object) -> Version[S]:
         key = self.chain.key(number)
         value = decode(self.kind, found.body, key, number)
-        check_home(value, key)
+        check_belongs(value, key)
         return Version(number, value, found.modified_ms)
 
     async def recent(self) -> Version[S]:

@@ -228,7 +228,7 @@ def retire(segments: Iterable[SegmentRef], number: int) -> list[Retired]:
     return [
         Retired(
             id=s.id,
-            store=s.store,
+            home=s.home,
             bytes=s.bytes,
             rows=s.rows,
             base_offset=s.base_offset,

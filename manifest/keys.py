@@ -110,7 +110,7 @@ class Reference(Protocol):
     @property
     def id(self) -> str: ...
     @property
-    def store(self) -> str: ...
+    def home(self) -> str: ...
 
 
 class PartitionKeys(msgspec.Struct, frozen=True):
@@ -154,9 +154,9 @@ class PartitionKeys(msgspec.Struct, frozen=True):
         Raises InvalidRequest where that is in another home. Homes belong to a later lithify, and in the warehouse
         other bytes may lie under the same id: a copy that was moved leaves its source behind for a while.
         """
-        if ref.store:
+        if ref.home:
             raise InvalidRequest(
-                f"{self.topic}/{self.partition}: segment {ref.id} is in another home ({ref.store!r}), which this "
+                f"{self.topic}/{self.partition}: segment {ref.id} is in another home ({ref.home!r}), which this "
                 "lithify cannot read: upgrade lithify"
             )
         return self.segment(ref.id)

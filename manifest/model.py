@@ -78,6 +78,7 @@ Key = bytes  # of a record; this name leaves `bytes` free to mean sizes
 
 # A manifest holds thousands of references, so the longest names are shorter in JSON: 350 bytes each (docs/rfcs/0002).
 _IN_JSON = {
+    "home": "store",
     "raw_bytes": "raw",
     "min_timestamp_ms": "min_ts_ms",
     "max_timestamp_ms": "max_ts_ms",
@@ -96,7 +97,7 @@ class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, 
     """
 
     id: str
-    store: str = ""  # the tier's store; "" is the warehouse itself
+    home: str = ""  # where its bytes are (lithify.manifest.homes); "" is the warehouse itself
     bytes: int  # of the Parquet object
     raw_bytes: int  # of its columns in memory, for planning
     max_row_bytes: int = 0  # of its largest row in memory, where that is more than a row group usually has; else 0
@@ -123,7 +124,7 @@ class SortedRun(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[SegmentRef, ...]
 
 
-class Retired(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Retired(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename={"home": "store"}):
     """A replaced segment: readable by manifests in [added_at, retired_at), its bytes not yet collected (P16). Once a
     grace period has passed, one that only checkpoints keep is named by their manifests alone.
 
@@ -131,7 +132,7 @@ class Retired(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """
 
     id: str
-    store: str = ""
+    home: str = ""
     bytes: int
     rows: int
     base_offset: int | None = None

@@ -49,7 +49,7 @@ def handed_over(retired: Sequence[Retired], checkpoints: Sequence[Checkpoint], b
     pins = by_manifest(checkpoints)
     if not pins:
         return frozenset()
-    return frozenset(r.id for r in retired if r.retired_at <= boundary and not r.store and pinning(r, pins) is not None)
+    return frozenset(r.id for r in retired if r.retired_at <= boundary and not r.home and pinning(r, pins) is not None)
 
 
 def unpinned(head: Manifest, checkpoints: Sequence[Checkpoint]) -> tuple[int, ...]:

@@ -92,10 +92,10 @@ def _sources(task: MergeTask, store: Store, tiers: Mapping[str, Store]) -> list[
     keys = PartitionKeys(task.topic, task.topic_id, task.partition)
 
     def open_segment(ref: SegmentRef, fetch_bytes: int) -> SegmentReader:
-        home = tiers.get(ref.store) if ref.store else None
+        home = tiers.get(ref.home) if ref.home else None
         if home is None:
             return SegmentReader(store, keys.key_of(ref), ref, fetch_bytes=fetch_bytes)
-        return SegmentReader(home, keys.key_of(replace(ref, store="")), ref, fetch_bytes=fetch_bytes)
+        return SegmentReader(home, keys.key_of(replace(ref, home="")), ref, fetch_bytes=fetch_bytes)
 
     order: Order = task.rules.order
     fan_in, sorts = len(task.sources), max(1, sum(not in_order(refs, order) for refs in task.sources))

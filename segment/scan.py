@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.model import SegmentRef
 from lithify.segment.merge import Tally, merge
@@ -50,15 +51,11 @@ def get(store: Store, candidates: Iterable[tuple[str, SegmentRef]], key: bytes, 
         at_least = floor if found is None else found.column("offset")[0].as_py() + 1
         if ref.max_offset < at_least:
             break
-        if not _may_hold(ref, key):
+        if not may_hold(ref, Bounds.of_key(key)):
             continue
-        # The smallest key after `key` is `key` with a zero byte.
-        for batch in SegmentReader(store, path, ref).batches(key, key + b"\0", min_offset=at_least):
+        wanted = Bounds.of_key(key, at_least)
+        for batch in SegmentReader(store, path, ref).batches(wanted.low, wanted.high, min_offset=at_least):
             last = batch.slice(batch.num_rows - 1)
             if found is None or last.column("offset")[0].as_py() > found.column("offset")[0].as_py():
                 found = last
     return None if found is None else records(found)
-
-
-def _may_hold(ref: SegmentRef, key: bytes) -> bool:
-    return ref.min_key is not None and ref.min_key <= key and (ref.max_key is None or key <= ref.max_key)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.model import SegmentRef
 from lithify.segment.extent import Order
 from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
@@ -49,9 +50,7 @@ class Source:
         self._segments = segments
         self._open = open_segment
         self._order: Order = order
-        self._low = low
-        self._high = high
-        self._min_offset = min_offset
+        self._wanted = Bounds(low, high, min_offset)
         self._fetch_bytes = min(FETCH_BYTES_MAX, FETCHES_BYTES // fan_in)
         self._sort_bytes = sort_bytes if sorts == 1 else max(_SORT_BYTES_MIN, sort_bytes // sorts)
         self._spill_dir = spill_dir
@@ -65,21 +64,11 @@ class Source:
 
     def _stored_rows(self) -> Iterator[pa.RecordBatch]:
         for ref in self._segments:
-            if not self._meets(ref):
+            if not may_hold(ref, self._wanted):
                 continue
             reader = self._open(ref, self._fetch_bytes)
             try:
-                yield from reader.batches(self._low, self._high, min_offset=self._min_offset)
+                wanted = self._wanted
+                yield from reader.batches(wanted.low, wanted.high, min_offset=wanted.from_offset)
             finally:
                 self.bytes_read += reader.bytes_read
-
-    def _meets(self, ref: SegmentRef) -> bool:
-        """Whether the segment can hold a row of this source, by its reference alone."""
-        if self._min_offset is not None and ref.max_offset < self._min_offset:
-            return False
-        if self._low is None:
-            return True  # null keys, which no bound tells of, lie before every key
-        if ref.min_key is None:
-            return False
-        below = self._high is None or ref.min_key < self._high
-        return below and (ref.max_key is None or ref.max_key >= self._low)

@@ -51,7 +51,7 @@ def _damaged(task: MergeTask, error: Corrupt | NotFound) -> TaskFailure:
     which another attempt writes anew: to quarantine the partition for it would be wrong."""
     keys = PartitionKeys(task.topic, task.topic_id, task.partition)
     for ref in (ref for source in task.sources for ref in source):
-        if not ref.store and keys.key_of(ref) == error.key:
+        if not ref.home and keys.key_of(ref) == error.key:
             category = Category.CORRUPT if isinstance(error, Corrupt) else Category.MISSING
             return TaskFailure(task.range_index, category, str(error), ref.id)
     return TaskFailure(task.range_index, Category.ENGINE, str(error))

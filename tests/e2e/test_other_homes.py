@@ -1,4 +1,4 @@
-"""A segment in another home (`store` is set) cannot be read yet: every door refuses it, and nobody deletes it.
+"""A segment in another home (`home` is set) cannot be read yet: every door refuses it, and nobody deletes it.
 
 Its id may well be a key of the warehouse, too (a copy that was moved leaves its bytes behind), so a door that overlooks
 the home reads, verifies or deletes what is not meant.
@@ -68,7 +68,7 @@ def warehouse(clock: Clock) -> Warehouse:
     topic = opened.create_topic("users", config={"cleanup.policy": "compact", "l0.segments.tier": 2}, probe=False)
     for value in (b"old", b"new"):
         topic.partition(0).append([lithify.Record(key=value, value=value)])
-    change(opened, lambda head: replace(head, l0=(replace(head.l0[0], store="cold"), *head.l0[1:])))
+    change(opened, lambda head: replace(head, l0=(replace(head.l0[0], home="cold"), *head.l0[1:])))
     return opened
 
 
@@ -129,7 +129,7 @@ def test_no_compaction_begins_with_it(warehouse: Warehouse) -> None:
     assert (part.outcome, "in another home" in part.detail) == ("failed", True)
     state = warehouse.driver.run(files_of(warehouse, "users").compactor_state())
     assert state is None or not (state.jobs or state.history), "nothing was admitted"
-    assert head(warehouse).l0[0].store == "cold"
+    assert head(warehouse).l0[0].home == "cold"
 
 
 def test_neither_coordinator_nor_worker_opens_it(warehouse: Warehouse) -> None:
@@ -169,7 +169,7 @@ def test_gc_neither_deletes_nor_forgets_what_lies_elsewhere(warehouse: Warehouse
         clock.now_ms += 2 * GRACE_MS
         lithify.Collector(warehouse, grace_ms=GRACE_MS).run_once(sweep=sweep)
     kept = warehouse.driver.run(PartitionFiles(keys).head())
-    assert [(entry.id, entry.store) for entry in kept.retired] == [(ref.id, "cold")]
+    assert [(entry.id, entry.home) for entry in kept.retired] == [(ref.id, "cold")]
     assert keys.segment(ref.id) in everything(warehouse)
     dry = lithify.Collector(warehouse, grace_ms=GRACE_MS).run_once(dry_run=True)
     (told,) = [garbage.reason for part in dry.partitions for garbage in part.kept]
@@ -179,6 +179,6 @@ def test_gc_neither_deletes_nor_forgets_what_lies_elsewhere(warehouse: Warehouse
 
 def test_what_lies_elsewhere_is_never_collectable() -> None:
     here = Retired(id="s", bytes=1, rows=1, added_at=1, retired_at=2)
-    both = (here, replace(here, id="t", store="cold"))
+    both = (here, replace(here, id="t", home="cold"))
     manifest = Manifest(format=1, id=9, topic="t", topic_id="i", partition=0, retired=both)
     assert collectable(manifest, 5) == [here]

@@ -55,7 +55,7 @@ PARTITION = {"topic": "users", "topic_id": TOPIC_ID, "partition": 3}
 
 L0 = SegmentRef(
     id="000000000008-0123456789abcdef",
-    store="cold",
+    home="cold",
     bytes=1_234,
     raw_bytes=5_678,
     rows=3,
@@ -103,7 +103,7 @@ MANIFEST = Manifest(
     runs=(SortedRun(id=JOB, segments=(OUTPUT,)),),
     retired=(
         Retired(
-            id="000000000005-00000000000000aa", store="cold", bytes=7, rows=2, base_offset=98, added_at=6, retired_at=10
+            id="000000000005-00000000000000aa", home="cold", bytes=7, rows=2, base_offset=98, added_at=6, retired_at=10
         ),
     ),
     time_index=(Bucket(0, 1_760_000_000_000, 80, 900), Bucket(100, 1_760_000_000_001, 3, 1_234)),

@@ -10,7 +10,7 @@ import pytest
 import xxhash
 
 from lithify.manifest import jobs, model
-from lithify.manifest.codec import check_home, decode, encode
+from lithify.manifest.codec import check_belongs, decode, encode
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
 from lithify.store.errors import Corrupt, InvalidRequest
@@ -181,7 +181,7 @@ def test_unknown_fields_of_the_same_format_are_ignored() -> None:
 
 def test_a_file_copied_from_another_partition_is_corrupt() -> None:
     manifest = decode(Manifest, read("manifest"), "manifest", NUMBERS["manifest"])
-    home = f"{manifest.topic}/{manifest.topic_id}/{manifest.partition:05d}/manifest/"
-    check_home(manifest, home + "00000000000000000012.manifest")
+    under = f"{manifest.topic}/{manifest.topic_id}/{manifest.partition:05d}/manifest/"
+    check_belongs(manifest, under + "00000000000000000012.manifest")
     with pytest.raises(Corrupt, match="belongs under"):
-        check_home(manifest, home.replace("/00003/", "/00004/") + "00000000000000000012.manifest")
+        check_belongs(manifest, under.replace("/00003/", "/00004/") + "00000000000000000012.manifest")

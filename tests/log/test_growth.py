@@ -108,7 +108,7 @@ def test_a_topic_that_an_earlier_release_grew_is_known_by_its_versions(warehouse
     forgotten._topic = type(forgotten._topic)(
         **{name: getattr(forgotten._topic, name) for name in forgotten._topic.__struct_fields__ if name != "growths"}
     )
-    assert forgotten.homes().counts == (1, 3)
+    assert forgotten.key_places().counts == (1, 3)
     assert scanned(forgotten) == {}
 
 
@@ -117,7 +117,7 @@ def test_of_many_growths_the_last_ends_are_kept_and_all_counts(warehouse: Wareho
     for count in range(2, GROWTHS_MAX + 5):
         topic.partition(count - 2).append([Record(b"k", b"v")])
         topic.alter(partitions=count)
-    growths = topic.homes().growths
+    growths = topic.key_places().growths
     assert [growth.partitions for growth in growths] == list(range(1, GROWTHS_MAX + 4))
     assert [len(growth.ends) for growth in growths] == [0] * 3 + list(range(4, GROWTHS_MAX + 4))
     assert growths[-1].ends == (1,) * (GROWTHS_MAX + 3)
@@ -146,15 +146,15 @@ class Model:
 
     def value(self, key: bytes) -> bytes | None:
         """Its latest record where it lives now counts; if it lived there before, only what came since it came back."""
-        homes = [partition_for_key(key, count) for count in self.counts]
-        came = len(homes)
-        while came and homes[came - 1] == homes[-1]:
+        places = [partition_for_key(key, count) for count in self.counts]
+        came = len(places)
+        while came and places[came - 1] == places[-1]:
             came -= 1
-        since = came if homes[-1] in homes[:came] else 0
+        since = came if places[-1] in places[:came] else 0
         mine = [
             value
             for known, value, partition, era in self.written
-            if known == key and partition == homes[-1] and era >= since
+            if known == key and partition == places[-1] and era >= since
         ]
         return mine[-1] if mine else None
 
@@ -172,9 +172,9 @@ def test_scan_and_get_agree_with_the_history(
     first: int, steps: list[tuple[bytes, bytes | None, bool] | int | str]
 ) -> None:
     """Over growth of any kind, with writers by a former count, and cleaning that drops tombstones. Sabotages that were
-    tried in log/homes.py, and are caught: what came back counts as there; what left is shown; ends are off by one; a
-    key that was put by the first count alone is looked at; what a writer by a former count left is there when its key
-    comes back. In manifest/catalog.py: no ends are noted."""
+    tried in log/places_of_keys.py, and are caught: what came back counts as there; what left is shown; ends are off by
+    one; a key that was put by the first count alone is looked at; what a writer by a former count left is there when
+    its key comes back. In manifest/catalog.py: no ends are noted."""
     clock = HandClock()
     warehouse = Warehouse(Driver(MemoryStore(), clock))
     topic = warehouse.create_topic("t", partitions=first, config=CLEANED, probe=False)

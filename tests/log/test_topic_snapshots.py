@@ -47,7 +47,7 @@ def test_what_was_shown_when_it_was_pinned_is_shown_whatever_came_since(
     first: int, steps: list[tuple[bytes, bytes | None] | int | str]
 ) -> None:
     """Over growth of any kind, and cleaning. Sabotages that were tried in log/topic_snapshot.py, and are caught by one
-    of the tests here: the homes of now; no look at where the logs ended."""
+    of the tests here: the places of now; no look at where the logs ended."""
     clock = HandClock()
     warehouse = Warehouse(Driver(MemoryStore(), clock))
     topic = warehouse.create_topic("t", partitions=first, config=CLEANED, probe=False)
@@ -126,7 +126,7 @@ def test_made_again_after_growth_it_is_read_as_the_topic_is_now(warehouse: Wareh
     topic = grown(warehouse, 2, 4)
     pin(topic)
     assert len(topic.pinned("before").partitions) == 4
-    assert topic.pinned("before").homes == topic.homes()
+    assert topic.pinned("before").places == topic.key_places()
 
 
 def test_one_that_has_expired_anywhere_is_none(warehouse: Warehouse, clock: HandClock) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lithify.manifest.codec import check_home, decode, encode
+from lithify.manifest.codec import check_belongs, decode, encode
 from lithify.manifest.config import parse
 from lithify.manifest.model import Numbered
 from lithify.manifest.warehouse_settings import parse_settings
@@ -212,7 +212,7 @@ def test_an_old_file_that_is_damaged_is_refused_or_read_and_nothing_else(name: s
             continue
         value = decode(KINDS[name], body, name, NUMBERS[name])
         assert decode(KINDS[name], encode(value), name, NUMBERS[name]) == value
-        for read_on in (lambda v=value: check_home(v, "t/elsewhere"), lambda v=value: configured(v)):
+        for read_on in (lambda v=value: check_belongs(v, "t/elsewhere"), lambda v=value: configured(v)):
             try:
                 read_on()
             except (Corrupt, InvalidRequest) as later:

@@ -273,10 +273,8 @@ def test_a_dry_run_names_the_checkpoint_that_keeps_a_segment_and_what_lets_it_go
     assert kept.keys() <= {g.key for g in done.deleted}
 
 
-def entry(added_at: int, retired_at: int, store: str = "") -> Retired:
-    return Retired(
-        id=f"{added_at}-{retired_at}", bytes=1, rows=1, added_at=added_at, retired_at=retired_at, store=store
-    )
+def entry(added_at: int, retired_at: int, home: str = "") -> Retired:
+    return Retired(id=f"{added_at}-{retired_at}", bytes=1, rows=1, added_at=added_at, retired_at=retired_at, home=home)
 
 
 def pins(*numbers: int) -> tuple[Checkpoint, ...]:

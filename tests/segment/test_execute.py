@@ -280,7 +280,7 @@ def test_a_cancelled_task_stops_and_gives_its_output_up() -> None:
 
 def test_sources_in_a_tier_are_read_from_there() -> None:
     warehouse, cold = MemoryStore(), MemoryStore("cold")
-    ref = msgspec.structs.replace(append(cold, [(b"a", b"1")], 0), store="cold")
+    ref = msgspec.structs.replace(append(cold, [(b"a", b"1")], 0), home="cold")
     result = execute(task([[ref]]), warehouse, tiers={"cold": cold})
     assert rows(warehouse, result.outputs) == [(0, b"a", b"1")]
     with pytest.raises(InvalidRequest, match="in another home \\('cold'\\)"):

@@ -18,7 +18,7 @@ from tests.sim.clients.groups import Caller
 from tests.sim.clients.keepers import compact
 from tests.sim.clients.rest import CALM, DARK
 from tests.sim.clients.site import LATER_MS, TOPIC, Site
-from tests.sim.clients.truth import KEYS, home_of
+from tests.sim.clients.truth import KEYS, partition_of_key
 from tests.sim.clients.world import Process
 
 __all__ = [
@@ -65,7 +65,7 @@ def sleeps_through_a_collection(site: Site) -> Main:
 
     def main(process: Process) -> None:
         topic = site.open(process)
-        number = home_of(KEYS[0], site.truth.partitions)
+        number = partition_of_key(KEYS[0], site.truth.partitions)
         both = [_opens(site, process, name, of=[number]) for name in ("at the end", "between")]
         with patch("lithify.log.follow.STRETCH_RECORDS", 500):
             for consumer, caller in both:
@@ -98,7 +98,7 @@ def is_replaced_while_the_topic_grows(site: Site) -> Main:
         site.truth.grows(process.actor.name)
         elsewhere.alter(partitions=count)
         for key in KEYS:
-            if home_of(key, count) >= first:
+            if partition_of_key(key, count) >= first:
                 site.truth.known.add(b"many " + key)
                 elsewhere.append([Record(key, b"many " + key)])
         site.opens(process, "many", "latest")
@@ -130,7 +130,7 @@ def misses_a_deletion(site: Site) -> Main:
     def main(process: Process) -> None:
         topic = site.open(process)
         topic.alter({"delete.retention.ms": 0, "min.cleanable.dirty.ratio": 0, "l0.segments.tier": 2})
-        number = home_of(KEYS[0], site.truth.partitions)
+        number = partition_of_key(KEYS[0], site.truth.partitions)
         with patch("lithify.log.follow.STRETCH_RECORDS", 500), patch("lithify.log.follow.STRETCH_BYTES", 1 << 20):
             for index in range(3):
                 topic.append([Record(*site.new(b"to be deleted %d" % index))])
@@ -205,7 +205,7 @@ def fails_to_load(site: Site) -> Main:
     def main(process: Process) -> None:
         topic = site.open(process)
         topic.append([Record(*site.new(b"to be loaded"))])
-        part = topic.partition(home_of(KEYS[0], site.truth.partitions))
+        part = topic.partition(partition_of_key(KEYS[0], site.truth.partitions))
         for fails in (False, True):
             opening = site.opens(process, "loads", "earliest")
             both = part.scan_and_follow("loads", auto_commit_interval_ms=1)

@@ -15,7 +15,7 @@ from tests.sim.clients.keepers import compact
 from tests.sim.clients.rest import CALM, DARK
 from tests.sim.clients.senders import Sending, Source
 from tests.sim.clients.site import OUTAGES, TOPIC, Site
-from tests.sim.clients.truth import KEYS, home_of
+from tests.sim.clients.truth import KEYS, partition_of_key
 from tests.sim.clients.world import Process
 from tests.sim.clients.writers import asks_after
 
@@ -117,7 +117,7 @@ def asks_late(site: Site) -> Main:
                     continue
                 finally:
                     site.world.climate = CALM
-            number = home_of(row.key, site.truth.partitions)
+            number = partition_of_key(row.key, site.truth.partitions)
             if row.value in site.truth.found_at:
                 known: dict[int, Coordinator] = {}
                 for _ in range(4):

@@ -10,7 +10,7 @@ from tests.sim.clients.groups import Caller
 from tests.sim.clients.members import is_committed
 from tests.sim.clients.senders import sender
 from tests.sim.clients.site import LATER_MS, Site
-from tests.sim.clients.truth import KEYS, home_of
+from tests.sim.clients.truth import KEYS, partition_of_key
 from tests.sim.clients.world import ClientWorld, Process
 from tests.sim.schedule import Uniform
 
@@ -119,7 +119,7 @@ def _sees_growth(site: Site) -> Main:
                 value = b"late " + key
                 site.truth.known.add(value)
                 delivery = producer.append(key, value)
-                if delivery.partition != home_of(key, site.truth.partitions):
+                if delivery.partition != partition_of_key(key, site.truth.partitions):
                     raise Violation(f"{key!r} goes to partition {delivery.partition} of {site.truth.partitions}")
             producer.flush()
             while found := consumer.poll():
@@ -162,13 +162,13 @@ def _looks_up(site: Site) -> Main:
 
 def _expected(site: Site, key: bytes) -> bytes | None:
     truth = site.truth
-    number = home_of(key, truth.partitions)
+    number = partition_of_key(key, truth.partitions)
     counts = [count for count, _ in truth.growths] + [truth.partitions]
     left_before = 0  # what lies before that offset of its home it left there
     was_here = False
     for (count, ends), after in zip(truth.growths, counts[1:], strict=True):
-        was_here = was_here or home_of(key, count) == number
-        if was_here and home_of(key, count) != number == home_of(key, after) and number < len(ends):
+        was_here = was_here or partition_of_key(key, count) == number
+        if was_here and partition_of_key(key, count) != number == partition_of_key(key, after) and number < len(ends):
             left_before = ends[number] or 0  # it came back
     log = truth.logs[number]
     mine = [at for at, row in log.rows.items() if row.key == key and at >= left_before]

@@ -9,15 +9,15 @@ SABOTAGED_WRITERS = (
         "what a key left behind is shown",
         "growth",
         "log/topic.py",
-        "return found if found is None or homes.has(found, number) else None",
+        "return found if found is None or places.has(found, number) else None",
         "return found",
     ),
     Sabotage(
         "keys are looked for where they were",
         "growth",
         "log/topic.py",
-        "number = partition_for_key(key, homes.counts[-1])",
-        "number = partition_for_key(key, homes.counts[0])",
+        "number = partition_for_key(key, places.counts[-1])",
+        "number = partition_for_key(key, places.counts[0])",
     ),
     Sabotage(
         "two batches of one partition are sent at once",
@@ -85,7 +85,7 @@ SABOTAGED_WRITERS = (
     Sabotage(
         "scan shows what keys left behind",
         "growth",
-        "log/homes.py",
+        "log/places_of_keys.py",
         "kept = batch.filter(pa.array(stayed))",
         "kept = batch",
     ),
@@ -94,7 +94,7 @@ SABOTAGED_WRITERS = (
         "growth",
         "log/topic.py",
         "places = partitions_for_keys(keys, self.partitions)",
-        "places = partitions_for_keys(keys, self.homes().counts[0])",
+        "places = partitions_for_keys(keys, self.key_places().counts[0])",
     ),
     Sabotage(
         "without an id the unknown is sent again unsettled",

@@ -12,7 +12,7 @@ from lithify.store.errors import AccessDenied, CommitUnknown, Unavailable
 from lithify.store.port import Pause
 from tests.sim.cast import Violation
 from tests.sim.clients.groups import Groups, Opening
-from tests.sim.clients.truth import KEYS, Row, Truth, home_of
+from tests.sim.clients.truth import KEYS, Row, Truth, partition_of_key
 from tests.sim.clients.world import ClientWorld, Process
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ class Site:
             raise Violation(f"{row} was refused, and is there")
         self.truth.refused.add(row.value)
 
-    def is_its_home(self, process: Process, key: bytes, number: int, since_ms: int, slept_ms: int) -> None:
+    def is_its_partition(self, process: Process, key: bytes, number: int, since_ms: int, slept_ms: int) -> None:
         """By a count that held within ten seconds before the call."""
         late_ms = WITHIN_MS + CLOCKS_ERR_MS + slept_ms
-        if number not in {home_of(key, count) for count in self.truth.counts_since(since_ms - late_ms)}:
-            raise Violation(f"{process.actor.name} appends {key!r} to partition {number}, its home of long ago")
+        if number not in {partition_of_key(key, count) for count in self.truth.counts_since(since_ms - late_ms)}:
+            raise Violation(f"{process.actor.name} appends {key!r} to partition {number}, where it went long ago")
         self.world.held("the partition of an append")

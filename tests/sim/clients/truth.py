@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tests.sim.cast import Author, Violation
 from tests.sim.world import World
 
-__all__ = ["HASHES", "KEYS", "OPERATOR", "Log", "Position", "Row", "Taken", "Truth", "home_of"]
+__all__ = ["HASHES", "KEYS", "OPERATOR", "Log", "Position", "Row", "Taken", "Truth", "partition_of_key"]
 
 OPERATOR = "operator"  # the actor that resets consumers, and deletes them
 
@@ -34,7 +34,7 @@ HASHES = {
 KEYS = tuple(HASHES)
 
 
-def home_of(key: bytes, partitions: int) -> int:
+def partition_of_key(key: bytes, partitions: int) -> int:
     return HASHES[key] % partitions
 
 
@@ -257,7 +257,7 @@ class Truth:
         if offset != len(log.rows):
             raise Violation(f"partition {log.number}: the log has {len(log.rows)} rows, and goes on at {offset}")
         log.rows[offset] = row
-        if log.number not in {home_of(row.key, count) for _, count in self.counts_from}:
+        if log.number not in {partition_of_key(row.key, count) for _, count in self.counts_from}:
             raise Violation(f"{row} is in partition {log.number}, where no count has put its key")
         if row.value is None:
             return

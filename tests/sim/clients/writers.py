@@ -53,7 +53,7 @@ def _append(site: Site, process: Process, topic: Topic, value: str) -> None:
         raise
     number, offsets = told
     site.world.counts["append acknowledged"] += 1
-    site.is_its_home(process, key, number, since_ms, slept_ms)
+    site.is_its_partition(process, key, number, since_ms, slept_ms)
     for offset, row in zip(offsets, rows, strict=True):
         site.is_as_told(number, offset, row)
 

@@ -13,11 +13,11 @@ from lithify.log.record import Record
 from lithify.manifest.model import Growth
 from lithify.segment.arrays import longs
 
-__all__ = ["Homes", "at_home"]
+__all__ = ["KeyPlaces", "stayed_batches"]
 
 
 @dataclass(frozen=True, slots=True)
-class Homes:
+class KeyPlaces:
     """`growths` of a topic, the latest last, and the partitions that it has now."""
 
     growths: tuple[Growth, ...]
@@ -55,17 +55,17 @@ def _end(growth: Growth, partition: int) -> int:
     return (growth.ends[partition] or 0) if partition < len(growth.ends) else 0
 
 
-def at_home(
-    batches: Iterable[pa.RecordBatch], homes: Homes, partition: int, tell: Callable[[int, int], object]
+def stayed_batches(
+    batches: Iterable[pa.RecordBatch], places: KeyPlaces, partition: int, tell: Callable[[int, int], object]
 ) -> Iterator[pa.RecordBatch]:
     """Those records of a partition that their keys have not left behind. At the end `tell` hears of which
     partition, and how many, were left out."""
-    if not homes.growths:
+    if not places.growths:
         yield from batches
         return
     left_out = 0
     for batch in batches:
-        stayed = homes.stayed(batch.column("key"), longs(batch.column("offset")), partition)
+        stayed = places.stayed(batch.column("key"), longs(batch.column("offset")), partition)
         kept = batch.filter(pa.array(stayed))
         left_out += batch.num_rows - kept.num_rows
         yield kept
