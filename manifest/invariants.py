@@ -323,8 +323,8 @@ def _compactor_shape(state: CompactorState) -> Iterator[str]:
             yield f"{name}: at most {bound}"
     if not all(job.active for job in state.jobs) or any(job.active for job in state.history):
         yield "active jobs and history are apart"
-    pinned = [s for job in begun for s in job.segments]
-    if len(set(pinned)) != len(pinned):
+    held = [s for job in begun for s in job.segments]
+    if len(set(held)) != len(held):
         yield "a segment is in one active job"
 
 
