@@ -22,6 +22,7 @@ from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, SegmentRef, TopicFile
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import missing_text
 from lithify.manifest.walk import topics_found
 from lithify.segment.check import CheckTask, Finding, check_segments, finding
 from lithify.store.apart import Failure, attempt
@@ -216,8 +217,7 @@ async def _look(files: PartitionFiles) -> _Look:
             problems.append(Finding(object=key, kind=kind, message=str(error)))
             continue
         if pinned is None or pinned.value is None:
-            text = f"{key} is missing, and a checkpoint pins it: restore the object, or delete the checkpoint"
-            problems.append(Finding(object=key, kind="missing", message=text))
+            problems.append(Finding(object=key, kind="missing", message=missing_text(head, number, key)))
             continue
         refs |= {ref.id: ref for ref in pinned.value.segments() if ref.id not in refs}
     problems += [_elsewhere(files.keys, ref) for ref in refs.values() if ref.home]

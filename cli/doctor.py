@@ -165,7 +165,7 @@ def _partition(warehouse: "Warehouse", keys: "PartitionKeys", known: "TopicFile"
 
 def _head(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") -> Iterator[Check]:
     from lithify.log.consumer_info import consumer_infos
-    from lithify.manifest.retention import floor_at, pinned_by_future
+    from lithify.manifest.retention import floor_at, stalled_by_future
 
     where = f"{head.topic}/{head.partition}"
     now_ms = warehouse.driver.now_ms()
@@ -173,9 +173,9 @@ def _head(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") -> It
     for consumer in consumer_infos(head, floor):
         if consumer.alarm is not None:
             yield Check(where, "warning", f"consumer {consumer.name}: {consumer.alarm}")
-    pinned = pinned_by_future(head, floor, now_ms)
-    if pinned is not None:
-        yield Check(where, "warning", pinned)
+    stalled = stalled_by_future(head, floor, now_ms)
+    if stalled is not None:
+        yield Check(where, "warning", stalled)
     if head.quarantine is None:
         yield from _debt(where, head, config, now_ms)
         return

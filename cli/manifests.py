@@ -74,7 +74,10 @@ def _show(output: Output, shown: "Manifest") -> None:
         ("producers", len(shown.producers)),
         ("transactions", len(shown.transactions)),
         ("completed jobs", ", ".join(job.id for job in shown.completed_jobs) or "none remembered"),
-        *(("checkpoint", f"{c.name}: manifest {c.manifest}") for c in shown.checkpoints),
+        *(
+            ("checkpoint" if c.owner == "user" else c.owner, f"{c.name}: manifest {c.manifest}")
+            for c in shown.checkpoints
+        ),
     ]
     if shown.unpinned:
         facts.append(("no longer pinned, to be collected", ", ".join(f"manifest {n}" for n in shown.unpinned)))

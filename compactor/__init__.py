@@ -25,7 +25,7 @@ From debt to done
 3. `policy.decide` says from manifest, jobs, configuration and time what comes next. Nothing due: the step ends here.
 4. Without an epoch the coordinator claims one: first in the manifest, then in `.compactor` (P5).
 5. `plan.py` chooses whole runs and segments; `split.py` cuts key ranges where the bytes lie; `plan.freeze` writes the
-   rules down. The edit `job_edits.Admit` puts the job into `.compactor`: from now on its sources are pinned (P8).
+   rules down. The edit `job_edits.Admit` puts the job into `.compactor`: from now on the job holds its sources (P8).
 6. `attempt.py` verifies what former attempts recorded, and gives the other ranges to an engine as tasks.
 7. Each output that lands is recorded in `.compactor` (`job_edits.Record`, P11). A crash loses what was not recorded.
 8. All outputs are looked at once more. Then one commit of the manifest replaces the sources by the outputs (P13).

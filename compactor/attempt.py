@@ -264,8 +264,8 @@ class JobWork:
     async def _read_damaged(self, job: Job, failure: TaskFailure) -> Step:
         """A worker read a source damaged, or found none. Whether it is so, the store is asked again (R6)."""
         head = self.files.manifest.seen.value
-        pinned = {failure.segment} if failure.segment else set(job.segments)
-        suspects = tuple(s for s in (() if head is None else head.segments()) if s.id in pinned)
+        held = {failure.segment} if failure.segment else set(job.segments)
+        suspects = tuple(s for s in (() if head is None else head.segments()) if s.id in held)
         damaged = await first_damaged(self.files.keys, suspects, lambda: self._go_on(job))
         if damaged is None:
             text = f"{failure.reason}; but it was read again and is whole, so the reply was damaged on its way"
@@ -376,8 +376,8 @@ class JobWork:
 
 
 def _sources(manifest: Manifest, job: Job) -> list[SegmentRef]:
-    pinned = set(job.segments)
-    return [segment for segment in manifest.segments() if segment.id in pinned]
+    held = set(job.segments)
+    return [segment for segment in manifest.segments() if segment.id in held]
 
 
 def _not_now(error: LithifyError) -> JobError:

@@ -24,7 +24,7 @@ from lithify.compactor.policy import (
     Wait,
     decide,
     given_up_first,
-    pinned_by,
+    held_by,
     tiered_first,
 )
 from lithify.compactor.relief import relief
@@ -168,8 +168,8 @@ class Coordinator:
     async def _relieve(self, config: TopicConfig) -> Step:
         """What a second coroutine of a claim may do: it never claims, and leaves to the first what is the first's.
 
-        SUBTLE! It begins when a job of the first is admitted: that job has pinned its sources, and the first admits
-        nothing else before both have ended. Else a drop could retire what the first is about to pin. Test:
+        SUBTLE! It begins when a job of the first is admitted: that job holds its sources, and the first admits
+        nothing else before both have ended. Else a drop could retire what the first is about to take. Test:
         tests/compactor/test_relief.py
         """
         first = None if self._main is None else self._main.at_work
@@ -245,7 +245,7 @@ class Coordinator:
             await self.files.compactor.commit(job_edits.EndPlanning(self._epoch))
 
     async def _drop(self, state: CompactorState | None) -> Step:
-        edit = DropSegments(self._mine, pinned_by(state))
+        edit = DropSegments(self._mine, held_by(state))
         gone = (await self.files.manifest.commit(edit)).result
         told = f"retired {counted(len(gone), 'segment')} below the log start offset"
         return Step(StepEnd.WORKED, told, dropped=gone)

@@ -1,4 +1,4 @@
-"""Turning chosen sources into a frozen plan: what is pinned, T, the rules, the key ranges (P8, P9, R4). Pure."""
+"""Turning chosen sources into a frozen plan: what the job holds, T, the rules, the key ranges (P8, P9, R4). Pure."""
 
 import itertools
 from collections.abc import Sequence
@@ -155,8 +155,8 @@ def freeze(
     now_ms: int,
 ) -> Job:
     """The job that compacts `chosen`, ready to be admitted. A resume recomputes none of it."""
-    pinned = tuple(segment.id for unit in chosen for segment in unit.segments)
-    covered = coverage_offset(manifest, frozenset(pinned))
+    held = tuple(segment.id for unit in chosen for segment in unit.segments)
+    covered = coverage_offset(manifest, frozenset(held))
     old_enough = _old_enough(config, chosen, now_ms)
     clean = kind == "clean" and config.compacted and old_enough
     order: Literal["key", "offset"] = "key" if config.compacted else "offset"
@@ -176,7 +176,7 @@ def freeze(
         output_bytes=config.output_bytes,
         input_bytes=sum(u.bytes for u in chosen),
         input_rows=sum(u.rows for u in chosen),
-        input_segments=len(pinned),
+        input_segments=len(held),
     )
     return Job(
         id=job_id,
@@ -184,7 +184,7 @@ def freeze(
         status="in_progress",
         origin=origin,
         sources=tuple(unit.id for unit in chosen),
-        segments=pinned,
+        segments=held,
         destination=job_id,
         plan=plan,
         reason=reason,
@@ -215,9 +215,9 @@ def offset_ranges(segments: Sequence[SegmentRef], target_bytes: int) -> tuple[Ke
 def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) -> tuple[MergeTask, ...]:
     """The tasks of `job`'s ranges `indexes`. Requires: the job's sources are live in `manifest`."""
     assert job.plan is not None
-    pinned = set(job.segments)
-    sources = [tuple(segment for segment in run.segments if segment.id in pinned) for run in manifest.runs]
-    sources += [(segment,) for segment in manifest.l0 if segment.id in pinned]
+    held = set(job.segments)
+    sources = [tuple(segment for segment in run.segments if segment.id in held) for run in manifest.runs]
+    sources += [(segment,) for segment in manifest.l0 if segment.id in held]
     return tuple(
         MergeTask(
             topic=manifest.topic,

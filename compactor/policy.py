@@ -31,8 +31,8 @@ __all__ = [
     "Wait",
     "decide",
     "given_up_first",
+    "held_by",
     "incumbent_lives",
-    "pinned_by",
     "pressing",
     "proposed",
     "resumed",
@@ -109,7 +109,7 @@ def decide(
             return end
     if manifest.sealed:
         return Wait("the topic was deleted")
-    debt = debt or assess(manifest, config, now_ms, pinned_by(state))
+    debt = debt or assess(manifest, config, now_ms, held_by(state))
     if debt.due is not None and debt.due.kind == "drop" and has_no_room(debt.due, manifest) is None:
         return Drop(debt.due)  # retention goes on beside jobs, and where compaction is stopped
     if manifest.quarantine is not None:
@@ -171,8 +171,8 @@ class Decision:
 
 def survey(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Decision:
     """`decide`, and why not otherwise."""
-    pinned = pinned_by(state)
-    debt = assess(manifest, config, now_ms, pinned)
+    held = held_by(state)
+    debt = assess(manifest, config, now_ms, held)
     action = decide(manifest, state, config, now_ms, debt)
     chosen = action.due if isinstance(action, Propose | Drop) else None
     passed: list[NotDue] = []
@@ -181,7 +181,7 @@ def survey(manifest: Manifest, state: CompactorState | None, config: TopicConfig
             wait = _postponed(_fitting(due, config), manifest, state, config, now_ms)
             passed.append(NotDue(f"{due.kind} for {due.debt}", _why_not(due, action, wait)))
     passed += (each for each in debt.weighed if isinstance(each, NotDue))
-    passed += left_out(debt, manifest, config, now_ms, chosen, pinned)
+    passed += left_out(debt, manifest, config, now_ms, chosen, held)
     return Decision(action, debt, tuple(passed))
 
 
@@ -226,7 +226,7 @@ def urgency_of(action: Action, config: TopicConfig) -> tuple[int, int]:
             return 0, -config.compaction_priority
 
 
-def pinned_by(state: CompactorState | None) -> frozenset[str]:
+def held_by(state: CompactorState | None) -> frozenset[str]:
     """The segments that active jobs hold (P8)."""
     return frozenset(s for job in (() if state is None else state.jobs) if job.plan is not None for s in job.segments)
 

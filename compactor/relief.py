@@ -7,7 +7,7 @@ from lithify.compactor.policy import (
     Resume,
     Settle,
     Wait,
-    pinned_by,
+    held_by,
     pressing,
     resumed,
     settled,
@@ -28,7 +28,7 @@ def relief(
     """The next action beside the job `first`, which runs: only what would otherwise stop appends or retention until it
     ends, of segments that no job holds (docs/rfcs/0014)."""
     committed = {done.id for done in manifest.completed_jobs}
-    # SUBTLE! Not beside one that has committed, either: what it left of a run that it divided is pinned no more. Merged
+    # SUBTLE! Not beside one that has committed, either: what it left of a run that it divided is free again. Merged
     # here with others before `.compactor` shows that job's end, it would go missing from the request that waits for
     # it (P15). Test: tests/compactor/test_relief_policy.py
     if manifest.sealed or first in committed or not any(j.id == first and j.plan is not None for j in state.jobs):
@@ -37,7 +37,7 @@ def relief(
     end = next((end for end in (settled(job, manifest, committed) for job in others) if end is not None), None)
     if end is not None:
         return end
-    debt = assess(manifest, config, now_ms, pinned_by(state))
+    debt = assess(manifest, config, now_ms, held_by(state))
     if debt.due is not None and debt.due.kind == "drop" and has_no_room(debt.due, manifest) is None:
         return Drop(debt.due)
     if manifest.quarantine is not None or config.compaction_paused:

@@ -27,7 +27,7 @@ from lithify.manifest.edits import Seal
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.pins import Collect, expired, handed_over
+from lithify.manifest.pins import Collect, expired, handed_over, missing_text
 from lithify.store.errors import Corrupt
 from lithify.store.port import Now
 
@@ -263,11 +263,8 @@ async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[s
         pins = pinned_manifests(manifest)
         if absent & pins:
             key = files.keys.manifest.key(min(absent & pins))
-            raise Corrupt(
-                f"{key} is pinned by a checkpoint and missing; the sweep deleted nothing. Restore the object, or "
-                "delete the checkpoint",
-                key,
-            )
+            text = missing_text(manifest, min(absent & pins), key)
+            raise Corrupt(f"{text}. The sweep deleted nothing", key)
         named = named_by(manifest)
         for number in sorted(pins):
             pinned = await files.manifest.read(number)

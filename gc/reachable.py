@@ -7,7 +7,7 @@ import msgspec
 from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import PRODUCERS_MAX, TRANSACTIONS_MAX, Boundary, Manifest, Retired
-from lithify.manifest.pins import by_manifest, pinning
+from lithify.manifest.pins import by_manifest, let_go_text, pin_text, pinning
 from lithify.manifest.words import span_text
 
 __all__ = [
@@ -67,10 +67,7 @@ def waits_for(retired: Retired, manifest: Manifest, grace_ms: int) -> str:
     elif pin is None:
         why = f"it stays readable for the grace period ({span_text(grace_ms)})"
     else:
-        why = (
-            f"checkpoint {pin.name} pins manifest {pin.manifest}, which names it: 'lithify checkpoint delete "
-            f"{manifest.topic} {pin.name}' lets it go"
-        )
+        why = f"{pin_text(pin)} pins manifest {pin.manifest}, which names it: {let_go_text(manifest.topic, pin)}"
     return f"replaced by manifest {retired.retired_at}; {why}"
 
 

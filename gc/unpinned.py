@@ -12,7 +12,7 @@ from lithify.gc.reachable import Garbage, named_by, pinned_manifests
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.pins import by_manifest
+from lithify.manifest.pins import by_manifest, let_go_text, missing_text, pin_text
 from lithify.store.errors import Corrupt, InvalidRequest
 
 __all__ = ["LetGo", "kept_by_pins", "let_go"]
@@ -58,6 +58,7 @@ class _Look:
 
     def __init__(self, files: PartitionFiles, head: Manifest) -> None:
         self._files = files
+        self._head = head
         self._known = named_by(head)
         self._pins = sorted(pinned_manifests(head))
         self._above: tuple[int, frozenset[str]] = (0, frozenset())  # the pinned manifest that was read last
@@ -84,7 +85,7 @@ class _Look:
             segments = await _segments(self._files, pinned)
             if segments is None:  # its checkpoint may have gone since the head was read: the next pass sees
                 key = self._files.keys.manifest.key(pinned)
-                raise Corrupt(f"{key} is missing, and a checkpoint pins it", key)
+                raise Corrupt(missing_text(self._head, pinned, key), key)
             self._above = pinned, frozenset(segment.id for segment in segments)
         return self._above[1]
 
@@ -111,10 +112,8 @@ async def kept_by_pins(files: PartitionFiles, head: Manifest) -> list[Garbage]:
         except (Corrupt, InvalidRequest) as error:
             kept[str(pin.manifest)] = Garbage(files.keys.manifest.key(pin.manifest), 0, str(error))
             continue
-        why = (
-            f"only checkpoint {pin.name} keeps it, which pins manifest {pin.manifest}: "
-            f"'lithify checkpoint delete {head.topic} {pin.name}' lets it go"
-        )
+        told = let_go_text(head.topic, pin)
+        why = f"only {pin_text(pin)} keeps it, which pins manifest {pin.manifest}: {told}"
         for ref in segments or ():
             if ref.id not in known and ref.id not in kept:
                 kept[ref.id] = Garbage(ref.id if ref.home else files.keys.key_of(ref), ref.bytes, why)

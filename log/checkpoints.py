@@ -1,9 +1,9 @@
-"""Checkpoints by name: pinning, finding again, refreshing, deleting (P20). Protocol coroutines."""
+"""Checkpoints by owner and name: pinning, finding again, refreshing, deleting (P20). Protocol coroutines."""
 
 from lithify.log.names import check_name
-from lithify.manifest.model import Checkpoint, Manifest
+from lithify.manifest.model import Checkpoint, Manifest, PinOwner
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint, expired
+from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint, expired, pin_text
 from lithify.store.errors import AlreadyExists, NotFound, SnapshotExpired, Unavailable
 from lithify.store.port import NewId, Now
 
@@ -16,17 +16,19 @@ def check_checkpoint_name(name: object) -> str:
     return check_name("a checkpoint's name", name)
 
 
-async def pin(files: PartitionFiles, name: str, ttl_ms: int | None) -> tuple[Manifest, Checkpoint]:
-    """The manifest that checkpoint `name` pins. Where there is no such checkpoint it is created, and pins the manifest
+async def pin(
+    files: PartitionFiles, name: str, ttl_ms: int | None, owner: PinOwner = "user"
+) -> tuple[Manifest, Checkpoint]:
+    """The manifest that `owner`'s checkpoint `name` pins. Where there is none it is created, and pins the manifest
     that its commit makes. An existing one keeps its expiry, whatever `ttl_ms` says; an expired one goes in that commit,
     whether or not a collection has been there."""
     for _ in range(RACES_MAX):
         now_ms = await Now()
-        known = _named(await files.live_head(), name)
+        known = _named(await files.live_head(), name, owner)
         if known is not None and not expired(known, now_ms):
             return await _pinned(files, known), known
         try:
-            made = await files.manifest.commit(CreateCheckpoint(await NewId(), name, ttl_ms, known))
+            made = await files.manifest.commit(CreateCheckpoint(await NewId(), name, ttl_ms, known, owner))
         except AlreadyExists:
             continue  # somebody pinned under this name meanwhile: theirs is the one
         manifest = made.version.value
@@ -41,45 +43,45 @@ async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
     version = await files.manifest.read(checkpoint.manifest)
     if version is None or version.value is None:
         raise SnapshotExpired(
-            f"{files.name}: checkpoint {checkpoint.name!r} was deleted, and manifest {checkpoint.manifest} with it; "
+            f"{files.name}: {pin_text(checkpoint)} was let go, and manifest {checkpoint.manifest} with it; "
             "take a new snapshot"
         )
     return version.value
 
 
-async def pinned(files: PartitionFiles, name: str) -> tuple[Manifest, Checkpoint]:
+async def pinned(files: PartitionFiles, name: str, owner: PinOwner = "user") -> tuple[Manifest, Checkpoint]:
     """The manifest that checkpoint `name` pins. Raises NotFound where there is none of that name, or it expired."""
-    known = await find(files, name)
+    known = await find(files, name, owner)
     return await _pinned(files, known), known
 
 
-async def find(files: PartitionFiles, name: str) -> Checkpoint:
+async def find(files: PartitionFiles, name: str, owner: PinOwner = "user") -> Checkpoint:
     """Raises NotFound where there is none of that name, or it has expired."""
     now_ms = await Now()
-    known = _any(files, await files.live_head(), name)
+    known = _any(files, await files.live_head(), name, owner)
     if expired(known, now_ms):
         raise NotFound(f"{files.name}: checkpoint {name!r} has expired, and may be collected any time; take a new one")
     return known
 
 
-def _any(files: PartitionFiles, head: Manifest, name: str) -> Checkpoint:
-    known = _named(head, name)
+def _any(files: PartitionFiles, head: Manifest, name: str, owner: PinOwner) -> Checkpoint:
+    known = _named(head, name, owner)
     if known is None:
         raise NotFound(f"{files.name} has no checkpoint {name!r}; 'lithify checkpoint list' shows what there is")
     return known
 
 
-def _named(head: Manifest, name: str) -> Checkpoint | None:
-    return next((checkpoint for checkpoint in head.checkpoints if checkpoint.name == name), None)
+def _named(head: Manifest, name: str, owner: PinOwner) -> Checkpoint | None:
+    return next((known for known in head.checkpoints if (known.owner, known.name) == (owner, name)), None)
 
 
-async def refresh(files: PartitionFiles, name: str, ttl_ms: int | None) -> Checkpoint:
+async def refresh(files: PartitionFiles, name: str, ttl_ms: int | None, owner: PinOwner = "user") -> Checkpoint:
     """Let checkpoint `name` expire `ttl_ms` from now (None: never). Raises NotFound where it is gone or expired."""
-    known = await find(files, name)
+    known = await find(files, name, owner)
     return (await files.manifest.commit(RefreshCheckpoint(known.id, ttl_ms))).result
 
 
-async def delete(files: PartitionFiles, name: str) -> None:
+async def delete(files: PartitionFiles, name: str, owner: PinOwner = "user") -> None:
     """Raises NotFound where there is none of that name."""
-    known = _any(files, await files.live_head(), name)
+    known = _any(files, await files.live_head(), name, owner)
     await files.manifest.commit(DeleteCheckpoint(known.id))

@@ -6,7 +6,7 @@ from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
-from lithify.manifest.retention import logical_size, pinned_by_future
+from lithify.manifest.retention import logical_size, stalled_by_future
 
 __all__ = ["PartitionFailure", "PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "partition_info", "topic_info"]
 
@@ -55,7 +55,8 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     dirty_bytes: int  # uncleaned and past min.compaction.lag.ms
     dirty_ratio: float
     oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
-    retention_pinned: str | None  # why retention by time stands still; None: it does not
+    # Why retention by time stands still; None: it does not. No checkpoint does that: the name is public, and stays.
+    retention_pinned: str | None
     consumers: tuple[ConsumerInfo, ...]  # by name
 
 
@@ -105,7 +106,7 @@ def partition_info(manifest: Manifest, config: TopicConfig, now_ms: int) -> Part
         dirty_bytes=debt.dirty_bytes,
         dirty_ratio=debt.dirty_ratio,
         oldest_dirty_ms=debt.oldest_dirty_ms,
-        retention_pinned=pinned_by_future(manifest, floor, now_ms),
+        retention_pinned=stalled_by_future(manifest, floor, now_ms),
         consumers=consumer_infos(manifest, floor),
     )
 

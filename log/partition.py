@@ -27,7 +27,7 @@ from lithify.manifest.appends import OpenProducer, ProducerStamp
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.model import Checkpoint, Manifest
+from lithify.manifest.model import Checkpoint, Manifest, PinOwner
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import Retention, floor_at
 from lithify.manifest.transactions import Reach, TransactionStamp
@@ -318,8 +318,9 @@ class Partition:
         manifest, checkpoint = self._run(checkpoints.pinned(self._files, checkpoints.check_checkpoint_name(name)))
         return self._snapshot(manifest, checkpoint)
 
-    def checkpoints(self) -> tuple[Checkpoint, ...]:
-        return self._head().checkpoints
+    def checkpoints(self, owner: PinOwner | None = "user") -> tuple[Checkpoint, ...]:
+        """Those that users made; or those of another `owner`: "scan", "view", None for all."""
+        return tuple(found for found in self._head().checkpoints if owner in (None, found.owner))
 
     def refresh_checkpoint(self, name: str, ttl: int | timedelta | None = None) -> Checkpoint:
         """Let it expire `ttl` (milliseconds or a timedelta; None: never) from now. Raises NotFound."""

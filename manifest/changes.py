@@ -136,12 +136,12 @@ def _checkpoints(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
     known, left = {c.id: c for c in before.checkpoints}, {c.id for c in after.checkpoints}
     for pin in after.checkpoints:
         if pin.id not in known:
-            yield CheckpointCreated(name=pin.name, id=pin.id, expires_at_ms=pin.expires_at_ms)
+            yield CheckpointCreated(owner=pin.owner, name=pin.name, id=pin.id, expires_at_ms=pin.expires_at_ms)
         elif pin != known[pin.id]:
-            yield CheckpointRefreshed(name=pin.name, id=pin.id, expires_at_ms=pin.expires_at_ms)
+            yield CheckpointRefreshed(owner=pin.owner, name=pin.name, id=pin.id, expires_at_ms=pin.expires_at_ms)
     for pin in before.checkpoints:
         if pin.id not in left:
-            yield CheckpointRemoved(name=pin.name, id=pin.id)
+            yield CheckpointRemoved(owner=pin.owner, name=pin.name, id=pin.id)
 
 
 def _clients(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:

@@ -66,10 +66,10 @@ class Debt(msgspec.Struct, frozen=True, kw_only=True):
         return next(iter(self.all_due), None)
 
 
-def assess(manifest: Manifest, config: TopicConfig, now_ms: int, pinned: frozenset[str] = frozenset()) -> Debt:
-    """The debt of `manifest`. `pinned`: the segments of active jobs, which no due work may name."""
+def assess(manifest: Manifest, config: TopicConfig, now_ms: int, held: frozenset[str] = frozenset()) -> Debt:
+    """The debt of `manifest`. `held`: the segments of active jobs, which no due work may name."""
     floor = floor_at(manifest, now_ms)
-    books = _Books(manifest, config, now_ms, pinned, floor)
+    books = _Books(manifest, config, now_ms, held, floor)
     return Debt(
         units=books.units,
         cleanable=tuple(books.old),
@@ -96,7 +96,7 @@ def appends_slowed(manifest: Manifest, config: TopicConfig) -> bool:
 
 
 def left_out(
-    debt: Debt, manifest: Manifest, config: TopicConfig, now_ms: int, due: Due | None, pinned: frozenset[str]
+    debt: Debt, manifest: Manifest, config: TopicConfig, now_ms: int, due: Due | None, held: frozenset[str]
 ) -> tuple[NotDue, ...]:
     """Why each unit that `due` does not name is left alone, in the manifest's order. `debt`: what `assess` made of the
     same arguments."""
@@ -105,7 +105,7 @@ def left_out(
     takers = {unit.id: f"{each.kind} for {each.debt}" for each in reversed(debt.all_due) for unit in each.units}
 
     def reason(unit: Unit) -> str:
-        if not pinned.isdisjoint(s.id for s in unit.segments):
+        if not held.isdisjoint(s.id for s in unit.segments):
             return "an active job holds it"
         if unit.max_offset < debt.log_start_offset:
             return "below the log start offset: a drop retires it"
@@ -124,15 +124,13 @@ def left_out(
 class _Books:
     """One look at a manifest: its units by age and cleanliness, and the work that each debt asks for."""
 
-    def __init__(
-        self, manifest: Manifest, config: TopicConfig, now_ms: int, pinned: frozenset[str], floor: int
-    ) -> None:
+    def __init__(self, manifest: Manifest, config: TopicConfig, now_ms: int, held: frozenset[str], floor: int) -> None:
         self._manifest = manifest
         self._config = config
         self._now_ms = now_ms
         self.units = units(manifest)
-        self.droppable = droppable(manifest, floor, pinned)
-        free = (u for u in self.units if not pinned or pinned.isdisjoint(s.id for s in u.segments))
+        self.droppable = droppable(manifest, floor, held)
+        free = (u for u in self.units if not held or held.isdisjoint(s.id for s in u.segments))
         self._free = frozenset(u.id for u in free)
         self.old = _cleanable(self.units, latest_cleanable_ms(config, now_ms))
         self.clean_bytes = self.dirty_bytes = self.young_bytes = 0

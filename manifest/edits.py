@@ -130,12 +130,12 @@ def coverage_offset(head: Manifest, sources: frozenset[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CommitCompaction:
-    """Replace exactly the pinned segments by one run of outputs (P13). An empty run is a job without survivors. Of a
-    run in offset order the first segments may be pinned alone (docs/rfcs/0008)."""
+    """Replace exactly the segments that the job holds by one run of outputs (P13). An empty run is a job without
+    survivors. Of a run in offset order the first segments may be taken alone (docs/rfcs/0008)."""
 
     epoch: int
     job: str
-    segments: tuple[str, ...]  # pinned segment ids
+    segments: tuple[str, ...]  # ids of those that the job holds
     run: SortedRun
     coverage_offset: int
     clean: bool
@@ -160,11 +160,11 @@ class CommitCompaction:
         refused = self._refusal(head)
         if refused is not None:
             return Refused(refused)
-        pinned = frozenset(self.segments)
+        held = frozenset(self.segments)
         jobs = (*(d for d in head.completed_jobs if d.id not in self.forget), CompletedJob(self.job, number))
         if len(jobs) > COMPLETED_JOBS_MAX:
             return Refused(Unavailable(f"{head.topic}/{head.partition}: too many completed jobs wait to be recorded"))
-        left = (replace(run, segments=tuple(s for s in run.segments if s.id not in pinned)) for run in head.runs)
+        left = (replace(run, segments=tuple(s for s in run.segments if s.id not in held)) for run in head.runs)
         runs = [run for run in left if run.segments]
         if self.run.segments:
             runs.append(replace(self.run, segments=tuple(replace(s, added_at=number) for s in self.run.segments)))
@@ -174,9 +174,9 @@ class CommitCompaction:
         value = replace(
             head,
             log_start_offset=floor,
-            l0=tuple(s for s in head.l0 if s.id not in pinned),
+            l0=tuple(s for s in head.l0 if s.id not in held),
             runs=tuple(runs),
-            retired=(*head.retired, *retire((s for s in head.segments() if s.id in pinned), number)),
+            retired=(*head.retired, *retire((s for s in head.segments() if s.id in held), number)),
             completed_jobs=jobs,
             consumers=missed(head.consumers, self.dropped_to),
             cleaned_to=max(head.cleaned_to, self.coverage_offset) if self.clean else head.cleaned_to,
@@ -192,8 +192,8 @@ class CommitCompaction:
         if self.sizes is not None:
             made_bytes = sum(segment.bytes for segment in self.run.segments)
             return time_index.weigh(head.time_index, self.sizes, made_bytes)
-        pinned = frozenset(self.segments)
-        return time_index.uncounted(head.time_index, [s for s in head.segments() if s.id in pinned])
+        held = frozenset(self.segments)
+        return time_index.uncounted(head.time_index, [s for s in head.segments() if s.id in held])
 
     def _refusal(self, head: Manifest) -> LithifyError | None:
         where = f"{head.topic}/{head.partition}: job {self.job}"
@@ -203,18 +203,18 @@ class CommitCompaction:
             return Unavailable(f"{where}: compaction is quarantined: {head.quarantine.reason}")
         if head.config_at > self.config_at:
             return Unavailable(f"{where}: the topic was altered meanwhile; whether it may commit is looked at anew")
-        pinned = frozenset(self.segments)
-        missing = pinned - {s.id for s in head.segments()}
+        held = frozenset(self.segments)
+        missing = held - {s.id for s in head.segments()}
         if missing:
             return InvalidRequest(f"{where}: {len(missing)} of its sources are no longer live ({min(missing)} …)")
         for run in head.runs:
-            inside = sum(s.id in pinned for s in run.segments)
-            divided = run.segments[0].order == "offset" and all(s.id in pinned for s in run.segments[:inside])
+            inside = sum(s.id in held for s in run.segments)
+            divided = run.segments[0].order == "offset" and all(s.id in held for s in run.segments[:inside])
             if inside not in (0, len(run.segments)) and not divided:
                 return InvalidRequest(f"{where} holds a part of run {run.id} only")
-        if coverage_offset(head, pinned) < self.coverage_offset:
+        if coverage_offset(head, held) < self.coverage_offset:
             return InvalidRequest(f"{where}: a live segment reaches below its coverage offset")
-        if len(head.retired) + len(pinned) > RETIRED_MAX:
+        if len(head.retired) + len(held) > RETIRED_MAX:
             return Unavailable(f"{where}: {waiting_text(head)}")
         return None
 

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from lithify.manifest.jobs import Ended, JobError, Kind, MergeCounts, Origin
-from lithify.manifest.model import Retention
+from lithify.manifest.model import PinOwner, Retention
 
 __all__ = [
     "Amount",
@@ -169,20 +169,23 @@ class OrphanFloorRaised(ManifestChange, frozen=True, kw_only=True):
 
 
 class CheckpointCreated(ManifestChange, frozen=True, kw_only=True):
+    owner: PinOwner
     name: str
     id: str
     expires_at_ms: int | None
 
 
 class CheckpointRefreshed(ManifestChange, frozen=True, kw_only=True):
+    owner: PinOwner
     name: str
     id: str
     expires_at_ms: int | None
 
 
 class CheckpointRemoved(ManifestChange, frozen=True, kw_only=True):
-    """By hand, or because it had expired."""
+    """By hand, because it had expired, or because another one of its owner took its place."""
 
+    owner: PinOwner
     name: str
     id: str
 

@@ -17,10 +17,10 @@ from lithify.store.errors import NotFound, OffsetOutOfRange, Unavailable
 __all__ = ["DropSegments", "RaiseFloor", "SetBounds", "droppable"]
 
 
-def droppable(manifest: Manifest, floor: int, pinned: frozenset[str]) -> tuple[SegmentRef, ...]:
-    """The live segments that lie wholly below `floor`, but for those that active jobs have `pinned`: they go with
+def droppable(manifest: Manifest, floor: int, held: frozenset[str]) -> tuple[SegmentRef, ...]:
+    """The live segments that lie wholly below `floor`, but for those that active jobs hold (`held`): they go with
     their job's commit, else steady retention would starve every long job (R3)."""
-    return tuple(s for s in manifest.segments() if s.max_offset < floor and s.id not in pinned)
+    return tuple(s for s in manifest.segments() if s.max_offset < floor and s.id not in held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ class SetBounds:
 @dataclass(frozen=True, slots=True)
 class DropSegments:
     """Retire the segments that lie wholly below the floor, and store the floor. By the owner of `epoch` alone: it
-    knows what its jobs have `pinned`. A quarantine for one of them ends with it. Answers with what went."""
+    knows what its jobs hold (`held`). A quarantine for one of them ends with it. Answers with what went."""
 
     epoch: int
-    pinned: frozenset[str]
+    held: frozenset[str]
 
     repeatable = True  # a segment retires once
     frees = True
@@ -103,7 +103,7 @@ class DropSegments:
         if head.sealed:
             return Refused(topic_gone(head))
         floor = floor_at(head, now_ms)
-        found = droppable(head, floor, self.pinned)
+        found = droppable(head, floor, self.held)
         if not found:
             return Already(())
         room = RETIRED_MAX - len(head.retired)

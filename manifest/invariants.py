@@ -18,12 +18,12 @@ from lithify.manifest.jobs import (
 )
 from lithify.manifest.keys import is_topic_name
 from lithify.manifest.model import (
-    CHECKPOINTS_MAX,
     COMPLETED_JOBS_MAX,
     CONSUMERS_MAX,
     KEY_BOUND_BYTES,
     PARTITIONS_MAX,
     PASSED_OVER_MAX,
+    PINS_MAX,
     PRODUCERS_MAX,
     RETIRED_MAX,
     TIME_INDEX_MAX,
@@ -144,7 +144,6 @@ def _shape(manifest: Manifest) -> Iterator[str]:
         ("completed_jobs", COMPLETED_JOBS_MAX),
         ("producers", PRODUCERS_MAX),
         ("transactions", TRANSACTIONS_MAX),
-        ("checkpoints", CHECKPOINTS_MAX),
         ("consumers", CONSUMERS_MAX),
         ("time_index", TIME_INDEX_MAX),
         ("unpinned", UNPINNED_MAX),
@@ -153,14 +152,21 @@ def _shape(manifest: Manifest) -> Iterator[str]:
             yield f"{name} is bounded by {bound}"
     if len(manifest.retired) > RETIRED_MAX and not manifest.sealed:
         yield f"retired is bounded by {RETIRED_MAX}"
-    if any(c.manifest > manifest.id for c in manifest.checkpoints):
-        yield "a checkpoint pins a manifest that exists"
-    pinned = {c.manifest for c in manifest.checkpoints}
-    if any(number in pinned or not 0 < number < manifest.orphan_floor for number in manifest.unpinned):
-        yield "what nobody pins any more was pinned below the orphan floor"
+    yield from _pins(manifest)
     yield from _index_problems(manifest)
     yield from _consumers(manifest)
     yield from _transactions(manifest)
+
+
+def _pins(manifest: Manifest) -> Iterator[str]:
+    for owner, most in PINS_MAX.items():
+        if sum(pin.owner == owner for pin in manifest.checkpoints) > most:
+            yield f"checkpoints is bounded by {most} for {owner}s"
+    if any(pin.manifest > manifest.id for pin in manifest.checkpoints):
+        yield "a checkpoint pins a manifest that exists"
+    pinned = {pin.manifest for pin in manifest.checkpoints}
+    if any(number in pinned or not 0 < number < manifest.orphan_floor for number in manifest.unpinned):
+        yield "what nobody pins any more was pinned below the orphan floor"
 
 
 def _transactions(manifest: Manifest) -> Iterator[str]:
@@ -323,8 +329,8 @@ def _compactor_shape(state: CompactorState) -> Iterator[str]:
             yield f"{name}: at most {bound}"
     if not all(job.active for job in state.jobs) or any(job.active for job in state.history):
         yield "active jobs and history are apart"
-    pinned = [s for job in begun for s in job.segments]
-    if len(set(pinned)) != len(pinned):
+    held = [s for job in begun for s in job.segments]
+    if len(set(held)) != len(held):
         yield "a segment is in one active job"
 
 

@@ -197,7 +197,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     origin: Origin
     requested: tuple[str, ...] = ()  # of a manual request: L0 and run ids, as merges left them; empty: everything
     sources: tuple[str, ...] = ()  # L0 and run ids, in the manifest's order
-    segments: tuple[str, ...] = ()  # exactly the segments pinned (P8)
+    segments: tuple[str, ...] = ()  # exactly those that it holds (P8)
     destination: str = ""  # id of the run it will make
     plan: Plan | None = None
     attempts: tuple[Attempt, ...] = ()

@@ -5,10 +5,11 @@ Names carry units. Offsets are int64, assigned densely at commit. Times are mill
 clock. A field that ends in `_at` is a manifest number: the only order the protocol knows.
 """
 
+from typing import Literal
+
 import msgspec
 
 __all__ = [
-    "CHECKPOINTS_MAX",
     "COMPLETED_JOBS_MAX",
     "CONSUMERS_MAX",
     "FORMAT",
@@ -17,9 +18,11 @@ __all__ = [
     "KIND",
     "PARTITIONS_MAX",
     "PASSED_OVER_MAX",
+    "PINS_MAX",
     "PRODUCERS_MAX",
     "PRODUCER_BATCHES_KEPT",
     "RETIRED_MAX",
+    "SCAN_TTL_MS_MAX",
     "TIME_INDEX_MAX",
     "TRANSACTIONS_MAX",
     "UNPINNED_MAX",
@@ -32,6 +35,7 @@ __all__ = [
     "Key",
     "Manifest",
     "Numbered",
+    "PinOwner",
     "ProducerBatch",
     "ProducerEntry",
     "Quarantine",
@@ -57,11 +61,13 @@ PRODUCERS_MAX = 1_024
 PRODUCER_BATCHES_KEPT = 5  # as Kafka: how many of its latest batches a producer may repeat
 TRANSACTIONS_MAX = 1_024
 PASSED_OVER_MAX = 16  # stretches of one application's versions
-CHECKPOINTS_MAX = 256
 CONSUMERS_MAX = 256
 TIME_INDEX_MAX = 128
 GROWTHS_MAX = 16  # of which it is known where the logs ended
 PARTITIONS_MAX = 10_000  # of a topic
+PinOwner = Literal["user", "scan", "view"]  # who made a checkpoint, and lets it go (docs/rfcs/0016)
+PINS_MAX: dict[PinOwner, int] = {"user": 256, "scan": 512, "view": 16}  # checkpoints of each in a partition
+SCAN_TTL_MS_MAX = 3_600_000  # a scan's checkpoint expires that long after its last refresh at the latest
 
 
 class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -184,10 +190,15 @@ class Transaction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A pinned manifest: the one that this checkpoint's own commit created (P20)."""
+    """A pinned manifest: the one that this checkpoint's own commit created (P20).
+
+    An older lithify that commits drops `owner`, and the checkpoint looks like a user's from then on. That loses no pin:
+    who made it goes by its id (docs/rfcs/0016).
+    """
 
     id: str
-    name: str
+    owner: PinOwner = "user"
+    name: str  # of one of this owner's
     manifest: int
     created_at_ms: int
     expires_at_ms: int | None = None  # by the store's clock; it pins until a commit removes it

@@ -1,5 +1,5 @@
 """Checkpoints, and what becomes of replaced segments: the edits that pin, let go, and forget what was collected. Pure
-(P16, P20; docs/rfcs/0005)."""
+(P16, P20; docs/rfcs/0005, 0016)."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -10,9 +10,18 @@ from msgspec.structs import replace
 from lithify.manifest import time_index
 from lithify.manifest.appends import refused_for_good
 from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.model import CHECKPOINTS_MAX, UNPINNED_MAX, Checkpoint, Manifest, Retired
+from lithify.manifest.model import (
+    PINS_MAX,
+    SCAN_TTL_MS_MAX,
+    UNPINNED_MAX,
+    Checkpoint,
+    Manifest,
+    PinOwner,
+    Retired,
+)
 from lithify.manifest.retention import floor_at
-from lithify.store.errors import AlreadyExists, LithifyError, NotFound, Unavailable
+from lithify.manifest.words import span_text
+from lithify.store.errors import AlreadyExists, InvalidRequest, LithifyError, NotFound, Unavailable
 
 __all__ = [
     "Collect",
@@ -22,6 +31,9 @@ __all__ = [
     "by_manifest",
     "expired",
     "handed_over",
+    "let_go_text",
+    "missing_text",
+    "pin_text",
     "pinning",
     "unpinned",
     "waiting_text",
@@ -31,6 +43,28 @@ __all__ = [
 def expired(checkpoint: Checkpoint, now_ms: int) -> bool:
     """Whether nobody may count on it any more. It pins until a commit removes it (P20)."""
     return checkpoint.expires_at_ms is not None and checkpoint.expires_at_ms <= now_ms
+
+
+def pin_text(pin: Checkpoint) -> str:
+    """Who pins, for people."""
+    return f"{'checkpoint' if pin.owner == 'user' else pin.owner} {pin.name}"
+
+
+def let_go_text(topic: str, pin: Checkpoint) -> str:
+    """What ends a pin, for people."""
+    match pin.owner:
+        case "user":
+            return f"'lithify checkpoint delete {topic} {pin.name}' lets it go"
+        case "scan":
+            return f"it goes when the scan ends, or {span_text(SCAN_TTL_MS_MAX)} after the scan was interrupted"
+        case "view":
+            return "it goes when the view is dropped, or has been published a few times more"
+
+
+def missing_text(head: Manifest, number: int, key: str) -> str:
+    """That a pinned manifest is not there, and what to do about it, for people."""
+    pin = next(pin for pin in head.checkpoints if pin.manifest == number)
+    return f"{key} is pinned by {pin_text(pin)} and missing: restore the object; else {let_go_text(head.topic, pin)}"
 
 
 def pinning(retired: Retired, pins: Sequence[Checkpoint]) -> Checkpoint | None:
@@ -81,8 +115,15 @@ class CreateCheckpoint:
     name: str
     ttl_ms: int | None
     replaces: Checkpoint | None = None  # the one of this name that was found expired; refreshed since, it stays
+    owner: PinOwner = "user"
 
     repeatable = True  # by the checkpoint id
+
+    def __post_init__(self) -> None:
+        """Raises InvalidRequest where a scan would pin for too long."""
+        error = _lasts_too_long(self.owner, self.ttl_ms)
+        if error is not None:
+            raise error
 
     def apply(
         self, head: Manifest | None, number: int, now_ms: int
@@ -94,13 +135,16 @@ class CreateCheckpoint:
         for known in head.checkpoints:
             if known.id == self.id:
                 return Already(known)
-            if known.name == self.name and known != self.replaces:
+            if (known.owner, known.name) == (self.owner, self.name) and known != self.replaces:
                 return Refused(AlreadyExists(f"{head.topic}/{head.partition} has a checkpoint {self.name!r} already"))
         others = tuple(c for c in head.checkpoints if c != self.replaces)
-        if len(others) >= CHECKPOINTS_MAX:
-            return Refused(_too_many(head, others))
+        going = _gives_way(self.owner, others, now_ms)
+        kept = tuple(c for c in others if c.id not in going)
+        if sum(c.owner == self.owner for c in kept) >= PINS_MAX[self.owner]:
+            return Refused(_too_many(head, self.owner, kept))
         mine = Checkpoint(
             id=self.id,
+            owner=self.owner,
             name=self.name,
             manifest=number,
             created_at_ms=now_ms,
@@ -109,20 +153,40 @@ class CreateCheckpoint:
         floor = floor_at(head, now_ms)  # stored: the pinned manifest keeps it (R3)
         value = replace(
             head,
-            checkpoints=(*others, mine),
-            unpinned=unpinned(head, others),
+            checkpoints=(*kept, mine),
+            unpinned=unpinned(head, kept),
             log_start_offset=floor,
             time_index=time_index.trim(head.time_index, floor, head.next_offset, head.rows),
         )
         return Next(value, mine)
 
 
-def _too_many(head: Manifest, pins: Sequence[Checkpoint]) -> LithifyError:
-    oldest = by_manifest(pins)[0]
-    return Unavailable(
-        f"{head.topic}/{head.partition} has {CHECKPOINTS_MAX} checkpoints, its limit: delete one first, the oldest "
-        f"with 'lithify checkpoint delete {head.topic} {oldest.name}'"
-    )
+def _gives_way(owner: PinOwner, pins: Sequence[Checkpoint], now_ms: int) -> frozenset[str]:
+    """The ids of those of `pins` that leave because `owner` pins one more. Nobody makes room but for himself."""
+    mine = by_manifest([pin for pin in pins if pin.owner == owner])
+    excess = len(mine) + 1 - PINS_MAX[owner]
+    if excess <= 0 or owner == "user":
+        return frozenset()
+    # SUBTLE! By the clock of this very commit: a scan that was refreshed since somebody looked reads on. Test:
+    # tests/protocol/test_p20_owners.py
+    going = mine[:excess] if owner == "view" else [pin for pin in mine if expired(pin, now_ms)]
+    return frozenset(pin.id for pin in going)
+
+
+def _too_many(head: Manifest, owner: PinOwner, pins: Sequence[Checkpoint]) -> LithifyError:
+    place, most = f"{head.topic}/{head.partition}", PINS_MAX[owner]
+    if owner != "user":
+        return Unavailable(f"{place} is read by {most} {owner}s at once, its limit: retry when one of them has ended")
+    oldest = by_manifest([pin for pin in pins if pin.owner == owner])[0]
+    told = let_go_text(head.topic, oldest)
+    return Unavailable(f"{place} has {most} checkpoints, its limit: delete one first; of the oldest, {told}")
+
+
+def _lasts_too_long(owner: PinOwner, ttl_ms: int | None) -> LithifyError | None:
+    """A scan whose process was killed must not pin for ever, since nobody else knows of it."""
+    if owner != "scan" or (ttl_ms is not None and ttl_ms <= SCAN_TTL_MS_MAX):
+        return None
+    return InvalidRequest(f"a scan pins for at most {span_text(SCAN_TTL_MS_MAX)}, and refreshes its pin: give it a ttl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +202,9 @@ class RefreshCheckpoint:
         mine = None if head is None else next((c for c in head.checkpoints if c.id == self.id), None)
         if head is None or mine is None or expired(mine, now_ms):
             return Refused(NotFound(f"checkpoint {self.id} is gone (deleted or expired); make a new one"))
+        error = _lasts_too_long(mine.owner, self.ttl_ms)
+        if error is not None:
+            return Refused(error)
         fresh = replace(mine, expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms)
         return Next(replace(head, checkpoints=tuple(fresh if c is mine else c for c in head.checkpoints)), fresh)
 

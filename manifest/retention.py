@@ -16,8 +16,8 @@ __all__ = [
     "floor_at",
     "log_start",
     "logical_size",
-    "pinned_by_future",
     "retention_of",
+    "stalled_by_future",
 ]
 
 KEEP_ALL = Retention()
@@ -78,7 +78,7 @@ def log_start(manifest: Manifest, retention: Retention, now_ms: int) -> int:
     return floor
 
 
-def pinned_by_future(manifest: Manifest, floor: int, now_ms: int) -> str | None:
+def stalled_by_future(manifest: Manifest, floor: int, now_ms: int) -> str | None:
     """Why retention by time stands still at `floor`: the oldest bucket that stays has a record from the future, and
     keeps all that follows it (D5)."""
     if manifest.retention is None or manifest.retention.ms < 0:

@@ -45,12 +45,12 @@ def grown(settings: list[dict[str, str]], seed: int) -> Simulation:
     return simulation
 
 
-def check_free_and_old(due: Due, config: TopicConfig, manifest: Manifest, now_ms: int, pinned: frozenset[str]) -> None:
-    debt = assess(manifest, config, now_ms, pinned)
+def check_free_and_old(due: Due, config: TopicConfig, manifest: Manifest, now_ms: int, held: frozenset[str]) -> None:
+    debt = assess(manifest, config, now_ms, held)
     assert due.kind != "drop" or not due.units
     assert due.kind == "drop" or due.units
     assert len({unit.id for unit in due.units}) == len(due.units)
-    assert pinned.isdisjoint(s.id for unit in due.units for s in unit.segments)
+    assert held.isdisjoint(s.id for unit in due.units for s in unit.segments)
     old = {unit.id for unit in debt.cleanable}
     inside = sum(unit.id in old for unit in due.units)
     if config.compacted:
@@ -71,9 +71,9 @@ def test_due_work_is_free_and_old_and_the_rest_has_one_reason(
     taken = [unit for unit in everything if random.random() < held]
     jobs = [job("running", segments=tuple(s.id for unit in taken for s in unit.segments))] if taken else []
     busy, idle = state(*jobs), state()
-    pinned = frozenset(s.id for unit in taken for s in unit.segments)
-    for due in assess(manifest, config, now_ms, pinned).all_due:
-        check_free_and_old(due, config, manifest, now_ms, pinned)
+    held = frozenset(s.id for unit in taken for s in unit.segments)
+    for due in assess(manifest, config, now_ms, held).all_due:
+        check_free_and_old(due, config, manifest, now_ms, held)
     for known in (busy, idle):
         found = survey(manifest, known, config, now_ms)
         assert found.action == decide(manifest, known, config, now_ms)

@@ -52,7 +52,7 @@ def failed(*segments: str, count: int = 1) -> FailureCount:
     return FailureCount(sources=source_set(segments), count=count, error=ERROR, retry_at_ms=0)
 
 
-def pinning(*segments: str) -> dict[str, Any]:
+def holding(*segments: str) -> dict[str, Any]:
     return {"segments": segments, "sources": segments}
 
 
@@ -72,9 +72,9 @@ HEAD = CompactorState(
             A,
             attempts=(ENDED_ATTEMPT, attempt(2, ranges_done=1)),
             done=(done(0, peak_memory_bytes=7),),
-            **pinning("s1"),
+            **holding("s1"),
         ),
-        job(B, attempts=(ENDED_ATTEMPT, attempt(2)), **pinning("s2")),
+        job(B, attempts=(ENDED_ATTEMPT, attempt(2)), **holding("s2")),
         job(ASKED, status="submitted", origin="manual", plan=None, segments=(), sources=(), requested=("s3",)),
     ),
     history=(summed_up(job(OVER, status="failed")), summed_up(job(ENDED, status="completed"))),
@@ -96,8 +96,8 @@ def found(state: CompactorState, job_id: str) -> Job:
     "edit",
     [
         Heartbeat(EPOCH),
-        Admit(EPOCH, job("000000000001-0000ffff", **pinning("s9"))),
-        Admit(EPOCH, job(ASKED, origin="manual", **pinning("s3"))),
+        Admit(EPOCH, job("000000000001-0000ffff", **holding("s9"))),
+        Admit(EPOCH, job(ASKED, origin="manual", **holding("s3"))),
         StartAttempt(EPOCH, A, 3, "w:2"),
         StartAttempt(EPOCH, B, 3, "w:2"),
         Discard(EPOCH, A, frozenset()),
@@ -137,7 +137,7 @@ def test_a_claim_ends_attempts_and_counts_those_that_did_nothing() -> None:
         Submit(HEAD, found(HEAD, ASKED)),
         Submit(HEAD, found(HEAD, ENDED)),
         Admit(EPOCH, found(HEAD, A)),
-        Admit(EPOCH, job(ENDED, **pinning("s9"))),
+        Admit(EPOCH, job(ENDED, **holding("s9"))),
         StartAttempt(EPOCH, A, 2, "w:2"),
         Discard(EPOCH, A, frozenset((0,))),
         Discard(EPOCH, "nobody's", frozenset()),
@@ -163,7 +163,7 @@ def test_done_already_it_writes_nothing(edit: Any) -> None:
         (StartAttempt(EPOCH, "nobody's", 1, "w:1"), InvalidRequest),
         (Record(EPOCH, ASKED, (done(0),)), InvalidRequest),
         (Record(EPOCH, OVER, (done(0),)), InvalidRequest),
-        (Admit(EPOCH, job("000000000001-0000ffff", **pinning("s9", "s2"))), InvalidRequest),
+        (Admit(EPOCH, job("000000000001-0000ffff", **holding("s9", "s2"))), InvalidRequest),
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )

@@ -80,7 +80,7 @@ SIGNATURES = {
     "Partition.get": "(self, key)",
     "Partition.snapshot": "(self, pin=None, ttl=None)",
     "Partition.pinned": "(self, name)",
-    "Partition.checkpoints": "(self)",
+    "Partition.checkpoints": "(self, owner='user')",
     "Partition.refresh_checkpoint": "(self, name, ttl=None)",
     "Partition.delete_checkpoint": "(self, name)",
     "Partition.describe": "(self)",

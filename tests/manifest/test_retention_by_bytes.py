@@ -49,12 +49,10 @@ class Log:
         ]
         self._commit(Append(ref, 100_000))
 
-    def merge(
-        self, pinned: list[SegmentRef], drop: int, *, starts: list[int] | None = None, counts: bool = True
-    ) -> None:
+    def merge(self, held: list[SegmentRef], drop: int, *, starts: list[int] | None = None, counts: bool = True) -> None:
         """Every `drop`-th record is dropped; 0 drops none. `starts`: the buckets at admission."""
         starts = starts or [bucket.start for bucket in self.head.time_index]
-        sources = sorted((r for ref in pinned for r in self.live.pop(ref.id)), key=lambda r: r.offset)
+        sources = sorted((r for ref in held for r in self.live.pop(ref.id)), key=lambda r: r.offset)
         gone = sources[::drop] if drop else []
         kept = [record for record in sources if record not in gone]
         job = f"{self.head.id:012d}-{self.head.id:08x}"
@@ -69,7 +67,7 @@ class Log:
         edit = CommitCompaction(
             epoch=0,
             job=job,
-            segments=tuple(ref.id for ref in pinned),
+            segments=tuple(ref.id for ref in held),
             run=SortedRun(id=job, segments=outputs),
             coverage_offset=0,
             clean=False,
@@ -226,10 +224,10 @@ def test_buckets_that_were_joined_or_went_below_the_floor_meanwhile_are_found_ag
     log = Log()
     for size in (500, 7, 90, 4_000):
         log.append([size] * 6, 100)
-    starts, pinned = [bucket.start for bucket in log.head.time_index], list(log.head.l0)
+    starts, held = [bucket.start for bucket in log.head.time_index], list(log.head.l0)
     with patch("lithify.manifest.time_index.TIME_INDEX_MAX", 3):
         log.append([60] * 6, 100)
     log.raise_floor(12)
     assert len(log.head.time_index) < len(starts)
-    log.merge(pinned, drop, starts=starts)
+    log.merge(held, drop, starts=starts)
     assert [bucket.bytes for bucket in log.head.time_index] == log.taken()

@@ -74,7 +74,7 @@ class History:
     appends: list[AppendedAt] = field(default_factory=list)
     pins: dict[str, View] = field(default_factory=dict)
     admitted: dict[str, Admission] = field(default_factory=dict)
-    pinned: dict[str, frozenset[str]] = field(default_factory=dict)  # by jobs that were under way after a step
+    held_by: dict[str, frozenset[str]] = field(default_factory=dict)  # by jobs that were under way after a step
     held: frozenset[str] = frozenset()  # segments of jobs under way
     ever_compacted: bool = False
     floor: int = 0
@@ -251,7 +251,7 @@ class History:
         job = None if state is None else state.job(job_id)
         assert job is not None
         taken = {ref.id for ref in gone}
-        assert self.pinned.get(job_id, taken) == taken, "exactly the pinned sources go"
+        assert self.held_by.get(job_id, taken) == taken, "exactly the sources that it held go"
         assert job.input_segments == len(taken), "an ended job has their number"
         when = self.admitted.pop(job_id, None) or self._admission(previous, taken)
         sources = [row for ref in gone for row in self.log.rows(ref)]
@@ -274,7 +274,7 @@ class History:
         state = self.log.state()
         ended = () if state is None else state.history
         jobs = [job.id for job in ended if job.error is not None and job.error.category == "altered"]
-        return frozenset(segment for job in jobs for segment in self.pinned.get(job, ()))
+        return frozenset(segment for job in jobs for segment in self.held_by.get(job, ()))
 
     def _judge_reference(self, ref: SegmentRef) -> None:
         rows = self.log.rows(ref)
@@ -296,7 +296,7 @@ class History:
         jobs = [job for job in (() if state is None else state.jobs) if job.status == "in_progress"]
         self.held = frozenset(segment for job in jobs for segment in job.segments)
         for job in jobs:
-            self.pinned[job.id] = frozenset(job.segments)
+            self.held_by[job.id] = frozenset(job.segments)
             if job.id not in self.admitted:
                 self.admitted[job.id] = self._admission(head, job.segments)
 

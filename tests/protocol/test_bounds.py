@@ -26,9 +26,9 @@ from lithify.manifest.jobs import (
 )
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import (
-    CHECKPOINTS_MAX,
     COMPLETED_JOBS_MAX,
     FORMAT,
+    PINS_MAX,
     PRODUCER_BATCHES_KEPT,
     PRODUCERS_MAX,
     RETIRED_MAX,
@@ -121,9 +121,9 @@ REFUSING: dict[str, tuple[Any, Any, Any]] = {
         ),
     ),
     "checkpoints": (
-        replace(HEAD, checkpoints=checkpoints(CHECKPOINTS_MAX)),
+        replace(HEAD, checkpoints=checkpoints(PINS_MAX["user"])),
         CreateCheckpoint("new", "new", None),
-        replace(HEAD, checkpoints=checkpoints(CHECKPOINTS_MAX - 1)),
+        replace(HEAD, checkpoints=checkpoints(PINS_MAX["user"] - 1)),
     ),
     "jobs in progress": (
         replace(STATE, jobs=JOBS),

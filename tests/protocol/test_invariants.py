@@ -83,8 +83,8 @@ def edit_of(head: Manifest, operation: Operation, contents: Contents) -> Any:  #
         case "f":
             return RaiseFloor(head.next_offset * x // 6)
         case "w":
-            pinned = frozenset(s.id for s in head.segments()[x:]) if z else frozenset[str]()
-            return DropSegments(head.compactor_epoch, pinned)
+            held = frozenset(s.id for s in head.segments()[x:]) if z else frozenset[str]()
+            return DropSegments(head.compactor_epoch, held)
         case "b":
             return SetBounds(Retention(records=3 * z if z else -1), head.config_at + y, KEEP_ALL)
         case "g":

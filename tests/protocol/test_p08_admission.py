@@ -51,7 +51,7 @@ def test_a_request_cancelled_meanwhile_is_not_admitted() -> None:
 
 
 @pytest.mark.parametrize("change", ["gone", "half a run"])
-def test_the_commit_takes_exactly_the_pinned_segments(change: str) -> None:
+def test_the_commit_takes_exactly_the_segments_that_the_job_holds(change: str) -> None:
     world, files = new_partition(), PartitionFiles(KEYS)
     epoch = world.alone(claim(files))
     world.alone(appends(files, 3))

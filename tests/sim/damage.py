@@ -25,9 +25,9 @@ def harm_a_segment(site: Site, actor: Actor) -> None:
 
 def _about_to_be_read(truth: Truth, draw: float) -> list[str]:
     jobs = () if truth.ledger.state is None else truth.ledger.state.jobs
-    pinned = [segment_id for job in jobs if job.status == "in_progress" for segment_id in job.segments]
-    if pinned and draw < 0.6:
-        return pinned
+    held = [segment_id for job in jobs if job.status == "in_progress" for segment_id in job.segments]
+    if held and draw < 0.6:
+        return held
     if truth.head is None or draw < 0.1:
         return [*truth.contents.stored]
     return [ref.id for ref in (truth.head.l0 if draw < 0.8 else truth.head.segments())]

@@ -26,7 +26,7 @@ class Followed:
         self._orphan_floor = 0
         self._bounds: tuple[Retention | None, int] = None, 0
         self._quarantine = ""  # the segment it is for
-        self._pins: dict[str, tuple[str, int | None]] = {}  # id -> name, expiry
+        self._pins: dict[str, tuple[str, str, int | None]] = {}  # id -> owner, name, expiry
         self._consumers: dict[str, int] = {}
         self._producers: dict[str, int] = {}
         self._applications: dict[str, bool] = {}  # and whether they ended
@@ -73,7 +73,7 @@ class Followed:
             "orphan floor": after.orphan_floor,
             "bounds": (after.retention, after.config_at),
             "quarantine": "" if after.quarantine is None else after.quarantine.segment,
-            "pins": {pin.id: (pin.name, pin.expires_at_ms) for pin in after.checkpoints},
+            "pins": {pin.id: (pin.owner, pin.name, pin.expires_at_ms) for pin in after.checkpoints},
             "consumers": {each.name: each.offset for each in after.consumers},
             "producers": {each.id: each.epoch for each in after.producers},
             "applications": {each.application: each.ended for each in after.transactions},
@@ -147,9 +147,9 @@ class Followed:
     def _take_client(self, event: Event) -> None:
         match event:
             case events.CheckpointCreated() | events.CheckpointRefreshed():
-                self._pins[event.id] = (event.name, event.expires_at_ms)
+                self._pins[event.id] = (event.owner, event.name, event.expires_at_ms)
             case events.CheckpointRemoved():
-                del self._pins[event.id]
+                assert self._pins.pop(event.id)[:2] == (event.owner, event.name), event
             case events.ConsumerCommitted():
                 self._consumers[event.name] = event.offset
             case events.ConsumerForgotten():

@@ -72,8 +72,8 @@ async def _drop(site: Site, truth: Truth, config: TopicConfig) -> None:
         and not site.oracle.judge.may_owe(truth.keys.root, truth.keys.topic_id, await Now())
     ):
         truth.fail(f"nothing is due, and a pass on a full store fails: {refused} (RFC 0012)")
-    pinned = {segment for job in jobs if job.get("plan") for segment in job["segments"]}
+    held = {segment for job in jobs if job.get("plan") for segment in job["segments"]}
     floor = log_start(head, looked_ms)
-    left = [each["id"] for each in segments_of(head) if each["max_offset"] < floor and each["id"] not in pinned]
+    left = [each["id"] for each in segments_of(head) if each["max_offset"] < floor and each["id"] not in held]
     if left:
         truth.fail(f"a full store keeps what is below the floor: {left[0]}")

@@ -169,7 +169,7 @@ class Ledger:
             self._truth.fail(f"job {job.id} is admitted with segments that are not live (P8)")
         elsewhere = {s for other in self.state.jobs if other.id != job.id and other.plan for s in other.segments}
         if elsewhere & set(job.segments):
-            self._truth.fail(f"job {job.id} pins what another active job has pinned (P8)")
+            self._truth.fail(f"job {job.id} takes what another active job holds (P8)")
         self._held("P8", "P9")
         sources = frozenset(job.segments)
         if job.origin == "manual":

@@ -207,8 +207,8 @@ OF_POLICY = (
         "a run goes with the part of it that was sorted",
         "P13",
         "manifest/edits.py",
-        "left = (replace(run, segments=tuple(s for s in run.segments if s.id not in pinned)) for run in head.runs)",
-        "left = (replace(run, segments=() if run.segments[0].id in pinned else run.segments) for run in head.runs)",
+        "left = (replace(run, segments=tuple(s for s in run.segments if s.id not in held)) for run in head.runs)",
+        "left = (replace(run, segments=() if run.segments[0].id in held else run.segments) for run in head.runs)",
     ),
     Sabotage(
         "what is sorted begins within a run",

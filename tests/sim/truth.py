@@ -209,11 +209,11 @@ class Truth:
         if not fresh:
             if any(ref.max_offset >= manifest.log_start_offset for ref in taken):
                 self.fail(f"manifest {manifest.id} drops a segment that reaches above the floor (R3)")
-            pinned = {
+            held = {
                 s for job in (self.ledger.state.jobs if self.ledger.state else ()) if job.plan for s in job.segments
             }
-            if any(ref.id in pinned for ref in taken):
-                self.fail(f"manifest {manifest.id} drops a segment that an active job has pinned (P8, R3)")
+            if any(ref.id in held for ref in taken):
+                self.fail(f"manifest {manifest.id} drops a segment that an active job holds (P8, R3)")
             self._count("drop")
             self.world.held("P5", "P8", "R3")
             return
@@ -228,7 +228,7 @@ class Truth:
             self.world.counts["bytes were not counted"] += 1
         self._count(f"{job.kind}")
         if {ref.id for ref in taken} != set(job.segments):
-            self.fail(f"job {job.id} takes other segments than it pinned (P8)")
+            self.fail(f"job {job.id} takes other segments than it held (P8)")
         recorded = {ref.id for ref in job.outputs()}
         if recorded != {ref.id for ref in made} or len(job.done) != len(job.plan.ranges):
             self.fail(f"job {job.id} commits outputs that are not recorded (P11)")

@@ -49,22 +49,22 @@ def _wrong(job: Json, manifest: Json, config: Settings, known: InForce, *, pause
         yield "is admitted in quarantine (R6)"
     if paused or (paused is None and config.paused):
         yield "is admitted while compaction is paused (RFC 0008)"
-    pinned = set(job["segments"])
+    held = set(job["segments"])
     units = units_of(manifest)
     chosen: list[Unit] = []
     for unit in units:
-        taken = [each for each in unit.segments if each["id"] in pinned]
+        taken = [each for each in unit.segments if each["id"] in held]
         if not taken:
             continue
         chosen.append(unit if len(taken) == len(unit.segments) else as_unit(unit.id, taken, is_run=True))
         divides = config.order == "key" and unit.segments[0].get("order", "key") == "offset"
         if len(taken) < len(unit.segments) and not (divides and taken == list(unit.segments[: len(taken)])):
-            yield "pins a part of a run, and not the first of what it has to sort (P8)"
+            yield "holds a part of a run, and not the first of what it has to sort (P8)"
     yield from _sources(job, manifest, config, units, chosen)
     yield from _tier(job, manifest, config, chosen, known)
     old = all(is_old(unit, config, clock_ms) for unit in chosen)
     rules, drops = plan["rules"], config.compacted and old
-    others = [each["min_offset"] for each in segments_of(manifest) if each["id"] not in pinned]
+    others = [each["min_offset"] for each in segments_of(manifest) if each["id"] not in held]
     expected = {
         "order": config.order,
         "drop_superseded": drops,

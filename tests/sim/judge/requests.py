@@ -90,10 +90,10 @@ def _is_sorted_first(requested: list[str], manifest: Json, config: Settings, kno
 
 def _altered(job: Json, known: InForce) -> bool:
     """The topic keeps what the plan drops."""
-    rules, pinned = job["plan"]["rules"], set(job["segments"])
+    rules, held = job["plan"]["rules"], set(job["segments"])
     horizon_ms, drops = rules.get("stamp_horizon_ms"), rules["drop_superseded"] or rules["drop_keyless"]
     for manifest, config in _pairs(known):
-        units = [u for u in units_of(manifest) if any(each["id"] in pinned for each in u.segments)]
+        units = [u for u in units_of(manifest) if any(each["id"] in held for each in u.segments)]
         at_ms = max(known.since_ms, rules["clock_ms"])
         stays_ms = min(rules["clock_ms"] + config.tombstones_ms, LARGEST - 1)
         if not config.compacted and (drops or horizon_ms is not None):

@@ -37,8 +37,8 @@ def tiered_wrongly(
     manifest: Json, config: Settings, chosen: Sequence[Unit], clock_ms: int, state: Json, inputs_max: int
 ) -> str | None:
     """`state`: the `.compactor` file that it was planned by."""
-    pinned = {name for job in state.get("jobs", ()) for name in job.get("segments", ())}
-    for work in _works(manifest, config, clock_ms, pinned):
+    held = {name for job in state.get("jobs", ()) for name in job.get("segments", ())}
+    for work in _works(manifest, config, clock_ms, held):
         if _is_of(chosen, work, config, inputs_max):
             return None
     units = units_of(manifest)
@@ -51,12 +51,12 @@ def tiered_wrongly(
     return f"takes {[unit.id for unit in chosen]}, and no debt asks for just these (C4, RFC 0008)"
 
 
-def _works(manifest: Json, config: Settings, clock_ms: int, pinned: set[str]) -> Iterator[Sequence[Unit]]:
+def _works(manifest: Json, config: Settings, clock_ms: int, held: set[str]) -> Iterator[Sequence[Unit]]:
     """All that some debt asks for, each by itself: never across the lag."""
     units = units_of(manifest)
     old = cleanable(units, config, clock_ms) if config.compacted else units
     names = {unit.id for unit in old}
-    free = [unit for unit in units if not any(each["id"] in pinned for each in unit.segments)]
+    free = [unit for unit in units if not any(each["id"] in held for each in unit.segments)]
     loose = [unit for unit in free if not unit.is_run]
     ripe, young = ([unit for unit in loose if (unit.id in names) == is_ripe] for is_ripe in (True, False))
     runs = _tierable(manifest, config, [unit for unit in free if unit.is_run and unit.id in names])
