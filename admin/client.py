@@ -27,11 +27,11 @@ from lithify.compactor.requested import waits_for
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Due, NotDue
-from lithify.manifest.edits import LiftQuarantine
 from lithify.manifest.jobs import CompactorState, Estimate, Job, Kind
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Key, Manifest
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.quarantine import LiftQuarantine
 from lithify.manifest.units import Unit
 from lithify.manifest.walk import topics_found
 from lithify.manifest.words import span_text

@@ -19,10 +19,11 @@ from lithify.compactor.estimate import target_bytes
 from lithify.compactor.plan import choose_requested, fan_in, freeze, kind_of, offset_ranges
 from lithify.compactor.policy import Drop, Propose, Wait, decide
 from lithify.manifest.appends import Append
+from lithify.manifest.claims import Claim
 from lithify.manifest.commit import Next, Refused
+from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Due, assess
-from lithify.manifest.edits import Claim, CommitCompaction
 from lithify.manifest.floor import DropSegments, SetBounds
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.jobs import Job, KeyRange, Kind

@@ -26,8 +26,8 @@ from lithify.compactor.wishes import Interrupted, heed, heed_cancel
 from lithify.manifest.ages import young
 from lithify.manifest.categories import Category
 from lithify.manifest.commit import Lineage, Refused
+from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
-from lithify.manifest.edits import CommitCompaction, SetQuarantine
 from lithify.manifest.jobs import (
     CompactorState,
     Ended,
@@ -37,6 +37,7 @@ from lithify.manifest.jobs import (
 )
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.quarantine import SetQuarantine
 from lithify.segment.task import TaskResult
 from lithify.store.errors import (
     AccessDenied,

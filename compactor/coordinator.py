@@ -37,9 +37,9 @@ from lithify.compactor.wishes import Interrupted
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.categories import Category
+from lithify.manifest.claims import Claim
 from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.edits import Claim
 from lithify.manifest.floor import DropSegments
 from lithify.manifest.jobs import CompactorState, Job, JobError, Kind, Origin
 from lithify.manifest.keys import SegmentId

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from lithify.compactor.failures import counted_after, failure_of, given_up_after, is_in_vain, runs_alone, source_set
 from lithify.compactor.requested import after_merge
 from lithify.manifest.categories import Category
+from lithify.manifest.claims import fenced
 from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.edits import fenced
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,
     HISTORY_MAX,

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lithify.manifest.bounds import Bounds, may_hold
+from lithify.manifest.compactions import coverage_offset
 from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.manifest.debt import latest_cleanable_ms
-from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import floor_at

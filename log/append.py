@@ -9,13 +9,14 @@ import re
 
 from msgspec.structs import replace
 
-from lithify.manifest.appends import Append, BelowOrphanFloor, ProducerStamp
+from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.config import slows_from
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect
+from lithify.manifest.producers import ProducerStamp
 from lithify.manifest.transactions import EXPIRATION_MS, TransactionStamp
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.store.port import NewId, Now, Pause, Put

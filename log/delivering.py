@@ -7,8 +7,8 @@ from typing import Any
 from lithify.log.intake import prepare
 from lithify.log.partition import Partition
 from lithify.log.record import Record
-from lithify.manifest.appends import ProducerStamp
 from lithify.manifest.config import TopicConfig
+from lithify.manifest.producers import ProducerStamp
 from lithify.store.driver import Clock, Driver
 from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
 from lithify.store.port import Pause, Request

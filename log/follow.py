@@ -15,9 +15,9 @@ import msgspec
 from lithify.log.record import Record, record_bytes
 from lithify.log.snapshot import Snapshot
 from lithify.log.sort_places import SortPlaces
-from lithify.manifest.appends import topic_gone
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.refusals import topic_gone
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, OffsetOutOfRange, SnapshotExpired
 from lithify.store.port import Pause

@@ -23,12 +23,12 @@ from lithify.log.record import Record
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
 from lithify.log.transactions import TransactionInfo, end, forget, transaction_infos
-from lithify.manifest.appends import OpenProducer, ProducerStamp
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Checkpoint, Manifest, PinOwner
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.retention import Retention, floor_at
 from lithify.manifest.transactions import Reach, TransactionStamp
 from lithify.segment.write import encode_append

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from lithify.log.delivering import PAUSE_MS_FIRST, PAUSE_MS_MAX, until
 from lithify.log.partition import Partition
-from lithify.manifest.appends import ProducerStamp
 from lithify.manifest.config import TopicConfig
+from lithify.manifest.producers import ProducerStamp
 from lithify.store.driver import Clock, Driver
 from lithify.store.errors import AccessDenied, CommitUnknown, Unavailable
 from lithify.store.port import Pause

@@ -1,7 +1,7 @@
-"""The edits that producers make to a manifest: appending a segment, and announcing an idempotent producer. Pure.
+"""The edit that appends a segment. Pure.
 
 An append needs no epoch. Its segment id is its idempotence token; a producer's sequence numbers and an application's
-transaction versions carry that across restarts (P6, P7; KIP-98 for the terms).
+transaction versions carry that across restarts (P6, P7).
 """
 
 from dataclasses import dataclass
@@ -13,33 +13,24 @@ from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import (
     PRODUCER_BATCHES_KEPT,
-    PRODUCERS_MAX,
     TIME_INDEX_MAX,
     Bucket,
     Manifest,
     ProducerBatch,
-    ProducerEntry,
     SegmentRef,
 )
+from lithify.manifest.producers import ProducerStamp, earlier_batch, find_producer
+from lithify.manifest.refusals import not_created, refused_for_good
 from lithify.manifest.retention import floor_at
 from lithify.manifest.transactions import EXPIRATION_MS, Place, TransactionStamp, dated, earlier_version, remember
-from lithify.store.errors import Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.errors import LithifyError, Unavailable
 
-__all__ = ["Append", "BelowOrphanFloor", "OpenProducer", "ProducerStamp", "refused_for_good", "topic_gone"]
+__all__ = ["Append", "BelowOrphanFloor"]
 
 
 class BelowOrphanFloor(LithifyError):
     """The append's segment id is older than the orphan floor, so its upload may be collected: upload it again under a
     new id. It certainly did not happen."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerStamp:
-    """`sequence` is the number, from 0, of the append's first record among all of this id that the partition holds."""
-
-    id: str
-    epoch: int
-    sequence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +52,7 @@ class Append:
         self, head: Manifest | None, number: int, now_ms: int
     ) -> Next[Manifest, range] | Already[range] | Refused:
         if head is None:
-            return Refused(NotFound("the partition has no manifest; create the topic first"))
+            return not_created()
         known = self._known(head)
         if known is not None:
             return known
@@ -83,7 +74,7 @@ class Append:
         ref = replace(self.segment, base_offset=base, min_offset=base, max_offset=base + rows - 1, added_at=number)
         producers = head.producers
         if self.producer is not None:
-            entry = _entry(head, self.producer.id)
+            entry = find_producer(head, self.producer.id)
             assert entry is not None  # _earlier refused an unknown producer
             batch = ProducerBatch(self.producer.sequence, rows, base)
             entry = replace(
@@ -133,79 +124,4 @@ class Append:
             verdict = earlier_version(head, self.transaction)
             if verdict is not None:
                 return verdict
-        return None if self.producer is None else _earlier_batch(head, self.producer, self.segment.rows)
-
-
-def _earlier_batch(head: Manifest, stamp: ProducerStamp, rows: int) -> Already[range] | Refused | None:
-    where = f"{head.topic}/{head.partition}: producer {stamp.id!r}"
-    entry = _entry(head, stamp.id)
-    if entry is None:
-        # Never a fresh start at a sequence above 0: records of the forgotten past might be doubled.
-        return Refused(InvalidRequest(f"{where} is not known here (any more); open it again to get a new epoch"))
-    if stamp.epoch < entry.epoch:
-        return Refused(Fenced(f"{where} was opened again (epoch {entry.epoch}); this one, epoch {stamp.epoch}, stops"))
-    if stamp.epoch > entry.epoch:
-        return Refused(InvalidRequest(f"{where} sends epoch {stamp.epoch}, which was never opened"))
-    for batch in entry.batches:
-        if batch.sequence == stamp.sequence and batch.rows == rows:
-            return Already(range(batch.base_offset, batch.base_offset + batch.rows))
-    if stamp.sequence != entry.next_sequence:
-        return Refused(
-            InvalidRequest(f"{where} sends sequence {stamp.sequence}, {entry.next_sequence} is next; open it again")
-        )
-    return None
-
-
-def _entry(head: Manifest, producer_id: str) -> ProducerEntry | None:
-    return next((p for p in head.producers if p.id == producer_id), None)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenProducer:
-    """Give a producer its next epoch, before its first append; answers with the stamp of that. Older epochs are fenced,
-    so the sequence says for good how many records of theirs there are: an instance that starts again goes on from it.
-
-    At the bound of the list the producers idle for longest give way, and only those below the orphan floor: a batch of
-    theirs that is still under way is refused by its segment's age.
-    """
-
-    id: str
-
-    repeatable = True  # twice is a later epoch; nobody has used the one before
-
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ProducerStamp] | Refused:
-        if head is None:
-            return Refused(NotFound("the partition has no manifest; create the topic first"))
-        if head.sealed:
-            return refused_for_good(head)
-        # The manifest's number: counted from 0, an entry that was forgotten and opened anew would give an epoch twice,
-        # and a stalled instance of long ago could append as its successor.
-        # Test: tests/protocol/test_p06_appends.py
-        epoch = number
-        others = [p for p in head.producers if p.id != self.id]
-        if len(others) >= PRODUCERS_MAX:
-            oldest = min(others, key=lambda p: p.touched_at)
-            if oldest.touched_at >= head.orphan_floor:
-                return Refused(
-                    Unavailable(
-                        f"{head.topic}/{head.partition} remembers {PRODUCERS_MAX} producers, its limit, and none is "
-                        "old enough to be forgotten; reuse producer ids, or let garbage collection run"
-                    )
-                )
-            others.remove(oldest)
-        earlier = _entry(head, self.id)
-        sequence = 0 if earlier is None else earlier.next_sequence
-        mine = ProducerEntry(id=self.id, epoch=epoch, next_sequence=sequence, touched_at=number)
-        return Next(replace(head, producers=(*others, mine)), ProducerStamp(self.id, epoch, sequence))
-
-
-def topic_gone(head: Manifest) -> NotFound:
-    return NotFound(f"topic {head.topic} was deleted; a topic of that name made since is another one: open it anew")
-
-
-def refused_for_good(head: Manifest) -> Refused:
-    """By a sealed partition. SUBTLE! A client that saw it alive a moment ago may create a number that is collected by
-    now, and then nobody can tell what became of that (P4). Nobody need: whatever was there went with the topic.
-    Test: tests/log/test_deleted_topics.py
-    """
-    return Refused(topic_gone(head), final=True)
+        return None if self.producer is None else earlier_batch(head, self.producer, self.segment.rows)

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from lithify.manifest.commit import Already, Lineage, Next, Refused
 from lithify.manifest.config import parse, validate
 from lithify.manifest.each import commit_to_each
-from lithify.manifest.edits import CreatePartition, Seal
 from lithify.manifest.ended import say_again
 from lithify.manifest.floor import SetBounds
 from lithify.manifest.invariants import check_topic
 from lithify.manifest.keys import PartitionKeys, TopicKeys, check_topic_name, is_topic_name
+from lithify.manifest.lifetime import CreatePartition, Seal
 from lithify.manifest.model import FORMAT, GROWTHS_MAX, PARTITIONS_MAX, Growth, Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import bounds_before, retention_of

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lithify.manifest.appends import refused_for_good
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import CONSUMERS_MAX, ConsumerPosition, Manifest
+from lithify.manifest.refusals import not_created, refused_for_good
 from lithify.manifest.words import span_text
 from lithify.store.errors import Fenced, LithifyError, NotFound, OffsetOutOfRange, Unavailable
 
@@ -151,7 +151,7 @@ def _where(head: Manifest, name: str) -> str:
 
 def _no_log(head: Manifest | None) -> Refused:
     if head is None:
-        return Refused(NotFound("the partition has no manifest; create the topic first"))
+        return not_created()
     return refused_for_good(head)
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.manifest import time_index
-from lithify.manifest.appends import refused_for_good, topic_gone
+from lithify.manifest.claims import fenced
 from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.edits import fenced, retire
 from lithify.manifest.model import RETIRED_MAX, Manifest, Retention, SegmentRef, SortedRun
 from lithify.manifest.pins import waiting_text
+from lithify.manifest.refusals import not_created, refused_for_good, topic_gone
 from lithify.manifest.retention import floor_at
-from lithify.store.errors import NotFound, OffsetOutOfRange, Unavailable
+from lithify.manifest.retired import retire
+from lithify.store.errors import OffsetOutOfRange, Unavailable
 
 __all__ = ["DropSegments", "RaiseFloor", "SetBounds", "droppable"]
 
@@ -35,7 +36,7 @@ class RaiseFloor:
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, int] | Already[int] | Refused:
         if head is None:
-            return Refused(NotFound("the partition has no manifest; create the topic first"))
+            return not_created()
         if head.sealed:
             return refused_for_good(head)
         by_hand = self.before_offset
@@ -69,7 +70,7 @@ class SetBounds:
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:
-            return Refused(NotFound("the partition has no manifest; create the topic first"))
+            return not_created()
         if head.sealed:
             return Refused(topic_gone(head))
         if self.config_at <= head.config_at:
@@ -96,7 +97,7 @@ class DropSegments:
         self, head: Manifest | None, number: int, now_ms: int
     ) -> Next[Manifest, tuple[SegmentRef, ...]] | Already[tuple[SegmentRef, ...]] | Refused:
         if head is None:
-            return Refused(NotFound("the partition has no manifest"))
+            return not_created()
         lost = fenced(head.topic, head.partition, head.compactor_epoch, self.epoch)
         if lost is not None:
             return Refused(lost)

@@ -52,7 +52,7 @@ __all__ = [
 FORMAT = 1  # of every numbered file; a reader refuses a larger one
 KIND = "kind"  # the field that says what a numbered file is: a boundary would read as an empty manifest
 
-# Every list has a bound; what happens at it is told at the edit that would grow it (lithify.manifest.edits).
+# Every list has a bound; what happens at it is told at the edit that would grow it.
 KEY_BOUND_BYTES = 32  # key bounds in manifests are cut to this, rounded outward
 RETIRED_MAX = 16_384
 UNPINNED_MAX = 512  # by then a collection has not looked for long; the sweep finds what the oldest kept

@@ -1,6 +1,5 @@
 """The numbered files of one partition, as one client sees them."""
 
-from lithify.manifest.appends import topic_gone
 from lithify.manifest.changes import changes_of_jobs, changes_of_manifest
 from lithify.manifest.commit import Lineage
 from lithify.manifest.events import Sink
@@ -8,6 +7,7 @@ from lithify.manifest.invariants import check_boundary, check_compactor, check_m
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Boundary, Manifest
+from lithify.manifest.refusals import topic_gone
 from lithify.store.errors import NotFound
 
 __all__ = ["PartitionFiles"]

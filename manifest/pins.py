@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.manifest import time_index
-from lithify.manifest.appends import refused_for_good
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import (
     PINS_MAX,
@@ -19,6 +18,7 @@ from lithify.manifest.model import (
     PinOwner,
     Retired,
 )
+from lithify.manifest.refusals import not_created, refused_for_good
 from lithify.manifest.retention import floor_at
 from lithify.manifest.words import span_text
 from lithify.store.errors import AlreadyExists, InvalidRequest, LithifyError, NotFound, Unavailable
@@ -129,7 +129,7 @@ class CreateCheckpoint:
         self, head: Manifest | None, number: int, now_ms: int
     ) -> Next[Manifest, Checkpoint] | Already[Checkpoint] | Refused:
         if head is None:
-            return Refused(NotFound("the partition has no manifest; create the topic first"))
+            return not_created()
         if head.sealed:
             return refused_for_good(head)
         for known in head.checkpoints:
@@ -243,7 +243,7 @@ class Collect:
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:
-            return Refused(NotFound("the partition has no manifest"))
+            return not_created()
         checkpoints = tuple(
             c
             for c in head.checkpoints

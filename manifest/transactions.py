@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import PASSED_OVER_MAX, TRANSACTIONS_MAX, Manifest, Stretch, Transaction
-from lithify.store.errors import AlreadyExists, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.manifest.refusals import not_created
+from lithify.store.errors import AlreadyExists, InvalidRequest, LithifyError, Unavailable
 
 __all__ = [
     "EXPIRATION_MS",
@@ -210,7 +211,7 @@ class EndTransaction:
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:
-            return Refused(NotFound("the partition has no manifest; create the topic first"))
+            return not_created()
         known = find_transaction(head, self.application)
         if known is None or known.ended or head.sealed:
             return Already(None)

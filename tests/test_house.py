@@ -42,7 +42,7 @@ ALLOWED = {
 # Decisions are functions of their arguments: no network, no engine, no clock, no chance. A file that says "Pure" of
 # itself is one of them.
 PURE = re.compile(r"\bPure\b")
-PURE_AT_LEAST = {"manifest/edits.py", "manifest/invariants.py", "compactor/policy.py", "compactor/job_edits.py"}
+PURE_AT_LEAST = {"manifest/compactions.py", "manifest/invariants.py", "compactor/policy.py", "compactor/job_edits.py"}
 IMPURE_MODULES = {
     "boto3", "botocore", "datetime", "fsspec", "pyspark", "random", "s3fs", "secrets", "time", "uuid",
 }  # fmt: skip

@@ -83,7 +83,7 @@ print(json.dumps([[verdict.trial.number, verdict.killed_by] for verdict in tried
 @pytest.mark.slow
 def test_a_fault_is_noticed_by_a_history_or_by_a_test_and_a_harmless_one_by_neither() -> None:
     """In a process that has not imported the product: its children must import it with the fault."""
-    file = "manifest/edits.py"
+    file = "manifest/claims.py"
     numbers = {m.change: n for n, m in enumerate(mutants(file, (ROOT / file).read_text(encoding="utf-8")))}
     epoch, regression = "epoch + 1 → epoch", "stored < mine → stored <= mine"
     never, refresh = "stored < mine → False", "tests/protocol/test_p20_checkpoints.py"

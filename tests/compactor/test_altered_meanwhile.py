@@ -16,9 +16,9 @@ from lithify.log.warehouse import Warehouse
 from lithify.manifest.appends import Append
 from lithify.manifest.catalog import alter_topic, create_topic, keep_bounds, partition_keys, topic_lineage
 from lithify.manifest.codec import encode
-from lithify.manifest.edits import CreatePartition
 from lithify.manifest.floor import SetBounds
 from lithify.manifest.keys import PartitionKeys, TopicKeys
+from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, Retention, bounds_before, floor_at

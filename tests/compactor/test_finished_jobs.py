@@ -13,8 +13,8 @@ from lithify.compactor.failures import RETRY_MAX_MS
 from lithify.compactor.info import compaction_info
 from lithify.compactor.job_edits import ClaimState, Finish, Heartbeat
 from lithify.gc.reachable import protecting_job
+from lithify.manifest.claims import fenced
 from lithify.manifest.codec import decode, encode
-from lithify.manifest.edits import fenced
 from lithify.manifest.invariants import check_compactor
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,

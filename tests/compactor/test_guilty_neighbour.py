@@ -11,8 +11,8 @@ from lithify.compactor.engine import NextResults, Reserve, StartTasks, StopAsked
 from lithify.compactor.failures import ALONE_AFTER
 from lithify.compactor.room import Load
 from lithify.manifest.config import parse
-from lithify.manifest.edits import CreatePartition
 from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.port import Request
 from tests.compactor.simulated_engine import merge

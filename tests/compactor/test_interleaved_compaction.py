@@ -12,9 +12,9 @@ from lithify.compactor.job_edits import RequestCancel, Submit
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.config import parse
-from lithify.manifest.edits import CreatePartition
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint

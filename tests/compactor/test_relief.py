@@ -11,7 +11,7 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import NextResults
 from lithify.compactor.job_edits import RequestCancel
 from lithify.manifest.config import parse
-from lithify.manifest.edits import CreatePartition
+from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, Unavailable
 from lithify.store.port import Create, Outcome, Pause

@@ -2,7 +2,7 @@
 is committed, before a clean merges them over key ranges.
 
 Tried, and caught here: a run sorted whole (plan.py), from its middle or beyond what one output holds (plan.py), and a
-commit that takes a part from elsewhere in a run, or any part of one in key order (edits.py).
+commit that takes a part from elsewhere in a run, or any part of one in key order (manifest/compactions.py).
 """
 
 from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import Any
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.commit import Next
-from lithify.manifest.edits import CommitCompaction, coverage_offset
+from lithify.manifest.compactions import CommitCompaction, coverage_offset
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import SegmentId

@@ -10,9 +10,10 @@ from lithify.log.append import append, outcome
 from lithify.log.intake import prepare
 from lithify.log.record import Record
 from lithify.manifest.codec import decode
+from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import parse
-from lithify.manifest.edits import CommitCompaction, CreatePartition
 from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.write import encode_append

@@ -229,7 +229,7 @@ def test_invariants(broken: tuple[ConsumerPosition, ...], says: str) -> None:
 
 
 def new_partition(plan: list[Fault]) -> tuple[FaultyStore, Driver, PartitionFiles]:
-    from lithify.manifest.edits import CreatePartition
+    from lithify.manifest.lifetime import CreatePartition
     from tests.protocol.scene import FIRST
 
     store = FaultyStore(MemoryStore(), [])

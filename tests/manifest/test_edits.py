@@ -5,13 +5,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
+from lithify.manifest.appends import Append
+from lithify.manifest.claims import Claim
 from lithify.manifest.commit import Already, Refused
+from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer, ResetPosition, TakePosition
-from lithify.manifest.edits import Claim, CommitCompaction, CreatePartition, LiftQuarantine, Seal, SetQuarantine
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
+from lithify.manifest.lifetime import CreatePartition, Seal
 from lithify.manifest.model import Manifest
 from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
+from lithify.manifest.producers import OpenProducer, ProducerStamp
+from lithify.manifest.quarantine import LiftQuarantine, SetQuarantine
 from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import NotFound

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append, BelowOrphanFloor
-from lithify.manifest.edits import Claim, CreatePartition
+from lithify.manifest.claims import Claim
 from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Unavailable

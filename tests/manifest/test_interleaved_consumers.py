@@ -10,7 +10,7 @@ from lithify.log.positions import take
 from lithify.manifest.appends import BelowOrphanFloor
 from lithify.manifest.codec import decode
 from lithify.manifest.consumers import CommitPosition, find_consumer
-from lithify.manifest.edits import CreatePartition
+from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailable

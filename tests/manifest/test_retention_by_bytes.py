@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
 from lithify.manifest.commit import Next
-from lithify.manifest.edits import CommitCompaction
+from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun

@@ -13,8 +13,8 @@ from lithify.gc.unannounced import Swept, sweep_unannounced
 from lithify.log.append import append
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import alter_topic, create_topic, live_topic, topic_lineage
-from lithify.manifest.edits import CreatePartition
 from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import new_id

@@ -30,10 +30,10 @@ from lithify.log.append import append
 from lithify.manifest.catalog import KEEPING_KEYS
 from lithify.manifest.categories import Category
 from lithify.manifest.config import TopicConfig, parse, validate
-from lithify.manifest.edits import CreatePartition
 from lithify.manifest.floor import RaiseFloor, SetBounds
 from lithify.manifest.jobs import CompactorState, Job, KeyRange, MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import floor_at, retention_of

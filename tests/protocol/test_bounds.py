@@ -8,10 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.job_edits import Admit, EndAttempt, Finish, StartAttempt, Submit
-from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
+from lithify.manifest.appends import Append
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next, Refused
-from lithify.manifest.edits import Seal
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,
@@ -25,6 +24,7 @@ from lithify.manifest.jobs import (
     JobError,
 )
 from lithify.manifest.keys import SegmentId
+from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import (
     COMPLETED_JOBS_MAX,
     FORMAT,
@@ -45,6 +45,7 @@ from lithify.manifest.model import (
     Transaction,
 )
 from lithify.manifest.pins import CreateCheckpoint
+from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import Corrupt, Unavailable
 from tests.protocol.scene import FIRST, TOPIC_ID, at, job, replacing, segment

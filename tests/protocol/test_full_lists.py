@@ -3,9 +3,9 @@
 import pytest
 
 from lithify.gc.collect import collect
-from lithify.manifest.appends import OpenProducer
 from lithify.manifest.commit import Refused
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.producers import OpenProducer
 from lithify.store.errors import Unavailable
 from lithify.store.port import Create
 from tests.protocol.scene import GRACE_MS, KEYS, Held, appends, new_partition
@@ -15,7 +15,7 @@ PRODUCERS = 8
 
 @pytest.fixture(autouse=True)
 def _small_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("manifest.appends", "manifest.invariants", "gc.reachable"):
+    for module in ("manifest.producers", "manifest.invariants", "gc.reachable"):
         monkeypatch.setattr(f"lithify.{module}.PRODUCERS_MAX", PRODUCERS)
 
 

@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
+from lithify.manifest.appends import Append
+from lithify.manifest.claims import Claim
 from lithify.manifest.codec import decode, encode
 from lithify.manifest.commit import Next
-from lithify.manifest.edits import Claim, LiftQuarantine, Seal, SetQuarantine, coverage_offset
+from lithify.manifest.compactions import coverage_offset
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.invariants import check_boundary, check_compactor, check_topic, manifest_problems
 from lithify.manifest.jobs import MAY_BECOME, CompactorState, Status, summed_up
 from lithify.manifest.keys import SegmentId
+from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import (
     FORMAT,
     TIME_INDEX_MAX,
@@ -28,6 +30,8 @@ from lithify.manifest.model import (
     Transaction,
 )
 from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
+from lithify.manifest.producers import OpenProducer, ProducerStamp
+from lithify.manifest.quarantine import LiftQuarantine, SetQuarantine
 from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import (
     EndTransaction,

@@ -3,8 +3,8 @@
 import pytest
 
 from lithify.manifest.appends import Append
+from lithify.manifest.claims import Claim
 from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
-from lithify.manifest.edits import Claim
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Unavailable
 from lithify.store.port import Create, Delete, Get, Outcome

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lithify.manifest.appends import Append, OpenProducer, ProducerStamp
+from lithify.manifest.appends import Append
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import PRODUCER_BATCHES_KEPT, PRODUCERS_MAX, Manifest, ProducerEntry
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import AlreadyExists, Fenced, InvalidRequest, LithifyError, Unavailable
 from tests.protocol.scene import (
@@ -110,7 +111,7 @@ def test_an_older_epoch_is_fenced_from_the_moment_the_next_is_committed() -> Non
 
 
 def test_an_instance_that_starts_again_is_told_how_many_records_are_there() -> None:
-    """Tried on manifest/appends.py, and caught: a sequence from 0 in the answer, in the entry, and in both."""
+    """Tried on manifest/producers.py, and caught: a sequence from 0 in the answer, in the entry, and in both."""
     head, first = then(HEAD, OpenProducer("p"))
     assert first == ProducerStamp("p", first.epoch, 0)
     head, _ = then(head, by("p", first.epoch, 0, "a", 3))
@@ -134,9 +135,9 @@ def full(touched_at: int, orphan_floor: int) -> Manifest:
 
 
 def test_a_producer_that_appends_is_not_the_one_idle_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long ago it was opened. Tried on manifest/appends.py, and caught: the entry is dated by its opening
+    """However long ago it was opened. Tried on manifest/producers.py, and caught: the entry is dated by its opening
     alone, and the next append is refused as of a producer that is not known."""
-    monkeypatch.setattr("lithify.manifest.appends.PRODUCERS_MAX", 4)
+    monkeypatch.setattr("lithify.manifest.producers.PRODUCERS_MAX", 4)
     head, epoch = opened(replace(HEAD, orphan_floor=9_000), "busy")
     for number in range(10):
         head, _ = then(replace(head, l0=()), by("busy", epoch, 2 * number, f"busy{number}"))

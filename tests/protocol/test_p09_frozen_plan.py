@@ -9,8 +9,8 @@ from lithify.compactor.altered import forbidden
 from lithify.compactor.job_edits import Admit, ClaimState, StartAttempt
 from lithify.compactor.plan import freeze, tasks
 from lithify.manifest.commit import Next, Refused
+from lithify.manifest.compactions import coverage_offset
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.edits import coverage_offset
 from lithify.manifest.jobs import CompactorState, Job, KeyRange
 from lithify.manifest.model import Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles

@@ -13,7 +13,7 @@ from lithify.compactor.plan import freeze
 from lithify.compactor.policy import Settle, decide
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.commit import Already, Next
-from lithify.manifest.edits import CommitCompaction
+from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.jobs import CompactorState, KeyRange
 from lithify.manifest.model import CompletedJob, SortedRun
 from lithify.manifest.partition import PartitionFiles

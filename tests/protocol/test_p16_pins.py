@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lithify.gc.collect import Pass, collect, sweep
 from lithify.manifest.commit import Next
-from lithify.manifest.edits import Seal
+from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import UNPINNED_MAX, Checkpoint, Manifest, Retired
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, handed_over, unpinned
@@ -20,7 +20,7 @@ RETIRED = 24  # the bound of the list in these tests
 
 @pytest.fixture(autouse=True)
 def _small_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("edits", "floor", "invariants"):
+    for module in ("compactions", "floor", "invariants"):
         monkeypatch.setattr(f"lithify.manifest.{module}.RETIRED_MAX", RETIRED)
 
 

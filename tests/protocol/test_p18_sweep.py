@@ -5,8 +5,8 @@ import pytest
 from lithify.compactor.job_edits import Admit
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append, BelowOrphanFloor
-from lithify.manifest.edits import Seal
 from lithify.manifest.keys import SegmentId
+from lithify.manifest.lifetime import Seal
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint
 from lithify.store.errors import Corrupt, Unavailable

@@ -14,9 +14,10 @@ from lithify.manifest.catalog import (
     topic_lineage,
     topic_names,
 )
+from lithify.manifest.claims import Claim
 from lithify.manifest.config import parse
-from lithify.manifest.edits import Claim, Seal
 from lithify.manifest.keys import PartitionKeys, TopicKeys
+from lithify.manifest.lifetime import Seal
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound

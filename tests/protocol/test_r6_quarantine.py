@@ -13,10 +13,11 @@ from lithify.gc.collect import collect, sweep
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.categories import Category
 from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.edits import LiftQuarantine, Seal, SetQuarantine
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import JobError
+from lithify.manifest.lifetime import Seal
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.quarantine import LiftQuarantine, SetQuarantine
 from lithify.store.errors import Corrupt, Fenced, NotFound, Unavailable
 from lithify.store.port import Pause
 from tests.compactor.simulated_engine import with_engine

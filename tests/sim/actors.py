@@ -7,12 +7,12 @@ from typing import Any
 
 from lithify.log import checkpoints, positions
 from lithify.log.append import append, outcome
-from lithify.manifest.appends import OpenProducer, ProducerStamp
 from lithify.manifest.commit import WAS_IT_THERE
 from lithify.manifest.consumers import CommitPosition, find_consumer
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.retention import floor_at
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import (

@@ -6,7 +6,7 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.gc.collect import collect
 from lithify.manifest.catalog import keep_bounds
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.edits import Seal
+from lithify.manifest.lifetime import Seal
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Unavailable
 from lithify.store.port import Now, Pause

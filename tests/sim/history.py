@@ -40,7 +40,7 @@ TUNED = {
     ("lithify.gc.reachable.BOUNDARY_STEP_MIN",): (256, 8, 2),
     ("lithify.compactor.job_edits.HISTORY_MAX",): (64, 2),
     ("lithify.manifest.time_index.TIME_INDEX_MAX", "lithify.manifest.appends.TIME_INDEX_MAX"): (128, 4),
-    ("lithify.manifest.appends.PRODUCERS_MAX",): (1_024, 1),
+    ("lithify.manifest.producers.PRODUCERS_MAX",): (1_024, 1),
     ("lithify.manifest.transactions.TRANSACTIONS_MAX",): (1_024, 2, 1),
     ("lithify.log.append.UPLOADS_MAX",): (4, 1),
     (INPUTS_MAX,): (256, 256, 256, 256, 3, 5),

@@ -29,14 +29,14 @@ OF_DATA = (
     Sabotage(
         "a merge does not store the floor",
         "R3",
-        "manifest/edits.py",
+        "manifest/compactions.py",
         "floor = max(self.floor, floor_at(head, now_ms))",
         "floor = max(self.floor, head.log_start_offset)",
     ),
     Sabotage(
         "bytes are shared by rows",
         "R3",
-        "manifest/edits.py",
+        "manifest/compactions.py",
         "return time_index.weigh(head.time_index, self.sizes, made_bytes)",
         "rows = sum(b.rows for b in head.time_index)\n            "
         "return tuple(replace(b, bytes=min(b.bytes, made_bytes * b.rows // rows)) for b in head.time_index)",

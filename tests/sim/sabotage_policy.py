@@ -199,14 +199,14 @@ OF_POLICY = (
     Sabotage(
         "a consumer is not told of deletions that it missed",
         "R4",
-        "manifest/edits.py",
+        "manifest/compactions.py",
         "consumers=missed(head.consumers, self.dropped_to),",
         "consumers=head.consumers,",
     ),
     Sabotage(
         "a run goes with the part of it that was sorted",
         "P13",
-        "manifest/edits.py",
+        "manifest/compactions.py",
         "left = (replace(run, segments=tuple(s for s in run.segments if s.id not in held)) for run in head.runs)",
         "left = (replace(run, segments=() if run.segments[0].id in held else run.segments) for run in head.runs)",
     ),

@@ -21,13 +21,13 @@ from lithify.manifest.catalog import (
     topic_lineage,
 )
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.edits import LiftQuarantine
 from lithify.manifest.ended import Known, Marks
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.quarantine import LiftQuarantine
 from lithify.manifest.retention import KEEP_ALL, Retention, retention_of
 from lithify.manifest.units import units
 from lithify.store.errors import AlreadyExists, CommitUnknown, Fenced, InvalidRequest, OffsetOutOfRange

@@ -10,9 +10,10 @@ from lithify.compactor.step import Step
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.catalog import keep_bounds
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.edits import LiftQuarantine, Seal
+from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.quarantine import LiftQuarantine
 from lithify.store.port import Pause
 from tests.sim.cast import Actor, Violation
 from tests.sim.damage import harm_a_segment, restore, rot_what_is_recorded

@@ -57,7 +57,7 @@ SABOTAGED_WRITERS = (
     Sabotage(
         "a producer that is opened again counts from 0",
         "once and in order",
-        "manifest/appends.py",
+        "manifest/producers.py",
         "sequence = 0 if earlier is None else earlier.next_sequence",
         "sequence = 0",
     ),

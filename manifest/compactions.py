@@ -1,13 +1,11 @@
-"""The edits of a manifest that are not appends: birth and seal, claims, compactions, quarantine. Pure; each names the
-protocol rule it serves (docs/protocol.md)."""
+"""The edit that commits a compaction: its outputs replace its sources (P13, R4). Pure."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from lithify.manifest import time_index
-from lithify.manifest.appends import topic_gone
+from lithify.manifest.claims import fenced
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.config import LONG_MAX
 from lithify.manifest.consumers import missed
@@ -17,110 +15,16 @@ from lithify.manifest.model import (
     Bucket,
     CompletedJob,
     Manifest,
-    Quarantine,
-    Retired,
-    SegmentRef,
     SortedRun,
 )
-from lithify.manifest.pins import unpinned, waiting_text
+from lithify.manifest.pins import waiting_text
+from lithify.manifest.refusals import not_created, topic_gone
 from lithify.manifest.retention import floor_at
+from lithify.manifest.retired import retire
 from lithify.manifest.time_index import Lost, Sizes
-from lithify.store.errors import (
-    EpochRegression,
-    Fenced,
-    InvalidRequest,
-    LithifyError,
-    NotFound,
-    Unavailable,
-)
+from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
-__all__ = [
-    "Claim",
-    "CommitCompaction",
-    "CreatePartition",
-    "LiftQuarantine",
-    "Seal",
-    "SetQuarantine",
-    "coverage_offset",
-    "fenced",
-    "retire",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class CreatePartition:
-    """Manifest 1. It exists before the `.topic` that announces the partition (P21)."""
-
-    first: Manifest
-
-    repeatable = True
-
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
-        return Already(None) if head is not None else Next(self.first, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Seal:
-    """The topic was deleted: nothing is appended or compacted any more; all that was live or pinned is let go (P21).
-
-    The retired list may pass its bound here: nothing will be added to it again.
-    """
-
-    repeatable = True
-    frees = True
-
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
-        if head is None or head.sealed:
-            return Already(None)
-        retired = (*head.retired, *retire(head.segments(), number))
-        sealed = replace(head, sealed=True, l0=(), runs=(), time_index=(), retired=retired, checkpoints=())
-        return Next(replace(sealed, unpinned=unpinned(head, ())), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Take the next compactor epoch (P5); answers with it, or with None where another claim came first.
-
-    SUBTLE! Whoever looked decided by the owner of the epoch it saw. Of two that look at once, the one that loses the
-    race for the number must look again: the winner may be at work within its lease. Test:
-    tests/protocol/test_p05_fencing.py
-    """
-
-    expected: int | None  # the epoch that was looked at; None: whichever it is, an order to take over
-
-    repeatable = True  # a second time it finds the epoch that the first one made, and answers None
-    frees = True
-
-    def apply(
-        self, head: Manifest | None, number: int, now_ms: int
-    ) -> Next[Manifest, int | None] | Already[int | None] | Refused:
-        if head is None:
-            return Refused(NotFound("the partition has no manifest; create the topic first"))
-        if head.sealed:
-            return Refused(topic_gone(head))
-        epoch = head.compactor_epoch
-        if self.expected is not None and epoch < self.expected:
-            return Refused(epoch_regressed(head.topic, head.partition, epoch, self.expected))
-        if self.expected is not None and epoch > self.expected:
-            return Already(None)
-        return Next(replace(head, compactor_epoch=epoch + 1), epoch + 1)
-
-
-def epoch_regressed(topic: str, partition: int, stored: int, known: int) -> EpochRegression:
-    return EpochRegression(
-        f"{topic}/{partition}: the store shows epoch {stored} though epoch {known} was committed: it lost "
-        "acknowledged writes. Stop every writer and look at the bucket before anything else"
-    )
-
-
-def fenced(topic: str, partition: int, stored: int, mine: int) -> LithifyError | None:
-    """What epoch `stored` means to the holder of epoch `mine` (P5); None: it still holds."""
-    if stored > mine:
-        return Fenced(
-            f"{topic}/{partition}: another compactor took over (epoch {stored}, mine is {mine}); this one stops here "
-            "and has deleted nothing"
-        )
-    return epoch_regressed(topic, partition, stored, mine) if stored < mine else None
+__all__ = ["CommitCompaction", "coverage_offset"]
 
 
 def coverage_offset(head: Manifest, sources: frozenset[str]) -> int:
@@ -151,7 +55,7 @@ class CommitCompaction:
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:
-            return Refused(NotFound("the partition has no manifest"))
+            return not_created()
         if any(done.id == self.job for done in head.completed_jobs):
             return Already(None)
         lost = fenced(head.topic, head.partition, head.compactor_epoch, self.epoch)
@@ -221,54 +125,3 @@ class CommitCompaction:
 
 def _run_order(run: SortedRun) -> tuple[int, str]:
     return min(s.min_offset for s in run.segments), run.id
-
-
-def retire(segments: Iterable[SegmentRef], number: int) -> list[Retired]:
-    """The entries of `segments`, retired by manifest `number` (P16)."""
-    return [
-        Retired(
-            id=s.id,
-            home=s.home,
-            bytes=s.bytes,
-            rows=s.rows,
-            base_offset=s.base_offset,
-            added_at=s.added_at,
-            retired_at=number,
-        )
-        for s in segments
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class SetQuarantine:
-    """Stop compaction of the partition: a segment is corrupt and a person must look (R6)."""
-
-    epoch: int
-    reason: str
-    segment: str
-
-    repeatable = True
-
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
-        if head is None:
-            return Refused(NotFound("the partition has no manifest"))
-        if head.sealed:
-            return Refused(topic_gone(head))  # its segments are missing because they were collected
-        lost = fenced(head.topic, head.partition, head.compactor_epoch, self.epoch)
-        if lost is not None:
-            return Refused(lost)
-        if head.quarantine is not None:
-            return Already(None)
-        return Next(replace(head, quarantine=Quarantine(self.reason, self.segment, now_ms)), None)
-
-
-@dataclass(frozen=True, slots=True)
-class LiftQuarantine:
-    """A person looked and repaired."""
-
-    repeatable = True
-
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
-        if head is None:
-            return Refused(NotFound("the partition has no manifest"))
-        return Already(None) if head.quarantine is None else Next(replace(head, quarantine=None), None)

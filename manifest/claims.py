@@ -1,0 +1,58 @@
+"""The edit with which a compactor takes a partition, and what its epoch is worth afterwards (P5). Pure."""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.model import Manifest
+from lithify.manifest.refusals import not_created, topic_gone
+from lithify.store.errors import EpochRegression, Fenced, LithifyError
+
+__all__ = ["Claim", "epoch_regressed", "fenced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Take the next compactor epoch (P5); answers with it, or with None where another claim came first.
+
+    SUBTLE! Whoever looked decided by the owner of the epoch it saw. Of two that look at once, the one that loses the
+    race for the number must look again: the winner may be at work within its lease. Test:
+    tests/protocol/test_p05_fencing.py
+    """
+
+    expected: int | None  # the epoch that was looked at; None: whichever it is, an order to take over
+
+    repeatable = True  # a second time it finds the epoch that the first one made, and answers None
+    frees = True
+
+    def apply(
+        self, head: Manifest | None, number: int, now_ms: int
+    ) -> Next[Manifest, int | None] | Already[int | None] | Refused:
+        if head is None:
+            return not_created()
+        if head.sealed:
+            return Refused(topic_gone(head))
+        epoch = head.compactor_epoch
+        if self.expected is not None and epoch < self.expected:
+            return Refused(epoch_regressed(head.topic, head.partition, epoch, self.expected))
+        if self.expected is not None and epoch > self.expected:
+            return Already(None)
+        return Next(replace(head, compactor_epoch=epoch + 1), epoch + 1)
+
+
+def epoch_regressed(topic: str, partition: int, stored: int, known: int) -> EpochRegression:
+    return EpochRegression(
+        f"{topic}/{partition}: the store shows epoch {stored} though epoch {known} was committed: it lost "
+        "acknowledged writes. Stop every writer and look at the bucket before anything else"
+    )
+
+
+def fenced(topic: str, partition: int, stored: int, mine: int) -> LithifyError | None:
+    """What epoch `stored` means to the holder of epoch `mine` (P5); None: it still holds."""
+    if stored > mine:
+        return Fenced(
+            f"{topic}/{partition}: another compactor took over (epoch {stored}, mine is {mine}); this one stops here "
+            "and has deleted nothing"
+        )
+    return epoch_regressed(topic, partition, stored, mine) if stored < mine else None

@@ -1,0 +1,84 @@
+"""Idempotent producers: their epochs, and the sequence numbers by which a batch is recognised (P6, KIP-98). Pure."""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.model import PRODUCERS_MAX, Manifest, ProducerEntry
+from lithify.manifest.refusals import not_created, refused_for_good
+from lithify.store.errors import Fenced, InvalidRequest, Unavailable
+
+__all__ = ["OpenProducer", "ProducerStamp", "earlier_batch", "find_producer"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStamp:
+    """`sequence` is the number, from 0, of the append's first record among all of this id that the partition holds."""
+
+    id: str
+    epoch: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenProducer:
+    """Give a producer its next epoch, before its first append; answers with the stamp of that. Older epochs are fenced,
+    so the sequence says for good how many records of theirs there are: an instance that starts again goes on from it.
+
+    At the bound of the list the producers idle for longest give way, and only those below the orphan floor: a batch of
+    theirs that is still under way is refused by its segment's age.
+    """
+
+    id: str
+
+    repeatable = True  # twice is a later epoch; nobody has used the one before
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ProducerStamp] | Refused:
+        if head is None:
+            return not_created()
+        if head.sealed:
+            return refused_for_good(head)
+        # The manifest's number: counted from 0, an entry that was forgotten and opened anew would give an epoch twice,
+        # and a stalled instance of long ago could append as its successor.
+        # Test: tests/protocol/test_p06_appends.py
+        epoch = number
+        others = [p for p in head.producers if p.id != self.id]
+        if len(others) >= PRODUCERS_MAX:
+            oldest = min(others, key=lambda p: p.touched_at)
+            if oldest.touched_at >= head.orphan_floor:
+                return Refused(
+                    Unavailable(
+                        f"{head.topic}/{head.partition} remembers {PRODUCERS_MAX} producers, its limit, and none is "
+                        "old enough to be forgotten; reuse producer ids, or let garbage collection run"
+                    )
+                )
+            others.remove(oldest)
+        earlier = find_producer(head, self.id)
+        sequence = 0 if earlier is None else earlier.next_sequence
+        mine = ProducerEntry(id=self.id, epoch=epoch, next_sequence=sequence, touched_at=number)
+        return Next(replace(head, producers=(*others, mine)), ProducerStamp(self.id, epoch, sequence))
+
+
+def earlier_batch(head: Manifest, stamp: ProducerStamp, rows: int) -> Already[range] | Refused | None:
+    where = f"{head.topic}/{head.partition}: producer {stamp.id!r}"
+    entry = find_producer(head, stamp.id)
+    if entry is None:
+        # Never a fresh start at a sequence above 0: records of the forgotten past might be doubled.
+        return Refused(InvalidRequest(f"{where} is not known here (any more); open it again to get a new epoch"))
+    if stamp.epoch < entry.epoch:
+        return Refused(Fenced(f"{where} was opened again (epoch {entry.epoch}); this one, epoch {stamp.epoch}, stops"))
+    if stamp.epoch > entry.epoch:
+        return Refused(InvalidRequest(f"{where} sends epoch {stamp.epoch}, which was never opened"))
+    for batch in entry.batches:
+        if batch.sequence == stamp.sequence and batch.rows == rows:
+            return Already(range(batch.base_offset, batch.base_offset + batch.rows))
+    if stamp.sequence != entry.next_sequence:
+        return Refused(
+            InvalidRequest(f"{where} sends sequence {stamp.sequence}, {entry.next_sequence} is next; open it again")
+        )
+    return None
+
+
+def find_producer(head: Manifest, producer_id: str) -> ProducerEntry | None:
+    return next((p for p in head.producers if p.id == producer_id), None)
