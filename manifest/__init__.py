@@ -5,10 +5,10 @@ Promises: a file is written once, under the next number, by create-if-absent, so
 sees it (P1-P3). An edit is pure: the same head, number and time give the same next manifest, and a repeated commit
 finds that it has happened already (P4). Whatever would break an invariant is not written (`invariants.py`).
 
-Begin with `model.py` (what is stored), `commit.py` (how a number is won) and an edit, such as `claims.py`. The edits lie
-by subject: `lifetime`, `claims`, `appends`, `producers`, `transactions`, `consumers`, `compactions`, `floor`, `pins`,
-`quarantine`; those of `.compactor` files are `compactor/job_edits.py`. `debt.py` tells
-what a partition owes. Every field is explained in docs/formats.md.
+Begin with `model.py` (what is stored), `commit.py` (how a number is won) and an edit, such as `claims.py`. There is
+a file of edits for each subject: `lifetime`, `claims`, `appends`, `producers`, `transactions`, `consumers`, `floor`,
+`compactions`, `pins`, `quarantine`; those of `.compactor` files are `compactor/job_edits.py`. `debt.py` tells what a
+partition owes; `changes.py` what a file says that the one before it did not. Every field is explained in docs/formats.md.
 """
 
 if __name__ != "lithify.manifest":

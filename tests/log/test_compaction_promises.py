@@ -123,8 +123,8 @@ class History:
 @given(lag_ms=st.sampled_from([0, 400]), stretch=st.sampled_from([1, 500]), steps=STEPS)
 @settings(max_examples=2 * settings.default.max_examples, deadline=None)
 def test_a_consumer_misses_only_what_kafka_says(lag_ms: int, stretch: int, steps: list[tuple[object, ...]]) -> None:
-    """Tried, and caught within some hundred histories: in manifest/compactions.py, a clean that tells no consumer what it
-    dropped; in manifest/consumers.py, a commit that takes the alarm back; in manifest/debt.py, no lag; in
+    """Tried, and caught within some hundred histories: in manifest/compactions.py, a clean that tells no consumer what
+    it dropped; in manifest/consumers.py, a commit that takes the alarm back; in manifest/debt.py, no lag; in
     segment/rules.py, tombstones that expire without a horizon."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lithify.log.follow.STRETCH_RECORDS", stretch)  # with 1 it holds a snapshot while others clean

@@ -87,8 +87,8 @@ LIVES = st.lists(
 def test_a_source_that_is_handed_over_again_is_there_once_and_in_order(
     lives: list[tuple[list[Fault], int, bool, int, int]],
 ) -> None:
-    """Tried on manifest/producers.py, and caught: a sequence from 0 in the answer of an opening; on log/producer.py: one
-    that stays as it was opened, and one that counts batches."""
+    """Tried on manifest/producers.py, and caught: a sequence from 0 in the answer of an opening; on log/producer.py:
+    one that stays as it was opened, and one that counts batches."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lithify.store.driver.pause", lambda ms: None)
         whole = Warehouse(Driver(Metered(MemoryStore()), HandClock()))
