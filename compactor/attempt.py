@@ -27,6 +27,7 @@ from lithify.manifest.ages import young
 from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
 from lithify.manifest.edits import CommitCompaction, SetQuarantine
+from lithify.manifest.homes import where
 from lithify.manifest.jobs import (
     ENGINE_DOWN,
     ENGINE_LOST,
@@ -286,7 +287,7 @@ class JobWork:
             return await self._retry_later(job, JobError("engine", text))
         reason = failure.reason
         if failure.category == "missing":  # the store knows but the object's name
-            reason = f"segment {self.files.keys.key_of(damaged)} is missing: restore the object from a copy"
+            reason = f"segment {where(self.files.keys, damaged).key} is missing: restore the object from a copy"
         return await self.quarantine(job, reason, damaged.id, JobError(failure.category, reason))
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:

@@ -30,7 +30,7 @@ from lithify.compactor.policy import (
 )
 from lithify.compactor.relief import relief
 from lithify.compactor.retiring import no_room
-from lithify.compactor.split import Damaged, are_here, split
+from lithify.compactor.split import Damaged, split
 from lithify.compactor.standby import Watched, waits_for, watched
 from lithify.compactor.turns import Want
 from lithify.compactor.wishes import Interrupted
@@ -40,6 +40,7 @@ from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import Claim
 from lithify.manifest.floor import DropSegments
+from lithify.manifest.homes import refuse_unreachable
 from lithify.manifest.jobs import CompactorState, Job, JobError, Kind, Origin
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest
@@ -298,7 +299,7 @@ class Coordinator:
         """The compactor's last word on a manual request: run it, or end it with a status that says why."""
         try:
             chosen = choose_requested(manifest, request.requested, now_ms, config)
-            are_here(self.files.keys, chosen)
+            refuse_unreachable(self.files.keys, (segment for unit in chosen for segment in unit.segments))
         except InvalidRequest as error:
             return await self._work(config).finish(request, "failed", str(error), JobError("invalid", str(error)))
         if not chosen:
