@@ -35,7 +35,7 @@ from lithify.manifest.quarantine import LiftQuarantine
 from lithify.manifest.units import Unit
 from lithify.manifest.walk import topics_found
 from lithify.manifest.words import span_text
-from lithify.segment.verify import verify
+from lithify.segment.segments import Segments
 from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
@@ -185,9 +185,8 @@ class Admin:
         if head.quarantine is None:
             return False
         for ref in (segment for segment in head.segments() if segment.id == head.quarantine.segment):
-            key = files.keys.key_of(ref)
             try:
-                verify(self._driver.store, key, ref)
+                Segments(files.keys, self._driver.homes).verify(ref)
             except (NotFound, Corrupt) as damaged:
                 raise Corrupt(f"{topic}/{partition}: {damaged}", damaged.key) from damaged
         self._driver.run(files.manifest.commit(LiftQuarantine()))

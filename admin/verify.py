@@ -18,6 +18,7 @@ from lithify.compactor.engines.spark_session import close_session, open_session,
 from lithify.compactor.engines.worker import Order, installed_version, obey, seal, unseal
 from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
+from lithify.manifest.homes import reachable, unreachable, where
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, SegmentRef, TopicFile
@@ -28,7 +29,8 @@ from lithify.segment.check import CheckTask, Finding, check_segments, finding
 from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
-from lithify.store.port import List, Store
+from lithify.store.homes import Homes
+from lithify.store.port import List
 
 __all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "local_checks", "spark_checks"]
 
@@ -62,21 +64,23 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 class RunChecks(Protocol):
     """Runs tasks somewhere; yields the findings of each as it ends, in any order."""
 
-    def __call__(self, store: Store, tasks: list[CheckTask], /) -> Iterator[tuple[Finding, ...]]: ...
+    def __call__(self, homes: Homes, tasks: list[CheckTask], /) -> Iterator[tuple[Finding, ...]]: ...
 
 
-def local_checks(store: Store, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
+def local_checks(homes: Homes, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
     """On threads of this process."""
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="lithify-verify") as pool:
-        yield from pool.map(functools.partial(check_segments, store), tasks)
+        yield from pool.map(functools.partial(check_segments, homes), tasks)
 
 
 def spark_checks(master: str) -> RunChecks:
     """On Spark's workers, as one job of one task per order. Raises InvalidRequest, Unavailable."""
 
-    def run(store: Store, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
-        if store.url.startswith("memory:"):
-            raise InvalidRequest(f"{store.url} lies in this process, out of reach of Spark's workers: --engine local")
+    def run(homes: Homes, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
+        for _, store in homes:
+            if store.url.startswith("memory:"):
+                why = "lies in this process, out of reach of Spark's workers"
+                raise InvalidRequest(f"{store.url} {why}: --engine local")
         if not tasks:
             return
         prepare(master)
@@ -84,9 +88,9 @@ def spark_checks(master: str) -> RunChecks:
         private = PrivateFiles()
         try:
             here = RddJobs(session.sparkContext).workers_share_machine
-            spec = private.spec(store) if here else store.spec()
+            specs = {home: private.spec(store) if here else store.spec() for home, store in homes}
             version = installed_version()
-            orders = [seal(Order(version=version, work=task, stores={"": spec})) for task in tasks]
+            orders = [seal(Order(version=version, work=task, homes=specs)) for task in tasks]
             session.sparkContext.setJobDescription("lithify verify")
             replies: list[str] = session.sparkContext.parallelize(orders, len(orders)).map(obey).collect()
         except LithifyError:
@@ -102,7 +106,8 @@ def spark_checks(master: str) -> RunChecks:
             if reply.findings is not None:
                 yield reply.findings
             else:
-                yield tuple(Finding(object=key, kind="unreadable", message=reply.refused) for key, _ in task.segments)
+                objects = [where(task.keys, ref).key for ref in task.segments]
+                yield tuple(Finding(object=key, kind="unreadable", message=reply.refused) for key in objects)
 
     return run
 
@@ -145,23 +150,23 @@ class Verifier:
         return [(topic, found)]
 
     def _check(self, looks: "list[_Look]") -> dict[str, Finding]:
-        tasks = [CheckTask(self._deep, some) for look in looks for some in _tasks(look.segments())]
+        tasks = [CheckTask(self._deep, look.keys, some) for look in looks for some in _tasks(look.segments().values())]
         found: dict[str, Finding] = {}
-        for findings in self._run(self._driver.store, tasks):
+        for findings in self._run(self._driver.homes, tasks):
             found |= {finding.object: finding for finding in findings}
             self._ended(1)
         return found
 
     def _settle(self, look: "_Look", findings: dict[str, Finding]) -> PartitionCheck:
-        mine = [findings[key] for key, _ in look.segments() if key in findings]
+        mine = [findings[key] for key in look.segments() if key in findings]
         if any(finding.kind == "missing" for finding in mine):
             # SUBTLE! A long verification may outlive the manifest it began with: what was compacted and collected
             # meanwhile is not missing. Only what a later head, or a pin, still names is.
             now = attempt(lambda: self._driver.run(_look(PartitionFiles(look.keys))))
-            named = {key for key, _ in (look if isinstance(now, Failure) else now).segments()}
+            named = (look if isinstance(now, Failure) else now).segments().keys()
             mine = [finding for finding in mine if finding.kind != "missing" or finding.object in named]
         live = {ref.id for ref in look.head.segments()}
-        here = [ref for _, ref in look.segments()]
+        here = look.segments().values()
         return PartitionCheck(
             topic=look.keys.topic,
             partition=look.keys.partition,
@@ -185,8 +190,9 @@ class _Look(msgspec.Struct, frozen=True):
     unnamed: dict[str, int]  # key -> bytes
     problems: tuple[Finding, ...]
 
-    def segments(self) -> list[tuple[str, SegmentRef]]:
-        return [(self.keys.key_of(ref), ref) for ref in self.refs.values() if not ref.home]
+    def segments(self) -> dict[str, SegmentRef]:
+        """Those that can be checked, by their keys."""
+        return {where(self.keys, ref).key: ref for ref in self.refs.values() if reachable(ref)}
 
 
 async def _look(files: PartitionFiles) -> _Look:
@@ -220,19 +226,15 @@ async def _look(files: PartitionFiles) -> _Look:
             problems.append(Finding(object=key, kind="missing", message=missing_text(head, number, key)))
             continue
         refs |= {ref.id: ref for ref in pinned.value.segments() if ref.id not in refs}
-    problems += [_elsewhere(files.keys, ref) for ref in refs.values() if ref.home]
+    # Nothing is known of a segment in another home: it is told, not counted as checked.
+    problems += [
+        Finding(object=ref.id, kind="unreadable", message=str(unreachable(files.keys, ref)))
+        for ref in refs.values()
+        if not reachable(ref)
+    ]
     named = refs.keys() | {retired.id for retired in head.retired}
     unnamed = {key: size for segment, (key, size) in listed.items() if segment not in named}
     return _Look(files.keys, head, refs, unnamed, tuple(problems))
-
-
-def _elsewhere(keys: PartitionKeys, ref: SegmentRef) -> Finding:
-    """Nothing is known of a segment in another home: it is told, not counted as checked."""
-    try:
-        key = keys.key_of(ref)
-    except InvalidRequest as error:
-        return Finding(object=ref.id, kind="unreadable", message=str(error))
-    raise AssertionError(f"{key} is in this home")
 
 
 async def _list(keys: PartitionKeys) -> dict[str, tuple[str, int]]:
@@ -249,14 +251,14 @@ async def _list(keys: PartitionKeys) -> dict[str, tuple[str, int]]:
             return found
 
 
-def _tasks(segments: Iterable[tuple[str, SegmentRef]]) -> Iterator[tuple[tuple[str, SegmentRef], ...]]:
-    some: list[tuple[str, SegmentRef]] = []
+def _tasks(segments: Iterable[SegmentRef]) -> Iterator[tuple[SegmentRef, ...]]:
+    some: list[SegmentRef] = []
     total_bytes = 0
-    for key, ref in segments:
+    for ref in segments:
         if some and (len(some) == TASK_SEGMENTS_MAX or total_bytes + ref.bytes > TASK_BYTES):
             yield tuple(some)
             some, total_bytes = [], 0
-        some.append((key, ref))
+        some.append(ref)
         total_bytes += ref.bytes
     if some:
         yield tuple(some)

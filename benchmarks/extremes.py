@@ -27,6 +27,7 @@ from lithify.segment.memory import keep_freed_memory
 from lithify.segment.task import MergeTask
 from lithify.segment.write import encode_append
 from lithify.store.file import FileStore
+from lithify.store.homes import only_here
 
 __all__ = ["Extreme", "extremes"]
 
@@ -117,7 +118,7 @@ def _append(case: _Case, store: FileStore, base: int, dice: random.Random) -> Se
 def _merge(case: _Case, folder: Path) -> None:
     keep_freed_memory()
     task = msgspec.json.decode((folder / "task.json").read_bytes(), type=MergeTask)
-    done = execute(task, FileStore(folder / "store"))
+    done = execute(task, only_here(FileStore(folder / "store")))
     found = Extreme(
         what=case.what,
         sources=len(task.sources),

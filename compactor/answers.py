@@ -1,7 +1,7 @@
 """Answering what a coordinator asks: the store's requests by the store, the engine's by the engine."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,10 +20,8 @@ from lithify.compactor.engine import (
 )
 from lithify.compactor.room import Load, has_room
 from lithify.compactor.verification import Verification
-from lithify.manifest.keys import PartitionKeys
 from lithify.segment.ranges import row_group_weights, split_ranges
-from lithify.segment.read import SegmentReader
-from lithify.segment.task import MergeTask
+from lithify.segment.segments import Segments
 from lithify.store.driver import Driver
 from lithify.store.port import Request
 
@@ -85,15 +83,16 @@ class CompactionAnswers:
             case SplitRanges():
                 return split_ranges(request.weights, request.target_bytes)
             case WeighSegment(keys, ref):
-                return tuple(row_group_weights(SegmentReader(self._driver.store, keys.key_of(ref), ref)))
+                return tuple(row_group_weights(Segments(keys, self._driver.homes).reader(ref)))
             case VerifyOutputs():
                 return self._verify(request)
             case StartTasks(tasks, label):
-                _are_here(tasks)
+                for task in tasks:  # before any worker begins
+                    Segments(task.keys, self._driver.homes).refuse_unreachable(task.segments)
                 self.close()
                 if self._reserved is not None and self._reserved.short:
                     tasks = tuple(replace(task, short=True) for task in tasks)
-                self._running = self._engine.start(self._driver.store, tasks, label)
+                self._running = self._engine.start(self._driver.homes, tasks, label)
                 return None
             case NextResults(timeout_ms):
                 return () if self._running is None else tuple(self._running.results(timeout_ms))
@@ -134,11 +133,3 @@ class CompactionAnswers:
         bad = look.go_on()
         self._look = look if bad is None else None
         return bad
-
-
-def _are_here(tasks: Iterable[MergeTask]) -> None:
-    """Raises InvalidRequest where a source lies in another home, before any worker begins."""
-    for task in tasks:
-        keys = PartitionKeys(task.topic, task.topic_id, task.partition)
-        for ref in (ref for source in task.sources for ref in source):
-            keys.key_of(ref)

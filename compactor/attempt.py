@@ -28,6 +28,7 @@ from lithify.manifest.categories import Category
 from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
+from lithify.manifest.homes import where
 from lithify.manifest.jobs import (
     CompactorState,
     Ended,
@@ -273,7 +274,7 @@ class JobWork:
             return await self._retry_later(job, JobError(Category.ENGINE, text))
         reason = failure.reason
         if failure.category == Category.MISSING:  # the store knows but the object's name
-            reason = f"segment {self.files.keys.key_of(damaged)} is missing: restore the object from a copy"
+            reason = f"segment {where(self.files.keys, damaged).key} is missing: restore the object from a copy"
         return await self.quarantine(job, reason, damaged.id, JobError(failure.category, reason))
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:

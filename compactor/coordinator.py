@@ -29,7 +29,7 @@ from lithify.compactor.policy import (
 )
 from lithify.compactor.relief import relief
 from lithify.compactor.retiring import no_room
-from lithify.compactor.split import Damaged, are_here, split
+from lithify.compactor.split import Damaged, split
 from lithify.compactor.standby import Watched, waits_for, watched
 from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.turns import Want
@@ -41,6 +41,7 @@ from lithify.manifest.claims import Claim
 from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import DropSegments
+from lithify.manifest.homes import refuse_unreachable
 from lithify.manifest.jobs import CompactorState, Job, JobError, Kind, Origin
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest
@@ -300,7 +301,7 @@ class Coordinator:
         end = self._work(config).finish
         try:
             chosen = choose_requested(manifest, request.requested, now_ms, config)
-            are_here(self.files.keys, chosen)
+            refuse_unreachable(self.files.keys, (segment for unit in chosen for segment in unit.segments))
         except InvalidRequest as error:
             return await end(request, "failed", str(error), JobError(Category.INVALID, str(error)))
         if not chosen:

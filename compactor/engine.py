@@ -14,7 +14,8 @@ from lithify.manifest.jobs import KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.task import MergeTask, TaskResult
-from lithify.store.port import Request, Store
+from lithify.store.homes import Homes
+from lithify.store.port import Request
 
 if TYPE_CHECKING:
     from lithify.segment.ranges import Weight
@@ -68,10 +69,10 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str: ...
-    def start(self, store: Store, tasks: Sequence[MergeTask], label: str) -> Running:
-        """Begin all `tasks`. `label` names topic, partition and job for people looking at the engine's own UI.
-        Thread-safe: each partition has its turns in a thread of its own. Raises Unavailable or InvalidRequest where it
-        can take no task now."""
+    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> Running:
+        """Begin all `tasks`, whose sources live in `homes`. `label` names topic, partition and job for people looking
+        at the engine's own UI. Thread-safe: each partition has its turns in a thread of its own. Raises Unavailable or
+        InvalidRequest where it can take no task now."""
         ...
 
     def close(self) -> None:

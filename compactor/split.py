@@ -13,6 +13,7 @@ from lithify.compactor.plan import offset_ranges
 from lithify.compactor.wishes import heed
 from lithify.manifest.ages import young
 from lithify.manifest.config import TopicConfig
+from lithify.manifest.homes import refuse_unreachable
 from lithify.manifest.jobs import Job, KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
@@ -24,7 +25,7 @@ from lithify.store.port import Now
 if TYPE_CHECKING:
     from lithify.segment.ranges import Weight
 
-__all__ = ["Damaged", "are_here", "split"]
+__all__ = ["Damaged", "split"]
 
 
 class Damaged(Exception):
@@ -33,21 +34,15 @@ class Damaged(Exception):
         self.segment = segment
 
 
-def are_here(keys: PartitionKeys, chosen: Sequence[Unit]) -> None:
-    """Raises InvalidRequest where a segment lies in another home, before a job is admitted that none can do."""
-    for ref in (segment for unit in chosen for segment in unit.segments):
-        keys.key_of(ref)
-
-
 async def split(
     files: PartitionFiles, epoch: int, chosen: Sequence[Unit], config: TopicConfig, request: Job | None
 ) -> tuple[KeyRange, ...]:
     """As the owner of `epoch` plans it. Raises Damaged where a source is not whole, and Interrupted where it shall not
     go on, or somebody asked for the `request` that it is for to be cancelled."""
-    are_here(files.keys, chosen)
+    segments = tuple(segment for unit in chosen for segment in unit.segments)
+    refuse_unreachable(files.keys, segments)
     total_bytes = sum(unit.bytes for unit in chosen)
     target = target_bytes(config, total_bytes)
-    segments = tuple(segment for unit in chosen for segment in unit.segments)
     if not config.compacted:
         return offset_ranges(segments, target)
     if total_bytes <= target:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lithify.compactor.engine import VerifyOutputs
 from lithify.manifest.ages import young
-from lithify.segment.verify import verify_steps
+from lithify.segment.segments import Segments
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, NotFound
 
@@ -31,10 +31,10 @@ class Verification:
         return frozenset(self._bad)
 
     def _look(self) -> Iterator[None]:
+        segments = Segments(self.request.keys, self._driver.homes)
         for ref in self.request.segments:
-            key = self.request.keys.key_of(ref)
             try:
-                yield from verify_steps(self._driver.store, key, ref, whole=self.request.whole)
+                yield from segments.verify_steps(ref, whole=self.request.whole)
             except (NotFound, Corrupt):
                 self._bad.add(ref.id)
             yield

@@ -17,12 +17,14 @@ from lithify.gc.reachable import (
     next_boundary,
     orphan,
     pinned_manifests,
+    segment_garbage,
     waits,
     waits_for,
     wants_floor,
 )
 from lithify.gc.unpinned import kept_by_pins, let_go
 from lithify.manifest.commit import Already, Next, Version
+from lithify.manifest.homes import where
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import FORMAT, Boundary, Manifest
@@ -84,8 +86,7 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     raises = full and dead > manifest.orphan_floor
     going, left = collectable(manifest, dead), await let_go(files, manifest)
     garbage = [
-        Garbage(files.keys.key_of(r), r.bytes, f"replaced by manifest {r.retired_at}; the boundary is {dead}")
-        for r in going
+        segment_garbage(files.keys, r, f"replaced by manifest {r.retired_at}; the boundary is {dead}") for r in going
     ]
     garbage += left.segments
     now_ms = await Now()
@@ -93,8 +94,8 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     # Bytes first, then the commit that forgets them: a crash between the two leaves entries, not orphans (P16).
     refused = [] if dry_run else await delete(garbage)
     # One object that stays must not keep all others in the list: it alone is not forgotten.
-    stay = frozenset(g.key for g in refused)
-    forgotten = frozenset(r.id for r in going if files.keys.key_of(r) not in stay)
+    stay = frozenset(g.where for g in refused)
+    forgotten = frozenset(r.id for r in going if where(files.keys, r) not in stay)
     looked_at = left.looked_at(stay)
     handed = handed_over(manifest.retired, manifest.checkpoints, dead)
     freed += [file for number, file in left.files.items() if number in looked_at]
@@ -121,9 +122,7 @@ async def _waiting(
 ) -> list[Garbage]:
     """What stays for now, and what each object waits for."""
     waiting = [r for r in manifest.retired if r.id not in forgotten]
-    kept = [
-        Garbage(r.id if r.home else files.keys.key_of(r), r.bytes, waits_for(r, manifest, grace_ms)) for r in waiting
-    ]
+    kept = [segment_garbage(files.keys, r, waits_for(r, manifest, grace_ms)) for r in waiting]
     return [*kept, *await kept_by_pins(files, manifest)]
 
 

@@ -1,6 +1,7 @@
 """Listing and deleting objects. Coroutines."""
 
 from lithify.gc.reachable import Garbage
+from lithify.manifest.homes import Where
 from lithify.manifest.keys import is_segment_key
 from lithify.store.port import Delete, List, ObjectInfo
 
@@ -12,16 +13,19 @@ PAGES_MAX = 1_000_000
 
 async def delete(garbage: list[Garbage]) -> list[Garbage]:
     """Answers with what the store would not delete, each with the reason."""
-    refused: dict[str, str] = {}
-    for start in range(0, len(garbage), DELETE_KEYS_MAX):
-        refused |= await Delete(tuple(g.key for g in garbage[start : start + DELETE_KEYS_MAX]))
-    return [Garbage(g.key, g.bytes, refused[g.key]) for g in garbage if g.key in refused]
+    refused: dict[Where, str] = {}
+    for home in dict.fromkeys(g.home for g in garbage):
+        keys = [g.key for g in garbage if g.home == home]
+        for start in range(0, len(keys), DELETE_KEYS_MAX):
+            reasons = await Delete(tuple(keys[start : start + DELETE_KEYS_MAX]), home)
+            refused |= {Where(home, key): reason for key, reason in reasons.items()}
+    return [Garbage(g.key, g.bytes, refused[g.where], g.home) for g in garbage if g.where in refused]
 
 
 def gone(garbage: list[Garbage], refused: list[Garbage]) -> tuple[Garbage, ...]:
     """All but what the store would not delete."""
-    stay = {g.key for g in refused}
-    return tuple(g for g in garbage if g.key not in stay)
+    stay = {g.where for g in refused}
+    return tuple(g for g in garbage if g.where not in stay)
 
 
 async def has_segments(prefix: str) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from lithify.manifest.homes import HERE, Where, reachable, where
 from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import PRODUCERS_MAX, TRANSACTIONS_MAX, Boundary, Manifest, Retired
+from lithify.manifest.model import PRODUCERS_MAX, TRANSACTIONS_MAX, Boundary, Manifest, Retired, SegmentRef
 from lithify.manifest.pins import by_manifest, let_go_text, pin_text, pinning
 from lithify.manifest.words import span_text
 
@@ -21,6 +22,7 @@ __all__ = [
     "orphan",
     "pinned_manifests",
     "protecting_job",
+    "segment_garbage",
     "waits",
     "waits_for",
     "wants_floor",
@@ -29,12 +31,23 @@ __all__ = [
 BOUNDARY_STEP_MIN = 256  # numbers that one boundary file must free, unless retired segments wait (docs/rfcs/0005)
 
 
-class Garbage(msgspec.Struct, frozen=True):
+class Garbage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One object, and why it goes (or would go, in a dry run)."""
 
     key: str
     bytes: int
     reason: str
+    home: str = HERE
+
+    @property
+    def where(self) -> Where:
+        return Where(self.home, self.key)
+
+
+def segment_garbage(keys: PartitionKeys, ref: SegmentRef | Retired, reason: str) -> Garbage:
+    """The bytes of a segment."""
+    home, key = where(keys, ref)
+    return Garbage(key, ref.bytes, reason, home)
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -56,13 +69,13 @@ def collectable(manifest: Manifest, boundary: int) -> list[Retired]:
     would leave them there for ever.
     """
     pins = by_manifest(manifest.checkpoints)
-    return [it for it in manifest.retired if it.retired_at <= boundary and not it.home and pinning(it, pins) is None]
+    return [it for it in manifest.retired if it.retired_at <= boundary and reachable(it) and pinning(it, pins) is None]
 
 
 def waits_for(retired: Retired, manifest: Manifest, grace_ms: int) -> str:
     """What the bytes of a retired segment that is not yet collectable wait for."""
     pin = pinning(retired, by_manifest(manifest.checkpoints))
-    if retired.home:
+    if not reachable(retired):
         why = f"it is in another home ({retired.home!r}), which this lithify cannot reach: upgrade lithify"
     elif pin is None:
         why = f"it stays readable for the grace period ({span_text(grace_ms)})"
@@ -83,7 +96,7 @@ def next_boundary(manifest: Manifest, current: Boundary | None, reach: Reach, *,
     to = Reach(max(at.manifest, reach.manifest), max(at.compactor, reach.compactor))
     numbers = to.manifest - at.manifest + to.compactor - at.compactor
     # What only a checkpoint keeps leaves the list, too: else it would grow until then.
-    frees = any(at.manifest < it.retired_at <= to.manifest and not it.home for it in manifest.retired)
+    frees = any(at.manifest < it.retired_at <= to.manifest and reachable(it) for it in manifest.retired)
     return to if numbers >= BOUNDARY_STEP_MIN or frees or (wanted and numbers) else None
 
 

@@ -8,8 +8,8 @@ from bisect import bisect
 
 import msgspec
 
-from lithify.gc.reachable import Garbage, named_by, pinned_manifests
-from lithify.manifest.keys import PartitionKeys
+from lithify.gc.reachable import Garbage, named_by, pinned_manifests, segment_garbage
+from lithify.manifest.homes import Where, refuse_unreachable
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import by_manifest, let_go_text, missing_text, pin_text
@@ -22,19 +22,19 @@ class LetGo(msgspec.Struct, frozen=True):
     """What is left of manifests that nobody pins any more."""
 
     segments: tuple[Garbage, ...] = ()  # nobody else names them
-    alone: dict[int, frozenset[str]] = {}  # by manifest: the keys among these that it names
+    alone: dict[int, frozenset[Where]] = {}  # by manifest: those among these that it names
     files: dict[int, Garbage] = {}  # of the manifests that are there
     kept: tuple[Garbage, ...] = ()  # of those that cannot be looked at, with the reason
 
-    def looked_at(self, refused: frozenset[str]) -> frozenset[int]:
+    def looked_at(self, refused: frozenset[Where]) -> frozenset[int]:
         """Those of which all is deleted but the file itself, where the store would not delete `refused`."""
-        return frozenset(number for number, keys in self.alone.items() if not keys & refused)
+        return frozenset(number for number, named in self.alone.items() if not named & refused)
 
 
 async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
     """What only the unpinned manifests of `head` name."""
-    segments: dict[str, Garbage] = {}
-    alone: dict[int, frozenset[str]] = {}
+    segments: dict[Where, Garbage] = {}
+    alone: dict[int, frozenset[Where]] = {}
     there: dict[int, Garbage] = {}
     kept: list[Garbage] = []
     look = _Look(files, head)
@@ -42,12 +42,14 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
         key = files.keys.manifest.key(number)
         try:
             left = await look.only_in(number)
-            found = [_garbage(files.keys, ref, number) for ref in left or ()]
+            refuse_unreachable(files.keys, left or ())
         except (Corrupt, InvalidRequest) as error:
             kept.append(Garbage(key, 0, f"what only manifest {number} names stays, until it can be told: {error}"))
             continue
-        segments |= {g.key: g for g in found}
-        alone[number] = frozenset(g.key for g in found)
+        why = f"only manifest {number} named it, and no checkpoint pins that any more"
+        found = [segment_garbage(files.keys, ref, why) for ref in left or ()]
+        segments |= {g.where: g for g in found}
+        alone[number] = frozenset(g.where for g in found)
         if left is not None:
             there[number] = Garbage(key, 0, f"manifest {number} is dead, and no checkpoint pins it any more")
     return LetGo(tuple(segments.values()), alone, there, tuple(kept))
@@ -95,12 +97,6 @@ async def _segments(files: PartitionFiles, number: int) -> tuple[SegmentRef, ...
     return None if version is None or version.value is None else version.value.segments()
 
 
-def _garbage(keys: PartitionKeys, ref: SegmentRef, number: int) -> Garbage:
-    return Garbage(
-        keys.key_of(ref), ref.bytes, f"only manifest {number} named it, and no checkpoint pins that any more"
-    )
-
-
 async def kept_by_pins(files: PartitionFiles, head: Manifest) -> list[Garbage]:
     """What only checkpoints keep, each segment with the first of them, for people. A pinned manifest that cannot be
     read is among it, with the reason."""
@@ -116,5 +112,5 @@ async def kept_by_pins(files: PartitionFiles, head: Manifest) -> list[Garbage]:
         why = f"only {pin_text(pin)} keeps it, which pins manifest {pin.manifest}: {told}"
         for ref in segments or ():
             if ref.id not in known and ref.id not in kept:
-                kept[ref.id] = Garbage(ref.id if ref.home else files.keys.key_of(ref), ref.bytes, why)
+                kept[ref.id] = segment_garbage(files.keys, ref, why)
     return list(kept.values())

@@ -31,6 +31,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.retention import Retention, floor_at
 from lithify.manifest.transactions import Reach, TransactionStamp
+from lithify.segment.segments import Segments
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, Fenced, InvalidRequest, LithifyError, NotFound, SnapshotExpired
@@ -362,8 +363,9 @@ class Partition:
 
     def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None) -> Snapshot:
         # A pinned manifest keeps the floor that was stored when it was pinned.
-        keys, floor = self._files.keys, self._floor(manifest) if checkpoint is None else manifest.log_start_offset
-        return Snapshot(self._driver.store, keys, manifest, floor, self._explain_missing, checkpoint)
+        floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
+        segments = Segments(self._files.keys, self._driver.homes)
+        return Snapshot(segments, manifest, floor, self._explain_missing, checkpoint)
 
     def _explain_missing(self, manifest: Manifest, missing: NotFound) -> LithifyError:
         """A reader of a retained manifest never meets a missing file (P16): is this one still retained?"""
@@ -379,6 +381,7 @@ class Partition:
             f"{self._files.name}: {missing}, and manifest {manifest.id}, which is retained, names it: restore the "
             "object from a copy, and run 'lithify verify' to find all that is missing",
             missing.key,
+            missing.segment,
         )
 
 

@@ -6,7 +6,7 @@ temporary folder).
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -14,17 +14,14 @@ from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.segment.arrays import longs
 from lithify.segment.order import blocks
-from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
+from lithify.segment.read import FETCH_BYTES_MAX, OpenSegment
 from lithify.segment.scan import latest, records
 from lithify.segment.sort import external_sort
 from lithify.segment.source import Source
 
-__all__ = ["OpenSegment", "in_offset_order", "latest_by_key", "sorts"]
+__all__ = ["in_offset_order", "latest_by_key", "sorts"]
 
 STREAMS_MAX = 16  # sorted runs merged as they are; what goes beyond is sorted together first
-
-OpenSegment = Callable[[SegmentRef, int], SegmentReader]
-"""Opens a segment, fetching at most so many bytes at once."""
 
 
 def in_offset_order(manifest: Manifest, open_segment: OpenSegment, start: int, end: int) -> Iterator[pa.RecordBatch]:

@@ -7,13 +7,11 @@ import pyarrow as pa
 from lithify.log.reader import in_offset_order, latest_by_key, sorts
 from lithify.log.record import Record, to_records
 from lithify.log.whole import Whole
-from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.model import Checkpoint, Manifest, SegmentRef
-from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
+from lithify.manifest.model import Checkpoint, Manifest
 from lithify.segment.scan import get
 from lithify.segment.schema import RECORDS
+from lithify.segment.segments import Segments
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound, OffsetOutOfRange
-from lithify.store.port import Store
 
 __all__ = ["Snapshot"]
 
@@ -36,23 +34,21 @@ class Snapshot:
 
     def __init__(
         self,
-        store: Store,
-        keys: PartitionKeys,
+        segments: Segments,
         manifest: Manifest,
         floor: int,
         explain: Callable[[Manifest, NotFound], LithifyError],
         checkpoint: Checkpoint | None = None,
     ) -> None:
         """`explain` says what a missing object of this manifest means."""
-        self._store = store
-        self._keys = keys
+        self._segments = segments
         self._manifest = manifest
         self._floor = floor
         self._explain = explain
         self.checkpoint = checkpoint
 
     def __repr__(self) -> str:
-        return f"Snapshot({self._keys.topic}/{self._keys.partition} at manifest {self.manifest_id})"
+        return f"Snapshot({self._where} at manifest {self.manifest_id})"
 
     @property
     def manifest_id(self) -> int:
@@ -81,16 +77,15 @@ class Snapshot:
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """The latest record of each key, in key order; deleted keys only with `tombstones`."""
-        batches = latest_by_key(self._manifest, self._open, self._floor, tombstones=tombstones)
+        batches = latest_by_key(self._manifest, self._segments.reader, self._floor, tombstones=tombstones)
         return self._reader(self._guarded(batches))
 
     def get(self, key: bytes) -> Record | None:
         """The latest record of `key`; None where there is none, or it was deleted."""
         if type(key) is not bytes:
             raise InvalidRequest(f"{self._where}: a key is bytes, not {type(key).__name__}")
-        candidates = [(self._keys.key_of(ref), ref) for ref in self._manifest.segments()]
         try:
-            found = get(self._store, candidates, key, self._floor)
+            found = get(self._manifest.segments(), self._segments.reader, key, self._floor)
         except NotFound as missing:
             raise self._explain(self._manifest, missing) from missing
         record = None if found is None else next(to_records(iter([found])))
@@ -98,7 +93,7 @@ class Snapshot:
 
     @property
     def _where(self) -> str:
-        return f"{self._keys.topic}/{self._keys.partition}"
+        return f"{self._segments.keys.topic}/{self._segments.keys.partition}"
 
     def _in_offset_order(self, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
         following = self.next_offset
@@ -112,10 +107,7 @@ class Snapshot:
         start, end = max(start, self._floor), following if end is None else min(end, following)
         if start >= end:
             return iter(())
-        return self._guarded(in_offset_order(self._manifest, self._open, start, end))
-
-    def _open(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX) -> SegmentReader:
-        return SegmentReader(self._store, self._keys.key_of(ref), ref, fetch_bytes=fetch_bytes)
+        return self._guarded(in_offset_order(self._manifest, self._segments.reader, start, end))
 
     def _reader(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches, self._where))

@@ -8,7 +8,8 @@ finds that it has happened already (P4). Whatever would break an invariant is no
 Begin with `model.py` (what is stored), `commit.py` (how a number is won) and an edit, such as `claims.py`. There is
 a file of edits for each subject: `lifetime`, `claims`, `appends`, `producers`, `transactions`, `consumers`, `floor`,
 `compactions`, `pins`, `quarantine`; those of `.compactor` files are `compactor/job_edits.py`. `debt.py` tells what a
-partition owes; `changes.py` what a file says that the one before it did not. Every field is explained in docs/formats.md.
+partition owes; `changes.py` what a file says that the one before it did not. Every field is explained in
+docs/formats.md.
 """
 
 if __name__ != "lithify.manifest":

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import msgspec
 
@@ -104,15 +104,6 @@ class TopicKeys(msgspec.Struct, frozen=True):
         return Chain(f"{self.topic}/config/", "topic")
 
 
-class Reference(Protocol):
-    """What names a segment in a manifest: live or retired."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def home(self) -> str: ...
-
-
 class PartitionKeys(msgspec.Struct, frozen=True):
     topic: str
     topic_id: str  # new at each creation of the topic: a deleted and a new topic share nothing (P21)
@@ -147,19 +138,6 @@ class PartitionKeys(msgspec.Struct, frozen=True):
 
     def segment(self, segment_id: str) -> str:
         return f"{self.segments}{segment_id}.parquet"
-
-    def key_of(self, ref: Reference) -> str:
-        """Where the bytes of a referenced segment are: whoever opens, checks or deletes them asks here.
-
-        Raises InvalidRequest where that is in another home. Homes belong to a later lithify, and in the warehouse
-        other bytes may lie under the same id: a copy that was moved leaves its source behind for a while.
-        """
-        if ref.home:
-            raise InvalidRequest(
-                f"{self.topic}/{self.partition}: segment {ref.id} is in another home ({ref.home!r}), which this "
-                "lithify cannot read: upgrade lithify"
-            )
-        return self.segment(ref.id)
 
     def segment_id(self, key: str) -> str | None:
         """The segment id in `key`, or None where it is not a segment of this partition: other applications may keep

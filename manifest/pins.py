@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from lithify.manifest import time_index
 from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.homes import reachable
 from lithify.manifest.model import (
     PINS_MAX,
     SCAN_TTL_MS_MAX,
@@ -83,7 +84,9 @@ def handed_over(retired: Sequence[Retired], checkpoints: Sequence[Checkpoint], b
     pins = by_manifest(checkpoints)
     if not pins:
         return frozenset()
-    return frozenset(r.id for r in retired if r.retired_at <= boundary and not r.home and pinning(r, pins) is not None)
+    return frozenset(
+        r.id for r in retired if r.retired_at <= boundary and reachable(r) and pinning(r, pins) is not None
+    )
 
 
 def unpinned(head: Manifest, checkpoints: Sequence[Checkpoint]) -> tuple[int, ...]:

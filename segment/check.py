@@ -4,11 +4,13 @@ from typing import Literal
 
 import msgspec
 
+from lithify.manifest.homes import where
+from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
-from lithify.segment.verify import verify, verify_rows
+from lithify.segment.segments import Segments
 from lithify.store.apart import Failure, attempt
 from lithify.store.errors import NotFound
-from lithify.store.port import Store
+from lithify.store.homes import Homes
 
 __all__ = ["CheckTask", "Finding", "check_segments", "finding"]
 
@@ -22,10 +24,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckTask(msgspec.Struct, frozen=True, tag="check"):
-    """Segments to check, under their keys; `deep`: their rows, too, and not only their bytes."""
+    """Segments of a partition to check; `deep`: their rows, too, and not only their bytes."""
 
     deep: bool
-    segments: tuple[tuple[str, SegmentRef], ...]
+    keys: PartitionKeys
+    segments: tuple[SegmentRef, ...]
 
 
 def finding(where: str, failure: Failure, text: str) -> Finding:
@@ -34,12 +37,14 @@ def finding(where: str, failure: Failure, text: str) -> Finding:
     return Finding(object=where, kind="missing" if isinstance(failure.error, NotFound) else kind, message=text)
 
 
-def check_segments(store: Store, task: CheckTask) -> tuple[Finding, ...]:
-    """Never raises: what cannot be read is a finding."""
-    check = verify_rows if task.deep else verify
+def check_segments(homes: Homes, task: CheckTask) -> tuple[Finding, ...]:
+    """Never raises: what cannot be read is a finding, of the object by its key."""
+    segments = Segments(task.keys, homes)
+    check = segments.verify_rows if task.deep else segments.verify
     found: list[Finding] = []
-    for key, ref in task.segments:
-        outcome = attempt(lambda key=key, ref=ref: check(store, key, ref))
+    for ref in task.segments:
+        key = where(task.keys, ref).key
+        outcome = attempt(lambda ref=ref: check(ref))
         if isinstance(outcome, Failure):
             text = outcome.text
             if isinstance(outcome.error, NotFound):

@@ -2,27 +2,25 @@
 
 import resource
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 
 import pyarrow as pa
-from msgspec.structs import replace
 
 from lithify.manifest.jobs import MergeCounts
-from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import SegmentRef
 from lithify.segment.extent import Order, pieces
 from lithify.segment.merge import Tally, merge
 from lithify.segment.order import Position, position, rows_through
-from lithify.segment.read import SegmentReader
 from lithify.segment.rules import Fate
+from lithify.segment.segments import Segments
 from lithify.segment.source import Source, in_order
 from lithify.segment.task import MergeTask, TaskResult
-from lithify.segment.verify import verify_quick
 from lithify.segment.write import ROW_GROUP_BYTES_MAX, SegmentWriter
 from lithify.store.driver import new_id
+from lithify.store.homes import Homes
 from lithify.store.metered import Metered
-from lithify.store.port import Store
 
 __all__ = ["TaskCancelled", "execute"]
 
@@ -36,33 +34,27 @@ class TaskCancelled(Exception):
     """The task stopped because it was told to; the output in the making was given up, finished ones are orphans."""
 
 
-def execute(
-    task: MergeTask,
-    store: Store,
-    cancelled: Callable[[], bool] | None = None,
-    *,
-    tiers: Mapping[str, Store] | None = None,
-) -> TaskResult:
-    """Merge the task's range and answer with the segments written into `store`, each opened there once (an output that
-    cannot be read must not replace sources that can).
+def execute(task: MergeTask, homes: Homes, cancelled: Callable[[], bool] | None = None) -> TaskResult:
+    """Merge the task's range and answer with the segments written into the warehouse's store, each opened there once
+    (an output that cannot be read must not replace sources that can).
 
-    `tiers` holds the opened store of every tier named by a source. `cancelled` is asked at every block. Deletes
-    nothing, whatever happens: what was written and is not recorded belongs to the orphan sweep. Raises NotFound or
-    Corrupt for a source, TaskCancelled, and whatever the store raises.
+    `cancelled` is asked at every block. Deletes nothing, whatever happens: what was written and is not recorded belongs
+    to the orphan sweep. Raises NotFound or Corrupt for a source, InvalidRequest for one in none of `homes`,
+    TaskCancelled, and whatever a store raises.
     """
     cpu_ms_before = _cpu_ms()
-    metered = Metered(store)
-    metered_tiers = {name: Metered(tier) for name, tier in (tiers or {}).items()}
+    metered = {home: Metered(store) for home, store in homes}
+    segments = Segments(task.keys, Homes(metered))
     tally = Tally(task.rules.buckets)
-    sources = _sources(task, metered, metered_tiers)
-    with _Outputs(task, metered) as outputs:
+    sources = _sources(task, segments)
+    with _Outputs(task, segments) as outputs:
         for batch in merge([source.rows() for source in sources], task.rules, tally):
             if cancelled is not None and cancelled():
                 raise TaskCancelled(f"job {task.job}, range {task.range_index}")
             outputs.write(batch)
             del batch  # or it is kept while the next is made
         written = outputs.finish()
-    asked = [each.snapshot() for each in (metered, *metered_tiers.values())]
+    asked = [each.snapshot() for each in metered.values()]
     counts = MergeCounts(
         rows_in=tally.rows_in,
         rows_out=tally.by_fate[Fate.KEPT],
@@ -88,19 +80,11 @@ def execute(
     )
 
 
-def _sources(task: MergeTask, store: Store, tiers: Mapping[str, Store]) -> list[Source]:
-    keys = PartitionKeys(task.topic, task.topic_id, task.partition)
-
-    def open_segment(ref: SegmentRef, fetch_bytes: int) -> SegmentReader:
-        home = tiers.get(ref.home) if ref.home else None
-        if home is None:
-            return SegmentReader(store, keys.key_of(ref), ref, fetch_bytes=fetch_bytes)
-        return SegmentReader(home, keys.key_of(replace(ref, home="")), ref, fetch_bytes=fetch_bytes)
-
+def _sources(task: MergeTask, segments: Segments) -> list[Source]:
     order: Order = task.rules.order
     fan_in, sorts = len(task.sources), max(1, sum(not in_order(refs, order) for refs in task.sources))
     return [
-        Source(refs, open_segment, order, low=task.low, high=task.high, fan_in=fan_in, sorts=sorts)
+        Source(refs, segments.reader, order, low=task.low, high=task.high, fan_in=fan_in, sorts=sorts)
         for refs in task.sources
     ]
 
@@ -108,10 +92,9 @@ def _sources(task: MergeTask, store: Store, tiers: Mapping[str, Store]) -> list[
 class _Outputs:
     """The segments of one task, cut at the target size and between keys. Left early, it gives the open one up."""
 
-    def __init__(self, task: MergeTask, store: Store) -> None:
+    def __init__(self, task: MergeTask, segments: Segments) -> None:
         self._task = task
-        self._store = store
-        self._keys = PartitionKeys(task.topic, task.topic_id, task.partition)
+        self._segments = segments
         self._order: Order = task.rules.order
         self._writer: SegmentWriter | None = None
         self._last: Position | None = None
@@ -154,14 +137,14 @@ class _Outputs:
         task = self._task
         segment_id = SegmentId.for_output(task.job, task.attempt, task.range_index, new_id())
         row_group_bytes = min(ROW_GROUP_BYTES_MAX, max(_ROW_GROUP_BYTES_MIN, task.output_bytes))
-        output = self._store.output(self._keys.segment(segment_id))
+        output = self._segments.homes.here.output(task.keys.segment(segment_id))
         return SegmentWriter(output, segment_id, self._order, row_group_bytes=row_group_bytes)
 
     def _close(self) -> None:
         assert self._writer is not None
         ref = self._writer.close()
         self._writer = None
-        verify_quick(self._store, self._keys.key_of(ref), ref)
+        self._segments.verify_quick(ref)
         self._written.append(ref)
 
     def finish(self) -> tuple[SegmentRef, ...]:

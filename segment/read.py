@@ -18,10 +18,10 @@ from lithify.manifest.model import SegmentRef
 from lithify.segment.arrays import ByteStrings, from_flags, from_longs, longs
 from lithify.segment.footer import RowGroup, decode, row_groups, verified
 from lithify.segment.schema import RUN
-from lithify.store.errors import Corrupt
+from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Store
 
-__all__ = ["FETCH_BYTES_MAX", "SegmentReader"]
+__all__ = ["FETCH_BYTES_MAX", "OpenSegment", "SegmentReader"]
 
 FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups fetched at once; a single row group may be larger
 _TAIL_BYTES = 64 << 10
@@ -87,7 +87,11 @@ class SegmentReader:
 
     def _fetch(self, start: int, length: int) -> memoryview:
         self.bytes_read += length
-        return memoryview(self._store.read(self.key, start, length))
+        try:
+            return memoryview(self._store.read(self.key, start, length))
+        except (NotFound, Corrupt) as error:
+            error.segment = self.ref.id  # a store knows keys only
+            raise
 
     def _decode(self, group: RowGroup, content: memoryview) -> pa.RecordBatch:
         if xxhash.xxh3_64_hexdigest(content) != group.checksum:
@@ -154,7 +158,12 @@ class SegmentReader:
             f"segment {self.key}: {what}. Restore the object from a copy, or run `lithify verify` to find all that is "
             "damaged",
             self.key,
+            self.ref.id,
         )
+
+
+OpenSegment = Callable[[SegmentRef, int], SegmentReader]
+"""Opens a segment, fetching at most so many bytes at once."""
 
 
 def _first_at(keys: Any, bound: bytes) -> int:

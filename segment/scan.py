@@ -9,9 +9,8 @@ from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.model import SegmentRef
 from lithify.segment.merge import Tally, merge
-from lithify.segment.read import SegmentReader
+from lithify.segment.read import FETCH_BYTES_MAX, OpenSegment
 from lithify.segment.schema import RECORDS
-from lithify.store.port import Store
 
 __all__ = ["get", "latest", "records"]
 
@@ -39,22 +38,20 @@ def latest(
             yield records(batch)
 
 
-def get(store: Store, candidates: Iterable[tuple[str, SegmentRef]], key: bytes, floor: int) -> pa.RecordBatch | None:
+def get(refs: Iterable[SegmentRef], open_segment: OpenSegment, key: bytes, floor: int) -> pa.RecordBatch | None:
     """The latest record of `key` with an offset ≥ `floor`, as a batch of one row with schema RECORDS (a tombstone
-    included), or None. `candidates` are (object key, reference) pairs, in any order.
+    included), or None. `refs` come in any order.
 
-    Reads, newest segment first, only row groups whose bounds hold the key, and stops where no older segment can win.
-    Raises NotFound or Corrupt.
+    Opens, newest segment first, only those whose bounds hold the key, reads only row groups whose bounds do, and stops
+    where no older segment can win. Raises what `open_segment` does, NotFound and Corrupt.
     """
     found: pa.RecordBatch | None = None
-    for path, ref in sorted(candidates, key=lambda candidate: -candidate[1].max_offset):
+    wanted = Bounds.of_key(key)
+    for ref in sorted((ref for ref in refs if may_hold(ref, wanted)), key=lambda ref: -ref.max_offset):
         at_least = floor if found is None else found.column("offset")[0].as_py() + 1
         if ref.max_offset < at_least:
             break
-        if not may_hold(ref, Bounds.of_key(key)):
-            continue
-        wanted = Bounds.of_key(key, at_least)
-        for batch in SegmentReader(store, path, ref).batches(wanted.low, wanted.high, min_offset=at_least):
+        for batch in open_segment(ref, FETCH_BYTES_MAX).batches(wanted.low, wanted.high, min_offset=at_least):
             last = batch.slice(batch.num_rows - 1)
             if found is None or last.column("offset")[0].as_py() > found.column("offset")[0].as_py():
                 found = last

@@ -1,6 +1,6 @@
 """A source of a merge: segments that follow each other, read one after the other within a key range."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,16 +8,13 @@ import pyarrow as pa
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.model import SegmentRef
 from lithify.segment.extent import Order
-from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
+from lithify.segment.read import FETCH_BYTES_MAX, OpenSegment
 from lithify.segment.sort import SORT_BYTES, external_sort
 
 __all__ = ["FETCHES_BYTES", "Source", "in_order"]
 
 FETCHES_BYTES = 32 << 20  # fetched at once by all sources of one merge
 _SORT_BYTES_MIN = 1 << 20
-
-OpenSegment = Callable[[SegmentRef, int], SegmentReader]
-"""Opens a segment, fetching at most so many bytes at once."""
 
 
 def in_order(segments: Sequence[SegmentRef], order: Order) -> bool:

@@ -6,6 +6,7 @@ A task crosses process borders as JSON. It holds references, never rows and neve
 import msgspec
 
 from lithify.manifest.jobs import MergeCounts, MergeRules
+from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 
 __all__ = ["MergeRules", "MergeTask", "TaskResult"]
@@ -29,6 +30,15 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
     rules: MergeRules
     output_bytes: int  # cut outputs at about this many bytes of Parquet, and only between keys (R5)
     short: bool = False  # of a short job: it has a thread, or a pool of Spark's, beside those of long ones (RFC 0014)
+
+    @property
+    def keys(self) -> PartitionKeys:
+        return PartitionKeys(self.topic, self.topic_id, self.partition)
+
+    @property
+    def segments(self) -> tuple[SegmentRef, ...]:
+        """Of all sources."""
+        return tuple(ref for source in self.sources for ref in source)
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):

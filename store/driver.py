@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from lithify.store.homes import Homes, only_here
 from lithify.store.port import (
     Create,
     Delete,
@@ -52,9 +53,10 @@ def drive(coroutine: Coroutine[Request[Any], Any, T], answer: Answer) -> T:
         return stop.value
 
 
-def store_answers(store: Store, clock: Clock | None = None) -> Answer:  # noqa: C901 - one flat table
-    """Answer requests from `store`. With a clock injected, `Now` is that clock and modification times are withheld:
-    two clocks are never compared."""
+def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: C901 - one flat table
+    """Answer requests from the stores of `homes`. With a clock injected, `Now` is that clock and modification times are
+    withheld: two clocks are never compared."""
+    store = homes.here
 
     def answer(request: Request[Any]) -> Any:
         match request:
@@ -71,8 +73,8 @@ def store_answers(store: Store, clock: Clock | None = None) -> Answer:  # noqa: 
                 return page if clock is None else Page(tuple(map(_unclocked, page.objects)), page.token)
             case Folders(prefix):
                 return tuple(store.folders(prefix))
-            case Delete(keys):
-                return store.delete(keys)
+            case Delete(keys, home):
+                return homes.store(home).delete(keys)
             case Now():
                 return store.now() if clock is None else clock()
             case NewId():
@@ -95,7 +97,8 @@ class Driver:
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self.store = store
-        self.answer = store_answers(store, clock)
+        self.homes = only_here(store)  # where the segments of its partitions live
+        self.answer = store_answers(self.homes, clock)
         self.monotonic_ms: Clock = monotonic_ms  # for spans inside this process
 
     def run(self, coroutine: Coroutine[Request[Any], Any, T]) -> T:

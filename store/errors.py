@@ -51,14 +51,16 @@ class InvalidRequest(LithifyError):
 
 
 class NotFound(LithifyError):
-    """`key` is that of the object which is not there; "" where something else is missing, a topic or a checkpoint."""
+    """`key` is that of the object which is not there; "" where something else is missing, a topic or a checkpoint.
+    `segment` is the id of the segment that was read there, if one was."""
 
     exit_code = 3
     http_status = 404
 
-    def __init__(self, message: str, key: str = "") -> None:
+    def __init__(self, message: str, key: str = "", segment: str = "") -> None:
         super().__init__(message)
         self.key = key
+        self.segment = segment
 
 
 class AlreadyExists(LithifyError):
@@ -112,13 +114,15 @@ class SnapshotExpired(LithifyError):
 
 
 class Corrupt(LithifyError):
-    """`key` is that of the damaged object; "" where several disagree."""
+    """`key` is that of the damaged object; "" where several disagree. `segment` is the id of the segment that was read
+    there, if one was."""
 
     exit_code = 9
 
-    def __init__(self, message: str, key: str = "") -> None:
+    def __init__(self, message: str, key: str = "", segment: str = "") -> None:
         super().__init__(message)
         self.key = key
+        self.segment = segment
 
 
 class OffsetOutOfRange(LithifyError):

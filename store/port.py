@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 __all__ = [
+    "HERE",
     "Create",
     "Delete",
     "Folders",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+HERE = ""  # the home of what lies in the warehouse itself (lithify.store.homes)
 
 
 class Outcome(enum.Enum):
@@ -118,10 +121,11 @@ class Folders(Request[tuple[str, ...]], msgspec.Struct, frozen=True):
 
 
 class Delete(Request[Mapping[str, str]], msgspec.Struct, frozen=True):
-    """Delete these keys; a key that is not there counts as deleted. Answers with those that the store would not delete
-    (a lock on one object, a missing permission), each with the reason; all others are gone."""
+    """Delete these keys of one home; a key that is not there counts as deleted. Answers with those that the store would
+    not delete (a lock on one object, a missing permission), each with the reason; all others are gone."""
 
     keys: tuple[str, ...]
+    home: str = HERE
 
 
 class Now(Request[int], msgspec.Struct, frozen=True):

@@ -195,7 +195,7 @@ def test_one_file_knows_the_paths() -> None:
 
 
 def test_the_bytes_of_a_reference_are_found_in_one_way() -> None:
-    """`PartitionKeys.key_of` refuses what lies in another home; `segment` of a reference's id would overlook it."""
+    """`where` tells the home, too; `segment` of a reference's id would overlook it."""
 
     def overlooks_homes(tree: ast.AST) -> bool:
         calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 1)
@@ -203,7 +203,33 @@ def test_the_bytes_of_a_reference_are_found_in_one_way() -> None:
         return any(isinstance(call.args[0], ast.Attribute) and call.args[0].attr == "id" for call in named)
 
     assert overlooks_homes(ast.parse("keys.segment(ref.id)"))
-    assert {relative(file) for file in package_files() if overlooks_homes(syntax(file))} == {"manifest/keys.py"}
+    assert {relative(file) for file in package_files() if overlooks_homes(syntax(file))} == {"manifest/homes.py"}
+
+
+def test_segments_are_opened_and_checked_in_one_place() -> None:
+    """`Segments` finds the store of a reference's home; who names a store and a key could name the wrong ones."""
+    doors = {"SegmentReader", "verify", "verify_quick", "verify_rows", "verify_steps"}
+
+    def passes_by(tree: ast.AST) -> bool:
+        called = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+        return any(isinstance(name, ast.Name) and name.id in doors for name in called)
+
+    segments = {relative(file) for file in package_files() if passes_by(syntax(file))}
+    assert segments <= {"segment/segments.py", "segment/verify.py", "cli/demo/picture.py", "cli/demo/story.py"}
+
+
+def test_no_file_asks_which_home_it_is() -> None:
+    """A home is compared in manifest/homes.py alone: who needs to know whether it can be reached asks `reachable`."""
+
+    def asks(tree: ast.AST) -> bool:
+        tests = [node.test for node in ast.walk(tree) if isinstance(node, ast.If | ast.IfExp)]
+        tests += [test for node in ast.walk(tree) if isinstance(node, ast.comprehension) for test in node.ifs]
+        compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.BoolOp)]
+        found = (node for part in [*tests, *compared] for node in ast.walk(part))
+        return any(isinstance(node, ast.Attribute) and node.attr == "home" for node in found)
+
+    assert asks(ast.parse("x = 1 if ref.home else 2"))
+    assert {relative(file) for file in package_files() if asks(syntax(file))} == {"manifest/homes.py", "gc/objects.py"}
 
 
 def test_no_file_is_too_long() -> None:

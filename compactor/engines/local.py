@@ -6,7 +6,7 @@ pyarrow releases the interpreter's lock in what costs time (decoding, sorting, e
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.outcome import outcome_of
@@ -14,7 +14,7 @@ from lithify.compactor.engines.underway import Threads, Underway
 from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import InvalidRequest
-from lithify.store.port import Store
+from lithify.store.homes import Homes
 
 __all__ = ["LocalEngine"]
 
@@ -36,13 +36,11 @@ class LocalEngine:
     def name(self) -> str:
         return "local"
 
-    def start(
-        self, store: Store, tasks: Sequence[MergeTask], label: str, *, tiers: Mapping[str, Store] | None = None
-    ) -> Underway:
-        """`tiers`: the store of every tier that a source names. Raises InvalidRequest once the engine is closed."""
+    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> Underway:
+        """Raises InvalidRequest once the engine is closed."""
 
         def run(task: MergeTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
-            return outcome_of(task, lambda: execute(task, store, cancelled, tiers=tiers))
+            return outcome_of(task, lambda: execute(task, homes, cancelled))
 
         with self._lock:
             if self._closed:

@@ -8,7 +8,6 @@ import structlog
 
 from lithify.compactor.engine import TaskFailure
 from lithify.manifest.categories import Category
-from lithify.manifest.keys import PartitionKeys
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, NotFound, Unavailable
@@ -49,11 +48,9 @@ def failure_of(task: MergeTask, error: Exception) -> TaskFailure:
 def _damaged(task: MergeTask, error: Corrupt | NotFound) -> TaskFailure:
     """Only a source can be damaged or gone for good. What is told of any other object concerns an output just written,
     which another attempt writes anew: to quarantine the partition for it would be wrong."""
-    keys = PartitionKeys(task.topic, task.topic_id, task.partition)
-    for ref in (ref for source in task.sources for ref in source):
-        if not ref.home and keys.key_of(ref) == error.key:
-            category = Category.CORRUPT if isinstance(error, Corrupt) else Category.MISSING
-            return TaskFailure(task.range_index, category, str(error), ref.id)
+    if error.segment in {ref.id for ref in task.segments}:
+        category = Category.CORRUPT if isinstance(error, Corrupt) else Category.MISSING
+        return TaskFailure(task.range_index, category, str(error), error.segment)
     return TaskFailure(task.range_index, Category.ENGINE, str(error))
 
 

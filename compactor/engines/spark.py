@@ -19,7 +19,7 @@ from lithify.compactor.engines.spark_session import close_session, open_session,
 from lithify.compactor.engines.underway import Threads
 from lithify.segment.task import MergeTask
 from lithify.store.errors import InvalidRequest
-from lithify.store.port import Store
+from lithify.store.homes import Homes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,27 +65,24 @@ class SparkEngine:
     def name(self) -> str:
         return "spark"
 
-    def start(
-        self, store: Store, tasks: Sequence[MergeTask], label: str, *, tiers: Mapping[str, Store] | None = None
-    ) -> SparkAttempt:
+    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> SparkAttempt:
         """Returns at once: a session that is yet to start (5 to 25 s) starts behind it, so that leases are kept.
 
-        `tiers`: the store of every tier that a source names. A session of our own that has died or was stopped is
-        opened anew. Raises Unavailable where one that was given has, InvalidRequest where the tasks cannot be done
-        here: no Java, a store in this process's memory, a closed engine.
+        A session of our own that has died or was stopped is opened anew. Raises Unavailable where one that was given
+        has, InvalidRequest where the tasks cannot be done here: no Java, a store in this process's memory, a closed
+        engine.
         """
-        stores = {"": store, **(tiers or {})}
-        for each in stores.values():
-            if each.url.startswith("memory:"):
+        for _, store in homes:
+            if store.url.startswith("memory:"):
                 raise InvalidRequest(
-                    f"{label}: {each.url} lies in this process, where Spark's workers cannot reach it: use "
+                    f"{label}: {store.url} lies in this process, where Spark's workers cannot reach it: use "
                     'engine="local", or a warehouse in s3:// or file://'
                 )
         with self._lock:
             if self._closed:
                 raise InvalidRequest(f"{label}: this engine is closed; make a new one")
             opening = self._session.current(self._prepare)
-            attempt = SparkAttempt(self._threads, opening, self._private, stores, tasks, label)
+            attempt = SparkAttempt(self._threads, opening, self._private, homes, tasks, label)
             self._attempts.add(attempt)
         return attempt
 

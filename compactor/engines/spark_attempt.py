@@ -2,7 +2,7 @@
 
 import logging
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 import structlog
@@ -21,7 +21,7 @@ from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.driver import new_id
 from lithify.store.errors import Unavailable
-from lithify.store.port import Store
+from lithify.store.homes import Homes
 
 __all__ = ["SparkAttempt"]
 
@@ -33,21 +33,20 @@ _KILLED_MS = 15_000  # by then Spark has long killed the workers of cancelled jo
 
 
 class SparkAttempt:
-    """The tasks of one attempt; the jobs of Spark are tagged `lithify-<job>-<attempt>`. `stores`: the warehouse's under
-    "", those of tiers under their names."""
+    """The tasks of one attempt; the jobs of Spark are tagged `lithify-<job>-<attempt>`."""
 
     def __init__(
         self,
         threads: Threads,
         opening: Future[Opened],
         private: PrivateFiles,
-        stores: Mapping[str, Store],
+        homes: Homes,
         tasks: Sequence[MergeTask],
         label: str,
     ) -> None:
         self._opening = opening
         self._private = private
-        self._stores = dict(stores)
+        self._homes = homes
         self._label = label
         self._tags = {_tag(task) for task in tasks}
         self._stop_file = StopFile(private.create(f"attempt-{new_id()}"))
@@ -125,11 +124,11 @@ class SparkAttempt:
 
     def _order(self, task: MergeTask, jobs: SparkJobs) -> Order:
         here = jobs.workers_share_machine
-        specs = {name: self._private.spec(store) if here else store.spec() for name, store in self._stores.items()}
+        specs = {home: self._private.spec(store) if here else store.spec() for home, store in self._homes}
         return Order(
             version=installed_version(),
             work=task,
-            stores=specs,
+            homes=specs,
             stop_file=self._stop_file.path if here else None,
         )
 

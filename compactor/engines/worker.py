@@ -18,6 +18,7 @@ from lithify.segment.check import CheckTask, Finding, check_segments
 from lithify.segment.execute import TaskCancelled, execute
 from lithify.segment.memory import keep_freed_memory
 from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.homes import Homes
 from lithify.store.opening import open_spec
 from lithify.store.port import StoreSpec
 
@@ -35,7 +36,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str  # of the driver's lithify
     work: MergeTask | CheckTask
-    stores: dict[str, StoreSpec]  # the warehouse's under "", those of tiers under their names
+    homes: dict[str, StoreSpec]  # as in `Homes`
     stop_file: str | None = None  # where driver and worker share a machine
 
 
@@ -94,7 +95,7 @@ def _reply(sealed: str) -> Reply:
                 return Reply()
             return Reply(result=outcome) if isinstance(outcome, TaskResult) else Reply(failure=outcome)
         case CheckTask() as task:
-            return Reply(findings=check_segments(open_spec(order.stores[""]), task))
+            return Reply(findings=check_segments(_opened(order), task))
 
 
 def _merge(task: MergeTask, order: Order) -> TaskResult:
@@ -106,5 +107,8 @@ def _merge(task: MergeTask, order: Order) -> TaskResult:
 
 def _execute(task: MergeTask, order: Order, stopped: Callable[[], bool] | None) -> TaskResult:
     keep_freed_memory()
-    stores = {name: open_spec(spec) for name, spec in order.stores.items()}
-    return execute(task, stores.pop(""), stopped, tiers=stores)
+    return execute(task, _opened(order), stopped)
+
+
+def _opened(order: Order) -> Homes:
+    return Homes({home: open_spec(spec) for home, spec in order.homes.items()})

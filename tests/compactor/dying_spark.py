@@ -16,6 +16,7 @@ from lithify.compactor.engines.spark import SparkEngine
 from lithify.manifest.jobs import Job
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.homes import only_here
 from lithify.store.opening import open_store
 from lithify.store.port import Store
 from tests.compactor.engine_tasks import appends, results, rows_of, survivors, tasks
@@ -65,12 +66,12 @@ class Merging:
         self.refs = appends(self.store)
 
     def __call__(self, engine: SparkEngine) -> None:
-        found = results(engine.start(self.store, tasks(self.refs), "users/0"), 1)
+        found = results(engine.start(only_here(self.store), tasks(self.refs), "users/0"), 1)
         assert rows_of(self.store, found) == survivors()
 
     def refused(self, engine: SparkEngine) -> str:
         try:
-            engine.start(self.store, tasks(self.refs), "users/0")
+            engine.start(only_here(self.store), tasks(self.refs), "users/0")
         except (InvalidRequest, Unavailable) as error:
             return f"{type(error).__name__}: {error}"
         return "not refused"

@@ -28,8 +28,8 @@ class HeldEngine(LocalEngine):
         self.began = threading.Event()
         self.let_go = threading.Event()
 
-    def start(self, store: Any, tasks: Any, label: str, **named: Any) -> Any:
-        attempt = super().start(store, tasks, label, **named)
+    def start(self, homes: Any, tasks: Any, label: str) -> Any:
+        attempt = super().start(homes, tasks, label)
         if tasks[0].topic not in self._held:
             return attempt
         self._held.remove(tasks[0].topic)

@@ -15,6 +15,7 @@ from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.homes import only_here
 from lithify.store.opening import open_store
 
 
@@ -123,12 +124,12 @@ def test_turns_that_begin_at_once_do_not_disturb_each_other(monkeypatch: pytest.
     """Each partition has its turn in a thread of its own. While one looks whether an attempt hangs others begin; what
     waits for its end is left to wait. `close`: the engine is closed in that moment, too."""
     store, engine, looking = open_store("memory://turns"), LocalEngine(1), threading.current_thread()
-    begun = [engine.start(store, (), "first"), engine.start(store, (), "second")]
+    begun = [engine.start(only_here(store), (), "first"), engine.start(only_here(store), (), "second")]
     met: list[Exception] = []
 
     def beside() -> None:
         try:
-            begun.append(engine.start(store, (), "beside"))
+            begun.append(engine.start(only_here(store), (), "beside"))
         except (InvalidRequest, RuntimeError) as error:
             met.append(error)
 
@@ -145,7 +146,7 @@ def test_turns_that_begin_at_once_do_not_disturb_each_other(monkeypatch: pytest.
     if close:
         engine.close()
     else:
-        begun.append(engine.start(store, (), "third"))
+        begun.append(engine.start(only_here(store), (), "third"))
     for thread in threads:
         thread.join(60)
     assert threads

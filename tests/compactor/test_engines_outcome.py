@@ -55,14 +55,21 @@ def test_each_error_has_its_category_and_contents_stay_out(task: MergeTask, erro
 @pytest.mark.parametrize(("kind", "category"), [(Corrupt, "corrupt"), (NotFound, "missing")])
 def test_a_damaged_source_is_named(task: MergeTask, kind: Any, category: str) -> None:
     source = task.sources[1][0].id
-    failed = failure_of(task, kind("what is wrong", KEYS.segment(source)))
+    failed = failure_of(task, kind("what is wrong", KEYS.segment(source), source))
     assert (failed.category, failed.segment) == (category, source)
 
 
 @pytest.mark.parametrize("kind", [Corrupt, NotFound])
 def test_a_damaged_output_quarantines_nothing(task: MergeTask, kind: Any) -> None:
     output = SegmentId.for_output(task.job, task.attempt, task.range_index, "cafe0000")
-    failed = failure_of(task, kind("has the wrong size", KEYS.segment(output)))
+    failed = failure_of(task, kind("has the wrong size", KEYS.segment(output), output))
+    assert (failed.category, failed.segment) == ("engine", "")
+
+
+@pytest.mark.parametrize("kind", [Corrupt, NotFound])
+def test_another_object_of_the_same_name_is_no_source(task: MergeTask, kind: Any) -> None:
+    """A key is one of its store's: in another home it names another object."""
+    failed = failure_of(task, kind("what is wrong", KEYS.segment(task.sources[1][0].id)))
     assert (failed.category, failed.segment) == ("engine", "")
 
 

@@ -25,6 +25,7 @@ from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
 from lithify.store.credentials import read_credentials
 from lithify.store.errors import InvalidRequest
+from lithify.store.homes import HERE, only_here
 from lithify.store.opening import open_store
 from lithify.store.port import Store
 from lithify.testing import s3
@@ -135,7 +136,7 @@ def silent() -> Iterator[SilentS3]:
 def test_one_spark_task_for_each_range(spark_session: "SparkSession", engine: SparkEngine, store: Store) -> None:
     tracker = spark_session.sparkContext.statusTracker()
     before = set(tracker.getJobIdsForGroup(None))
-    results(engine.start(store, tasks(appends(store), [20, 40, 60]), LABEL), 4)
+    results(engine.start(only_here(store), tasks(appends(store), [20, 40, 60]), LABEL), 4)
     jobs = [tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup(None)) - before]
     stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
     assert len(jobs) == 4
@@ -156,12 +157,12 @@ def test_jobs_tell_people_what_they_are_and_hold_no_keys(
         return reply
 
     monkeypatch.setattr(spark_jobs.RddJobs, "run", noted)
-    results(engine.start(store, tasks(appends(store), [20]), LABEL), 2)
+    results(engine.start(only_here(store), tasks(appends(store), [20]), LABEL), 2)
     assert sorted(told) == [(f"{LABEL} range {index}, 3 sources", "lithify", []) for index in (0, 1)]
 
 
 def test_secrets_reach_workers_by_a_private_file_alone(engine: SparkEngine, s3_store: Store, sealed: list[str]) -> None:
-    found = results(engine.start(s3_store, tasks(appends(s3_store), [50]), LABEL), 2)
+    found = results(engine.start(only_here(s3_store), tasks(appends(s3_store), [50]), LABEL), 2)
     assert rows_of(s3_store, found) == survivors()
     assert len(sealed) == 2
     assert all(SECRET not in order and "access" not in order for order in sealed)
@@ -185,7 +186,7 @@ def test_another_version_of_lithify_in_the_workers_is_refused(
     engine: SparkEngine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_attempt, "installed_version", lambda: "99.1.0")
-    failed = failure(engine.start(store, tasks(appends(store)), LABEL))
+    failed = failure(engine.start(only_here(store), tasks(appends(store)), LABEL))
     expected = f"worker runs lithify {worker.installed_version()}, this is 99.1.0: install the same wheel"
     assert (failed.category, failed.reason) == ("invalid", expected)
 
@@ -195,9 +196,9 @@ def test_a_short_job_gets_the_next_processor(
 ) -> None:
     """Of two, both of which long tasks have, and others wait for."""
     refs, tracker = appends(store), spark_session.sparkContext.statusTracker()
-    long = engine.start(silent.store, tasks(refs, [20, 40, 60]), LABEL)
+    long = engine.start(only_here(silent.store), tasks(refs, [20, 40, 60]), LABEL)
     hangs = silent.await_reader()
-    short = engine.start(store, [replace(task, short=True) for task in tasks(refs)], LABEL)
+    short = engine.start(only_here(store), [replace(task, short=True) for task in tasks(refs)], LABEL)
     while len(tracker.getActiveJobsIds()) < 5:
         assert short.results(50) == []
     os.kill(hangs, signal.SIGKILL)
@@ -207,20 +208,20 @@ def test_a_short_job_gets_the_next_processor(
 
 def test_a_killed_worker_fails_its_task_and_no_other(engine: SparkEngine, store: Store, silent: SilentS3) -> None:
     refs = appends(store)
-    running = engine.start(silent.store, tasks(refs), LABEL)
+    running = engine.start(only_here(silent.store), tasks(refs), LABEL)
     os.kill(silent.await_reader(), signal.SIGKILL)
     failed = failure(running)
     assert failed.category == "memory"
     assert "died without a word" in failed.reason
-    found = results(engine.start(store, tasks(refs, [50]), LABEL), 2)
+    found = results(engine.start(only_here(store), tasks(refs, [50]), LABEL), 2)
     assert rows_of(store, found) == survivors()
 
 
 def test_a_worker_that_hangs_is_killed_by_stop(engine: SparkEngine, store: Store, silent: SilentS3) -> None:
     refs = appends(store)
-    running = engine.start(silent.store, tasks(refs), LABEL)
+    running = engine.start(only_here(silent.store), tasks(refs), LABEL)
     silent.await_reader()
-    assert rows_of(store, results(engine.start(store, tasks(refs), LABEL), 1)) == survivors()
+    assert rows_of(store, results(engine.start(only_here(store), tasks(refs), LABEL), 1)) == survivors()
     running.stop()
     assert silent.reader_is_gone()
     assert running.results(10**9) == []
@@ -230,7 +231,7 @@ def test_a_job_cancelled_by_somebody_else_is_a_failure(
     spark_session: "SparkSession", engine: SparkEngine, store: Store, silent: SilentS3
 ) -> None:
     (planned,) = tasks(appends(store))
-    running = engine.start(silent.store, [planned], LABEL)
+    running = engine.start(only_here(silent.store), [planned], LABEL)
     silent.await_reader()
     spark_session.sparkContext.cancelJobsWithTag(f"lithify-{planned.job}-1")
     failed = failure(running)
@@ -243,7 +244,7 @@ def test_stopped_before_it_began_a_task_does_nothing(tmp_path: Path, store: Stor
     order = worker.Order(
         version=worker.installed_version(),
         work=planned,
-        stores={"": store.spec()},
+        homes={HERE: store.spec()},
         stop_file=str(tmp_path / "gone"),
     )
     assert worker.unseal(worker.obey(worker.seal(order))) == worker.Reply()
@@ -278,7 +279,7 @@ def test_stopping_waits_for_whoever_works() -> None:
 
 def test_memory_is_no_place_for_spark(engine: SparkEngine) -> None:
     with pytest.raises(InvalidRequest, match='engine="local"'):
-        engine.start(open_store("memory://engines"), [], LABEL)
+        engine.start(only_here(open_store("memory://engines")), [], LABEL)
 
 
 def test_a_given_session_has_its_own_settings(spark_session: "SparkSession") -> None:
@@ -288,7 +289,7 @@ def test_a_given_session_has_its_own_settings(spark_session: "SparkSession") -> 
 
 def test_a_session_on_another_master_is_not_taken_for_ours(spark_session: "SparkSession", store: Store) -> None:
     engine = SparkEngine("local[1]")
-    failed = failure(engine.start(store, tasks(appends(store)), LABEL))
+    failed = failure(engine.start(only_here(store), tasks(appends(store)), LABEL))
     engine.close()
     assert failed.category == "invalid"
     assert spark_session.sparkContext.master in failed.reason
@@ -298,7 +299,7 @@ def test_a_running_session_on_the_same_master_is_used_and_left_alone(
     spark_session: "SparkSession", store: Store
 ) -> None:
     engine = SparkEngine(spark_session.sparkContext.master)
-    results(engine.start(store, tasks(appends(store)), LABEL), 1)
+    results(engine.start(only_here(store), tasks(appends(store)), LABEL), 1)
     engine.close()
     assert spark_session.sparkContext.parallelize([1], 1).count() == 1
 
@@ -306,7 +307,7 @@ def test_a_running_session_on_the_same_master_is_used_and_left_alone(
 def test_spark_connect_is_given_as_a_session() -> None:
     engine = SparkEngine("sc://localhost")
     with pytest.raises(InvalidRequest, match=r"SparkSession\.builder\.remote"):
-        engine.start(open_store("/nowhere"), [], LABEL)
+        engine.start(only_here(open_store("/nowhere")), [], LABEL)
     engine.close()
 
 
@@ -316,7 +317,7 @@ def test_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     engine = SparkEngine()
     with pytest.raises(InvalidRequest, match="Java"):
-        engine.start(open_store("/nowhere"), [], LABEL)
+        engine.start(only_here(open_store("/nowhere")), [], LABEL)
     engine.close()
 
 
@@ -353,7 +354,7 @@ folder = pathlib.Path(sys.argv[1])
 store = open_store((folder / "warehouse").as_uri())
 engine = SparkEngine("local[2]", config={"spark.local.dir": str(folder / "spark")})
 assert SparkContext._active_spark_context is None
-found = results(engine.start(store, tasks(appends(store), [50]), "lithify users/0"), 2)
+found = results(engine.start(only_here(store), tasks(appends(store), [50]), "lithify users/0"), 2)
 assert rows_of(store, found) == survivors()
 context = SparkContext._active_spark_context
 session = SparkSession._instantiatedSession
@@ -361,7 +362,7 @@ print(*(context.getConf().get(name) for name in sys.argv[2:]))
 engine.close()
 assert SparkContext._active_spark_context is None
 try:
-    SparkEngine(session).start(store, [], "lithify users/0")
+    SparkEngine(session).start(only_here(store), [], "lithify users/0")
 except Unavailable as error:
     print(error)
 """

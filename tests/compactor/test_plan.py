@@ -10,6 +10,7 @@ from lithify.manifest.jobs import KeyRange
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
 from lithify.manifest.units import units
 from lithify.segment.execute import execute
+from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
 
 MIB = 1024 * 1024
@@ -117,7 +118,7 @@ def test_a_task_without_sources_writes_nothing() -> None:
     (empty,) = tasks(head, job, 1, [1])
     assert empty.sources == ()
     store = MemoryStore()
-    assert execute(empty, store).outputs == ()
+    assert execute(empty, only_here(store)).outputs == ()
     assert not store.list("").objects
 
 

@@ -6,6 +6,7 @@ the home reads, verifies or deletes what is not meant.
 
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 from click.testing import CliRunner
@@ -18,17 +19,21 @@ from lithify.cli.main import cli
 from lithify.compactor.answers import Budget, CompactionAnswers
 from lithify.compactor.engine import StartTasks, VerifyOutputs, WeighSegment
 from lithify.compactor.engines.local import LocalEngine
-from lithify.gc.reachable import collectable
+from lithify.gc.objects import delete, gone
+from lithify.gc.reachable import Garbage, collectable
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.commit import Next
+from lithify.manifest.homes import HERE, Where, reachable, where
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, Quarantine, Retired, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask
-from lithify.store.driver import new_id
+from lithify.store.driver import drive, new_id
 from lithify.store.errors import InvalidRequest
+from lithify.store.homes import only_here
+from lithify.store.port import Delete
 from tests.log.compaction import files_of
 
 GRACE_MS = 60_000
@@ -100,6 +105,17 @@ def test_no_reader_takes_it_for_one_of_the_warehouse(warehouse: Warehouse, how: 
         reads[how]()
 
 
+def test_a_get_is_refused_only_for_a_key_that_it_may_hold(warehouse: Warehouse) -> None:
+    """Of keys outside its bounds nothing is asked of it, so nothing is missing."""
+    snapshot = warehouse.topic("users").partition(0).snapshot()
+    found = snapshot.get(b"new")
+    assert found is not None
+    assert found.value == b"new"
+    assert snapshot.get(b"absent") is None
+    with pytest.raises(InvalidRequest, match=REFUSED):
+        snapshot.get(b"old")
+
+
 def test_an_export_is_refused_not_short(warehouse: Warehouse) -> None:
     try:
         done = CliRunner().invoke(cli, ["export", "users", "--to", "-"], env={"LITHIFY_WAREHOUSE": warehouse.url})
@@ -150,7 +166,7 @@ def test_neither_coordinator_nor_worker_opens_it(warehouse: Warehouse) -> None:
     engine = LocalEngine(1)
     answers = CompactionAnswers(warehouse.driver, engine, Budget(), lambda: False, lambda: False)
     for ask in (
-        lambda: execute(task, warehouse.store),
+        lambda: execute(task, only_here(warehouse.store)),
         lambda: answers(StartTasks((task,), "t")),
         lambda: answers(WeighSegment(keys, ref)),
         lambda: answers(VerifyOutputs(keys, (ref,), whole=True)),
@@ -172,8 +188,9 @@ def test_gc_neither_deletes_nor_forgets_what_lies_elsewhere(warehouse: Warehouse
     assert [(entry.id, entry.home) for entry in kept.retired] == [(ref.id, "cold")]
     assert keys.segment(ref.id) in everything(warehouse)
     dry = lithify.Collector(warehouse, grace_ms=GRACE_MS).run_once(dry_run=True)
-    (told,) = [garbage.reason for part in dry.partitions for garbage in part.kept]
-    assert "in another home ('cold')" in told
+    (told,) = [garbage for part in dry.partitions for garbage in part.kept]
+    assert "in another home ('cold')" in told.reason
+    assert (told.home, told.key) == ("cold", keys.segment(ref.id))
     assert [part.waiting for part in dry.partitions] == [1]
 
 
@@ -182,3 +199,37 @@ def test_what_lies_elsewhere_is_never_collectable() -> None:
     both = (here, replace(here, id="t", home="cold"))
     manifest = Manifest(format=1, id=9, topic="t", topic_id="i", partition=0, retired=both)
     assert collectable(manifest, 5) == [here]
+
+
+def test_the_place_of_a_reference_is_told_whatever_its_home() -> None:
+    keys = PartitionKeys("t", "0" * 16, 3)
+    entry = Retired(id="s", home="cold", bytes=1, rows=1, added_at=1, retired_at=2)
+    assert where(keys, entry) == Where("cold", keys.segment("s"))
+    assert where(keys, replace(entry, home=HERE)) == Where(HERE, keys.segment("s"))
+    assert [reachable(entry), reachable(replace(entry, home=HERE))] == [False, True]
+
+
+def test_a_home_that_nobody_knows_is_refused(warehouse: Warehouse) -> None:
+    assert warehouse.driver.homes.store(HERE) is warehouse.store
+    for ask in (
+        lambda: warehouse.driver.homes.store("cold"),
+        lambda: warehouse.driver.answer(Delete(("k",), "cold")),
+    ):
+        with pytest.raises(InvalidRequest, match="home 'cold' is none that this lithify can reach: upgrade lithify"):
+            ask()
+
+
+def test_garbage_is_deleted_in_its_own_home() -> None:
+    """And what a store refuses is told apart by home and key."""
+    asked: list[Delete] = []
+
+    def answer(request: Any) -> Any:
+        asked.append(request)
+        return {"k": "locked"} if request.home == "cold" else {}
+
+    garbage = [Garbage("k", 1, "old"), Garbage("k", 1, "old", "cold"), Garbage("l", 1, "old")]
+    refused = drive(delete(garbage), answer)
+    assert asked == [Delete(("k", "l")), Delete(("k",), "cold")]
+    assert refused == [Garbage("k", 1, "locked", "cold")]
+    assert gone(garbage, refused) == (garbage[0], garbage[2])
+    assert msgspec.json.encode(garbage[0]) == b'{"key":"k","bytes":1,"reason":"old"}'

@@ -19,6 +19,7 @@ from lithify.manifest.units import units
 from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask
 from lithify.store.driver import new_id
+from lithify.store.homes import only_here
 
 
 def files_of(warehouse: Warehouse, name: str, number: int = 0) -> PartitionFiles:
@@ -58,7 +59,7 @@ def compact(
         rules=rules,
         output_bytes=output_bytes,
     )
-    result = execute(task, warehouse.store)
+    result = execute(task, only_here(warehouse.store))
     edit = CommitCompaction(
         epoch=head.compactor_epoch,
         job=job,

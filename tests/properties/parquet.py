@@ -16,7 +16,7 @@ from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.read import SegmentReader
 from lithify.segment.task import MergeTask, TaskResult
-from lithify.store.port import Store
+from lithify.store.homes import Homes
 from tests.properties.log import GRACE_MS, View
 from tests.properties.model import Row
 
@@ -33,12 +33,12 @@ class _Failing:
         self.name = engine.name
         self.fails_after: int | None = None
 
-    def start(self, store: Store, tasks: Sequence[MergeTask], label: str) -> Running:
+    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> Running:
         if self.fails_after is None:
-            return self._engine.start(store, tasks, label)
+            return self._engine.start(homes, tasks, label)
         done, failed = tasks[: self.fails_after], tasks[self.fails_after :]
         self.fails_after -= len(done)
-        return _PartlyFailed(self._engine.start(store, done, label) if done else None, len(done), failed)
+        return _PartlyFailed(self._engine.start(homes, done, label) if done else None, len(done), failed)
 
     def close(self) -> None:
         """The engine under it serves other histories."""

@@ -41,6 +41,7 @@ from lithify.segment.extent import key_bounds
 from lithify.segment.rules import Fate, fate, stamped
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.driver import drive, store_answers
+from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
 from lithify.store.port import NewId, Request
 from tests.properties.log import GRACE_MS, View
@@ -94,7 +95,7 @@ class RowLog:
     def __init__(self, clock: Callable[[], int], config: Mapping[str, str]) -> None:
         self._clock = clock
         self._store = MemoryStore(clock=clock)
-        self._from_store = store_answers(self._store, clock)
+        self._from_store = store_answers(only_here(self._store), clock)
         self._ids = itertools.count(1)
         self._tasks: deque[MergeTask] = deque()
         self._fails_after: int | None = None

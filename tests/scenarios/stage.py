@@ -13,7 +13,7 @@ from lithify.compactor.engine import Engine, Running
 from lithify.log.record import to_records
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.task import MergeTask
-from lithify.store.port import Store
+from lithify.store.homes import Homes
 from tests.scenarios.scenario import Scenario, duration_ms, record, said
 
 __all__ = ["Stage"]
@@ -32,9 +32,9 @@ class _Noting:
         self.name = engine.name
         self.order: list[int] = []
 
-    def start(self, store: Store, tasks: Sequence[MergeTask], label: str) -> Running:
+    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> Running:
         self.order.append(tasks[0].partition)
-        return self._engine.start(store, tasks, label)
+        return self._engine.start(homes, tasks, label)
 
     def close(self) -> None:
         """It serves other scenarios."""

@@ -18,10 +18,12 @@ from lithify.segment.ranges import row_group_weights, split_ranges
 from lithify.segment.read import SegmentReader
 from lithify.segment.scan import get
 from lithify.segment.schema import normalise
+from lithify.segment.segments import Segments
 from lithify.segment.task import MergeTask
 from lithify.segment.verify import verify_rows
 from lithify.segment.write import encode_append
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
+from lithify.store.homes import HERE, Homes, only_here
 from lithify.store.memory import MemoryStore
 from lithify.store.port import OutputFile
 
@@ -93,7 +95,7 @@ def test_ranges_together_give_every_key_once(records: list[Record], appends: int
     rows_in = 0
     for index in range(len(bounds) - 1):
         work = task([[ref] for ref in refs], low=bounds[index], high=bounds[index + 1], range_index=index)
-        result = execute(work, store)
+        result = execute(work, only_here(store))
         rows_in += result.counts.rows_in
         assert result.counts.rows_out == sum(ref.rows for ref in result.outputs)
         written += result.outputs
@@ -103,11 +105,11 @@ def test_ranges_together_give_every_key_once(records: list[Record], appends: int
     assert rows_in == len(records)
     for ref in written:
         verify_rows(store, KEYS.segment(ref.id), ref)
-    located = [(KEYS.segment(ref.id), ref) for ref in refs]
+    reader = Segments(KEYS, only_here(store)).reader
     for key in [*newest, b"nowhere"]:
-        found = get(store, located, key, 0)
+        found = get(refs, reader, key, 0)
         assert (found and (found["offset"][0].as_py(), found["value"][0].as_py())) == newest.get(key)
-        assert get(store, located, key, len(records)) is None
+        assert get(refs, reader, key, len(records)) is None
 
 
 @settings(max_examples=40, deadline=None)
@@ -141,7 +143,7 @@ def test_kept_and_dropped_records_are_counted_by_size(
     kept, lost = [0] * len(starts), [0] * len(starts)
     for index in range(len(bounds) - 1):
         work = task([[ref] for ref in refs], low=bounds[index], high=bounds[index + 1], range_index=index, rules=rules)
-        result = execute(work, store)
+        result = execute(work, only_here(store))
         assert result.kept_bytes, "a range that was counted says so, though it kept nothing"
         assert sum(result.kept_bytes) == sum(ref.raw_bytes for ref in result.outputs)
         for sums, counted in ((kept, result.kept_bytes), (lost, result.lost_bytes)):
@@ -153,7 +155,7 @@ def test_outputs_are_cut_at_the_target_and_between_keys_only() -> None:
     store = MemoryStore()
     records: list[Record] = [(b"%04d" % (i // 7), sha512(b"%d" % i).digest()) for i in range(30_000)]
     ref = append(store, records, 0)
-    result = execute(task([[ref]], rules=MergeRules(), output_bytes=300_000), store)
+    result = execute(task([[ref]], rules=MergeRules(), output_bytes=300_000), only_here(store))
     assert len(result.outputs) > 3
     assert rows(store, result.outputs) == [(i, key, value) for i, (key, value) in enumerate(records)]
     for one, two in zip(result.outputs, result.outputs[1:], strict=False):
@@ -168,7 +170,8 @@ def test_outputs_come_near_the_target_however_large_the_records(value_bytes: int
     """Before, the size was looked at every 4,096 rows: one output of 60 MB where 1 MiB was asked for."""
     store, dice = MemoryStore(), random.Random(0)
     records: list[Record] = [(b"%06d" % i, dice.randbytes(value_bytes)) for i in range((6 << 20) // value_bytes)]
-    result = execute(task([[append(store, records, 0)]], rules=MergeRules(), output_bytes=target_bytes), store)
+    work = task([[append(store, records, 0)]], rules=MergeRules(), output_bytes=target_bytes)
+    result = execute(work, only_here(store))
     for output in result.outputs[:-1]:
         assert target_bytes * 0.8 < output.bytes < target_bytes * 1.15 + value_bytes
     assert result.outputs[-1].bytes < target_bytes * 1.15 + value_bytes
@@ -186,7 +189,7 @@ def test_a_merge_holds_one_large_record_of_each_source(monkeypatch: pytest.Monke
         return read(reader, *group)
 
     monkeypatch.setattr(SegmentReader, "_decode", decode)
-    result = execute(task([[ref] for ref in refs]), store)
+    result = execute(task([[ref] for ref in refs]), only_here(store))
     assert [ref.rows for ref in result.outputs] == [3]
     assert max(held) < (fan_in + 0.5) * large
 
@@ -194,7 +197,7 @@ def test_a_merge_holds_one_large_record_of_each_source(monkeypatch: pytest.Monke
 def test_one_key_is_never_cut_however_many_versions() -> None:
     store = MemoryStore()
     records: list[Record] = [(b"hot", b"x" * 100)] * 20_000 + [(b"z", b"y")]
-    result = execute(task([[append(store, records, 0)]], rules=MergeRules(), output_bytes=1), store)
+    result = execute(task([[append(store, records, 0)]], rules=MergeRules(), output_bytes=1), only_here(store))
     assert [ref.rows for ref in result.outputs] == [20_000, 1]
 
 
@@ -202,7 +205,7 @@ def test_outputs_carry_job_attempt_range_and_a_new_nonce() -> None:
     store = MemoryStore()
     source = append(store, [(b"a", b"1")], 0)
     work = task([[source]])
-    one, two = execute(work, store).outputs[0], execute(work, store).outputs[0]
+    one, two = execute(work, only_here(store)).outputs[0], execute(work, only_here(store)).outputs[0]
     assert one.id != two.id
     assert one.id.startswith("000000000001-0badcafe-2-1-")
     assert SegmentId.of_job(one.id, work.job)
@@ -213,7 +216,7 @@ def test_outputs_carry_job_attempt_range_and_a_new_nonce() -> None:
 def test_a_task_whose_records_all_go_has_no_output() -> None:
     store = MemoryStore()
     ref = append(store, [(b"a", b"1"), (b"b", b"1")], 0)
-    result = execute(task([[ref]], rules=MergeRules(floor=2)), store)
+    result = execute(task([[ref]], rules=MergeRules(floor=2)), only_here(store))
     assert result.outputs == ()
     assert (result.counts.rows_in, result.counts.below_floor) == (2, 2)
 
@@ -222,7 +225,7 @@ def test_a_run_is_one_source_and_only_what_overlaps_is_opened() -> None:
     store = MemoryStore()
     low, high = append(store, [(b"a", b"1")], 0), append(store, [(b"m", b"2")], 1)
     store.delete([KEYS.segment(low.id)])
-    result = execute(task([[low, high]], low=b"b"), store)
+    result = execute(task([[low, high]], low=b"b"), only_here(store))
     assert rows(store, result.outputs) == [(1, b"m", b"2")]
 
 
@@ -231,11 +234,11 @@ def test_after_a_change_of_policy_sources_of_the_other_order_are_sorted() -> Non
     records: list[Record] = [(b"%d" % (i * 7 % 10), b"x") for i in range(30)]
     mixed = [append(store, records[:10], 0, "key"), append(store, records[10:20], 10, "offset")]
     runs = [mixed, [append(store, records[20:], 20, "key")]]
-    by_key = execute(task(runs), store)
+    by_key = execute(task(runs), only_here(store))
     assert rows(store, by_key.outputs) == sorted(
         ((i, *records[i]) for i in range(20, 30)), key=lambda row: (row[1], row[0])
     )
-    by_offset = execute(task(runs, rules=MergeRules(order="offset")), store)
+    by_offset = execute(task(runs, rules=MergeRules(order="offset")), only_here(store))
     assert [row[0] for row in rows(store, by_offset.outputs)] == list(range(30))
     assert {ref.order for ref in by_offset.outputs} == {"offset"}
 
@@ -250,7 +253,7 @@ def test_a_corrupt_source_leaves_nothing_behind() -> None:
     store.put(KEYS.segment(bad.id), bytes(body))
     before = segments(store)
     with pytest.raises(Corrupt, match=bad.id):
-        execute(task([[good], [bad]]), store)
+        execute(task([[good], [bad]]), only_here(store))
     assert segments(store) == before
 
 
@@ -259,7 +262,7 @@ def test_a_missing_source_is_not_found() -> None:
     ref = append(store, [(b"a", b"1")], 0)
     store.delete([KEYS.segment(ref.id)])
     with pytest.raises(NotFound):
-        execute(task([[ref]]), store)
+        execute(task([[ref]]), only_here(store))
 
 
 def test_a_cancelled_task_stops_and_gives_its_output_up() -> None:
@@ -273,18 +276,34 @@ def test_a_cancelled_task_stops_and_gives_its_output_up() -> None:
         return len(asked) == 2
 
     with pytest.raises(TaskCancelled):
-        execute(task([[ref] for ref in refs]), store, at_the_second_block)
+        execute(task([[ref] for ref in refs]), only_here(store), at_the_second_block)
     assert len(asked) == 2
     assert segments(store) == before
 
 
-def test_sources_in_a_tier_are_read_from_there() -> None:
+def test_sources_in_another_home_are_read_from_there() -> None:
     warehouse, cold = MemoryStore(), MemoryStore("cold")
     ref = msgspec.structs.replace(append(cold, [(b"a", b"1")], 0), home="cold")
-    result = execute(task([[ref]]), warehouse, tiers={"cold": cold})
+    result = execute(task([[ref]]), Homes({HERE: warehouse, "cold": cold}))
     assert rows(warehouse, result.outputs) == [(0, b"a", b"1")]
     with pytest.raises(InvalidRequest, match="in another home \\('cold'\\)"):
-        execute(task([[ref]]), warehouse)
+        execute(task([[ref]]), only_here(warehouse))
+
+
+@pytest.mark.parametrize("kind", [Corrupt, NotFound])
+def test_a_bad_source_is_named_by_its_id_wherever_it_lies(kind: Any) -> None:
+    """The key of an object is that of its home: in another one it names another object."""
+    warehouse, cold = MemoryStore(), MemoryStore("cold")
+    good = append(warehouse, [(b"a", b"1")], 0)
+    bad = msgspec.structs.replace(append(cold, [(b"a", b"2")], 1), home="cold")
+    warehouse.put(KEYS.segment(bad.id), b"a copy that was left behind")
+    if kind is NotFound:
+        cold.delete([KEYS.segment(bad.id)])
+    else:
+        cold.put(KEYS.segment(bad.id), b"x" * bad.bytes)
+    with pytest.raises(kind) as raised:
+        execute(task([[good], [bad]]), Homes({HERE: warehouse, "cold": cold}))
+    assert raised.value.segment == bad.id
 
 
 def test_planned_ranges_are_balanced_whatever_the_sources() -> None:
@@ -294,9 +313,8 @@ def test_planned_ranges_are_balanced_whatever_the_sources() -> None:
     weights = [w for ref in refs for w in row_group_weights(SegmentReader(store, KEYS.segment(ref.id), ref))]
     ranges = split_ranges(weights, sum(weight.weight_bytes for weight in weights) // 4)
     assert ranges == split_ranges(reversed(weights), sum(weight.weight_bytes for weight in weights) // 4)
-    rows_in = [
-        execute(task([[ref] for ref in refs], low=each.low, high=each.high), store).counts.rows_in for each in ranges
-    ]
+    tasks = [task([[ref] for ref in refs], low=each.low, high=each.high) for each in ranges]
+    rows_in = [execute(each, only_here(store)).counts.rows_in for each in tasks]
     assert sum(rows_in) == 24_000
     assert isinstance(ranges[0], KeyRange)
     assert len(rows_in) in (4, 5)
@@ -338,7 +356,7 @@ def test_a_store_that_fails_is_reported_as_itself_and_the_output_given_up(room_b
     store = _FailingStore(outputs)
     ref = append(store, [(b"%05d" % i, sha512(b"%d" % i).digest()) for i in range(70_000)], 0)
     with pytest.raises(Unavailable, match="does not answer"):
-        execute(task([[ref]]), store)
+        execute(task([[ref]]), only_here(store))
     assert outputs[0].aborted == 1
 
 
@@ -366,4 +384,4 @@ def test_an_output_that_does_not_open_is_not_answered() -> None:
     store = _StoresWrong()
     ref = append(store, [(b"a", b"1")], 0)
     with pytest.raises(Corrupt, match="footer"):
-        execute(task([[ref]]), store)
+        execute(task([[ref]]), only_here(store))

@@ -22,6 +22,7 @@ from lithify.compactor.engine import (
 from lithify.compactor.engines.outcome import failure_of
 from lithify.compactor.verification import STRETCH_MS
 from lithify.manifest.categories import Category
+from lithify.manifest.homes import where
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.task import MergeTask, TaskResult
@@ -119,7 +120,7 @@ class Engine:
         actor.wake_ms = self.world.now_ms + int(actor.luck.random() * self.reading_ms)
         ref = request.segment
         self.oracle.truth(request.keys).readings.begin(actor.author, self.world.steps)
-        key = request.keys.key_of(ref)
+        key = where(request.keys, ref).key
         if key not in self.world.objects:
             raise NotFound(f"{key} does not exist")
         if not self._whole(key, ref):

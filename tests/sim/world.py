@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lithify.compactor.engine import Reserve, StopAsked, VerifyOutputs, WeighSegment
+from lithify.manifest.homes import where
 from lithify.store.errors import Corrupt
 from lithify.store.port import (
     Create,
@@ -334,7 +335,7 @@ class World:
         if isinstance(request, WeighSegment) and fault not in (None, "dark") and float(fault or 0) < 0.5:
             self.note(actor, "weighsegment: damaged on its way")
             self.engine.answer(actor, request)
-            raise Corrupt(f"{request.keys.key_of(request.segment)} is read damaged")
+            raise Corrupt(f"{where(request.keys, request.segment).key} is read damaged")
         if fault is not None and type(request) in (VerifyOutputs, WeighSegment):
             self.store.fail(actor, fault, type(request).__name__)
         return self.engine.answer(actor, request)

@@ -18,7 +18,7 @@ from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.driver import drive
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, NotFound, OffsetOutOfRange, Unavailable
-from lithify.store.port import Store
+from lithify.store.homes import Homes
 from tests.sim.cast import Violation
 from tests.sim.clients.site import TOPIC, Site
 from tests.sim.clients.world import Process
@@ -86,8 +86,8 @@ class _Inline:
 
     name = "inline"
 
-    def start(self, store: Store, tasks: Sequence[MergeTask], label: str) -> "_Done":
-        return _Done([outcome_of(task, lambda task=task: execute(task, store)) for task in tasks])
+    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> "_Done":
+        return _Done([outcome_of(task, lambda task=task: execute(task, homes)) for task in tasks])
 
     def close(self) -> None:
         """Nothing runs."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.outcome import failure_of
+from lithify.manifest.homes import where
 from lithify.manifest.jobs import MergeCounts
-from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.ranges import Weight
 from lithify.segment.task import MergeTask, TaskResult
@@ -38,7 +38,7 @@ class VirtualEngine:
         self._short_is_free = True  # the slot of short jobs
         self._nonces = (f"{number:08x}" for number in itertools.count(process.clock.dice.getrandbits(30)))
 
-    def start(self, store: Any, tasks: Sequence[MergeTask], label: str) -> "Attempt":
+    def start(self, homes: Any, tasks: Sequence[MergeTask], label: str) -> "Attempt":
         attempt = Attempt(self, tasks)
         self._waiting.append(attempt)
         self._go_on()
@@ -117,20 +117,19 @@ class Attempt:
             result, written = outputs(task, inputs(task, sources), row_bytes, engine.nonces)
         except (NotFound, Unavailable) as error:
             return failure_of(task, error)
-        keys = PartitionKeys(task.topic, task.topic_id, task.partition)
         for ref, contents in zip(result.outputs, written, strict=True):
-            engine.bucket.put_now(engine.process, keys.key_of(ref), contents)
+            engine.bucket.put_now(engine.process, where(task.keys, ref).key, contents)
         engine.done(task, sum(len(each) for each in written))
         return result
 
     def _sources(self, task: MergeTask) -> list[tuple[SegmentRef, Contents]]:
-        keys = PartitionKeys(task.topic, task.topic_id, task.partition)
         found: list[tuple[SegmentRef, Contents]] = []
         for ref in (ref for source in task.sources for ref in source):
-            entry = self._engine.bucket.find(keys.key_of(ref))
+            key = where(task.keys, ref).key
+            entry = self._engine.bucket.find(key)
             if entry is None:
-                self._engine.process.clock.fail(f"a task reads {keys.key_of(ref)}, which is gone (P16)")
-                raise NotFound(f"{keys.key_of(ref)} does not exist", keys.key_of(ref))
+                self._engine.process.clock.fail(f"a task reads {key}, which is gone (P16)")
+                raise NotFound(f"{key} does not exist", key, ref.id)
             found.append((ref, entry.body))
         return found
 

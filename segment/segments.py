@@ -1,0 +1,46 @@
+"""Opening and checking the segments of a partition, by their references: in whichever home each of them lives."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lithify.manifest.homes import refuse_unreachable, where
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import SegmentRef
+from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
+from lithify.segment.verify import verify, verify_quick, verify_rows, verify_steps
+from lithify.store.homes import Homes
+from lithify.store.port import Store
+
+__all__ = ["Segments"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Thread-safe; it holds nothing open. Each of its methods raises InvalidRequest for a segment in a home that is
+    none of `homes`, and NotFound or Corrupt as the function of lithify.segment that it stands for."""
+
+    keys: PartitionKeys
+    homes: Homes
+
+    def reader(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX) -> SegmentReader:
+        return SegmentReader(*self._find(ref), ref, fetch_bytes=fetch_bytes)
+
+    def verify_quick(self, ref: SegmentRef) -> None:
+        verify_quick(*self._find(ref), ref)
+
+    def verify(self, ref: SegmentRef) -> None:
+        verify(*self._find(ref), ref)
+
+    def verify_rows(self, ref: SegmentRef) -> None:
+        verify_rows(*self._find(ref), ref)
+
+    def verify_steps(self, ref: SegmentRef, *, whole: bool) -> Iterator[None]:
+        return verify_steps(*self._find(ref), ref, whole=whole)
+
+    def refuse_unreachable(self, refs: Iterable[SegmentRef]) -> None:
+        refuse_unreachable(self.keys, refs, self.homes.names)
+
+    def _find(self, ref: SegmentRef) -> tuple[Store, str]:
+        self.refuse_unreachable([ref])
+        home, key = where(self.keys, ref)
+        return self.homes.store(home), key
