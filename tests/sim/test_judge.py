@@ -10,6 +10,7 @@ from tests.sim.judge.floors import log_start
 from tests.sim.judge.layout import Json, units_of
 from tests.sim.judge.leases import LEASE_MS, claimed_wrongly
 from tests.sim.judge.merges import merged_wrongly
+from tests.sim.judge.owners import let_go_by_another
 from tests.sim.judge.pins import pinned_wrongly
 from tests.sim.judge.records import Record, Records
 from tests.sim.judge.settings import KEEP_ALL, Settings, settings
@@ -143,3 +144,31 @@ def test_a_checkpoint_that_has_expired_is_not_refreshed() -> None:
 def test_what_only_grows_may_not_fall() -> None:
     assert [*broken({"next_offset": 3}, {"id": 2, "next_offset": 3}, Records())] == []
     assert [*broken({"cleaned_to": 3}, {"id": 2}, Records())] != []
+
+
+def pin(name: str, owner: str, number: int, expires_at_ms: int | None = None) -> Json:
+    return {"id": name, "owner": owner, "name": name, "manifest": number, "expires_at_ms": expires_at_ms}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "who", "right"),
+    [
+        ([pin("a", "user", 1)], [], "maker", True),
+        ([pin("a", "user", 1)], [], "other", False),
+        ([pin("a", "user", 1)], [pin("b", "user", 9)], "maker", False),  # to make room
+        ([pin("a", "scan", 1, 100)], [pin("b", "scan", 9, 150)], "other", True),  # it has expired
+        ([pin("a", "scan", 1, 101)], [pin("b", "scan", 9, 150)], "other", False),
+        ([], [pin("b", "scan", 9, 101 + 3_600_000)], "maker", False),
+        ([pin("a", "view", 1), pin("b", "view", 2)], [pin("b", "view", 2), pin("c", "view", 9)], "other", True),
+        ([pin("a", "view", 1), pin("b", "view", 2)], [pin("a", "view", 1), pin("c", "view", 9)], "other", False),
+        ([pin("a", "view", 1)], [pin("c", "view", 9)], "other", False),  # there was room
+        ([pin("a", "view", 1), pin("b", "view", 2)], [pin("b", "view", 2), pin("c", "scan", 9, 150)], "other", False),
+        ([], [pin("a", "view", 1), pin("b", "view", 2), pin("c", "view", 9)], "maker", False),
+    ],
+)
+def test_nobody_lets_go_of_anothers_pin(before: list[Json], after: list[Json], who: str, right: bool) -> None:
+    manifests = ({"checkpoints": pins} for pins in (before, after))
+    previous, manifest = ({"committed_at_ms": 100, **each} for each in manifests)
+    bounds = {"user": 1, "scan": 1, "view": 2}
+    found = let_go_by_another(previous, manifest, {each["id"]: "maker" for each in before}, who, bounds)
+    assert (found is None) == right, found

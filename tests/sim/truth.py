@@ -311,7 +311,8 @@ class Truth:
         for checkpoint in manifest.checkpoints:
             if checkpoint.id not in known:
                 self._count("checkpoint")
-                before = next((c for c in previous.checkpoints if c.name == checkpoint.name), None)
+                same = (c for c in previous.checkpoints if (c.owner, c.name) == (checkpoint.owner, checkpoint.name))
+                before = next(same, None)
                 if before is not None and (before.expires_at_ms or 0) > self.world.now_ms + self.error_ms:
                     self.fail(f"checkpoint {before} is replaced before it has expired (P20)")
                 self.pin_is_whole(checkpoint.manifest)

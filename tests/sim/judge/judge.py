@@ -1,11 +1,12 @@
 """All partitions of one topic, the versions of its configuration, and what actors told of themselves."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from tests.sim.judge import remains
 from tests.sim.judge.debts import owed
 from tests.sim.judge.layout import load, place_of
+from tests.sim.judge.owners import BOUNDS
 from tests.sim.judge.partition import Asker, Partition
 from tests.sim.judge.settings import Settings, settings
 from tests.sim.judge.tiers import INPUTS_MAX
@@ -28,6 +29,7 @@ class Judge:
     def __init__(self, error_ms: int) -> None:
         self._error_ms = error_ms + CLOCKS_ERR_MS
         self.inputs_max = INPUTS_MAX  # of one merge
+        self.pins_max: Mapping[str, int] = BOUNDS
         self.partitions: dict[str, Partition] = {}  # by root
         self._versions: list[tuple[str, Settings]] = []  # with the topic's id
         self._deleted: set[str] = set()  # ids of topics
@@ -59,7 +61,7 @@ class Judge:
             self._versions.append((topic["topic_id"], settings(topic["id"], topic["config"])))
             return None
         assert place.number is not None
-        asker = self._asker(author, who, began, place.topic_id, now_ms)
+        asker = self._asker(author, who, began, place.topic_id, now_ms)._replace(who=who, bounds=self.pins_max)
         wrong = next(self.partition(place.root).created(asker, place.folder, place.number, body, now_ms), None)
         return wrong and f"{place.root}: {wrong}"
 

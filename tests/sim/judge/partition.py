@@ -1,6 +1,6 @@
 """One partition, as its stored files tell of it: each new one is held against those before it."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.sim.judge.chains import broken
@@ -8,6 +8,7 @@ from tests.sim.judge.floors import log_start, misdated, stored_wrongly
 from tests.sim.judge.layout import Json, load, segments_of, units_of
 from tests.sim.judge.leases import claimed_wrongly
 from tests.sim.judge.merges import committed_wrongly, merged_wrongly
+from tests.sim.judge.owners import BOUNDS, let_go_by_another
 from tests.sim.judge.pins import let_go_wrongly, pinned_wrongly
 from tests.sim.judge.plans import InForce, planned_wrongly
 from tests.sim.judge.records import Records
@@ -32,6 +33,8 @@ class Asker(NamedTuple):
     lifetimes_ms: Collection[int | None] = ()
     deleted: bool = False  # the topic
     inputs_max: int = INPUTS_MAX
+    who: object = None  # of whom `author` is one life
+    bounds: Mapping[str, int] = BOUNDS  # of the pins of each owner
 
 
 class Partition:
@@ -42,6 +45,7 @@ class Partition:
         self.boundary: Json | None = None
         self._merged_with: dict[str, frozenset[str]] = {}  # a unit that is no more -> all that its merge took
         self._owners: dict[str, object] = {}  # a claim's nonce -> whose it was
+        self._pinned_by: dict[str, object] = {}  # a checkpoint's id -> who made it
 
     @property
     def head(self) -> Json:
@@ -99,6 +103,9 @@ class Partition:
         floor = None if job is None else job["plan"]["rules"]["floor"]
         yield from _one(stored_wrongly(previous, manifest, floor))
         yield from _one(pinned_wrongly(previous, manifest, asker.lifetimes_ms))
+        yield from _one(let_go_by_another(previous, manifest, self._pinned_by, asker.who, asker.bounds))
+        for each in manifest.get("checkpoints", ()):
+            self._pinned_by.setdefault(each["id"], asker.who)
         yield from _one(let_go_wrongly(previous, manifest, self.manifest))
         if job is not None:
             yield from self._merged(job, previous, manifest)
