@@ -52,8 +52,6 @@ class Partition:
     range(0, 2)
     >>> [(record.offset, record.value) for record in part.read(start_offset=1)]
     [(1, b'logout')]
-    >>> part.describe().next_offset
-    2
 
     Every read begins with the newest manifest, so it shows every append that was acknowledged before, by any process.
     All methods raise NotFound once the topic is deleted, even if a new topic has the same name.
