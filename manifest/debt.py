@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from lithify.manifest.compacted import is_clean
 from lithify.manifest.config import LONG_MAX, TopicConfig, slows_from
 from lithify.manifest.floor import droppable
 from lithify.manifest.model import Manifest, SegmentRef
@@ -112,7 +113,8 @@ def left_out(
         if unit.id in takers:
             return f"the {takers[unit.id]} will take it"
         if unit.id in old:
-            return "clean" if config.compacted and unit.max_offset < manifest.cleaned_to else "no due work needs it"
+            clean = config.compacted and is_clean(unit, manifest.cleaned_to)
+            return "clean" if clean else "no due work needs it"
         if unit.max_timestamp_ms > latest_cleanable_ms(config, now_ms):
             wait_ms = unit.max_timestamp_ms + config.min_compaction_lag_ms - now_ms
             return f"younger than min.compaction.lag.ms, for another {span_text(wait_ms)}"
@@ -144,8 +146,8 @@ class _Books:
 
     def _weigh(self) -> None:
         to = self._manifest.cleaned_to
-        dirty = [u for u in self.old if u.max_offset >= to]
-        self.clean_bytes = sum(u.bytes for u in self.units if u.max_offset < to)
+        dirty = [u for u in self.old if not is_clean(u, to)]
+        self.clean_bytes = sum(u.bytes for u in self.units if is_clean(u, to))
         self.dirty_bytes = sum(u.bytes for u in dirty)
         self.young_bytes = sum(u.bytes for u in self.units) - self.clean_bytes - self.dirty_bytes
         if self.dirty_bytes:
@@ -286,7 +288,7 @@ class _Books:
         return [run for run in runs if not self._clean_already(run)]
 
     def _clean_already(self, unit: Unit) -> bool:
-        return unit.max_offset < self._manifest.cleaned_to
+        return is_clean(unit, self._manifest.cleaned_to)
 
     def _with_similar(self, chosen: Sequence[Unit]) -> tuple[Unit, ...]:
         """`chosen`, and the older runs with which the run that they make would be merged at once: written once instead
