@@ -26,8 +26,8 @@ from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
 from lithify.manifest.catalog import live_topic, partition_of, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.debt import Due, NotDue
-from lithify.manifest.jobs import CompactorState, Estimate, Job, Kind
+from lithify.manifest.debt import NotDue
+from lithify.manifest.jobs import CompactorState, Estimate, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Key, Manifest
 from lithify.manifest.partition import PartitionFiles
@@ -208,7 +208,7 @@ class Admin:
                 foretold = estimate(
                     action.due.units,
                     config,
-                    _kind(action.due),
+                    action.due.job_kind,
                     state,
                     cleaned_to=manifest.cleaned_to,
                     floor=debt.log_start_offset,
@@ -218,7 +218,7 @@ class Admin:
             return Explanation(
                 topic=topic,
                 partition=partition,
-                action=type(action).__name__.lower(),
+                action=action.name,
                 reason=_reason(action, manifest, config, now_ms),
                 kind=due.kind if due else None,
                 debt=due.debt if due else None,
@@ -276,10 +276,6 @@ def _input(unit: Unit) -> Input:
     )
 
 
-def _kind(due: Due) -> Kind:
-    return "clean" if due.kind == "clean" else "tier"
-
-
 def _beside(action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> str:
     """What is done beside the job of `action`, which runs (docs/rfcs/0014)."""
     if not isinstance(action, Resume) or state is None or not incumbent_lives(state, now_ms):
@@ -287,7 +283,7 @@ def _beside(action: Action, manifest: Manifest, state: CompactorState | None, co
     meanwhile = relief(manifest, state, config, now_ms, action.job.id)
     if isinstance(meanwhile, Wait):
         return ""
-    return f"{type(meanwhile).__name__.lower()}: {_reason(meanwhile, manifest, config, now_ms)}"
+    return f"{meanwhile.name}: {_reason(meanwhile, manifest, config, now_ms)}"
 
 
 def _owner(action: Action, state: CompactorState | None, now_ms: int) -> str:

@@ -163,8 +163,7 @@ class Coordinator:
             case Drop():
                 return await self._drop(state)
             case Propose(due):
-                kind: Kind = "clean" if due.kind == "clean" else "tier"
-                return await self._start(manifest, config, due.units, kind, "scheduler", due.reason, now_ms)
+                return await self._start(manifest, config, due.units, due.job_kind, "scheduler", due.reason, now_ms)
 
     async def _relieve(self, config: TopicConfig) -> Step:
         """What a second coroutine of a claim may do: it never claims, and leaves to the first what is the first's.
