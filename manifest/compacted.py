@@ -1,4 +1,5 @@
-"""The compacted state: for each key exactly its latest record below an offset, and nothing else. Pure (R1, R4).
+"""The compacted state: for each key exactly its latest record below an offset, and nothing else. Pure (R1, R4;
+docs/rfcs/0017).
 
 A view publishes it, and a scan needs no merge within it. `cleaned_to` alone does not tell that there is one: records
 below it may have given way to records above, and then the state at that offset is nowhere any more. Three histories

@@ -128,7 +128,7 @@ class SortedRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     id: str
     # Of all that was ever merged into it nothing lay below this offset. An older lithify that commits drops it: 0 says
-    # that nothing is known, and costs no more than the compacted state, until the next clean.
+    # that nothing is known, and costs no more than the compacted state until the next clean (docs/rfcs/0017).
     reaches_to: int = 0
     segments: tuple[SegmentRef, ...]
 
