@@ -71,8 +71,8 @@ def in_place(clock: Clock) -> Generator[None]:
         "lithify.compactor.scheduler.queue": SimpleNamespace(SimpleQueue=Mailbox, Empty=queue.Empty),
         "lithify.compactor.scheduler.monotonic_ms": lambda: clock.now_ms,
         "lithify.compactor.served.threading": SimpleNamespace(Lock=Lock),
-        "lithify.compactor.verification.verify_steps": steps_of_a_look,
-        "lithify.compactor.answers.SegmentReader": lambda store, key, ref: (store, key, ref),
+        "lithify.segment.segments.verify_steps": steps_of_a_look,
+        "lithify.segment.segments.SegmentReader": lambda store, key, ref, fetch_bytes: (store, key, ref),
         "lithify.compactor.answers.row_group_weights": weights_of,
     }
     with ExitStack() as stack:
