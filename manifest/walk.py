@@ -1,4 +1,4 @@
-"""One walk over the topics of a warehouse, for whoever must not be stopped by one that cannot be read."""
+"""One walk over the topics of a warehouse, for callers that one unreadable topic must not stop."""
 
 from collections.abc import Iterator
 
@@ -12,8 +12,8 @@ __all__ = ["topics_found"]
 
 
 def topics_found(driver: Driver) -> Iterator[tuple[str, TopicFile | Failure]]:
-    """Every live topic by its name, in the order of names, or why it cannot be read: then whether it was deleted is not
-    known. Raises what the listing of names raises."""
+    """Every live topic with its name, in name order, or the failure to read it (then it may also be deleted). Raises
+    what listing the names raises."""
     for name in sorted(driver.run(topic_names())):
         found = attempt(lambda name=name: driver.run(live_topic(topic_lineage(name), name)))
         if not (isinstance(found, Failure) and isinstance(found.error, NotFound)):
