@@ -1,8 +1,8 @@
 """
 Operating lithify from Python: the `Admin` API (submit, status, cancel, explain, lift a quarantine), the verifier, and
-the loop of the service. The command line over it is `cli/`.
+the service's loop. The command line on top of it is `cli/`.
 
-Promises: asking costs no more requests than it says, and writes nothing; whoever asks needs no compactor to be running.
+Promises: reading a status takes only the requests documented, writes nothing, and needs no running compactor.
 """
 
 if __name__ != "lithify.admin":

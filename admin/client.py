@@ -1,4 +1,4 @@
-"""The admin client: manual compactions, and what a partition's compactor has to say. Any process may use it (P15)."""
+"""The admin client: manual compactions, and the state of a partition's compactor. Any process may use it (P15)."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -64,29 +64,30 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compactor would do next in a partition, what that will take, and what it would not do and why."""
+    """What a compactor would do next in a partition and what that takes; what it would not do; and the reasons."""
 
     topic: str
     partition: int
     action: str  # wait, drop, propose, admit, resume, settle
     reason: str
     kind: str | None  # of the work that is due
-    debt: str | None  # that it pays
+    debt: str | None  # that this work pays
     sources: tuple[str, ...]
-    inputs: tuple[Input, ...]  # the same, one by one
+    inputs: tuple[Input, ...]  # those of `sources`, one by one
     estimate: Estimate | None
-    passed: tuple[NotDue, ...]  # work, then units, that were weighed and not chosen
+    passed: tuple[NotDue, ...]  # work, then units, that were considered and not chosen
     log_start_offset: int
-    droppable_segments: int  # wholly below it
+    droppable_segments: int  # wholly below the log start
     droppable_bytes: int
     clean_bytes: int
     dirty_bytes: int
     young_bytes: int
     dirty_ratio: float
     oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
-    compactor: str  # who owns the epoch, and whether it shows life
-    owner_seen_ms: int | None = None  # of its latest claim or job; to retire segments it writes no sign of itself
-    beside: str = ""  # what relieves the partition while its job runs: its action and the reason; "" nothing does
+    compactor: str  # the owner of the epoch, and whether it shows life
+    owner_seen_ms: int | None = None  # of its latest claim or job; retiring segments leaves no such mark
+    # What relieves the partition while its job runs: the action and the reason; "": nothing.
+    beside: str = ""
 
 
 class Admin:
@@ -107,9 +108,9 @@ class Admin:
         self._driver = warehouse.driver
 
     def submit(self, topic: str, partition: int, sources: Literal["full"] | Sequence[str] = "full") -> CompactionInfo:
-        """Ask for a compaction: of everything ("full"), or of these L0 and run ids. The compactor has the last word.
+        """Request a compaction: of everything ("full"), or of these L0 and run ids. The compactor decides.
 
-        Raises InvalidRequest where a source is not live, NotFound, Unavailable where 64 requests wait already.
+        Raises InvalidRequest if a source is not live, NotFound, Unavailable if 64 requests are waiting already.
         """
         if isinstance(sources, str) and sources != "full":
             raise InvalidRequest("sources: give 'full', or a list of L0 segment and run ids")
@@ -139,8 +140,8 @@ class Admin:
         return found
 
     def compactions(self, topic: str | None = None, partition: int | None = None) -> list[CompactionInfo]:
-        """Active and remembered compactions, of the whole warehouse or less, oldest first in each partition. Raises
-        where one of them cannot be read; `readable_compactions` goes on with the others."""
+        """Active and remembered compactions, of the whole warehouse or a part, oldest first in each partition. Raises
+        if one of them cannot be read; `readable_compactions` continues with the others."""
         found, failures = self.readable_compactions(topic, partition)
         for failure in failures:
             raise failure.error or LithifyError(failure.text)
@@ -166,9 +167,9 @@ class Admin:
         return infos, failures
 
     def cancel(self, id: str) -> CompactionInfo:  # noqa: A002
-        """Ask for a compaction to be cancelled; its compactor ends it, so its status may be old for a moment.
+        """Request that a compaction be cancelled; its compactor ends it, so the returned status may be old.
 
-        Raises InvalidRequest where it has completed or failed, NotFound.
+        Raises InvalidRequest if it has completed or failed, NotFound.
         """
         topic, partition, job_id = _split(id)
         files, _ = self._partition(topic, partition)
@@ -176,10 +177,10 @@ class Admin:
         return self.compaction(id)
 
     def retry(self, topic: str, partition: int) -> bool:
-        """Lift a partition's quarantine, once the segment that it names is whole again, or gone from the log; answers
-        whether there was one.
+        """Lift a partition's quarantine, if the damaged segment is whole again or gone from the log; returns whether
+        there was a quarantine.
 
-        Raises Corrupt where it is still damaged: then nothing was changed.
+        Raises Corrupt if the segment is still damaged: then nothing was changed.
         """
         files, _ = self._partition(topic, partition)
         head = self._driver.run(files.head())
@@ -194,7 +195,7 @@ class Admin:
         return True
 
     def explain(self, topic: str, partition: int) -> Explanation:
-        """What a compactor would do next in a partition, and why; and what it would not do, and why not."""
+        """What a compactor would do next in a partition, and what it would not do, with the reasons."""
         files, config = self._partition(topic, partition)
 
         async def explain() -> Explanation:
@@ -277,7 +278,7 @@ def _input(unit: Unit) -> Input:
 
 
 def _beside(action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> str:
-    """What is done beside the job of `action`, which runs (docs/rfcs/0014)."""
+    """What would be done beside the running job of `action` (docs/rfcs/0014); "": nothing."""
     if not isinstance(action, Resume) or state is None or not incumbent_lives(state, now_ms):
         return ""
     meanwhile = relief(manifest, state, config, now_ms, action.job.id)

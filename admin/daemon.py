@@ -1,4 +1,4 @@
-"""The service: the compactor, and passes of the collector on its interval, until it is told to leave."""
+"""The service: the compactor, and a collector that runs on an interval, until it is told to leave."""
 
 import logging
 import os
@@ -32,29 +32,29 @@ class Compacting:
         self, compactor: Compactor, interval_ms: int, initial_delay_ms: int = 0, take_over: bool = False
     ) -> None:
         self._compactor = compactor
-        self._interval_ms = interval_ms  # the rest after a fault of ours
+        self._interval_ms = interval_ms  # the pause after an unexpected error
         self._initial_delay_ms = initial_delay_ms
         self._take_over = take_over
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Returns after `stop`. Raises Fenced: others took over all that it owned, or (EpochRegression) the store went
-        back in time."""
+        """Returns after `stop`. Raises Fenced if others took over everything that it owned, EpochRegression if the
+        store went back in time."""
         self._stopped.wait(self._initial_delay_ms / 1000)
         while not self._stopped.is_set():
             with _logged("compaction failed"):
-                take_over, self._take_over = self._take_over, False  # asked for once
+                take_over, self._take_over = self._take_over, False  # only the first time
                 self._compactor.run(take_over)
             self._stopped.wait(self._interval_ms / 1000)
 
     def stop(self) -> None:
-        """Finish recording what has finished, and leave. Safe in a signal handler."""
+        """Record what has finished, and leave. Safe in a signal handler."""
         self._stopped.set()
         self._compactor.stop()
 
 
 class Collecting:
-    """A collection, a rest of `interval_ms`, a collection; every `sweep_interval_ms` one of them sweeps."""
+    """Collects garbage, pauses for `interval_ms`, and so on; every `sweep_interval_ms` a collection also sweeps."""
 
     def __init__(self, collector: Collector, interval_ms: int, sweep_interval_ms: int) -> None:
         self._collector = collector
@@ -63,8 +63,8 @@ class Collecting:
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Returns after `stop`, when the collection that runs has ended."""
-        # The second collection sweeps: a service that is started again and again does not list everything each time.
+        """Returns after `stop`, once the running collection has ended."""
+        # The second collection sweeps, so that a service that restarts often does not list everything each time.
         sweep_at_ms = monotonic_ms() + min(self._interval_ms, self._sweep_interval_ms)
         while not self._stopped.is_set():
             sweep = monotonic_ms() >= sweep_at_ms
@@ -80,7 +80,7 @@ class Collecting:
 
 @contextmanager
 def _logged(what: str) -> Generator[None]:
-    """A pass that fails ends neither the service nor its silence."""
+    """Log the failure of a pass; it must not end the service."""
     try:
         yield
     except Fenced:
@@ -88,11 +88,11 @@ def _logged(what: str) -> Generator[None]:
     except LithifyError as error:
         log.error(what, kind=type(error).__name__, error=str(error))
     except Exception as error:  # noqa: BLE001 - a fault in one pass must not leave every topic without compaction
-        log.error(what, kind=type(error).__name__, at=place_of(error))  # its words may quote a record
+        log.error(what, kind=type(error).__name__, at=place_of(error))  # its message may quote a record
 
 
 def run_together(parts: "list[Compacting | Collecting]") -> None:
-    """Run each part in a thread of its own until all have ended. What one raises stops the others, and is raised."""
+    """Run each part in its own thread until all have ended. An exception in one stops the others, and is raised."""
     raised: list[Exception] = []
 
     def run(part: "Compacting | Collecting") -> None:
@@ -114,11 +114,11 @@ def run_together(parts: "list[Compacting | Collecting]") -> None:
 
 @contextmanager
 def leave_on_signals(stop: Callable[[], None]) -> Generator[None]:
-    """Within, the first SIGTERM or SIGINT calls `stop`, in a thread of its own, and a second one ends the process at
-    once.
+    """Within the block, the first SIGTERM or SIGINT calls `stop`, in a thread of its own; a second one ends the process
+    at once.
 
-    The signals are read where the interpreter's C handler writes them. A handler in Python runs only when the main
-    thread next executes bytecode: where the signal came just before that thread blocked, it never did.
+    The signals are read from where the interpreter's C handler writes them. A Python handler runs only when the main
+    thread executes bytecode: if the signal arrived just before that thread blocked, the handler never ran.
     """
     told, tell = socket.socketpair()
     tell.setblocking(False)
@@ -150,4 +150,4 @@ def leave_on_signals(stop: Callable[[], None]) -> Generator[None]:
 
 
 def _heard(_number: int, _frame: FrameType | None) -> None:
-    """Keeps the signal from ending the process; the listener acts on it."""
+    """Keeps the signal from ending the process; the listener reacts to it."""

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: a command that is told to end says how far it came."""
+"""Ctrl-C, SIGTERM and SIGHUP: a command that is told to end reports its progress."""
 
 import signal
 from collections.abc import Callable, Generator, Iterable
@@ -13,25 +13,25 @@ class Terminated(KeyboardInterrupt):
 
 
 class HungUp(Terminated):
-    """SIGHUP came: the terminal went away."""
+    """SIGHUP came: the terminal was closed."""
 
 
 _RAISED = {signal.SIGTERM: Terminated, signal.SIGINT: KeyboardInterrupt, signal.SIGHUP: HungUp}
 
 
 def not_ignored(numbers: Iterable[signal.Signals]) -> list[signal.Signals]:
-    """Those that the caller did not ask to be ignored: nohup does for SIGHUP, and a shell without job control for what
-    it starts with &."""
+    """Those that the caller has not set to be ignored, as nohup does for SIGHUP, and a shell without job control for
+    commands started with &."""
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
 def told_to_end() -> Generator[Callable[[], None]]:
-    """Within it SIGTERM raises Terminated, SIGHUP HungUp, and SIGINT KeyboardInterrupt, unless the caller had them
-    ignored. For the main thread, as signals are.
+    """Within the block SIGTERM raises Terminated, SIGHUP HungUp, and SIGINT KeyboardInterrupt, except signals that the
+    caller ignores. Use it in the main thread, where signals are handled.
 
-    What it gives raises the same again, if one of them came: for loops, at the beginning of each round. An exception
-    that a signal raises is lost where it meets a destructor or a callback of a library, and the command would go on.
+    It yields a function that raises the same again if one of them came; loops call it at the beginning of each round.
+    An exception raised by a signal is lost in a destructor or in a library's callback, and the command would continue.
     """
     heard: list[int] = []
 

@@ -1,6 +1,6 @@
-"""Is everything that a warehouse's manifests name there, and as it was written? On threads, or on Spark.
+"""Is everything that a warehouse's manifests name there, as it was written? Checked on threads, or on Spark.
 
-A task is a few segments of one partition. It crosses process borders as JSON, without secrets; what it finds comes back
+A task is a few segments of one partition. It crosses process borders as JSON, without secrets; its findings come back
 as data.
 """
 
@@ -35,17 +35,17 @@ __all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "local_check
 
 TASK_BYTES = 256 << 20
 TASK_SEGMENTS_MAX = 64
-"""A task is one order to a worker: large enough that Spark's 0.2 s per task do not count."""
+"""A task is one order to a worker: large enough that Spark's 0.2 s per task do not matter."""
 
 
 class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     manifest_id: int = 0
-    segments: int = 0  # checked: live ones, and those that checkpoints pin
+    segments: int = 0  # checked: live ones, and those pinned by checkpoints
     bytes: int = 0
-    pinned: int = 0  # of them, only pinned
-    unnamed: int = 0  # objects that no manifest names: orphans, or uploads under way
+    pinned: int = 0  # those of them that only checkpoints keep
+    unnamed: int = 0  # objects that no manifest names: orphans, or uploads in progress
     unnamed_bytes: int = 0
     quarantine: str | None = None
     findings: tuple[Finding, ...] = ()
@@ -61,19 +61,19 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunChecks(Protocol):
-    """Runs tasks somewhere; yields the findings of each as it ends, in any order."""
+    """Runs tasks somewhere; yields each task's findings when it ends, in any order."""
 
     def __call__(self, homes: Homes, tasks: list[CheckTask], /) -> Iterator[tuple[Finding, ...]]: ...
 
 
 def local_checks(homes: Homes, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
-    """On threads of this process."""
+    """Run checks on threads of this process."""
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="lithify-verify") as pool:
         yield from pool.map(functools.partial(check_segments, homes), tasks)
 
 
 def spark_checks(master: str) -> RunChecks:
-    """On Spark's workers, as one job of one task per order. Raises InvalidRequest, Unavailable."""
+    """Run checks on Spark's workers, as one job with one task per order. Raises InvalidRequest, Unavailable."""
 
     def run(homes: Homes, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
         for _, store in homes:
@@ -95,7 +95,7 @@ def spark_checks(master: str) -> RunChecks:
         except LithifyError:
             raise
         except Exception as error:  # noqa: BLE001
-            # py4j's, or Spark's: its words may quote anything.
+            # py4j's or Spark's error: its message may quote anything.
             raise Unavailable(f"Spark could not check ({type(error).__name__}); see Spark's own log for why") from None
         finally:
             private.delete()
@@ -115,14 +115,14 @@ class Verifier:
     """Verifies partitions of the topics of one warehouse."""
 
     def __init__(self, driver: Driver, run: RunChecks, deep: bool = False, ended: Callable[[int], Any] | None = None):
-        """`deep`: rows, too, not only bytes. `ended` is told of each finished task's number of segments."""
+        """`deep`: check rows too, not only bytes. `ended` is called with each finished task's number of segments."""
         self._driver = driver
         self._run = run
         self._deep = deep
         self._ended = ended or (lambda _: None)
 
     def verify(self, topic: str | None = None) -> VerifyReport:
-        """Raises NotFound where `topic` does not exist; what is wrong with its objects is in the report."""
+        """Raises NotFound if `topic` does not exist; problems with its objects are in the report."""
         looks: list[_Look] = []
         checks: list[PartitionCheck] = []
         for found in partitions_found(self._driver, topic):
@@ -150,8 +150,8 @@ class Verifier:
     def _settle(self, look: "_Look", findings: dict[str, Finding]) -> PartitionCheck:
         mine = [findings[key] for key in look.segments() if key in findings]
         if any(finding.kind == "missing" for finding in mine):
-            # SUBTLE! A long verification may outlive the manifest it began with: what was compacted and collected
-            # meanwhile is not missing. Only what a later head, or a pin, still names is.
+            # SUBTLE! 1. We read head 7. 2. While we verify, segments are compacted and collected. 3. We find them
+            # missing. Only what a later head, or a pin, still names is really missing.
             now = attempt(lambda: self._driver.run(_look(PartitionFiles(look.keys))))
             named = (look if isinstance(now, Failure) else now).segments().keys()
             mine = [finding for finding in mine if finding.kind != "missing" or finding.object in named]
@@ -172,7 +172,7 @@ class Verifier:
 
 
 class _Look(msgspec.Struct, frozen=True):
-    """What a partition's files say: the segments to check, what nobody names, and what is wrong with the files."""
+    """What a partition's files say: the segments to check, unnamed objects, and problems with the files."""
 
     keys: PartitionKeys
     head: Manifest
@@ -181,12 +181,12 @@ class _Look(msgspec.Struct, frozen=True):
     problems: tuple[Finding, ...]
 
     def segments(self) -> dict[str, SegmentRef]:
-        """Those that can be checked, by their keys."""
+        """The segments that can be checked, by key."""
         return {where(self.keys, ref).key: ref for ref in self.refs.values() if reachable(ref)}
 
 
 async def _look(files: PartitionFiles) -> _Look:
-    """Lists before it reads the head: what the head does not name then is an orphan, or still under way."""
+    """List before reading the head: what the head then does not name is an orphan, or an upload in progress."""
     listed = await _list(files.keys)
     head = await files.head()
     problems = [
@@ -195,7 +195,7 @@ async def _look(files: PartitionFiles) -> _Look:
             kind="corrupt",
             message=f"{files.name} manifest {head.id} breaks an invariant: {problem}. Please report this",
         )
-        # Against itself as its predecessor: what a manifest must be, whatever came before.
+        # With itself as predecessor: checks what every manifest must satisfy.
         for problem in manifest_problems(msgspec.structs.replace(head, id=head.id - 1), head)
     ]
     try:
@@ -216,7 +216,7 @@ async def _look(files: PartitionFiles) -> _Look:
             problems.append(Finding(object=key, kind="missing", message=missing_text(head, number, key)))
             continue
         refs |= {ref.id: ref for ref in pinned.value.segments() if ref.id not in refs}
-    # Nothing is known of a segment in another home: it is told, not counted as checked.
+    # Nothing is known about a segment in another home: it is reported, not counted as checked.
     problems += [
         Finding(object=ref.id, kind="unreadable", message=str(unreachable(files.keys, ref)))
         for ref in refs.values()
@@ -255,6 +255,6 @@ def _tasks(segments: Iterable[SegmentRef]) -> Iterator[tuple[SegmentRef, ...]]:
 
 
 def _unread(topic: str, partition: int, failure: Failure) -> PartitionCheck:
-    """A topic's or partition's files could not be read; their error names the object."""
+    """The check of a topic or partition whose files could not be read; the error names the object."""
     where = topic if partition < 0 else f"{topic}/{partition}"
     return PartitionCheck(topic=topic, partition=partition, findings=(finding(where, failure, failure.text),))

@@ -1,12 +1,12 @@
 """
-The command line: a file for each command, and what they share.
+The command line: one file per command, and what they share.
 
-Promises: every command answers `--json` with the structs of the Python API; exit codes follow the kinds of error
-(docs/cli.md); no secret and no record is printed unless asked for. A command imports what it needs when it runs, so
+Promises: every command answers `--json` with the structs of the Python API; exit codes depend on the kind of error
+(docs/cli.md); no secret is ever printed, and records only on request. A command imports its modules when it runs, so
 that `lithify --help` is fast.
 
-`main.py` is the outermost command, `invocation.py` what each command is given, `settings.py` every flag and variable,
-`output.py` how answers are printed, `failures.py` how errors are told. `records/` reads and writes records, `demo/` is
+`main.py` is the outermost command, `invocation.py` the context of each command, `settings.py` has every flag and
+variable, `output.py` prints answers, `failures.py` reports errors. `records/` reads and writes records, `demo/` is
 `lithify demo`.
 """
 

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 __all__ = ["append"]
 
-Check = Callable[[Any], str | None]  # of one record: what is wrong with it
+Check = Callable[[Any], str | None]  # of one record: its problem, or None
 
 
 @dataclass(frozen=True)
 class _Batch:
     records: Any  # a list of records, or a table
-    first: int  # record of the input it begins with, from 1
+    first: int  # its first record in the input, counted from 1
     count: int
-    last: bool = False  # nothing comes after it
+    last: bool = False  # the input ends with it
 
 
 @dataclass
 class _Passing:
-    """Over the first `count` records, of which there may be fewer."""
+    """How many of the first `count` records were skipped; there may be fewer."""
 
     count: int
     done: int = 0
@@ -148,7 +148,7 @@ def _lines(source: "Source", check: Check, size: int, passing: "_Passing", large
 
 
 def _check(topic: "Topic", now_ms: Callable[[], int]) -> Check:
-    """What the topic's configuration says against a record: told here, too, since only here lines have numbers."""
+    """What in the topic's configuration forbids a record: also checked here, because only here lines have numbers."""
     from lithify.log.intake import timestamp_problem
     from lithify.log.record import record_bytes
 
@@ -173,7 +173,7 @@ def _tables(source: "Source", size: int, passing: "_Passing") -> Iterator[_Batch
 
 
 class _Appending:
-    """Whatever ends the command, it says how far the import came: the invocation is asked."""
+    """Appends batches. Whatever ends the command, the invocation reports how far the import came."""
 
     def __init__(self, started: "Import", source: str, invocation: Invocation) -> None:
         self._import = started
@@ -219,7 +219,7 @@ class _Appending:
             warn(f"{topic.name}: {text}; see retention.* and cleanup.policy")
 
     def _expired(self, topic: "Topic") -> int:
-        """How many of the records lie below the log start: old timestamps in a topic that deletes by age, mostly."""
+        """How many of the records are below the log start: mostly old timestamps in a topic that deletes by age."""
         if not topic.parsed_config.deleting:
             return 0
         given_by = self._import.offsets

@@ -1,4 +1,4 @@
-"""A progress bar for each compaction that runs, for somebody who looks at a terminal."""
+"""A progress bar for each running compaction, on a terminal."""
 
 import sys
 from collections.abc import Generator
@@ -13,7 +13,7 @@ __all__ = ["Bars", "bars"]
 
 
 class Bars:
-    """A sink of events (docs/rfcs/0015) over rich's progress display. `drawn` may be anything with its methods."""
+    """A sink of events (docs/rfcs/0015) that draws with rich's progress display, or anything with its methods."""
 
     def __init__(self, drawn: Any) -> None:
         self._drawn = drawn
@@ -27,7 +27,7 @@ class Bars:
         match event:
             case JobAdmitted():
                 self._kinds[job] = event.kind
-            case AttemptBegan():  # the only sign of a job that an earlier process admitted
+            case AttemptBegan():  # the only event for a job that an earlier process admitted
                 self._task(job, event.ranges)
                 self._drawn.update(self._tasks[job], completed=event.recorded, total=event.ranges)
             case RangesRecorded() | RangesDiscarded():
@@ -48,7 +48,7 @@ class Bars:
 
 @contextmanager
 def bars(output: Output) -> Generator[Sink]:
-    """Within, the sink draws a bar on standard error for each job, beside the log. Nobody to see it: the log alone."""
+    """The sink draws a bar on standard error for each job, and logs. If nobody can see it, it only logs."""
     if output.as_json or not is_terminal(sys.stderr):
         yield log_event
         return

@@ -29,7 +29,7 @@ def _chosen(invocation: Invocation, topic: str, partition: int | None) -> "list[
 
 
 def _named(part: "Partition", name: str, at_ms: int = 0) -> "Checkpoint | None":
-    """The checkpoint of that name which has not expired at `at_ms`."""
+    """The checkpoint of that name, if it has not expired at `at_ms`."""
     from lithify.manifest.pins import expired
 
     found = (pinned for pinned in part.checkpoints() if not expired(pinned, at_ms))

@@ -30,7 +30,7 @@ def _chosen(invocation: Invocation, topic: str, partition: int | None) -> "list[
 
 
 def _known(invocation: Invocation, topic: str, partition: int | None, name: str) -> "list[Partition]":
-    """Those that have a consumer of this name. Raises NotFound where none has."""
+    """The partitions that have a consumer of this name. Raises NotFound if none has."""
     found = [
         part for part in _chosen(invocation, topic, partition) if any(known.name == name for known in part.consumers())
     ]

@@ -28,7 +28,7 @@ def dev(invocation: Invocation, port: int) -> None:
 
     try:
         server = S3Server(port)
-    except SystemExit as stop:  # how werkzeug says it; its own words are on standard error
+    except SystemExit as stop:  # werkzeug exits like this; its message is on standard error
         raise InvalidRequest(f"no server can listen on 127.0.0.1:{port}: give another --port, or 0") from stop
     asked = threading.Event()
     with server, leave_on_signals(asked.set):

@@ -27,13 +27,13 @@ __all__ = ["Check", "doctor", "topic_checks"]
 
 _PACKAGES = ("pyarrow", "pyspark", "boto3", "botocore", "s3fs", "fsspec")
 _S3FS_YEAR_MIN = 2026
-_FREE_BYTES_MIN = 2 << 30  # sorting what does not fit into memory spills there
+_FREE_BYTES_MIN = 2 << 30  # large sorts spill there
 _DEBT_OLD_MS = 3_600_000
 
 
 class Check(msgspec.Struct, frozen=True):
-    """`verdict` failure makes the command answer 9 (a store that does not answer, or refuses who asks: 7; where no log
-    can be: 2); a warning does not."""
+    """`verdict` failure makes the exit code 9 (7 if the store does not answer or refuses access, 2 if no log can be
+    kept there); a warning does not."""
 
     name: str
     verdict: Literal["ok", "warning", "failure"]
@@ -56,7 +56,7 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         report = probe(warehouse.store, rounds)
         checks += _store(report)
         tick(1)
-        if report.finding != "unavailable":  # else each topic would wait for the same silence
+        if report.finding != "unavailable":  # otherwise each topic would wait for the same silence
             checks += [*_temporaries(warehouse), *topic_checks(warehouse)]
     url = shown(warehouse.url)
     output.answer({"warehouse": url, "checks": checks}, lambda: _show(output, url, checks))
@@ -152,7 +152,7 @@ def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
 
 
 def _partition(warehouse: "Warehouse", keys: "PartitionKeys", known: "TopicFile") -> list[Check]:
-    """What its head says, once the jobs beside it can be read, too."""
+    """Checks of a partition: its job files must be readable; then its head."""
     from lithify.manifest.config import parse
     from lithify.manifest.partition import PartitionFiles
 

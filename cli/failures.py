@@ -1,4 +1,4 @@
-"""What an error means for whoever called the command: one line, and an exit code by its kind."""
+"""What an error means for the caller of a command: one line, and an exit code by kind."""
 
 import sys
 import traceback
@@ -45,7 +45,7 @@ USAGE = InvalidRequest.exit_code
 FOUND_DAMAGE = Corrupt.exit_code
 UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
 HUNG_UP = 129  # 128 + SIGHUP
-INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+INTERRUPTED = 130  # 128 + SIGINT, as in shells
 TERMINATED = 143  # 128 + SIGTERM
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
@@ -70,11 +70,11 @@ _DONE_IN_PART = (
 
 
 class Declined(Exception):
-    """A person was asked, and said no."""
+    """A person was asked, and answered no."""
 
 
 def exit_codes_table() -> str:
-    """The table of docs/cli.md, in Markdown."""
+    """The table in docs/cli.md, as Markdown."""
     rows = [(0, "", "done; a service left as it was asked to")]
     rows.append((FAILED, "", _DONE_IN_PART))
     rows += [(kind.exit_code, kind.__name__, what) for kind, what in _KINDS]
@@ -89,12 +89,12 @@ def exit_codes_table() -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """The error's message and notes as one line."""
+    """The error's message and notes on one line."""
     return " ".join("; ".join([str(error), *getattr(error, "__notes__", ())]).split())
 
 
 def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | None = None) -> int:
-    """Say on standard error what went wrong, and how far the command came; answers with the exit code."""
+    """Report on standard error what went wrong, and how far the command came; returns the exit code."""
     match error:
         case LithifyError():
             kind, message, code = type(error).__name__, one_line(error), error.exit_code
@@ -117,7 +117,7 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
             kind, message, code = "Unexpected", _unexpected(error), UNEXPECTED
     if how_far is not None:
         what = "" if message.startswith(how_far.what) else f"{how_far.what}: "
-        # An error speaks of its one append, and the command of all of them.
+        # An error is about one append, the command about all of them.
         message = message.rstrip(".").removesuffix(". Nothing was appended")
         message = message.replace("Nothing was appended", "Nothing of this batch was appended")
         message = f"{what}{message}. {how_far.text}"
@@ -129,13 +129,13 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
     else:
         warn(message + (f" (token {token})" if token else ""))
     if debug and code == UNEXPECTED:
-        # The places only: the error's own words may quote a record.
+        # Without the message, which may quote a record.
         click.echo("".join(traceback.format_tb(error.__traceback__)), err=True, nl=False)
     return code
 
 
 def tell_failures(failures: Sequence[Failure]) -> int:
-    """What a list could not hold, on standard error; answers with the exit code."""
+    """Report on standard error what a list does not include; returns the exit code."""
     for failure in failures:
         warn(" ".join(failure.text.split()))
     return exit_code_of(failure.kind for failure in failures)

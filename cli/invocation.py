@@ -1,4 +1,4 @@
-"""What every command is given: which warehouse, how to reach it, and how to speak."""
+"""What every command gets: the warehouse, how to reach it, and how to print."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -19,11 +19,11 @@ __all__ = ["HowFar", "Invocation", "command", "outermost", "parse_changes", "par
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SECRETS = ("key", "secret", "token")  # never read as JSON: they may be all digits
+_SECRETS = ("key", "secret", "token")  # never parsed as JSON: they may be all digits
 
 
 class HowFar(NamedTuple):
-    """What a command that ended early was about, how far it came, and the same for machines."""
+    """What a command that ended early was doing, and how far it came, for people and for machines."""
 
     what: str
     text: str
@@ -32,14 +32,14 @@ class HowFar(NamedTuple):
 
 @dataclass
 class Invocation:
-    """Filled by the flags that every command takes, before or after the command's name."""
+    """Filled by the flags that all commands share, before or after the command's name."""
 
     warehouse_url: str | None = None
     storage_options: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     as_json: bool = False
     log_format: str = "text"
     log_level: str | None = None
-    how_far: "Callable[[], HowFar] | None" = None  # where what a command has done so far matters, if it fails
+    how_far: "Callable[[], HowFar] | None" = None  # set if a failed command should report its progress
     _open: "Warehouse | None" = field(default=None, repr=False)
 
     @property
@@ -47,7 +47,7 @@ class Invocation:
         return Output(self.as_json)
 
     def warehouse(self) -> "Warehouse":
-        """Opened at its first use. Raises InvalidRequest."""
+        """The warehouse, opened at first use. Raises InvalidRequest."""
         if self._open is None:
             from lithify.log import warehouse
 
@@ -57,7 +57,7 @@ class Invocation:
         return self._open
 
     def options_for(self, url: str) -> dict[str, Any]:
-        """The storage options, for another URL of the same kind of store."""
+        """The storage options, if `url` belongs to the same kind of store."""
         mine = (self.warehouse_url or "").partition("://")[0]
         theirs = url.partition("://")[0]
         return self.storage_options if mine.replace("s3a", "s3") == theirs.replace("s3a", "s3") else {}
@@ -68,7 +68,7 @@ class Invocation:
 
 
 def parse_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
-    """NAME=VALUE each. A refusal shows no value: it may be a secret."""
+    """Parse NAME=VALUE pairs. An error shows no value: it may be a secret."""
     parsed: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
@@ -82,7 +82,7 @@ def parse_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
 
 
 def parse_changes(pairs: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
-    """What --config and --unset ask for, None for what is unset. Raises InvalidRequest where both name the same."""
+    """The changes from --config and --unset, None for the latter. Raises InvalidRequest if both name the same."""
     given = parse_pairs(pairs, "--config")
     names = [name.strip() for name in unset]
     twice = sorted(given.keys() & set(names))
@@ -92,7 +92,7 @@ def parse_changes(pairs: Iterable[str], unset: Iterable[str]) -> dict[str, str |
 
 
 def parse_storage_options(pairs: Iterable[str]) -> dict[str, Any]:
-    """Dots nest: client_kwargs.region_name=eu-west-1. Values true, false, numbers and quoted text are read as JSON."""
+    """Dots nest: client_kwargs.region_name=eu-west-1. true, false, numbers and quoted text are parsed as JSON."""
     options: dict[str, Any] = {}
     for name, text in parse_pairs(pairs, "--storage-option").items():
         *folders, last = name.split(".")
@@ -117,7 +117,7 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
         invocation = context.ensure_object(Invocation)
         if name == "storage_options":
-            # What stands after the command's name comes later, and wins where both say something.
+            # Options after the command's name come later, and win in a conflict.
             invocation.storage_options |= parse_storage_options(value or ())
         elif value is not None and value is not False:
             setattr(invocation, name, value)
@@ -135,12 +135,12 @@ _GLOBAL = (
 
 
 def outermost(function: F) -> F:
-    """The flags of every command, for the one that all others are commands of."""
+    """The flags of every command, for the outermost command."""
     return _take_everywhere(function, hidden=False)
 
 
 def _take_everywhere(function: F, *, hidden: bool) -> F:
-    """`hidden`: not in the command's help, not from variables (the outermost command reads them)."""
+    """`hidden`: not shown in the command's help, not read from variables (the outermost command reads them)."""
     for name, attribute in reversed(_GLOBAL):  # the last one applied is shown first
         more: dict[str, Any] = {"callback": _keep(attribute), "expose_value": False, "default": None}
         if hidden:
@@ -150,7 +150,7 @@ def _take_everywhere(function: F, *, hidden: bool) -> F:
 
 
 def command(group: click.Group | None = None, name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
-    """A command that is given the invocation first, and takes the flags of every command."""
+    """A command that gets the invocation as its first argument, and takes the flags of every command."""
 
     def make(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)

@@ -13,7 +13,7 @@ __all__ = ["set_up_logs"]
 
 
 def set_up_logs(form: str, level: str) -> None:
-    """`form` is text or json; `level` a name of logging's."""
+    """`form`: text or json; `level`: one of logging's level names."""
     text = form == "text"
     renderers: tuple[Any, ...] = (
         (_plain_values, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0))
@@ -31,8 +31,8 @@ def set_up_logs(form: str, level: str) -> None:
         logger_factory=_to_stderr,
         cache_logger_on_first_use=False,
     )
-    # lithify's own loggers are the standard library's, so that an application that embeds it decides where they go;
-    # here the command line is the application. Lines come to them finished.
+    # lithify's loggers belong to the standard library's logging, so that an embedding application decides where lines
+    # go. Here the command line is that application. The lines are already formatted.
     package = logging.getLogger("lithify")
     package.handlers = [_StandardError()]
     package.propagate = False
@@ -49,10 +49,10 @@ def _plain_line(_: Any, __: str, line: Any) -> str:
 
 class _StandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        # Looked up for each line: whoever captures standard error replaces it.
+        # Looked up for each line, because code that captures standard error replaces it.
         print(record.getMessage(), file=sys.stderr)
 
 
 def _to_stderr(*_: Any) -> structlog.PrintLogger:
-    # Looked up for each logger: whoever captures standard error replaces it.
+    # Looked up for each logger, because code that captures standard error replaces it.
     return structlog.PrintLogger(sys.stderr)

@@ -1,4 +1,4 @@
-"""The command line: the outermost command, and what becomes of an error."""
+"""The outermost command, and the handling of errors."""
 
 import importlib
 import importlib.util
@@ -15,7 +15,7 @@ from lithify.cli.streams import OutputFailed, drain, guard_streams, silence
 
 __all__ = ["cli", "main"]
 
-# Imported when they are asked for. A command whose module is not installed is not there.
+# Imported on demand. A command whose module is not installed is not listed.
 _COMMANDS = {
     "demo": "lithify.cli.demo.command",
     "dev": "lithify.cli.dev",
@@ -39,7 +39,7 @@ _COMMANDS = {
 
 
 class _Root(click.Group):
-    """Loads its commands lazily, and turns whatever they raise into one line and an exit code."""
+    """Loads its commands lazily, and turns exceptions into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name, module in _COMMANDS.items() if importlib.util.find_spec(module) is not None]
@@ -55,19 +55,19 @@ class _Root(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Here, since click would answer 1. Python flushes again at its end and would complain: it writes nowhere.
+            # Caught here, because click would exit with 1. Python flushes at exit and would complain, so write nowhere.
             silence(sys.stdout)
             return BROKEN_PIPE
         return result
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> NoReturn:
-        """Exits with the code of docs/cli.md's table."""
+        """Exits with a code from the table in docs/cli.md."""
         invocation = Invocation()
         more |= {"standalone_mode": False, "obj": invocation}
         try:
             result = super().main(args, *rest, **more)
             code = result if isinstance(result, int) else 0
-        except Exception as error:  # noqa: BLE001 - the outermost place: nobody is left to raise to
+        except Exception as error:  # noqa: BLE001 - the outermost place: there is nobody left to raise to
             how_far = None if invocation.how_far is None else invocation.how_far()
             error = error.told if isinstance(error, OutputFailed) else error
             code = tell(error, as_json=invocation.as_json, debug=invocation.log_level == "debug", how_far=how_far)

@@ -38,7 +38,7 @@ def show(invocation: Invocation, topic: str, partition: int, number: int | None)
     if stored is None:
         raise NotFound(f"{key} does not exist (any more): numbers run up to the head, and old ones are collected", key)
     if invocation.as_json:
-        # Undecoded: an operator may need to see what lithify cannot read.
+        # Not decoded: an operator may have to see a file that lithify cannot read.
         click.echo(plain_bytes(stored.body) if is_terminal(sys.stdout) else stored.body, nl=False)
         return
     from lithify.manifest.codec import decode
@@ -91,7 +91,7 @@ def _show(output: Output, shown: "Manifest") -> None:
 
 
 def _row(ref: "SegmentRef") -> tuple[object, ...]:
-    # Keys are contents of records, and stay out of what is pasted into tickets; --json holds their bounds.
+    # Keys are contents of records: keep them out of what gets pasted into tickets. --json has their bounds.
     return (
         *(ref.id, count_text(ref.rows), size_text(ref.bytes), ref.min_offset, ref.max_offset),
         *(ref.tombstones, ref.order, ref.added_at),

@@ -1,4 +1,4 @@
-"""What a command prints: tables on a terminal, plain lines elsewhere, one JSON document where asked."""
+"""What a command prints: tables on a terminal, plain lines elsewhere, one JSON document on request."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 
 
 class Ticker(Protocol):
-    """A progress bar, or nothing at all where nobody would see it."""
+    """Advances a progress bar; does nothing if nobody would see one."""
 
     def __call__(self, advance: int, /) -> None: ...
 
@@ -30,12 +30,12 @@ class Output:
         self.as_json = as_json
 
     def document(self, value: Any) -> None:
-        """`value` (structs, mappings, lists) as JSON; keys of records within it are base64."""
+        """Print `value` (structs, mappings, lists) as JSON; record keys in it are base64."""
         body = json_bytes(value)
         click.echo(msgspec.json.format(body, indent=2) if is_terminal(sys.stdout) else body)
 
     def answer(self, value: Any, show: Callable[[], None]) -> None:
-        """`value` where JSON was asked for, else what `show` prints."""
+        """Print `value` as JSON if that was requested, else call `show`."""
         if self.as_json:
             self.document(value)
         else:
@@ -49,7 +49,7 @@ class Output:
             self.line(text)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-        """Columns whose name begins with '#' are numbers, set to the right."""
+        """Columns whose name begins with '#' are numbers, aligned to the right."""
         cells = [[_cell(value) for value in row] for row in rows]
         if is_terminal(sys.stdout):
             _rich_table(columns, cells, title)
@@ -57,14 +57,14 @@ class Output:
             _plain_table(columns, cells, title)
 
     def progress(self, what: str, total: int | None = None, *, seen: bool = True) -> AbstractContextManager[Ticker]:
-        """A progress bar on standard error, if that is a terminal; none where `seen` is False."""
+        """A progress bar on standard error, if that is a terminal; none if `seen` is False."""
         if not seen or self.as_json or not is_terminal(sys.stderr):
             return nullcontext(_silent)
         return _Bar(what, total)
 
 
 def _silent(advance: int, /) -> None:
-    """Nobody would see it."""
+    """Does nothing: nobody would see it."""
 
 
 class _Bar:
@@ -108,7 +108,7 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str) -> N
 
 
 def _plain_table(columns: Sequence[str], cells: list[list[str]], title: str) -> None:
-    """Aligned, unwrapped and uncoloured, for pipes, files and grep."""
+    """Aligned, not wrapped, without colour: for pipes, files and grep."""
     if title:
         click.echo(plain(title))
     lines = [[name.lstrip("#") for name in columns], *cells]
@@ -139,7 +139,7 @@ def time_text(at_ms: int | None) -> str:
     """Milliseconds since 1970 as UTC, to the second."""
     if at_ms is None:
         return ""
-    if not 0 <= at_ms < _YEAR_10000_MS:  # a record may carry any timestamp
+    if not 0 <= at_ms < _YEAR_10000_MS:  # a record may have any timestamp
         return f"{at_ms} ms"
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
@@ -154,8 +154,8 @@ class _Segment(Protocol):
 
 
 def quarantine_text(topic: str, partition: int, reason: str, damaged: str | None, live: Iterable[_Segment]) -> str:
-    """Why compaction of a partition is stopped, and the way out. `damaged`: the id of the segment, which may not be
-    among the `live` any more."""
+    """Why compaction of a partition is stopped, and how to allow it again. `damaged`: the segment's id; it may no
+    longer be `live`."""
     found = next((segment for segment in live if segment.id == damaged), None)
     held = "" if found is None else f"it holds offsets {found.min_offset} to {found.max_offset}; "
     way = f"'lithify compaction retry {topic} --partition {partition}'"

@@ -27,7 +27,7 @@ _partition = click.option("--partition", type=int, help="Only this partition; el
 
 
 def _at_most(_: click.Context, __: click.Parameter, given: int | None) -> int | None:
-    return None if given is None else min(given, sys.maxsize)  # more than that there cannot be
+    return None if given is None else min(given, sys.maxsize)  # there cannot be more
 
 
 _limit = click.option("--limit", type=click.IntRange(0), callback=_at_most, metavar="N", help="At most N records.")
@@ -125,7 +125,7 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
     opened = invocation.warehouse().topic(topic)
     places = opened.key_places()
     number = partition_for_key(wanted, places.partitions)
-    if checkpoint is not None and places.growths:  # it may be one from before: its partitions tell
+    if checkpoint is not None and places.growths:  # the checkpoint may be older: its partitions decide
         then = opened.pinned(checkpoint)
         places, number = then.places, partition_for_key(wanted, then.places.partitions)
         record = then.partitions[number].get(wanted)
@@ -179,7 +179,7 @@ def _write(
     *,
     latest: bool = False,
 ) -> int:
-    """With `latest` and no `partition`, what keys left behind when the topic grew is left out, and that is told."""
+    """With `latest` and no `partition`, leaves out what keys left behind when the topic grew, and warns about it."""
     from lithify.cli.records.sinks import open_sink
     from lithify.log.places_of_keys import stayed_batches
 
@@ -188,7 +188,7 @@ def _write(
     snapshots: Iterable[tuple[int, Snapshot]]
     if partition is not None:
         snapshots = [(partition, _found(opened.partition(partition), checkpoint))]
-    elif checkpoint is not None:  # all of them, before anything is written
+    elif checkpoint is not None:  # open all of them before anything is written
         then = opened.pinned(checkpoint)
         places, snapshots = then.places if latest else None, enumerate(then.partitions)
     else:

@@ -1,4 +1,4 @@
-"""`lithify compactor run`: until nothing is due, with a report, or the service."""
+"""`lithify compactor run`: until nothing is due, with a report, or as a service."""
 
 import logging
 from contextlib import closing
@@ -31,7 +31,7 @@ __all__ = ["compactor", "make_collector", "make_engine", "serve"]
 _COLUMNS = (
     *("topic", "#partition", "outcome"),
     *("#records stored", "#records readable", "#bytes stored", "#bytes readable"),
-    "what was done, or why nothing",  # last, for it may be long
+    "what was done, or why nothing",  # last, because it may be long
 )
 
 log = structlog.wrap_logger(logging.getLogger("lithify.service"))
@@ -92,7 +92,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
 
 
 def make_engine(name: str, master: str | None) -> "Engine":
-    """Raises InvalidRequest. A Spark session starts when the first job is due."""
+    """Raises InvalidRequest. A Spark session starts only when the first job is due."""
     from lithify.compactor import compactor
     from lithify.store.errors import InvalidRequest
 
@@ -106,8 +106,8 @@ def make_engine(name: str, master: str | None) -> "Engine":
 
 
 def make_collector(warehouse: "Warehouse", grace_ms: int, *, stays: bool) -> "Collector":
-    """Raises InvalidRequest where the grace period is shorter than writers need. 0 says plainly that nobody else is
-    there; to a service that `stays` this is unlikely."""
+    """Raises InvalidRequest if the grace period is shorter than writers need. 0 states that nobody else uses the
+    warehouse; a service (`stays`) warns about it."""
     from lithify.gc.collector import GRACE_MS_MIN, Collector
     from lithify.store.errors import InvalidRequest
 
@@ -184,7 +184,7 @@ def _change(text: "Callable[[int], str]", before: int, after: int) -> str:
 
 
 def _what(part: "PartitionReport") -> str:
-    """What was done, and then what the pass ended with, if that is not known by now."""
+    """What was done, and how the pass ended, unless that is already said."""
     from lithify.compactor.info import NOTHING_DUE
 
     done = [f"{job.kind} {job.status}: {job.error.reason if job.error else job.reason}" for job in part.jobs]

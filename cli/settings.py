@@ -1,6 +1,6 @@
-"""Every setting of the command line and its service, once: flag, variable, default, meaning.
+"""Every setting of the command line and its service: flag, variable, default, meaning.
 
-Flags, `--help` and the table in docs/cli.md are all made from here; a test keeps the page true.
+Flags, `--help` and the table in docs/cli.md are made from this; a test compares the page.
 """
 
 from collections.abc import Callable
@@ -17,18 +17,18 @@ _INTERVAL_MS_MAX = 365 * 86_400_000
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """`name` is dotted, as topic configuration is; times in it are milliseconds."""
+    """A setting. `name` is dotted, like topic configuration; times in it are milliseconds."""
 
     name: str
     flag: str
     kind: Literal["text", "count", "ms", "switch", "choice"] = "text"
     default: str | int | bool | None = None
-    default_text: str | None = None  # where there is no one default value
+    default_text: str | None = None  # if there is no single default value
     choices: tuple[str, ...] = ()
     metavar: str | None = None
     repeated: bool = False
     smallest: int = 0
-    commands: str  # where the flag is taken
+    commands: str  # that take the flag
     meaning: str
 
     @property
@@ -208,7 +208,7 @@ def setting(name: str) -> Setting:
 
 
 def option(name: str, **more: Any) -> Callable[[F], F]:
-    """The click option of a setting. `more` goes to click; its `default` stands in for the setting's."""
+    """The click option of a setting. `more` goes to click; its `default` replaces the setting's."""
     it = _BY_NAME[name]
     attributes: dict[str, Any] = {"envvar": it.variable, "show_envvar": True, "default": it.default, "help": it.meaning}
     match it.kind:
@@ -226,7 +226,7 @@ def option(name: str, **more: Any) -> Callable[[F], F]:
 
 
 def settings_table() -> str:
-    """The table of docs/cli.md, in Markdown."""
+    """The table in docs/cli.md, as Markdown."""
     rows = ["| Flag | Variable | Default | Taken by | Meaning |", "|---|---|---|---|---|"]
     for each in SETTINGS:
         cells = (f"`{each.flag}{_takes(each)}`", f"`{each.variable}`", each.shown_default, each.commands, each.meaning)
@@ -235,7 +235,7 @@ def settings_table() -> str:
 
 
 def _takes(it: Setting) -> str:
-    """What follows the flag; a bar would end the cell."""
+    """What follows the flag. Not separated by '|', which would end the cell."""
     if it.choices:
         return " " + "/".join(it.choices)
     return f" {it.metavar}" if it.metavar else " N" if it.kind in ("count", "ms") else ""

@@ -1,4 +1,4 @@
-"""Standard input, output and error as a caller left them: closed, full, or gone."""
+"""Standard input, output and error, whatever state the caller left them in: closed, full, or gone."""
 
 import errno
 import io
@@ -12,8 +12,8 @@ __all__ = ["OutputFailed", "drain", "guard_streams", "silence"]
 
 
 class OutputFailed(Exception):
-    """Standard output takes no more. Not an error of ours itself: whoever waits for a store that is away must not wait
-    for this. `told` is what it comes to."""
+    """Standard output cannot be written to. Not a LithifyError itself: code that waits for a store must not wait for
+    this. `told`: the error to report."""
 
     def __init__(self, told: LithifyError) -> None:
         super().__init__(str(told))
@@ -21,7 +21,7 @@ class OutputFailed(Exception):
 
 
 class _Output(io.FileIO):
-    """Where nothing more can be written, it is said by name. A reader that goes away is no error of ours."""
+    """Raises OutputFailed if nothing more can be written. A reader that goes away is not an error."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -39,7 +39,7 @@ def _told(error: OSError) -> LithifyError:
 
 
 class _Complaints(io.FileIO):
-    """What cannot be said is not said: the exit code is."""
+    """Drops what cannot be written; the exit code still tells."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -57,10 +57,10 @@ class _NoInput(io.RawIOBase):
 
 
 def guard_streams() -> None:
-    """For a process of its own, when it starts."""
-    # SUBTLE! Where a script closed one of them (`>&-`), the next file that is opened gets its number, and what is
-    # printed would be written into it. So its place is taken, by what can be neither read nor written.
-    # Test: tests/cli/test_streams.py
+    """Call it when a process of its own starts."""
+    # SUBTLE! 1. A script closes standard output (`>&-`). 2. The next file opened gets its number. 3. What we print is
+    # written into that file. So fill the place with a descriptor that can be neither read nor written. Test:
+    # tests/cli/test_streams.py
     for number, way in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
@@ -82,7 +82,7 @@ def _text(raw: io.FileIO, before: Any, errors: str, *, lines: bool = False) -> i
 
 
 def drain() -> None:
-    """After an error: what is left is written, or forgotten."""
+    """After an error, write what is left, or drop it."""
     try:
         sys.stdout.flush()
     except (OSError, OutputFailed):
@@ -90,7 +90,7 @@ def drain() -> None:
 
 
 def silence(stream: Any) -> None:
-    """Python flushes at its end, and would complain: it writes nowhere."""
+    """Make the stream write nowhere: Python flushes at exit and would complain."""
     try:
         descriptor = stream.fileno()
     except OSError:  # captured: it has none

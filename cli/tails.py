@@ -1,4 +1,4 @@
-"""`lithify read` that goes on: following a topic, and reading it as a named consumer."""
+"""`lithify read` that continues: following a topic, and reading it as a named consumer."""
 
 import sys
 import threading
@@ -34,8 +34,8 @@ def tail(
     reset: "OffsetReset",
     limit: int | None,
 ) -> None:
-    """Write what there is and what comes, of all partitions in turn, until a signal or `limit` records. An outage is
-    waited out, once reading has begun."""
+    """Write what there is and what comes, from all partitions in turn, until a signal or `limit` records. Once reading
+    has begun, an outage is waited out."""
     leave = threading.Event()
     lines = _Lines(invocation, topic, limit)
     with leave_on_signals(leave.set):
@@ -47,7 +47,7 @@ def tail(
         while not leave.is_set() and lines.left > 0:
             found, refused = False, places.refused
             for number, follower in followers.items():
-                with outage.outlasted(number):  # of this partition alone: what the others hold comes meanwhile
+                with outage.outlasted(number):  # for this partition only: the others continue meanwhile
                     stretch = follower.take()
                     if stretch is not None:
                         lines.write((number, item) for item in stretch.items)
@@ -55,7 +55,7 @@ def tail(
             with outage.outlasted():
                 for number in range(len(followers), opened.partitions_now()) if partition is None else ():
                     followers[number] = opened.partition(number).follower(0, reset, added=True).share(places)
-            if not found and places.refused == refused:  # who waited for a place to sort in has it now
+            if not found and places.refused == refused:  # readers that waited for a place to sort in have it now
                 invocation.warehouse().driver.answer(Pause(POLL_MS))
 
 
@@ -69,8 +69,8 @@ def consume(
     *,
     follow: bool,
 ) -> None:
-    """As `tail`, from the positions of consumer `name`; a position is committed once what lies before it was written.
-    Without `follow` it ends with the log."""
+    """As `tail`, from the positions of consumer `name`; a position is committed once the records before it were
+    written. Without `follow` it ends at the end of the log."""
     leave = threading.Event()
     lines = _Lines(invocation, topic, limit)
     with leave_on_signals(leave.set):
@@ -90,8 +90,8 @@ def consume(
 
 
 class _Outage:
-    """Told when it begins and when it ends, of each partition by itself. A refusal of who asks is none, nor is a fault
-    of this machine's disk, which does not end by waiting: these end the command, as they end others."""
+    """Reports the beginning and the end of an outage, for each partition. Refused access and a full temporary disk are
+    not outages, since they do not end by waiting: they end the command, as elsewhere."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -99,7 +99,7 @@ class _Outage:
 
     @contextmanager
     def outlasted(self, partition: int | None = None) -> Generator[None]:
-        """`partition` None: of what concerns all of them."""
+        """`partition` None: for what concerns all partitions."""
         where = self._topic if partition is None else f"{self._topic}/{partition}"
         try:
             yield
@@ -116,7 +116,7 @@ class _Outage:
 
 
 class _Lines:
-    """Standard output, flushed before more is asked for: what was handed on is never read again."""
+    """Standard output, flushed before more is requested: what was handed on is never read again."""
 
     def __init__(self, invocation: Invocation, topic: str, limit: int | None) -> None:
         self.left = sys.maxsize if limit is None else limit

@@ -1,7 +1,7 @@
-"""What may be written to a terminal: text of users and of damaged files must not steer it.
+"""Text for a terminal: contents from users and damaged files must not control it.
 
-Escape sequences begin with C0 or C1 characters; marks of direction show a line in another order than it is read. Each
-stands as \\uXXXX, in JSON as well, where that means the same character.
+Escape sequences begin with C0 or C1 characters; direction marks show a line in another order. Each is printed as
+\\uXXXX, also in JSON, where that means the same character.
 """
 
 import json
@@ -13,7 +13,7 @@ import msgspec
 
 __all__ = ["json_bytes", "plain", "plain_bytes", "plain_json", "warn"]
 
-# C0, DEL and C1; line and paragraph separators; marks, embeddings, overrides and isolates of direction; lone surrogates
+# C0, DEL and C1; line and paragraph separators; direction marks, embeddings, overrides and isolates; lone surrogates
 # (bytes of the command line that are not UTF-8), which cannot be written at all.
 _STEERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _STEERS_UTF8 = re.compile(
@@ -22,17 +22,17 @@ _STEERS_UTF8 = re.compile(
 
 
 def plain(text: str) -> str:
-    """The text on one line, with whatever steers a terminal escaped."""
+    """The text on one line, with everything that controls a terminal escaped."""
     return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def plain_json(document: bytes) -> bytes:
-    """The same document: within JSON such characters stand in strings alone. Requires: it was encoded by msgspec."""
+    """The same document: such characters occur only in strings of JSON. Requires: it was encoded by msgspec."""
     return _STEERS_UTF8.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), document)
 
 
 def json_bytes(value: Any) -> bytes:
-    """`value` (structs, mappings, lists) as JSON for a terminal; a name of a file that is not UTF-8 is escaped, too."""
+    """`value` (structs, mappings, lists) as JSON for a terminal; a file name that is not UTF-8 is escaped too."""
     try:
         return plain_json(msgspec.json.encode(value))
     except UnicodeEncodeError:
@@ -40,7 +40,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def plain_bytes(stored: bytes) -> str:
-    """Bytes of an object, perhaps damaged, line by line."""
+    """The bytes of an object, possibly damaged, line by line."""
     return "\n".join(plain(line) for line in stored.decode(errors="backslashreplace").split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""`lithify verify`: checksums, references, and what nobody names."""
+"""`lithify verify`: checksums, references, and objects that nothing names."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`lithify warehouse`: describe and alter what holds for all of it."""
+"""`lithify warehouse`: describe and alter the settings of the whole warehouse."""
 
 from typing import TYPE_CHECKING
 

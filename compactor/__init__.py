@@ -1,46 +1,46 @@
-"""Compaction: what is due in a partition, and doing it, once, whatever is interrupted.
+"""Compaction of a partition: what is due, and doing it exactly once, whatever is interrupted.
 
 Words
 -----
 - *segment*: an immutable Parquet object. Every append makes one: an *L0 segment*.
-- *run*: segments in the order of keys that do not overlap. Every compaction makes one run of some runs and segments.
-- *debt*: something that a partition owes, with a name: `dirty` (superseded records), `overdue` (a record is older than
+- *run*: segments in key order that do not overlap. Every compaction merges some runs and segments into one run.
+- *debt*: work that a partition owes, by name: `dirty` (superseded records), `overdue` (a record is older than
   max.compaction.lag.ms), `l0`, `runs`, `l0-pressure` (appends are slowed down), `floor` (expired segments) and others.
-  `manifest/debt.py` reckons all of them from the manifest, the configuration and the time.
+  `manifest/debt.py` computes all of them from the manifest, the configuration and the time.
 - *job*: one compaction. A *tier* merges and keeps every record that readers may need, a *clean* also drops superseded
   records and expired tombstones. A job that a person submits is a *request* until a compactor admits it.
-- *plan*: what a job was admitted with, and never changes: its sources, its rules and its key ranges (P9).
+- *plan*: what a job was admitted with: its sources, its rules and its key ranges. It never changes (P9).
 - *range*, *task*: a part of the key space, of about one output's size. A task merges one range; an engine runs tasks.
-- *attempt*: one start of work on a job. A job has as many as it takes; each keeps what former ones have recorded (P12).
-- *epoch*, *claim*: a compactor owns a partition by a number in the manifest. Whoever claims it next has a higher one,
-  and all writes of the former are refused: it is *fenced* (P5).
+- *attempt*: one start of work on a job. A job has as many as it takes; each keeps what earlier ones recorded (P12).
+- *epoch*, *claim*: a compactor owns a partition by a number in the manifest, its epoch. The next claim takes a higher
+  one, and then all writes of the former owner are refused: it is *fenced* (P5).
 - *lease*: 30 seconds without a sign of life, after which another compactor may claim what has work to do.
-- *step*: what a coordinator does at a time: at most one job, or one edit. *Turn*: a step as the scheduler counts it.
+- *step*: what a coordinator does at a time: at most one job, or one edit. *Turn*: a step, as the scheduler counts it.
 - *standby*: a compactor that leaves a partition alone because another one owns it.
 
 From debt to done
 -----------------
-1. `scheduler.py` looks at every partition on an interval, and lets `turns.py` rank those that want something.
-2. `served.py` has a turn with the first: one step of its `coordinator.py`.
-3. `policy.decide` says from manifest, jobs, configuration and time what comes next. Nothing due: the step ends here.
+1. `scheduler.py` looks at every partition on an interval; `turns.py` ranks those that want something.
+2. `served.py` gives the first one a turn: one step of its `coordinator.py`.
+3. `policy.decide` chooses what comes next, from manifest, jobs, configuration and time. Nothing due: the step ends.
 4. Without an epoch the coordinator claims one: first in the manifest, then in `.compactor` (P5).
 5. `plan.py` chooses whole runs and segments; `split.py` cuts key ranges where the bytes lie; `plan.freeze` writes the
    rules down. The edit `job_edits.Admit` puts the job into `.compactor`: from now on the job holds its sources (P8).
-6. `attempt.py` verifies what former attempts recorded, and gives the other ranges to an engine as tasks.
-7. Each output that lands is recorded in `.compactor` (`job_edits.Record`, P11). A crash loses what was not recorded.
-8. All outputs are looked at once more. Then one commit of the manifest replaces the sources by the outputs (P13).
-9. `.compactor` says that the job has completed. The sources are garbage, which `gc/` removes after a grace period.
-A failed attempt waits and begins again at 6; after ten without progress the job is given up for a day (`failures.py`).
+6. `attempt.py` verifies what earlier attempts recorded, and gives the other ranges to an engine as tasks.
+7. Each output that lands is recorded in `.compactor` (`job_edits.Record`, P11). A crash loses only unrecorded work.
+8. All outputs are checked once more. Then one commit of the manifest replaces the sources by the outputs (P13).
+9. `.compactor` marks the job completed. The sources are garbage, which `gc/` removes after a grace period.
+A failed attempt is repeated from step 6 after a pause; after ten without progress the job is given up for a day
+(`failures.py`).
 
 Which file does what
 --------------------
-Decided from what is given, without a clock or a store: `policy`, `plan`, `job_edits` (those of `.compactor`),
-`altered`, `estimate`, `failures`, `needs`, `patience`, `relief`, `requested`, `retiring`, `room`, `standby`, `turns`,
-`waves`.
+Pure decisions, without a clock or a store: `policy`, `plan`, `job_edits` (the edits of `.compactor`), `altered`,
+`estimate`, `failures`, `needs`, `patience`, `relief`, `requested`, `retiring`, `room`, `standby`, `turns`, `waves`.
 The protocol, as coroutines: `coordinator` (claim, admit), `split` (key ranges), `attempt` (work, record, commit),
-`look` and `damage` (is it whole?), `wishes` (stop, pause, cancel).
-The world: `compactor` (the class of the API), `scheduler`, `service`, `served`, `answers` (what a coordinator asks is
-answered by store and engine), `verification`, `tally` and `info` (what people are told), `engine` and `engines/`.
+`look` and `damage` (are segments whole?), `wishes` (stop, pause, cancel).
+The world: `compactor` (the public class), `scheduler`, `service`, `served`, `answers` (the store and the engine answer
+a coordinator's requests), `verification`, `tally` and `info` (reports for people), `engine` and `engines/`.
 """
 
 if __name__ != "lithify.compactor":

@@ -11,11 +11,11 @@ __all__ = ["forbidden"]
 
 
 def forbidden(rules: MergeRules, sources: Iterable[SegmentRef], config: TopicConfig, now_ms: int) -> str | None:
-    """Why `config`, the one in force, keeps what a merge of `sources` by the frozen `rules` would drop, now or once its
-    horizons have passed. None: it keeps no more than the rules do.
+    """Why `config`, the one in force, keeps something that a merge of `sources` by the frozen `rules` would drop, now
+    or once its horizons have passed. None: it keeps no more than the rules do.
 
-    The floor is none of this: it is one that readers had seen, whatever bounds hold today (R3). A tombstone that a
-    clean stamped expires by its stamp, whatever delete.retention.ms says today (R4).
+    The floor needs no check: readers had already lost sight of those records, whatever bounds hold today (R3). A
+    tombstone that a clean stamped expires by its stamp, whatever delete.retention.ms says today (R4).
     """
     drops = rules.drop_superseded or rules.drop_keyless
     if (drops or rules.stamp_horizon_ms is not None) and not config.compacted:

@@ -1,4 +1,4 @@
-"""Answering what a coordinator asks: the store's requests by the store, the engine's by the engine."""
+"""Answers a coordinator's requests: the store's from the store, the engine's from the engine."""
 
 import threading
 from collections.abc import Callable
@@ -29,7 +29,7 @@ __all__ = ["Budget", "CompactionAnswers"]
 
 
 class Budget:
-    """The bytes that jobs of one process may have in flight at once; `limit` None: any number. Thread-safe."""
+    """The bytes that the jobs of one process may read at once. `limit` None: any number. Thread-safe."""
 
     def __init__(self, limit: int | None = None) -> None:
         self._limit = limit
@@ -37,7 +37,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def take(self, load: Load) -> bool:
-        """Whether it has room; then it has it until it is given back."""
+        """Reserve room for `load`, if there is any; the answer says whether. `give_back` returns it."""
         with self._lock:
             if not has_room(load, self._taken, self._limit):
                 return False
@@ -51,8 +51,7 @@ class Budget:
 
 
 class CompactionAnswers:
-    """The answers for one partition's coordinator; `close` ends what it left running. `jobs`: whether a job may begin;
-    else there is no room for any."""
+    """The answers for one partition's coordinator. `close` ends what it left running. `jobs` False: no jobs."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class CompactionAnswers:
         self._stopping = stopping
         self._paused = paused
         self._running: Running | None = None
-        self._look: Verification | None = None  # has more to do
+        self._look: Verification | None = None  # a verification that has more to do
 
     @property
     def stopping(self) -> bool:
@@ -106,7 +105,7 @@ class CompactionAnswers:
                 return self._driver.answer(request)
 
     def step_ended(self) -> None:
-        """Gives back what the step had reserved, and forgets the look it had not ended."""
+        """Gives back what the step reserved, and forgets a verification that it left unfinished."""
         self._look = None
         self._give_back()
 
@@ -115,7 +114,7 @@ class CompactionAnswers:
             self._running.stop()
 
     def _reserve(self, load: Load) -> bool:
-        self._give_back()  # what is asked for takes the place of what this step had before
+        self._give_back()  # a step has at most one reservation: the new one replaces the old
         if not self._jobs or not self._budget.take(load):
             return False
         self._reserved = load
@@ -127,7 +126,7 @@ class CompactionAnswers:
             self._reserved = None
 
     def _verify(self, request: VerifyOutputs) -> frozenset[str] | None:
-        look, self._look = self._look, None  # one that fails begins anew
+        look, self._look = self._look, None  # after an error the next request starts anew
         if look is None or look.request != request:
             look = Verification(self._driver, request)
         bad = look.go_on()

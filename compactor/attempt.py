@@ -1,4 +1,4 @@
-"""One attempt at an admitted job: what is recorded and intact is kept, the rest is done, then the commit (P10-P14).
+"""One attempt at an admitted job: keep what is recorded and intact, do the rest, then commit (P10-P14).
 
 The order of writes is the protocol. Manifest before job state (P13); progress before it counts (P11).
 """
@@ -54,9 +54,9 @@ from lithify.store.port import Now, Pause
 __all__ = ["JobWork"]
 
 HEARTBEAT_MS = 10_000  # a third of the lease
-UNRECORDED_SHARE = 8  # of what is recorded an eighth may have landed and wait
-ALTERATIONS_MAX = 10  # of the topic beside commits of one job; then it is tried again later
-PACE_MS = 1_000  # how often a throttled job looks whether it shall stop
+UNRECORDED_SHARE = 8  # results wait to be recorded together until they are 1/8 as many as those recorded
+ALTERATIONS_MAX = 10  # alterations of the topic during one commit; after that the job is tried again later
+PACE_MS = 1_000  # how often a throttled job checks whether it should stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class JobWork:
     files: PartitionFiles
     epoch: int
     worker: str  # host:pid, for people
-    config: TopicConfig  # as it was read at the beginning of the step
-    topic: Lineage[TopicFile]  # to look whether it was altered meanwhile
+    config: TopicConfig  # as read at the beginning of the step
+    topic: Lineage[TopicFile]  # to see whether it was altered meanwhile
 
     async def run(self, manifest: Manifest, job: Job) -> Step:
         """One attempt at an admitted job: what is recorded and intact is kept, the rest is done (P12)."""
@@ -87,12 +87,14 @@ class JobWork:
         except (Fenced, CommitUnknown):
             raise
         except Unavailable as error:
-            # SUBTLE! A request of our own was not answered, or refused. An attempt that nobody ends looks like one that
+            # SUBTLE! One of our own requests was not answered, or refused. End the attempt: an open one looks as if it
+            # had killed its compactor. Ten such minutes, and a healthy job would be given up with all that it has
+            # recorded (P14).
             # killed its compactor: ten such minutes would give up a healthy job, and what it has recorded (P14).
             # Test: tests/protocol/test_p14_attempts.py
             return await self._retry_later(job, _not_now(error))
         except LithifyError as error:
-            # A numbered file is damaged, or of a later release: a person must look, and the job is not to blame.
+            # A numbered file is damaged, or written by a later release. A person must look; the job is not to blame.
             await self._retry_later(job, _not_now(error))
             raise
 
@@ -121,15 +123,15 @@ class JobWork:
         return await self._complete(manifest, job)
 
     async def _end_altered(self, job: Job, why: str) -> Step:
-        """No failure of the job: what is due is planned anew, by the rules of today (P9, P14)."""
+        """Cancel the job; it has not failed. What is due is planned anew, by today's rules (P9, P14)."""
         text = f"the topic was altered: {why}; what is due will be planned anew"
         return await self.finish(job, "cancelled", text, JobError(Category.ALTERED, text))
 
     async def _run_tasks(self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]) -> Step | None:
-        """The tasks of these ranges, to their end; a Step where the attempt ended with them."""
+        """Run the tasks of these ranges to their end. Returns a Step if that ended the attempt."""
         try:
             await StartTasks(tasks(manifest, job, number, indexes), f"lithify {self.files.name} {job.kind} {job.id}")
-        except (InvalidRequest, Unavailable) as error:  # whatever is wrong there, the job is not what is wrong (P14)
+        except (InvalidRequest, Unavailable) as error:  # whatever is wrong there, it is not the job (P14)
             return await self._retry_later(job, JobError(Category.ENGINE_DOWN, str(error)))
         try:
             return await self._gather(job, number, set(indexes))
@@ -138,18 +140,18 @@ class JobWork:
             raise
 
     async def _show_life(self) -> None:
-        """A heartbeat, if the latest sign of life is older than its interval, or from a clock that was ahead (P5)."""
+        """Write a heartbeat if the latest sign of life is an interval old, or from a clock that was ahead (P5)."""
         state = self.files.compactor.seen.value
         if state is None or not young(state.heartbeat_at_ms, await Now(), HEARTBEAT_MS):
             await self.files.compactor.commit(job_edits.Heartbeat(self.epoch))
 
     async def _go_on(self, job: Job) -> None:
-        """Between the steps of what takes long: a sign of life, and what was wished meanwhile. Raises Interrupted."""
+        """Called between the steps of long work: show life, and heed requests to stop. Raises Interrupted."""
         await self._show_life()
         await heed(self.files, job.id)
 
     async def _pace(self, job: Job, started_ms: int, span_ms: int) -> None:
-        """Let time pass under a throttle."""
+        """Let `span_ms` pass after `started_ms`, under a throttle."""
         while young(started_ms, now_ms := await Now(), span_ms):
             await self._go_on(job)
             await Pause(min(PACE_MS, started_ms + span_ms - now_ms))
@@ -164,7 +166,7 @@ class JobWork:
         return await self.finish(job, "cancelled", "cancelled on request")
 
     async def _intact(self, job: Job) -> frozenset[int]:
-        """The recorded ranges whose outputs are whole, by size and checksum; a long look shows signs of life."""
+        """The recorded ranges whose outputs are whole, by size and checksum. Shows life while it reads."""
         intact: set[int] = set()
         for done in job.done:
             if not await look(self.files.keys, done.outputs, lambda: self._go_on(job), whole=True):
@@ -173,10 +175,10 @@ class JobWork:
         return frozenset(intact)
 
     async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | None:
-        """Record results as they land, until all have (None), or the attempt ends otherwise."""
+        """Record results as they land. None: all have landed. A Step: the attempt ended before."""
         patience = self._patience_ms(job) // HEARTBEAT_MS
-        waited = 0  # looks in a row at which nothing had landed: no clock that jumps has a say in it
-        held: list[TaskResult] = []  # landed, and not recorded yet
+        waited = 0  # counted in looks, so that a clock jump cannot end the attempt
+        held: list[TaskResult] = []  # landed, not recorded yet
         while pending:
             stop = await StopAsked()
             if stop:
@@ -208,12 +210,12 @@ class JobWork:
     async def _ended(
         self, job: Job, current: Job | None, pending: int, failures: Sequence[TaskFailure], *, stop: bool, stalled: bool
     ) -> Step | None:
-        """How the attempt ends with so many ranges to do; None: it goes on."""
+        """How the attempt ends while `pending` ranges are left to do. None: it goes on."""
         if stop:
             return await self._rest_job(job)
         if failures:
             await StopTasks()
-            # What is the job's own tells more than that the engine died of it, or beside it.
+            # A failure of the job's own says more than the death of the engine, which it may have caused.
             own = (f for f in failures if f.category.blames_job and f.category != Category.ENGINE_LOST)
             return await self._failed(job, next(own, failures[0]))
         if current is not None and current.cancel_requested:
@@ -226,9 +228,11 @@ class JobWork:
         return None
 
     async def _may_wait(self, job: Job, landed: int) -> bool:
-        """Whether so many results may wait for others to share their write (P11). Each write holds all that is
-        recorded: one for each range would make a job of n of them write some n² of them. Those that wait are few
-        beside it, and wait for the next sign of life at most."""
+        """Whether `landed` results may wait, so that others can share their write (P11).
+
+        Each write holds all that is recorded: one write for each of n ranges would write some n² of them. Results wait
+        only while they are few beside those recorded, and until the next sign of life is due at most.
+        """
         state = self.files.compactor.seen.value
         current = None if state is None else state.job(job.id)
         if state is None or current is None or landed * UNRECORDED_SHARE >= len(current.done):
@@ -240,7 +244,7 @@ class JobWork:
         return patience_ms(job, None if state is None else failure_of(state, job.segments))
 
     async def _record(self, job: Job, attempt: int, landed: list[TaskResult]) -> CompactorState | None:
-        """Outputs that landed together share one write; with none, a heartbeat shows that the work goes on (P11)."""
+        """Record outputs that landed together in one write; with none, a heartbeat shows that work goes on (P11)."""
         done = tuple(
             RangeDone(
                 index=r.range_index,
@@ -264,7 +268,7 @@ class JobWork:
         return await self._retry_later(job, JobError(failure.category, failure.reason))
 
     async def _read_damaged(self, job: Job, failure: TaskFailure) -> Step:
-        """A worker read a source damaged, or found none. Whether it is so, the store is asked again (R6)."""
+        """A worker found a source damaged or missing. Reads it again from the store before anything follows (R6)."""
         head = self.files.manifest.seen.value
         held = {failure.segment} if failure.segment else set(job.segments)
         suspects = tuple(s for s in (() if head is None else head.segments()) if s.id in held)
@@ -273,12 +277,12 @@ class JobWork:
             text = f"{failure.reason}; but it was read again and is whole, so the reply was damaged on its way"
             return await self._retry_later(job, JobError(Category.ENGINE, text))
         reason = failure.reason
-        if failure.category == Category.MISSING:  # the store knows but the object's name
+        if failure.category == Category.MISSING:  # the store's error names only the key; say which segment it is
             reason = f"segment {where(self.files.keys, damaged).key} is missing: restore the object from a copy"
         return await self.quarantine(job, reason, damaged.id, JobError(failure.category, reason))
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:
-        """End the attempt as a failure; the policy tries the job again after a pause, or gives it up (P14)."""
+        """End the attempt as a failure. The policy tries the job again after a pause, or gives it up (P14)."""
         committed = await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, error))
         state = committed.version.value
         return Step(
@@ -286,11 +290,13 @@ class JobWork:
         )
 
     async def _complete(self, merged: Manifest, job: Job) -> Step:
-        """Verify, commit the manifest, then mark the job completed: in this order (P13). `merged`: what the tasks read.
+        """Verify the outputs, commit the manifest, then mark the job completed, in this order (P13). `merged`: the
+        manifest that the tasks read.
 
-        SUBTLE! The topic may be altered at any moment, also between a look at its configuration and the commit. So the
-        commit names the version that was looked at, and is refused by a manifest that goes by a later one; then it is
-        looked at again. Tests: tests/protocol/test_p09_frozen_plan.py, tests/compactor/test_altered_beside_a_commit.py
+        SUBTLE! 1. This attempt reads the topic's configuration, version 5. 2. Somebody alters the topic: version 6. 3.
+        The commit would drop by the rules of 5. Therefore the commit names the version it looked at, and a manifest
+        that is at a later one refuses it; then the configuration is looked at again.
+        Tests: tests/protocol/test_p09_frozen_plan.py, tests/compactor/test_altered_beside_a_commit.py
         """
         state = self.files.compactor.seen.value
         current = state.job(job.id) if state else None
@@ -342,22 +348,25 @@ class JobWork:
     async def _refused(self, job: Job, refusal: LithifyError) -> Step:
         if isinstance(refusal, NotFound):
             return await self.finish(job, "cancelled", "the topic was deleted")
-        # Only what the edit itself refuses for good gives up what was recorded: not what the store refuses.
+        # Give up what was recorded only for a final refusal by the edit itself, not because the store refused.
         if isinstance(refusal, InvalidRequest):
             return await self.finish(job, "failed", str(refusal), JobError(Category.INVALID, str(refusal)))
         raise refusal
 
     async def _config_in_force(self) -> tuple[TopicConfig, int] | None:
-        """The configuration, and its version. None: the topic was deleted, and another has its name."""
+        """The configuration and its version. None: the topic was deleted, and another one has its name."""
         topic = (await self.topic.refresh()).value
         if topic is None:
             return self.config, LONG_MAX
         return (parse(topic.config), topic.id) if topic.topic_id == self.files.keys.topic_id else None
 
     async def quarantine(self, job: Job | None, reason: str, segment: str, error: JobError) -> Step:
-        """A source is corrupt or missing: surfaced, never skipped (R6). The job ends; its sources stay as they are
-        until a person looked. The edit checks the epoch, so a compactor that lost its sources to another is fenced
-        here instead; where the topic was deleted the sources were collected, and nothing is wrong."""
+        """A source is corrupt or missing: report it, never skip it (R6). The job ends; its sources stay as they are
+        until a person has looked.
+
+        The edit checks the epoch: a compactor that lost its sources to another one is fenced here instead. If the topic
+        was deleted, the sources were collected and nothing is wrong.
+        """
         try:
             await self.files.manifest.commit(SetQuarantine(self.epoch, reason, segment))
         except NotFound as gone:

@@ -1,4 +1,4 @@
-"""The compactor: every partition of every topic, with bounded concurrency; until nothing is due, or for ever."""
+"""The compactor: serves every partition of every topic, with bounded concurrency, once or until it is stopped."""
 
 import os
 import socket
@@ -54,16 +54,16 @@ class Compactor:
     >>> compactor.close()
 
     - `engine`: "spark" (the default; its session starts when the first job is due), "local", or an engine.
-    - `concurrency`: how many jobs run at once. If all are long, one short job and one that a person asked for run
-      beside them (docs/rfcs/0014).
-    - `interval_ms`: the rest between two rounds, in which every partition is looked at.
-    - `bytes_in_flight`: how many bytes of Parquet the jobs may read at once; None: any number. A larger job runs alone,
-      but for one short job, which is not counted.
-    - `events`: a function that takes what happens (docs/rfcs/0015), called in any thread. Without it, events are
-      logged.
+    - `concurrency`: how many jobs run at once. If all of them are long, one short job and one requested by a person run
+      besides (docs/rfcs/0014).
+    - `interval_ms`: the pause between two rounds; each round looks at every partition.
+    - `bytes_in_flight`: how many bytes of Parquet all jobs together may read at once; None: any number. A larger job
+      runs
+      alone, except for one short job, which does not count.
+    - `events`: a function that is called with each event (docs/rfcs/0015), in any thread. By default events are logged.
 
-    One Compactor is one owner. If it is fenced in a partition it stands by there, and claims it again only if nobody
-    serves it; if it is fenced in everything that it owned, it ends.
+    One Compactor is one owner. If it is fenced in a partition it becomes a standby there, and claims it again only if
+    nobody serves it. If it is fenced in every partition that it owned, it ends.
     """
 
     def __init__(
@@ -87,10 +87,12 @@ class Compactor:
         self._service = Service(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told)
 
     def run_once(self, take_over: bool = False) -> MaintenanceReport:
-        """Looks at all partitions, and works until nothing is due: always on what needs it most. `take_over` claims
-        partitions whose compactor is at work. A partition's failure is in its report and stops no other; one of a topic
-        that cannot be read is under partition -1. Raises Fenced when others have taken over all that this compactor
-        owned, EpochRegression when a store went back in time."""
+        """Look at all partitions and work until nothing is due, the most urgent first.
+
+        `take_over` also claims partitions whose compactor is at work. A failure in one partition is in its report and
+        stops no other; a topic that cannot be read is reported as partition -1. Raises Fenced if others have taken over
+        all that this compactor owned, EpochRegression if a store went back in time.
+        """
         self._run(take_over, None)
         self._raise_if_lost()
         reports = self._service.reports()
@@ -98,13 +100,16 @@ class Compactor:
         return MaintenanceReport(partitions=reports, more_work=more)
 
     def run(self, take_over: bool = False, tell: Tell | None = None) -> None:
-        """As `run_once`, until `stop` is called. `take_over` is for the first round. `tell` gets a report, in some
-        thread, each time a partition is found or left with nothing to do. What fails is logged. Where another compactor
-        is the owner this one stands by from the start. Raises as `run_once`, as soon as it is so."""
+        """As `run_once`, but until `stop` is called; raises what `run_once` raises, at once.
+
+        `take_over` applies to the first round. `tell` gets a report, in any thread, each time a partition is found or
+        left with nothing to do. Failures are logged. Where another compactor is the owner, this one is a standby from
+        the start.
+        """
         self._run(take_over, tell or _nobody)
 
     def stop(self) -> None:
-        """Finish recording what has finished, and leave: `run` and `run_once` return soon. Safe in a signal handler."""
+        """Make `run` or `run_once` record what has finished and return soon. Safe in a signal handler."""
         self._stopping = True
         scheduler = self._scheduler
         if scheduler is not None:
@@ -113,7 +118,7 @@ class Compactor:
     def _run(self, take_over: bool, tell: Tell | None) -> None:
         turns: Turns[Place] = Turns(self._concurrency, self._bytes_in_flight, lambda place: place.waits_for)
         scheduler = self._scheduler = Scheduler(self._service, turns, self._concurrency, self._interval_ms)
-        if self._stopping:  # `stop` came before, and did not find it
+        if self._stopping:  # `stop` came before there was a scheduler
             scheduler.leave()
         self._service.begin(take_over=take_over, tell=tell)
         scheduler.run(once=tell is None)
@@ -131,9 +136,9 @@ class Compactor:
             raise lost[0]
 
     def close(self) -> None:
-        """Stop the engine (a session that was given stays)."""
+        """Stop the engine. A Spark session that the caller gave to it stays open."""
         self._engine.close()
 
 
 def _nobody(_: PartitionReport) -> None:
-    """Nobody asked to be told."""
+    """The `tell` of a `run` without one."""

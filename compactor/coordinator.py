@@ -1,4 +1,4 @@
-"""The compaction protocol of one partition: claim, admit, work, record, commit. Coroutines; P5 and P8-P14.
+"""The compaction protocol of one partition: claim, admit, work, record, commit. Coroutines (P5, P8-P14).
 
 The order of writes is the protocol. Manifest before job state (P13); job before uploads (P10); progress before it
 counts (P11). A coordinator acts only on what its own claim holds.
@@ -55,28 +55,28 @@ __all__ = ["Coordinator", "first_state"]
 
 
 class Coordinator:
-    """Compacts one partition, as one owner. One coroutine at a time; `step` until it answers "idle"."""
+    """Compacts one partition, as one owner. One coroutine at a time; call `step` until it answers "idle"."""
 
     def __init__(self, files: PartitionFiles, worker: str, *, stands_by: bool = False) -> None:
-        """`stands_by`: it leaves the partition to whoever owns it, as long as they come within a lease when something
-        is due (docs/rfcs/0014)."""
+        """`stands_by`: leave the partition to its owner, as long as that one begins within a lease when something is
+        due (docs/rfcs/0014)."""
         self.files = files
         self._worker = worker  # host:pid, for people
         self._stands_by = stands_by
-        self._watched: Watched | None = None  # what was seen of the owner while something was due
+        self._watched: Watched | None = None  # the owner's signs of life, as seen while something was due
         self._topic = topic_lineage(files.keys.topic)
         self._epoch: int | None = None
-        self._owner = ""  # its nonce, the same at each of its claims
-        self.claimed = False  # once or more; what became of that is another matter
+        self._owner = ""  # our nonce in `.compactor`, the same at each claim
+        self.claimed = False  # true once a claim of ours was written, even if it was lost later
         self._boundary_seen_ms = 0
-        self.at_work: str | None = None  # the job that runs: admitted, and nothing else will be in this step
-        self._main: Coordinator | None = None  # whose claim this one shares, to relieve it
+        self.at_work: str | None = None  # the running job: admitted, and the step does nothing else after it
+        self._main: Coordinator | None = None  # the coordinator whose claim this one shares, to relieve it
         self.fenced = False  # another compactor took over; this one never claims the partition again (P5)
 
     @property
     def owns(self) -> bool:
-        """It claimed the partition, and is not known to have lost it. After an unknown outcome it claims anew, unless
-        somebody else has."""
+        """Whether it claimed the partition and is not known to have lost it. After an unknown outcome it claims again,
+        unless somebody else has."""
         if self._epoch is not None or self.fenced:
             return not self.fenced
         return self._owner != "" and self.is_owner(self._owner)
@@ -87,13 +87,13 @@ class Coordinator:
         return self._owner
 
     def is_owner(self, owner: str) -> bool:
-        """Whether `.compactor` names this one, as far as is known."""
+        """Whether `.compactor`, as last read, names `owner`."""
         state = self.files.compactor.seen.value
         return state is None or state.owner == owner
 
     def relief(self) -> "Coordinator":
-        """Another one of the same claim, which relieves the partition while a job of this one runs (docs/rfcs/0014).
-        Requires: this one's next step begins when that one's has ended."""
+        """Another coordinator with the same claim, which relieves the partition while a job of this one runs
+        (docs/rfcs/0014). Requires: this one begins its next step only after the other's has ended."""
         other = Coordinator(PartitionFiles(self.files.keys, self.files.events), self._worker)
         other._main, other._epoch, other._owner = self, self._epoch, self._owner
         return other
@@ -103,7 +103,7 @@ class Coordinator:
         return self._main is main and (self._epoch, self._owner) == (main._epoch, main._owner)
 
     async def step(self, config: TopicConfig, take_over: bool = False) -> Step:
-        """Do the next thing there is to do: one job at most. Raises Fenced, CommitUnknown, Unavailable, Corrupt."""
+        """Do the next thing: one job at most. Raises Fenced, CommitUnknown, Unavailable, Corrupt."""
         try:
             return await (self._step(config, take_over) if self._main is None else self._relieve(config))
         except Fenced:
@@ -113,13 +113,13 @@ class Coordinator:
             if isinstance(error.__cause__, Fenced):
                 self.fenced = True
                 raise error.__cause__ from error
-            # What was in flight is settled by the next claim: it reads both files anew under a new epoch (P14).
+            # The next claim settles what was in flight: it reads both files anew under a new epoch (P14).
             self._epoch = None
             if self._main is not None:
-                # SUBTLE! The first, too, would conclude from a manifest in which this commit has not arrived yet, end
-                # this one's job as cancelled, and the manifest would name its outputs later. Its own job goes on under
-                # the epoch it began with, and nothing is relieved until the next claim. Test:
-                # tests/compactor/test_relief.py
+                # SUBTLE! The main coordinator must claim anew, too. 1. This one's commit is unknown: it may arrive
+                # late. 2. The main one reads a manifest without it and cancels this one's job. 3. The commit arrives,
+                # and the manifest names outputs that nobody protects. The main one's own job goes on under the epoch it
+                # began with; nothing is relieved until the next claim. Test: tests/compactor/test_relief.py
                 self._main._epoch = None
             raise
         finally:
@@ -166,11 +166,12 @@ class Coordinator:
                 return await self._start(manifest, config, due.units, due.job_kind, "scheduler", due.reason, now_ms)
 
     async def _relieve(self, config: TopicConfig) -> Step:
-        """What a second coroutine of a claim may do: it never claims, and leaves to the first what is the first's.
+        """A step of the second coroutine of a claim: it never claims, and leaves to the main one what is the main
+        one's.
 
-        SUBTLE! It begins when a job of the first is admitted: that job holds its sources, and the first admits
-        nothing else before both have ended. Else a drop could retire what the first is about to take. Test:
-        tests/compactor/test_relief.py
+        SUBTLE! It begins once a job of the main one is admitted: that job holds its sources, and the main one admits
+        nothing else before both have ended. Otherwise a drop here could retire what the main one is about to take.
+        Test: tests/compactor/test_relief.py
         """
         first = None if self._main is None else self._main.at_work
         now_ms, manifest, state = await self._look()
@@ -193,18 +194,18 @@ class Coordinator:
                 return await self._start(manifest, config, due.units, "tier", "scheduler", due.reason, now_ms)
 
     async def _look(self) -> tuple[int, Manifest, CompactorState | None]:
-        """The clock, and both heads.
+        """The time and both heads. The clock is read before the heads.
 
-        SUBTLE! One decision goes by one reading of the clock: what `decide` found old enough, a second reading that
-        steps back finds too young, and a clean that drops nothing would stamp horizons all the same: deleted keys come
-        back. And the clock is read before the head: a floor is one that this manifest had come to while it was the
-        head (R3). Test: tests/compactor/test_one_reading.py
+        SUBTLE! One decision uses one reading of the clock. 1. `decide` finds a unit old enough. 2. The clock steps
+        back. 3. By a second reading the unit is too young: the clean would drop nothing and stamp horizons all the
+        same, and deleted keys would come back. The clock comes first because a floor must be one that this manifest had
+        reached while it was the head (R3). Test: tests/compactor/test_one_reading.py
         """
         now_ms = self._boundary_seen_ms = await Now()
         return now_ms, await self.files.head(), await self.files.compactor_state()
 
     def want(self, config: TopicConfig, now_ms: int, *, take_over: bool = False) -> Want | None:
-        """What the next step is for, as far as the files were read; None: they were not."""
+        """What the next step is for, as far as the files were read. None: they were not."""
         manifest, state = self.files.manifest.seen.value, self.files.compactor.seen.value
         if manifest is None:
             return None
@@ -228,13 +229,13 @@ class Coordinator:
         return (state.epoch, state.owner) == (self._epoch, self._owner)
 
     def _waits_for(self, manifest: Manifest, state: CompactorState | None, now_ms: int) -> str | None:
-        """Why this one waits as a standby (P5); None: it need not."""
+        """Why this one waits as a standby (P5). None: it need not."""
         if self._epoch is not None or state is None or state.owner == self._owner:
             return None
         return waits_for(state, watched(self._watched, manifest, state, now_ms) if self._stands_by else None, now_ms)
 
     async def _rest(self, wait: Wait) -> Step:
-        """There is nothing to do, or not yet: whoever waits for this owner need not wait any longer."""
+        """Nothing to do, or not yet. Ends the planning mark, so that nobody waits for this owner."""
         self._watched = None
         await self._end_planning()
         return _resting(wait)
@@ -253,8 +254,8 @@ class Coordinator:
     async def changed(self) -> bool:
         """Whether a new manifest or request may be there, for two GETs.
 
-        Once a minute a third one looks at the boundary: a coordinator that slept through a collection finds no next
-        number, but a boundary that moved.
+        Once a minute a third GET looks at the boundary: if this coordinator slept through a collection, it finds no
+        next number, but the boundary has moved.
         """
         if await self.files.manifest.moved() or await self.files.compactor.moved():
             return True
@@ -265,7 +266,7 @@ class Coordinator:
         return await self.files.boundary.moved()
 
     async def still_waits(self, config: TopicConfig) -> Step | None:
-        """What is known already still asks for nothing, at today's clock: idle. None: look again."""
+        """A resting step if what is known asks for nothing at this time either. None: look again."""
         manifest, state = self.files.manifest.seen.value, self.files.compactor.seen.value
         if manifest is None:
             return None
@@ -273,14 +274,15 @@ class Coordinator:
         return _resting(action) if isinstance(action, Wait) else None
 
     async def _claim(self, manifest: Manifest, take_over: bool) -> bool:
-        """Whether the claim is this one's. Manifest first, then `.compactor`. A crash between the two leaves an epoch
-        nobody owns; the next claim takes the one after it."""
+        """Claim the partition; answers whether that succeeded. Manifest first, then `.compactor`. A crash between the
+        two leaves an epoch that nobody owns; the next claim takes the one after it."""
         expected = None if take_over else manifest.compactor_epoch
         epoch = (await self.files.manifest.commit(Claim(expected))).result
         if epoch is None:
             return False
-        # SUBTLE! It is kept before it is written: a claim that is never answered may have landed, and who takes its own
-        # name for a rival's stands by for itself. Test: tests/protocol/test_p05_fencing.py
+        # SUBTLE! Remember our nonce before writing the claim. If the reply is lost the claim may still have landed;
+        # without the nonce we would take our own claim for a rival's and wait for ourselves. Test:
+        # tests/protocol/test_p05_fencing.py
         self._owner = self._owner or await NewId()
         claim = job_edits.ClaimState(first_state(manifest), epoch, self._owner, self._worker)
         await self.files.compactor.commit(claim)
@@ -296,7 +298,7 @@ class Coordinator:
         return self._epoch
 
     async def _admit_requested(self, manifest: Manifest, request: Job, config: TopicConfig, now_ms: int) -> Step:
-        """The compactor's last word on a manual request: run it, or end it with a status that says why."""
+        """The compactor's decision on a manual request: run it, or end it with a status that says why."""
         end = self._work(config).finish
         try:
             chosen = choose_requested(manifest, request.requested, now_ms, config)
@@ -313,7 +315,7 @@ class Coordinator:
             held, reason = first
             state, most = self.files.compactor.seen.value, config.compaction_attempts_max
             given_up = given_up_first(held, reason, state, most, now_ms)
-            if given_up is not None:  # the request would wait for ever for a tier that ends at once
+            if given_up is not None:  # otherwise the request would wait for ever for a tier that ends at once
                 return await end(request, "failed", given_up, JobError(Category.GIVEN_UP, given_up))
             return await self._start(manifest, config, held, "tier", "scheduler", reason, now_ms)
         kind = kind_of(manifest, config, chosen, now_ms)
@@ -331,7 +333,7 @@ class Coordinator:
         now_ms: int,
         request: Job | None = None,
     ) -> Step:
-        """Plan, admit and run a job over `chosen`, which one merge can hold. `now_ms`: what it was decided by."""
+        """Plan, admit and run a job over `chosen`, which one merge can hold. `now_ms`: the time of the decision."""
         try:
             ranges = await split(self.files, self._mine, chosen, config, request)
         except Damaged as found:
@@ -386,7 +388,7 @@ def _resting(wait: Wait) -> Step:
 
 
 def first_state(manifest: Manifest) -> CompactorState:
-    """The state before any: at the manifest's epoch, owned by nobody (P15)."""
+    """The state before any other: at the manifest's epoch, owned by nobody (P15)."""
     return CompactorState(
         format=FORMAT,
         topic=manifest.topic,

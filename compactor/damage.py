@@ -1,4 +1,4 @@
-"""Is a source really damaged? Looked at again before anybody is called (R6)."""
+"""Is a source really damaged? It is read again before anybody is called (R6)."""
 
 from lithify.compactor.look import ShowLife, look
 from lithify.manifest.keys import PartitionKeys
@@ -14,12 +14,12 @@ PAUSE_MS = 1_000  # before the second look; twice that before the third
 async def first_damaged(
     keys: PartitionKeys, suspects: tuple[SegmentRef, ...], show_life: ShowLife
 ) -> SegmentRef | None:
-    """The first of `suspects` that every one of a few looks, with pauses between, finds damaged or missing. None where
-    each was found whole once.
+    """The first of `suspects` that is found damaged or missing each time, in three looks with pauses between them.
+    None: each was found whole at least once.
 
-    SUBTLE! That somebody read a source damaged says nothing of the object: one bit may have flipped on the way or in a
-    worker's memory, one reply may have been another's. A quarantine stops the partition until a person comes, so it
-    takes more than one reply. Test: tests/protocol/test_r6_quarantine.py
+    SUBTLE! One damaged read says nothing about the object: a bit may have flipped on the way or in a worker's memory,
+    or a reply may have belonged to another request. A quarantine stops the partition until a person comes, so it takes
+    more than one reply. Test: tests/protocol/test_r6_quarantine.py
     """
     for suspect in suspects:
         for again in range(LOOKS):

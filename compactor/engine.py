@@ -1,4 +1,4 @@
-"""What carries the merging: the interface of an engine, and what the coordinator asks of it (docs/rfcs/0004).
+"""What does the merging: the interface of an engine, and what the coordinator asks of it (docs/rfcs/0004).
 
 An engine runs task descriptors and answers with segment references. It knows nothing of manifests or jobs' states;
 the coordinator alone writes numbered files (P11).
@@ -36,31 +36,34 @@ __all__ = [
 ]
 
 
-STOP_MAX_MS = 25_000  # within the lease: its compactor shows no life meanwhile
+STOP_MAX_MS = 25_000  # below the lease: the compactor shows no life while it waits for the stop
 
 
 class TaskFailure(msgspec.Struct, frozen=True):
-    """A task that ended without a result. `category` tells what to do (as in JobError); `reason` has no contents."""
+    """A task that failed. `category` decides what follows (as in JobError); `reason` never quotes records."""
 
     range_index: int
     category: Category
     reason: str
-    segment: str = ""  # the id of the source that was corrupt or missing, where one was
+    segment: str = ""  # the id of the source that was corrupt or missing, if that was the failure
 
 
 class Running(Protocol):
-    """The tasks of one attempt, under way."""
+    """The running tasks of one attempt."""
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
-        """What has finished since the last call. Waits up to `timeout_ms` for something; empty where nothing came.
-        Raises Unavailable where the engine itself is gone, and nothing will come."""
+        """What has finished since the last call. Waits up to `timeout_ms` for something; empty if nothing came. Raises
+        Unavailable if the engine itself is gone and nothing will come."""
         ...
 
     def stop(self) -> None:
-        """Cancel what has not finished and return once no task writes any more, as far as the engine can know, or
-        after STOP_MAX_MS: what hangs is left alone, and may write under the names of this attempt, which nobody else
-        uses (P10). What finished before can still be had from `results`. Calling it again is harmless; it never
-        raises."""
+        """Cancel what has not finished, and return once no task writes any more, as far as the engine can know, or
+        after STOP_MAX_MS.
+
+        A task that hangs is left alone. It may still write under the names of this attempt, which nobody else uses
+        (P10). Results that landed before can still be had from `results`. Calling it again is harmless; it never
+        raises.
+        """
         ...
 
 
@@ -70,13 +73,13 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
     def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> Running:
-        """Begin all `tasks`, whose sources live in `homes`. `label` names topic, partition and job for people looking
+        """Begin all `tasks`, whose sources live in `homes`. `label` names topic, partition and job for people who look
         at the engine's own UI. Thread-safe: each partition has its turns in a thread of its own. Raises Unavailable or
-        InvalidRequest where it can take no task now."""
+        InvalidRequest if it can take no task now."""
         ...
 
     def close(self) -> None:
-        """Stop what this engine itself started; a session that was given stays."""
+        """Stop what this engine started itself; a session that was given to it stays open."""
         ...
 
 
@@ -95,8 +98,8 @@ class SplitRanges(Request[tuple[KeyRange, ...]], msgspec.Struct, frozen=True):
 
 
 class VerifyOutputs(Request[frozenset[str] | None], msgspec.Struct, frozen=True):
-    """The ids of those segments that are missing or are not what was recorded: by size and footer, or `whole`, by every
-    byte's checksum, too. None: some seconds have passed and it is not done; asked again, it goes on."""
+    """The ids of those segments that are missing or are not what was recorded: by size and footer, and if `whole` by
+    the checksum of every byte too. None: it is not done after some seconds; ask again to continue."""
 
     keys: PartitionKeys
     segments: tuple[SegmentRef, ...]
@@ -113,13 +116,15 @@ class NextResults(Request[tuple[TaskResult | TaskFailure, ...]], msgspec.Struct,
 
 
 class StopTasks(Request[None], msgspec.Struct, frozen=True):
-    """End the running tasks; results of those that finished can still be asked for."""
+    """Stop the running tasks; results of those that finished can still be fetched."""
 
 
 class Reserve(Request[bool], msgspec.Struct, frozen=True):
-    """Whether a job that reads so many bytes may begin beside those that this process runs (P8). One that alone passes
-    the limit runs alone but for a `short` one, and one that may have killed the process (`alone`) beside nothing. What
-    was reserved is given back at the end of the step."""
+    """Whether a job that reads so many bytes may begin beside those that this process runs (P8).
+
+    A job above the limit runs alone, except for one `short` one. A job that may have killed the process (`alone`) runs
+    with nothing beside it. The reservation ends with the step.
+    """
 
     input_bytes: int
     alone: bool = False
@@ -127,5 +132,5 @@ class Reserve(Request[bool], msgspec.Struct, frozen=True):
 
 
 class StopAsked(Request[bool], msgspec.Struct, frozen=True):
-    """Whether this process was told to finish recording and leave, or the topic's compaction to pause; or the topic is
-    no more."""
+    """Whether the job should stop: this process was told to leave, compaction of the topic was paused, or the topic was
+    deleted."""

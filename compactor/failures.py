@@ -1,4 +1,4 @@
-"""How often work on a set of segments has failed, and how long it rests after that (P14). Pure."""
+"""How often work on a set of segments has failed, and how long it pauses after that (P14). Pure."""
 
 import itertools
 
@@ -30,39 +30,43 @@ __all__ = [
 
 RETRY_FIRST_MS = 1_000  # after a failed attempt, doubling with each in a row
 RETRY_MAX_MS = 600_000
-FAILED_ATTEMPTS_MAX = 1_000  # of one job, progress or not: recorded outputs that never pass their check end here
+# The limit for one job, even if its attempts make progress: it ends a job whose outputs fail verification each time.
+FAILED_ATTEMPTS_MAX = 1_000
 ALONE_AFTER = 2  # attempts in a row under which a compactor or an engine died
 
 
 def source_set(segments: tuple[str, ...]) -> str:
-    """Names a set of source segments, whatever plan covers it."""
+    """A name for a set of source segments, whichever plan covers it."""
     return xxhash.xxh3_64_hexdigest("\n".join(sorted(segments)).encode())
 
 
 def failure_of(state: CompactorState, segments: tuple[str, ...]) -> FailureCount | None:
-    """The consecutive failures on this set of sources, if there are any (P14)."""
+    """The consecutive failures on this set of sources; None: there are none (P14)."""
     name = source_set(segments)
     return next((f for f in state.failures if f.sources == name), None)
 
 
 def runs_alone(failure: FailureCount | None, *, died: bool = False) -> bool:
-    """Whether nothing else of its process may run beside the next attempt: a compactor that dies takes all its jobs
-    with it, and only one that was alone is known to be guilty. `died`: with one more that is not counted yet."""
+    """Whether nothing else in its process may run beside the next attempt: a compactor that dies takes all its jobs
+    with it, and only a job that was alone is known to be guilty. `died`: one more death, not counted yet."""
     lost = 0 if failure is None else failure.lost
     return lost + died >= ALONE_AFTER
 
 
 def is_in_vain(job: Job) -> bool:
-    """Whether an attempt of `job` is open that recorded nothing."""
+    """Whether `job` has an open attempt that recorded nothing."""
     return any(a.ended_at_ms is None and a.ranges_done == 0 for a in job.attempts)
 
 
 def counted_after(
     head: CompactorState, job: Job, error: JobError, now_ms: int, *, wait: bool = True
 ) -> tuple[FailureCount, ...]:
-    """The failure counts after an attempt that ended with `error`. One that ended with the engine, or because the store
-    was away or refused who asked, is no failure of the job, and only makes it wait: a healthy job is not given up
-    because either was away for a night, or a credential had expired."""
+    """The failure counts after an attempt that ended with `error`.
+
+    An attempt that ended with the engine, or because the store was away or refused access, is not a failure of the job;
+    it only makes the job wait. So a healthy job is not given up because one of them was away for a night, or because a
+    credential had expired.
+    """
     name = source_set(job.segments)
     before = failure_of(head, job.segments)
     count, lost = (0, 0) if before is None else (before.count, before.lost)
@@ -78,14 +82,15 @@ def counted_after(
 
 
 def too_often(job: Job) -> str | None:
-    """Why `job` is given up, whatever its attempts recorded; None: it is not."""
+    """Why `job` is given up, whatever its attempts recorded. None: it is not."""
     failed = job.failed_attempts
     return f"{failed} attempts failed" if failed >= FAILED_ATTEMPTS_MAX else None
 
 
 def given_up_after(head: CompactorState, job: Job, error: JobError | None, now_ms: int) -> tuple[FailureCount, ...]:
-    """The failure counts after a job that ended with `error`. Where it had failed too often its sources rest, too: what
-    its attempts recorded forgave them each time, and the next plan would begin at once, and fail as often again."""
+    """The failure counts after a job that ended with `error`. If it had failed too often, its sources pause, too: each
+    time, what its attempts recorded had reset their count, so the next plan would begin at once and fail as often
+    again."""
     if error is None or error.category != Category.GIVEN_UP or too_often(job) is None:
         return head.failures
     name = source_set(job.segments)
@@ -94,7 +99,7 @@ def given_up_after(head: CompactorState, job: Job, error: JobError | None, now_m
 
 
 def _away_in_a_row(job: Job) -> int:
-    """How many of the latest attempts that ended found no engine or store, or were refused, and recorded nothing."""
+    """How many of the latest ended attempts found no engine or store, or were refused access, and recorded nothing."""
 
     def away(attempt: Attempt) -> bool:
         return attempt.error is not None and not attempt.error.blames_job and attempt.ranges_done == 0

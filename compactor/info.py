@@ -1,4 +1,4 @@
-"""What operators see of a compaction: `CompactionInfo`, and the report of a maintenance pass."""
+"""What operators see of a compaction: `CompactionInfo`, and the report of a pass."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 
-NOTHING_DUE = "nothing is due"  # the detail of a pass that ended with no debt to pay
+NOTHING_DUE = "nothing is due"  # the detail of a pass that left no debt
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,11 +41,11 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...]  # L0 segments and runs; once it ended, the first 16 of `total_sources`
     total_sources: int
     destination: str
-    attempts: tuple[Attempt, ...]  # the last 16, once it ended the last 4; their numbers count from 1
+    attempts: tuple[Attempt, ...]  # the last 16; once it ended, the last 4. Numbers count from 1
     progress: Progress
     counts: MergeCounts
-    estimate: Estimate | None  # what it was foretold to take, from its admission on
-    peak_memory_bytes: int  # of its largest worker, once it is finished
+    estimate: Estimate | None  # made at its admission
+    peak_memory_bytes: int  # of the worker that took most, once it is finished
     created_at: int
     started_at: int | None
     completed_at: int | None
@@ -53,9 +53,9 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass did in a partition; a pass that did nothing says why in `detail`.
+    """What one pass did in a partition. If it did nothing, `detail` says why.
 
-    `told_job` is the id of the job that `detail` tells of, if it is one of `jobs`.
+    `told_job`: the id of the job that `detail` describes, if it is one of `jobs`, so that it is not printed twice.
     """
 
     topic: str
@@ -75,8 +75,8 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
     dropped_segments: int = 0  # retired without a job: they lay below the log start offset
     dropped_bytes: int = 0
     told_job: str | None = None
-    quarantined: bool = False  # a segment is damaged; nothing is compacted until a person lifts it
-    error: str | None = None  # the kind of error that ended its part of the pass; its message is in `detail`
+    quarantined: bool = False  # a segment is damaged; nothing is compacted until a person lifts the quarantine
+    error: str | None = None  # the kind of error that ended the pass here; its message is in `detail`
 
 
 class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nothing_done(topic: str, partition: int, kind: str, text: str) -> PartitionReport:
-    """Of a partition whose files could not be read; of a topic, where it is -1."""
+    """The report of a partition whose files could not be read; with partition -1, of such a topic."""
     return PartitionReport(
         topic=topic,
         partition=partition,

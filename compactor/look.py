@@ -1,4 +1,4 @@
-"""Are segments what their references say? A look that may take longer than a lease, with signs of life (P5)."""
+"""Checks whether segments are what their references say, with signs of life: it may take longer than a lease (P5)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -9,16 +9,16 @@ from lithify.manifest.model import SegmentRef
 __all__ = ["OUTPUTS_A_LOOK", "ShowLife", "bad_outputs", "look"]
 
 OUTPUTS_A_LOOK = 64  # one HEAD each
-ShowLife = Callable[[], Awaitable[None]]  # it may raise, which ends the look
+ShowLife = Callable[[], Awaitable[None]]  # may raise, which ends the check
 
 
 async def look(
     keys: PartitionKeys, segments: tuple[SegmentRef, ...], show_life: ShowLife, *, whole: bool
 ) -> frozenset[str]:
-    """The ids of those that are missing or are not what was recorded; `whole`: by every byte's checksum, too.
+    """The ids of those that are missing or are not what was recorded. `whole`: check every byte's checksum too.
 
-    SUBTLE! One object may take minutes to read. Without a sign of life on the way a standby takes over, looks for as
-    long, and is taken over in its turn. Test: tests/e2e/test_long_looks.py
+    SUBTLE! 1. The owner reads one large object for minutes and shows no life. 2. A standby takes over and checks for as
+    long. 3. It is taken over in its turn. Therefore the check shows life on the way. Test: tests/e2e/test_long_looks.py
     """
     request = VerifyOutputs(keys, segments, whole=whole)
     while (bad := await request) is None:
@@ -27,10 +27,12 @@ async def look(
 
 
 async def bad_outputs(keys: PartitionKeys, outputs: Sequence[SegmentRef], show_life: ShowLife) -> frozenset[str]:
-    """Those of a job that is about to commit that are missing, of another size, or do not open."""
+    """The outputs of a job about to commit that are missing, of another size, or do not open."""
     bad: frozenset[str] = frozenset()
     for first in range(0, len(outputs), OUTPUTS_A_LOOK):
-        if first:  # not after the last: to rest there costs the next attempt a look at every byte
+        # Not after the last batch: stopping there would throw away a finished check, and the next attempt must verify
+        # every byte again.
+        if first:
             await show_life()
         bad |= await look(keys, tuple(outputs[first : first + OUTPUTS_A_LOOK]), show_life, whole=False)
     return bad

@@ -1,4 +1,4 @@
-"""What the next step of a partition needs: room for what its job reads, and which kind of turn. Pure."""
+"""What the next step of a partition needs: room for the bytes its job reads, and which kind of turn. Pure."""
 
 from dataclasses import dataclass, replace
 
@@ -14,32 +14,32 @@ from lithify.manifest.units import units
 
 __all__ = ["SHORT_BYTES", "Needs", "needs", "want"]
 
-SHORT_BYTES = 256 << 20  # a job that reads no more, one output's worth, is over in about a minute
+SHORT_BYTES = 256 << 20  # a job that reads at most one output's worth takes about a minute
 SHORT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    input_bytes: int  # what its job reads, 0 where it is none; of a request, all that it could name
-    alone: bool = False  # it may be what killed the compactors before this one (P14)
-    short: bool = False  # it is soon over, or people wait for it
+    input_bytes: int  # what its job reads, 0 if it is none; for a request, all that it could name
+    alone: bool = False  # the job may be what killed the compactors before this one (P14)
+    short: bool = False  # it ends soon, or people wait for it
 
 
 def needs(
     action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, *, owned: bool
 ) -> Needs:
-    """`owned`: whether the partition is claimed already. What a former owner left open is counted by the claim, which
-    comes later."""
+    """What `action` needs. `owned`: whether the partition is claimed already; if not, the attempt that a former owner
+    left open will be counted by the claim."""
     needed = _needs(action, manifest, state, owned=owned)
     presses = _relieves_pressure(action, manifest, config)
     rate = config.compaction_throttle_bytes_per_second
-    slow = 0 <= rate * SHORT_SECONDS < needed.input_bytes  # a throttle stretches it
+    slow = 0 <= rate * SHORT_SECONDS < needed.input_bytes  # a throttle makes it long
     return replace(needed, short=(presses or needed.input_bytes <= SHORT_BYTES) and not slow)
 
 
 def _relieves_pressure(action: Action, manifest: Manifest, config: TopicConfig) -> bool:
-    """By what it merges, and not by the debt for which it was begun: a tier of some of what one merge cannot hold
-    relieves appends as well, and so does one that goes on after an interruption."""
+    """Decided by the segments it merges, because the job does not record its debt: any tier made only of L0 segments
+    relieves appends, also one of a part of what is due, or one that is resumed."""
     match action:
         case Propose(due) if due.kind == "tier":
             merged = segments_of(due.units)

@@ -1,4 +1,4 @@
-"""Turning chosen sources into a frozen plan: what the job holds, T, the rules, the key ranges (P8, P9, R4). Pure."""
+"""Turns chosen sources into a frozen plan: the segments held, T, the rules, the key ranges (P8, P9, R4). Pure."""
 
 import itertools
 from collections.abc import Sequence
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 SOURCE_BYTES_MAX = 25 * 1024 * 1024  # what a merge holds of one source: fetched, decoded and waiting (benchmarks/)
-LARGE_ROW_TIMES = 6  # it holds the largest row so often besides: as it is written, and as it is encoded (benchmarks/)
+LARGE_ROW_TIMES = 6  # largest rows held besides: as written, as encoded (benchmarks/)
 FAN_IN_MAX = 256  # sources of one task, each with a footer in memory
 FAN_IN_BYTES_MAX = 300 * 1024 * 1024  # of all sources of one task; its worker stays under 512 MiB
 
 
 def choose_requested(manifest: Manifest, requested: Sequence[str], now_ms: int, config: TopicConfig) -> list[Unit]:
-    """The units a manual request names: all of them ("full"), or L0 and run ids. Raises InvalidRequest.
+    """The units that a manual request names: all of them ("full"), or L0 and run ids. Raises InvalidRequest.
 
-    Records younger than min.compaction.lag.ms keep their unit out of a full request, as out of any compaction.
+    A full request leaves out units with records younger than min.compaction.lag.ms, as any compaction does.
     """
     everything = units(manifest)
     latest_ms = latest_cleanable_ms(config, now_ms)
@@ -59,9 +59,11 @@ def choose_requested(manifest: Manifest, requested: Sequence[str], now_ms: int, 
 
 
 def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
-    """`chosen`, if one task can hold it at a time; else the neighbours that are tiered first: the cheapest without
-    which it could hold the rest and what they make, or the most that it can hold. So neither the clean run nor what was
-    tiered so before is written again and again. Two can always be merged."""
+    """`chosen`, if one task can hold it all. Otherwise the neighbours to merge first: the cheapest ones after whose
+    merge a task could hold the rest, or the most that it can hold.
+
+    So neither the clean run nor the result of such a tier is written again and again. Two can always be merged.
+    """
     holds = [source_bytes(unit) for unit in chosen]
     excess_bytes = merge_bytes(chosen) - FAN_IN_BYTES_MAX
     most_bytes = sum(holds) - excess_bytes
@@ -88,9 +90,12 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
 
 
 def to_sort(chosen: Sequence[Unit], target_bytes: int) -> Sequence[Unit]:
-    """Of `chosen`, the first neighbours that lie in offset order (cleanup.policy was changed to compact): as much as
-    one output holds, of a run its first segments. Their statistics tell of no key ranges, and in each range a merge
-    would sort all of them again. Nothing, where one range takes all."""
+    """The first neighbours of `chosen` that lie in offset order (cleanup.policy was changed to compact): as much as one
+    output holds; of a run its first segments.
+
+    They are sorted first, because their statistics give no key ranges: a merge would sort all of them again in each
+    range. Empty if one range takes all.
+    """
     if sum(unit.bytes for unit in chosen) <= target_bytes:
         return ()
     held: list[Unit] = []
@@ -114,25 +119,25 @@ def in_key_order(unit: Unit) -> bool:
 
 
 def _first_segments(unit: Unit, most_bytes: int) -> tuple[SegmentRef, ...]:
-    """As many as have at most so many bytes together."""
+    """The longest prefix with at most `most_bytes` in total."""
     ends = itertools.accumulate(segment.bytes for segment in unit.segments)
     return unit.segments[: sum(end <= most_bytes for end in ends)]
 
 
 def merge_bytes(chosen: Sequence[Unit]) -> int:
-    """What a merge of `chosen` holds of them in memory, at most."""
+    """An upper bound of what a merge of `chosen` holds of them in memory."""
     largest_row = max((unit.max_row_bytes for unit in chosen), default=0)
     return sum(map(source_bytes, chosen)) + LARGE_ROW_TIMES * largest_row
 
 
 def source_bytes(unit: Unit) -> int:
-    """What a merge holds of `unit` in memory, at most."""
+    """An upper bound of what a merge holds of `unit` in memory."""
     return max(min(SOURCE_BYTES_MAX, 2 * unit.raw_bytes_max), unit.max_row_bytes)
 
 
 def kind_of(manifest: Manifest, config: TopicConfig, chosen: Sequence[Unit], now_ms: int) -> Kind:
-    """What a requested compaction is: one that reaches down to the oldest offset is a clean, else it is a tier. So is
-    one of records younger than min.compaction.lag.ms: it may drop nothing, so nothing is clean after it."""
+    """The kind of a requested compaction: a clean if it reaches down to the oldest offset, else a tier. With records
+    younger than min.compaction.lag.ms it is a tier too: it may drop nothing, so nothing is clean after it."""
     oldest = units(manifest)[0].id
     reaches_down = any(unit.id == oldest for unit in chosen)
     return "clean" if config.compacted and reaches_down and _old_enough(config, chosen, now_ms) else "tier"
@@ -180,7 +185,7 @@ def freeze(
     )
     return Job(
         id=job_id,
-        kind="clean" if clean else "tier",  # by what it does
+        kind="clean" if clean else "tier",  # named after what it does
         status="in_progress",
         origin=origin,
         sources=tuple(unit.id for unit in chosen),
@@ -193,12 +198,12 @@ def freeze(
 
 
 def _horizon_ms(config: TopicConfig, now_ms: int) -> int:
-    """An int64, and never the largest, which stands for none: delete.retention.ms may be as large as a long."""
+    """An int64 below the largest, which stands for none: delete.retention.ms may be as large as a long."""
     return min(now_ms + config.delete_retention_ms, LONG_MAX - 1)
 
 
 def offset_ranges(segments: Sequence[SegmentRef], target_bytes: int) -> tuple[KeyRange, ...]:
-    """Ranges of about `target_bytes` for an offset-ordered job, cut where no segment straddles."""
+    """Ranges of about `target_bytes` for an offset-ordered job, cut where no segment crosses."""
     cuts: list[int] = []
     held = reach = 0
     for segment in sorted(segments, key=lambda s: s.min_offset):
@@ -237,7 +242,7 @@ def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) ->
 
 
 def _within(sources: Sequence[tuple[SegmentRef, ...]], wanted: KeyRange) -> tuple[tuple[SegmentRef, ...], ...]:
-    """The sources, less the segments that certainly hold nothing of `wanted`."""
+    """The sources, without the segments that certainly hold nothing of `wanted`."""
     bounds = Bounds(wanted.low, wanted.high, wanted.low_offset, wanted.high_offset)
     kept = (tuple(segment for segment in source if may_hold(segment, bounds)) for source in sources)
     return tuple(source for source in kept if source)

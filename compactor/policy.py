@@ -1,4 +1,4 @@
-"""What a compactor does next in one partition. One function over manifest, jobs, configuration and clock. Pure."""
+"""Decides what a compactor does next in one partition, from manifest, jobs, configuration and clock. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Judge a manual request, and run it or refuse it."""
+    """Decide on a manual request: run it or refuse it."""
 
     name: ClassVar[str] = "admit"
     job: Job
@@ -83,7 +83,7 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Retire the segments below the floor: an edit, no job."""
+    """Retire the segments below the floor: an edit, not a job."""
 
     name: ClassVar[str] = "drop"
     due: Due
@@ -91,7 +91,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do, and why; `until_ms`: there will be, by then (a failed job's next attempt, a throttled one)."""
+    """Nothing to do, and why. `until_ms`: when there will be something (a failed job's next attempt, the throttle)."""
 
     name: ClassVar[str] = "wait"
     reason: str
@@ -104,8 +104,8 @@ Action = Settle | Drop | Resume | Admit | Propose | Wait
 def decide(
     manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int, debt: Debt | None = None
 ) -> Action:
-    """The next action. What is under way comes before what was asked for, that before what is due. `debt`: what
-    `assess` made of the same arguments, if that is known."""
+    """The next action. Running work comes before requested work, and that before work that is due. `debt`: what
+    `assess` returned for the same arguments, if known."""
     jobs = () if state is None else state.jobs
     committed = {done.id for done in manifest.completed_jobs}
     for job in jobs:
@@ -116,7 +116,7 @@ def decide(
         return Wait("the topic was deleted")
     debt = debt or assess(manifest, config, now_ms, held_by(state))
     if debt.due is not None and debt.due.kind == "drop" and has_no_room(debt.due, manifest) is None:
-        return Drop(debt.due)  # retention goes on beside jobs, and where compaction is stopped
+        return Drop(debt.due)  # retention continues beside jobs, and where compaction is stopped
     if manifest.quarantine is not None:
         return Wait(f"quarantined since a corrupt segment: {manifest.quarantine.reason}")
     if not jobs and not debt.all_due:
@@ -134,7 +134,7 @@ def decide(
 
 
 def _under_way(jobs: Sequence[Job], state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action | None:
-    """What to do about the jobs in progress, else about those that were asked for; None: there are none."""
+    """What to do about the jobs in progress, else about requests. None: there are none."""
     waiting: list[Wait] = []
     for job in (j for j in jobs if j.status == "in_progress"):
         action = resumed(job, state, config, now_ms)
@@ -147,17 +147,18 @@ def _under_way(jobs: Sequence[Job], state: CompactorState | None, config: TopicC
 
 
 def throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) -> Wait | None:
-    """Every compaction's bytes have their time before the next one starts; within a job the ranges have theirs."""
+    """The wait until the throttle lets the next job start; within a job, ranges are spaced out in the same way."""
     rate = config.compaction_throttle_bytes_per_second
     if rate < 0 or state is None:
         return None
-    # Not the last in the history alone: that may be a refused request, which read nothing. And by the rate of then: a
-    # throttle that was lowered since holds for what begins under it, one that was raised for everybody.
+    # Look at every finished job, since the last may be a refused request that read nothing. Each job ends at the
+    # earlier of two times: by the rate when it ran, and by today's. So lowering the throttle does not stretch past
+    # jobs, and raising it shortens them.
     ends_ms = [
         min(job.paced_to_ms, job.started_at_ms + job.counts.bytes_read * 1000 // rate)
         for job in state.history
         if job.paced_to_ms is not None and job.started_at_ms is not None
-        if job.started_at_ms <= now_ms  # else its clock was ahead
+        if job.started_at_ms <= now_ms  # otherwise the clock was ahead when it began
     ]
     until_ms = max(ends_ms, default=now_ms)
     if until_ms <= now_ms:
@@ -167,7 +168,7 @@ def throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) ->
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The next action, the debts it was weighed from, and all that was not chosen, with the reason of each."""
+    """The next action, the debts it was chosen from, and everything not chosen, with the reasons."""
 
     action: Action
     debt: Debt
@@ -175,7 +176,7 @@ class Decision:
 
 
 def survey(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Decision:
-    """`decide`, and why not otherwise."""
+    """`decide`, with the reasons against everything else."""
     held = held_by(state)
     debt = assess(manifest, config, now_ms, held)
     action = decide(manifest, state, config, now_ms, debt)
@@ -191,7 +192,7 @@ def survey(manifest: Manifest, state: CompactorState | None, config: TopicConfig
 
 
 def _why_not(due: Due, action: Action, wait: Wait | None) -> str:
-    """Why `due` is not what `action` does; `wait`: what keeps it from starting, whatever else there is to do."""
+    """Why `action` is not `due`. `wait`: what would keep `due` from starting in any case."""
     if isinstance(action, Propose | Drop) and due.urgency > action.due.urgency:
         return f"due after that: {due.reason}"
     if wait is not None:
@@ -204,7 +205,7 @@ def _before_it(action: Action) -> str:
         case Wait(reason):
             return reason
         case Propose(due) | Drop(due):
-            return due.reason  # a part of it
+            return due.reason  # `due` is a part of it
         case Settle(job) | Resume(job):
             return f"job {job.id} comes first"
         case Admit(job):
@@ -215,13 +216,13 @@ URGENCY_NONE = 1_000
 
 
 def urgency(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> tuple[int, int]:
-    """Which partition goes first: the smaller."""
+    """The rank of a partition: the smallest goes first."""
     return urgency_of(decide(manifest, state, config, now_ms), config)
 
 
 def urgency_of(action: Action, config: TopicConfig) -> tuple[int, int]:
-    """What is under way or asked for, then debts in the order in which they are paid; of alike debts the topic with the
-    larger compaction.priority."""
+    """Running and requested work first, then debts in the order in which they are paid; for the same debt, the topic
+    with the larger compaction.priority."""
     match action:
         case Propose(due) | Drop(due):
             return 1 + due.urgency, -config.compaction_priority
@@ -238,7 +239,7 @@ def held_by(state: CompactorState | None) -> frozenset[str]:
 
 def settled(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
     if job.id in committed:
-        # Whatever was requested since: its commit is a fact (P13).
+        # Even if it was cancelled since: its commit is a fact (P13).
         return Settle(job, "completed", "committed")
     if manifest.sealed:
         return Settle(job, "cancelled", "the topic was deleted")
@@ -260,8 +261,8 @@ def resumed(job: Job, state: CompactorState | None, config: TopicConfig, now_ms:
 
 
 def _given_up(failure: FailureCount | None, most: int, now_ms: int) -> str | None:
-    """Why nothing on these sources is tried for a day, where `most` attempts may fail in a row; None: it is. Not for
-    ever: the sources of an idle partition never change, and what failed may have been mended since."""
+    """Why nothing is tried on these sources for a day, with at most `most` failed attempts in a row. None: go on. It is
+    not for ever: the sources of an idle partition never change, and the cause may have been repaired since."""
     if failure is None or _again_in_ms(failure, now_ms) == 0:
         return None
     if failure.count >= most:
@@ -277,7 +278,7 @@ def _given_up(failure: FailureCount | None, most: int, now_ms: int) -> str | Non
 def proposed(
     dues: tuple[Due, ...], manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
 ) -> Propose | Wait:
-    """The most urgent work that may start now: what failed, and waits or was given up, keeps no other from it."""
+    """The most urgent work that may start now; work that failed, and waits or was given up, does not block the rest."""
     waits: list[Wait] = []
     for due in (_fitting(due, config) for due in dues):
         wait = _postponed(due, manifest, state, config, now_ms)
@@ -293,15 +294,15 @@ def proposed(
 def pressing(
     debt: Debt, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
 ) -> Propose | Wait:
-    """What may be begun where other jobs are in progress, running or waiting for their next attempt: only what would
-    otherwise stop appends. `debt`: of what no job holds."""
+    """What may start beside jobs in progress, whether they run or wait for their next attempt: only work that appends
+    would otherwise stop for. `debt`: of the segments that no job holds."""
     if sum(job.status == "in_progress" for job in (() if state is None else state.jobs)) >= IN_PROGRESS_MAX:
         return Wait(f"{IN_PROGRESS_MAX} jobs are in progress, the limit")
     return proposed(tuple(due for due in debt.all_due if due.debt.grows), manifest, state, config, now_ms)
 
 
 def _fitting(due: Due, config: TopicConfig) -> Due:
-    """`due`, or where one merge cannot hold its inputs the tier of some of them that comes first."""
+    """`due`; if one merge cannot hold its inputs, the tier of some of them that comes first."""
     first = tiered_first(due.units, config)
     if first is None:
         return due
@@ -312,7 +313,7 @@ def _fitting(due: Due, config: TopicConfig) -> Due:
 def _postponed(
     due: Due, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
 ) -> Wait | None:
-    """Why `due` may not start now."""
+    """Why `due` may not start now. None: it may."""
     full = has_no_room(due, manifest)
     if full is not None:
         return Wait(f"due ({due.reason}), but {full}")
@@ -331,18 +332,18 @@ def _postponed(
 
 
 def _pause_ms(failure: FailureCount | None, now_ms: int) -> int:
-    """How long the sources of `failure` still rest."""
+    """How much longer the sources of `failure` must wait."""
     return 0 if failure is None else time_left_ms(failure.retry_at_ms, now_ms, RETRY_MAX_MS)
 
 
 def _again_in_ms(failure: FailureCount, now_ms: int) -> int:
-    """How long the sources of `failure` rest if they were given up."""
+    """How much longer the sources of `failure` are left alone, if they were given up."""
     return time_left_ms(failure.retry_at_ms + GIVEN_UP_MS, now_ms, RETRY_MAX_MS + GIVEN_UP_MS)
 
 
 def tiered_first(chosen: Sequence[Unit], config: TopicConfig) -> tuple[Sequence[Unit], str] | None:
-    """Where one merge cannot hold `chosen`, or would have to sort them: those of them that are tiered first, and why.
-    None: it can."""
+    """If one merge cannot hold `chosen`, or would have to sort them: those that are merged first, and why. None: it
+    can."""
     sorted_first = to_sort(chosen, config.output_bytes) if config.compacted else ()
     if sorted_first:
         left = sum(unit.bytes for unit in chosen if not in_key_order(unit))
@@ -356,7 +357,7 @@ def tiered_first(chosen: Sequence[Unit], config: TopicConfig) -> tuple[Sequence[
 def given_up_first(
     held: Sequence[Unit], reason: str, state: CompactorState | None, most: int, now_ms: int
 ) -> str | None:
-    """Why a request cannot begin: the tier of `held`, which for `reason` comes first, was given up; None: it can."""
+    """Why a request cannot begin: the tier of `held` that must come first (for `reason`) was given up. None: it can."""
     given_up = None if state is None else _given_up(failure_of(state, segments_of(held)), most, now_ms)
     if given_up is None:
         return None
@@ -364,11 +365,11 @@ def given_up_first(
 
 
 def incumbent_lives(state: CompactorState | None, now_ms: int) -> bool:
-    """Whether the owner of the epoch is at work: it plans a job or has a running attempt, and wrote within the
-    lease. An idle owner holds nobody up, however lately it wrote (docs/rfcs/0003)."""
+    """Whether the owner of the epoch is at work: it plans a job or has a running attempt, and wrote within the lease.
+    An idle owner holds nobody up, however recently it wrote (docs/rfcs/0003)."""
     if state is None or not state.owner:
         return False
     at_work = state.planning or any(a.ended_at_ms is None for job in state.jobs for a in job.attempts)
-    # Its clock may be ahead of ours, but by no more than the lease: else one wrong reading holds the partition for
-    # as long as that clock was ahead.
+    # Its clock may be ahead of ours by a lease at most: otherwise one wrong reading would hold the partition for as
+    # long as that clock was ahead.
     return at_work and abs(now_ms - state.heartbeat_at_ms) < LEASE_MS

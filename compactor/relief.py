@@ -1,4 +1,4 @@
-"""What may be done beside a job of the same partition. Pure."""
+"""What may be done in a partition while one of its jobs runs. Pure."""
 
 from lithify.compactor.needs import SHORT_BYTES
 from lithify.compactor.policy import (
@@ -25,12 +25,12 @@ __all__ = ["relief"]
 def relief(
     manifest: Manifest, state: CompactorState, config: TopicConfig, now_ms: int, first: str
 ) -> Settle | Drop | Resume | Propose | Wait:
-    """The next action beside the job `first`, which runs: only what would otherwise stop appends or retention until it
-    ends, of segments that no job holds (docs/rfcs/0014)."""
+    """The next action beside the running job `first`: only what appends or retention would otherwise stop for until it
+    ends, on segments that no job holds (docs/rfcs/0014)."""
     committed = {done.id for done in manifest.completed_jobs}
-    # SUBTLE! Not beside one that has committed, either: what it left of a run that it divided is free again. Merged
-    # here with others before `.compactor` shows that job's end, it would go missing from the request that waits for
-    # it (P15). Test: tests/compactor/test_relief_policy.py
+    # SUBTLE! Nothing beside a job that has committed, either. 1. `first` divides a run and commits: the rest is free.
+    # 2. A merge here takes the rest with others. 3. `.compactor` records the end of `first`, and a waiting request for
+    # the rest no longer finds it (P15). Test: tests/compactor/test_relief_policy.py
     if manifest.sealed or first in committed or not any(j.id == first and j.plan is not None for j in state.jobs):
         return Wait("that job is at its end")
     others = [job for job in state.jobs if job.id != first and job.status == "in_progress"]
@@ -51,8 +51,8 @@ def relief(
 
 
 def _relieves(job: Job, manifest: Manifest) -> bool:
-    """Whether it may have been begun here. A long one that only waits for its next attempt is the partition's own: had
-    it ended up here, the partition would have no turn until its end, and nothing to relieve it."""
+    """Whether the relief may resume it: a job that could have begun here. Not a long one: it would block the
+    partition's own turns until it ends, with nothing to relieve it."""
     if job.plan is None or job.kind != "tier" or job.origin != "scheduler":
         return False
     return job.plan.input_bytes <= SHORT_BYTES or {s.id for s in manifest.l0}.issuperset(job.segments)

@@ -1,4 +1,4 @@
-"""What becomes of the sources that a request names while it waits. Pure (P15)."""
+"""How the sources named by a waiting request change when other jobs merge them. Pure (P15)."""
 
 from msgspec.structs import replace
 
@@ -22,12 +22,12 @@ def waits_for(manifest: Manifest, request: Job, config: TopicConfig, now_ms: int
 
 
 def after_merge(request: Job, done: Job, divided: frozenset[str]) -> Job:
-    """`request`, once `done` was committed: where all that it merged is asked for, its run takes the place of these
-    sources. So a request that one merge cannot hold goes on from the run of each tier that comes first. `divided`: the
-    runs of which it merged the first segments alone; what is left of them is asked for besides.
+    """`request`, after `done` was committed: if all that it merged is requested, its run takes the place of these
+    sources. So a request that one merge cannot hold continues from the run of each tier that comes first. `divided`:
+    the runs of which only the first segments were merged; their rest stays requested.
 
-    Where others were merged with them, or nothing of them is left to ask for, it stays as it is. What is no more is
-    refused then; of a run that was divided so, the rest is what bears its name.
+    If other sources were merged too, or nothing requested is left, it stays as it is. A source that no longer exists is
+    refused later, at admission; the remainder of a divided run keeps the run's id.
     """
     merged = frozenset(done.sources)
     if request.status != "submitted" or not merged or not merged.issubset(request.requested):

@@ -1,4 +1,4 @@
-"""Room in the manifest's list of retired segments for what a job, or retention, takes out of the log. Pure."""
+"""Room in the manifest's list of retired segments, for a job or for retention. Pure."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,12 @@ __all__ = ["has_no_room", "no_room", "segments_of"]
 
 
 def has_no_room(due: Due, manifest: Manifest) -> str | None:
-    """A drop needs room for one segment: it takes as many as there is room for."""
+    """Why there is no room for `due`. A drop needs room for one segment: it takes as many as fit."""
     return no_room(due.units, manifest, 1 if due.kind == "drop" else None)
 
 
 def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = None) -> str | None:
-    """Why the retired list would refuse to take what `chosen` hold (or so many `segments`), and what to do; None: it
-    would not."""
+    """Why the retired list cannot take `chosen` (or so many `segments`), and what to do. None: it can."""
     needed = len(segments_of(tuple(chosen))) if segments is None else segments
     if len(manifest.retired) + needed <= RETIRED_MAX:
         return None

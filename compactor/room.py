@@ -1,4 +1,4 @@
-"""Room for what jobs read at once (docs/rfcs/0014). Pure; the ranking foresees by it, and a budget counts by it."""
+"""Room for the bytes that jobs read at once (docs/rfcs/0014): ranking predicts with it, the budget counts. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,16 +7,16 @@ __all__ = ["Load", "has_room"]
 
 
 class Load(NamedTuple):
-    """What a job asks of the process that runs it."""
+    """What a job needs of the process that runs it."""
 
-    bytes: int  # that it reads
+    bytes: int  # bytes that it reads
     short: bool = False
     alone: bool = False  # no other job may run beside it (P14)
 
 
 def has_room(job: Load, beside: Sequence[Load], bytes_max: int | None) -> bool:
-    """Whether `job` may begin beside those that run. One short job at a time is not counted: neither does it wait for
-    room, nor do others for its end. Where nothing that counts runs, everything has room."""
+    """Whether `job` may begin beside those that run. One short job runs outside the budget: it never waits for room,
+    and no other job waits for it. If nothing that counts runs, everything has room."""
     if not beside:
         return True
     if job.alone or any(other.alone for other in beside):

@@ -1,7 +1,7 @@
-"""The loop of a compactor: looks at everything again and again, and gives turns (docs/rfcs/0014).
+"""The loop of a compactor: looks at every partition again and again, and gives turns (docs/rfcs/0014).
 
-One thread runs it, and all it knows belongs to that thread. Looks and turns run in a pool, and what became of them
-comes back through a queue: so nothing here needs a lock, and `leave` is safe in a signal handler.
+One thread runs it and owns all its state. Looks and turns run in a pool, and their results come back through a queue,
+so nothing here needs a lock, and `leave` is safe in a signal handler.
 """
 
 import queue
@@ -23,21 +23,21 @@ _What = Literal["found", "looked", "turned"]
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """What a partition wants after its turn (None: nothing); `deferred`: it was none, for want of room."""
+    """What a partition wants after its turn (None: nothing). `deferred`: the turn did nothing, for want of room."""
 
     want: Want | None
     deferred: bool = False
 
 
 class Work(Protocol[K]):
-    """What is done in the threads of the pool. Whatever one of these raises ends the loop, and is raised there."""
+    """What runs in the threads of the pool. An exception from one of these ends the loop and is raised there."""
 
     def find(self) -> Iterable[K]:
         """Everything there is to look at."""
         ...
 
     def look(self, key: K) -> Want | None:
-        """What it wants a turn for; None: nothing. Never while it has a turn."""
+        """What `key` wants a turn for; None: nothing. Never called while it has a turn."""
         ...
 
     def turn(self, key: K, want: Want) -> Turned: ...
@@ -54,7 +54,7 @@ class _Done(Generic[K]):
 
 
 class Scheduler(Generic[K]):
-    """`concurrency`: how many looks and edits at once; `turns` knows how many jobs."""
+    """Runs up to `concurrency` looks and as many edits at once; `turns` limits the jobs."""
 
     def __init__(self, work: Work[K], turns: Turns[K], concurrency: int, interval_ms: int) -> None:
         self._work = work
@@ -64,21 +64,21 @@ class Scheduler(Generic[K]):
         self._mailbox: queue.SimpleQueue[_Done[K] | None] = queue.SimpleQueue()  # its put is reentrant
         self._under_way = 0  # in the pool
         self._in_round = False
-        self._holds_jobs = False  # until the round is over
+        self._holds_jobs = False  # true until the round is over
         self._finding = False
         self._to_look: deque[K] = deque()
         self._looking = 0
         self._next_round_ms = 0
-        self.leaving = False  # no look or turn begins any more
+        self.leaving = False  # no look or turn begins after this
 
     def leave(self) -> None:
-        """What runs may end; `run` returns then. Safe in a signal handler."""
+        """Begin nothing more; `run` returns when what runs has ended. Safe in a signal handler."""
         self.leaving = True
         self._mailbox.put(None)
 
     def run(self, *, once: bool) -> None:
-        """Until `leave` is called, or `once` until nobody wants a turn any more."""
-        # Looks, edits, and jobs with one short and one requested: none of them waits for another's thread.
+        """Run until `leave` is called, or with `once` until nothing wants a turn any more."""
+        # Looks, edits, jobs, one short and one requested job: none of them waits for another's thread.
         with ThreadPoolExecutor(3 * self._concurrency + 2, thread_name_prefix="lithify-compactor") as pool:
             try:
                 self._begin_round(pool)
@@ -88,7 +88,8 @@ class Scheduler(Generic[K]):
                         return
                     self._hear()
             finally:
-                self.leaving = True  # whatever ended it: those at work are asked to stop, and the pool waits for them
+                # However the loop ended: running work is told to stop, and the pool waits for it.
+                self.leaving = True
 
     def _go_on(self, pool: ThreadPoolExecutor, *, once: bool) -> None:
         if self.leaving:
@@ -106,8 +107,9 @@ class Scheduler(Generic[K]):
 
     def _begin_round(self, pool: ThreadPoolExecutor) -> None:
         self._in_round = self._finding = True
-        # Out of rest, the first of all is known when all were looked at. Who waits already was ranked before: over
-        # many partitions a round takes minutes, in which a worker that comes free would rest.
+        # After an idle period nothing is ranked yet, so no job starts until the round has looked at every partition.
+        # Otherwise jobs keep starting by the last ranking: a round over many partitions takes minutes, and workers that
+        # come free meanwhile would sit idle.
         self._holds_jobs = self._turns.at_rest
         self._submit(pool, "found", None, lambda: tuple(self._work.find()))
 
@@ -130,7 +132,7 @@ class Scheduler(Generic[K]):
         pool.submit(work)
 
     def _hear(self) -> None:
-        """Waits until something has come back, or the next round may begin; and takes in all that has."""
+        """Wait until a result comes back, or the next round may begin; take in all results that are there."""
         sleeps = self._in_round or self.leaving  # then nothing begins by the clock
         timeout_s = None if sleeps else max(self._next_round_ms - monotonic_ms(), 0) / 1000
         with suppress(queue.Empty):

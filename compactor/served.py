@@ -1,4 +1,4 @@
-"""One partition as a compactor serves it, a look or a step at a time; and its topic's configuration."""
+"""One partition as a compactor serves it, one look or one step at a time; and its topic's configuration."""
 
 import threading
 from collections import deque
@@ -28,11 +28,11 @@ __all__ = ["LOOK_AGAIN", "ServedPartition", "ServedTopic"]
 
 CONFIG_FRESH_MS = 10_000
 TOLD_TO_STOP = Step(StepEnd.STOPPED, "told to stop")
-LOOK_AGAIN = Want((URGENCY_NONE, 0))  # a turn that finds out, and may find that there is nothing to do
+LOOK_AGAIN = Want((URGENCY_NONE, 0))  # a turn that finds out whether there is anything to do
 
 
 class ServedTopic:
-    """A topic's configuration, read anew at every round, before every step, and while a job runs every ten seconds.
+    """A topic's configuration. It is read anew every round, before every step, and every ten seconds while a job runs.
     Thread-safe."""
 
     def __init__(self, name: str, driver: Driver) -> None:
@@ -41,11 +41,11 @@ class ServedTopic:
         self._lineage = topic_lineage(name)
         self._lock = threading.Lock()
         self._read_at_ms = 0
-        self._topic_id = ""  # of the one that has this name; "": of none
+        self._topic_id = ""  # of the live topic of this name; "": there is none
         self.config = parse({})
 
     def read(self) -> TopicFile:
-        """Raises NotFound where it was deleted."""
+        """Read the configuration. Raises NotFound if the topic was deleted."""
         with self._lock:
             topic = self._driver.run(live_topic(self._lineage, self._name))
             self.config, self._read_at_ms = parse(topic.config), self._driver.now_ms()
@@ -53,50 +53,51 @@ class ServedTopic:
             return topic
 
     def rests(self, topic_id: str) -> bool:
-        """Whether a job that runs in the topic of that id shall rest: compaction was paused, or the topic deleted."""
+        """Whether a job that runs in this topic should stop: compaction was paused, or the topic deleted."""
         if not young(self._read_at_ms, self._driver.now_ms(), CONFIG_FRESH_MS):
             try:
                 self.read()
             except NotFound:
                 self._topic_id = ""
             except LithifyError:
-                pass  # the job's own next commit, or the next round, tells of it
+                pass  # the job's next commit, or the next round, reports it
         return self.config.compaction_paused or self._topic_id != topic_id
 
 
 class ServedPartition:
-    """Its coordinator, what it found last, and what was done since that was last told. One thread at a time."""
+    """A coordinator, what it found last, and what was done since the last report. One thread at a time."""
 
     def __init__(self, keys: PartitionKeys, worker: str, topic: ServedTopic, events: Sink, *, stands_by: bool) -> None:
         self.keys = keys
         self.topic = topic
         self._events = events
-        self.take_over = False  # until it rests: what others take over later is theirs
+        # Cleared at the first rest, so that we do not take back what another compactor claims later.
+        self.take_over = False
         self.fenced: Fenced | None = None  # another took over
         self.done = Tally()
-        self.waits_since_ms: int | None = None  # for a worker, or for room, with a job to do
+        self.waits_since_ms: int | None = None  # with a job to do: for a worker, or for room
         self._worker = worker
         self._stands_by = stands_by
         self._coordinator = Coordinator(PartitionFiles(keys, events), worker, stands_by=stands_by)
-        self._given_up = ""  # the owner's name in `.compactor` of a coordinator that was given up
+        self._given_up = ""  # our owner name in `.compactor`, from a coordinator that failed
         self._relief: Coordinator | None = None
-        self._beside: deque[Step] = deque()  # done by it, and not yet in the tally
-        self._manifest: Manifest | None = None  # the newest that was seen
-        self._known = False  # both files were read
-        self._resting = False  # by what is known there is nothing to do
+        self._beside: deque[Step] = deque()  # done by the relief, not yet in the tally
+        self._manifest: Manifest | None = None  # the newest seen
+        self._known = False  # both files have been read
+        self._resting = False  # as far as known, there is nothing to do
 
     @property
     def owned(self) -> bool:
-        """Claimed, and not known to be taken over."""
+        """Claimed, and not known to have been taken over."""
         return self._coordinator.owns or (self._given_up != "" and self._coordinator.is_owner(self._given_up))
 
     @property
     def at_work(self) -> bool:
-        """Whether a job runs, beside which it may be relieved."""
+        """Whether a job runs here, so that the partition may be relieved."""
         return self._coordinator.at_work is not None
 
     def job_rests(self) -> bool:
-        """Whether a job of it that runs shall rest."""
+        """Whether a job that runs here should stop."""
         return self.topic.rests(self.keys.topic_id)
 
     @property
@@ -105,8 +106,7 @@ class ServedPartition:
         return isinstance(self.fenced, EpochRegression)
 
     def look(self, answers: CompactionAnswers) -> Want | None:
-        """What it wants a turn for; None: it rests. Where nothing has changed since it was last read, this costs two
-        GETs."""
+        """What it wants a turn for; None: it rests. If nothing has changed since the last read, this costs two GETs."""
         if self.regressed:
             return self._rests(Step(StepEnd.FAILED, str(self.fenced)))
         coordinator = self._coordinator
@@ -122,13 +122,13 @@ class ServedPartition:
                 self._known = True
         except LithifyError:
             self._known = False
-            return LOOK_AGAIN  # its turn meets it again, and reports it
+            return LOOK_AGAIN  # its turn will meet the same error and report it
         self._resting = False
         self._see()
         return self._wants(answers)
 
     def turn(self, want: Want, answers: CompactionAnswers) -> Turned:
-        """One step, and with it one job at most. An error of lithify is a failed step."""
+        """One step, and so one job at most. A LithifyError makes it a failed step."""
         if self.done.before is None and self._manifest is not None:
             self.done.before = holdings(self._manifest, answers(Now()))
         self._known, error = True, None
@@ -137,7 +137,7 @@ class ServedPartition:
         except LithifyError as raised:
             step, error = Step(StepEnd.FAILED, str(raised)), raised
             self._known = False
-        self._relief = None  # that of the next job begins anew; one that is at work holds on to itself
+        self._relief = None  # the next job gets a new relief coordinator; one that is running keeps its own reference
         self._see()
         self.done.add(step, None if error is None else type(error).__name__)
         if isinstance(error, Fenced):
@@ -152,7 +152,7 @@ class ServedPartition:
         return Turned(None)
 
     def look_beside(self, answers: CompactionAnswers) -> Want | None:
-        """As `look`, of what relieves it while a job runs; in another thread than that."""
+        """As `look`, for the coordinator that relieves a running job. It runs in another thread than that job."""
         main = self._coordinator
         if main.at_work is None:
             return None
@@ -164,12 +164,12 @@ class ServedPartition:
         return relief.want(self.topic.config, answers(Now()))
 
     def turn_beside(self, want: Want, answers: CompactionAnswers) -> Turned:
-        """As `turn`. Raises LithifyError: of what was left the job's own next step tells."""
+        """As `turn`, for the relief. Raises LithifyError; the job's own next step settles what is left."""
         relief = self._relief
         if relief is None or answers.stopping:
             return Turned(None)
         try:
-            with suppress(NotFound):  # deleted: the partition itself says so
+            with suppress(NotFound):  # deleted: the partition itself reports it
                 self.topic.read()
             step = drive(relief.step(self.topic.config), answers)
         finally:
@@ -182,24 +182,23 @@ class ServedPartition:
         return Turned(again, deferred=step.outcome is StepEnd.DEFERRED and want.bytes > 0 and again is not None)
 
     def end_relief(self) -> None:
-        """What it met is met again by the job's own next step, which settles what it left."""
+        """Forget a relief that failed: the job's own next step meets the same error, and settles what is left."""
         self._relief = None
 
     def failed(self, failure: Failure) -> None:
-        """A fault of ours. In what state its coordinator was left is not known: a new one claims, and settles what was
-        in flight."""
+        """A fault of ours: the coordinator's state is unknown. A new one claims, and settles what was in flight."""
         self.done.add(Step(StepEnd.FAILED, failure.text), failure.kind)
         owned, former = self.owned, self._coordinator.owner if self._coordinator.owns else self._given_up
         self._given_up = former if owned else ""
         self._replace(stands_by=self._stands_by and not owned)
 
     def report(self, now_ms: int) -> PartitionReport:
-        """What was done since it was last told."""
+        """What was done since the last report."""
         while self._beside:
             self.done.note(self._beside.popleft())
         last = self.done.last
         if last is None or (last.outcome.goes_on and self.done.turns < TURNS_MAX):
-            self.done.rests(TOLD_TO_STOP)  # it was about to go on
+            self.done.rests(TOLD_TO_STOP)  # it was about to continue
         return self.done.report(self.keys, self._manifest, now_ms)
 
     def _step(self, answers: CompactionAnswers) -> Step:
@@ -207,37 +206,38 @@ class ServedPartition:
             return TOLD_TO_STOP
         owned = self.owned
         try:
-            # What was altered while others had their turn holds for this step, too: a job goes by it to its end.
+            # What was altered while others had their turn applies to this step already: a job keeps to it until its
+            # end.
             with suppress(NotFound):  # deleted: the partition itself says so
                 drive(keep_bounds(self._coordinator.files, self.topic.read()), answers)
             return drive(self._coordinator.step(self.topic.config, self.take_over), answers)
         except Fenced as error:
             if owned or self._coordinator.claimed or isinstance(error, EpochRegression):
                 raise
-            self._stand_by()  # it never owned this, and lost the race for it: nothing was taken from it
+            self._stand_by()  # it never owned this partition and lost the race for it: nothing was taken from it
             return Step(StepEnd.STANDBY, f"{error}; waiting as a standby")
         finally:
             answers.step_ended()
 
     def _may_do_more(self, answers: CompactionAnswers) -> bool:
-        """Whether a job that waits for its next attempt leaves something else to do."""
+        """Whether there is something else to do while a job waits for its next attempt."""
         return not answers.stopping and drive(self._coordinator.still_waits(self.topic.config), answers) is None
 
     def _see(self) -> None:
         self._manifest = self._coordinator.files.manifest.seen.value or self._manifest
 
     def _wants(self, answers: CompactionAnswers) -> Want:
-        """What its next turn is for, by what is known."""
+        """What its next turn is for, as far as known."""
         return self._coordinator.want(self.topic.config, answers(Now()), take_over=self.take_over) or LOOK_AGAIN
 
     def _rests(self, step: Step) -> None:
-        """As it was looked at, a step would come to `step`: there is nothing to do until something changes."""
+        """A look found that a step would come to `step`: there is nothing to do until something changes."""
         self.done.rests(step)
         self._resting, self.take_over = step.outcome.rests, False
 
     def _lost(self, error: Fenced) -> None:
-        """A coordinator that was fenced never claims again (P5). Another one stands by; where the store went back in
-        time there is none."""
+        """A fenced coordinator never claims again (P5): a new one stands by. If the store went back in time there is
+        none."""
         self.fenced, self._given_up = error, ""
         self._events(Lost(topic=self.keys.topic, partition=self.keys.partition, error=str(error)))
         if not self.regressed:

@@ -1,4 +1,4 @@
-"""What a compactor does in the threads of its pool: finds the partitions, looks at one, has a turn with one."""
+"""What a compactor does in the threads of its pool: find the partitions, look at one, take a turn with one."""
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -25,12 +25,12 @@ from lithify.store.errors import NotFound
 __all__ = ["WAITS_LONG_MS", "Place", "Service", "Tell", "kind_of_rest"]
 
 T = TypeVar("T")
-WAITS_LONG_MS = 300_000  # for a turn, before it is told
+WAITS_LONG_MS = 300_000  # for a turn, before it is reported
 Tell = Callable[[PartitionReport], None]
 
 
 class Place(NamedTuple):
-    """Who looks and has turns: a partition, or what relieves it `beside` a job of its own."""
+    """What gets looks and turns: a partition, or the relief `beside` a job of it."""
 
     keys: PartitionKeys
     beside: bool = False
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class Service:
-    """The partitions of a warehouse as one compactor serves them, from run to run."""
+    """The partitions of a warehouse as one compactor serves them, over all its runs."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Service:
         self._troubles = Troubles(events)
         self._topics: dict[str, ServedTopic] = {}
         self._partitions: dict[PartitionKeys, ServedPartition] = {}
-        self._found: dict[PartitionKeys, ServedPartition] = {}  # in this run, in topics that can be read
+        self._found: dict[PartitionKeys, ServedPartition] = {}  # found in this run, in topics that can be read
         self._unread: tuple[PartitionReport, ...] = ()  # a report for each topic that cannot be read
         self._tell: Tell | None = None
         self._take_over = False
@@ -74,10 +74,11 @@ class Service:
         return self._partitions.values()
 
     def begin(self, *, take_over: bool, tell: Tell | None) -> None:
-        """A run begins. `take_over`: those found first are claimed from whoever is at work there. `tell` is told what
-        was done each time a partition rests; None: `reports` is asked at the end.
+        """Begin a run. `take_over`: partitions found in the first round are claimed even if another compactor is at
+        work there. `tell` is called with a report each time a partition rests; None: `reports` is called at the end.
 
-        With `tell` it serves for as long as it lives, and so may others: where another owns a partition it stands by.
+        With `tell` this is a long-running service beside others, so it leaves alone partitions that another compactor
+        owns.
         """
         self._take_over, self._tell, self._found = take_over, tell, {}
         for partition in self._partitions.values():
@@ -89,8 +90,8 @@ class Service:
         return (*self._unread, *(partition.report(now_ms) for partition in self._found.values()))
 
     def find(self) -> tuple[Place, ...]:
-        """All partitions of live topics, and beside those in which a job runs what may relieve them. Where topics
-        cannot be listed: raises LithifyError, or where there is somebody to `tell` goes on with those it knows."""
+        """All partitions of live topics, and for each with a running job its relief. If topics cannot be listed: raises
+        LithifyError, or with `tell` continues with those it knows."""
         if self._tell is None:
             self._find()
         else:
@@ -105,7 +106,7 @@ class Service:
         if partition is None or (self._tell is None and partition.done.turns >= TURNS_MAX):
             return None
         found = attempt(lambda: self._with_answers(partition, partition.look, jobs=False))
-        failure = found if isinstance(found, Failure) else None  # it comes last; what its turn meets, too, it reports
+        failure = found if isinstance(found, Failure) else None  # it gets the lowest rank; its turn reports the error
         self._troubles.tell("partition not ranked", failure, key.keys.topic, key.keys.partition)
         if isinstance(found, Failure):
             return LOOK_AGAIN
@@ -146,7 +147,7 @@ class Service:
     def _beside(
         self, partition: ServedPartition, do: Callable[[CompactionAnswers], T | None], *, jobs: bool
     ) -> T | None:
-        """What fails there ends the relief; the partition's own next step meets what is left of it."""
+        """Run `do` for the relief of `partition`. An error ends the relief; the partition settles the rest itself."""
         done = attempt(lambda: self._with_answers(partition, do, jobs=jobs))
         self._troubles.tell("partition not relieved", done, partition.keys.topic, partition.keys.partition)
         if isinstance(done, Failure):
@@ -155,12 +156,12 @@ class Service:
         return done
 
     def _tell_of_waiting(self, partition: ServedPartition, want: Want | None) -> None:
-        """Each round looks at who waits; it is told once, and of nobody whose turn comes soon."""
+        """Report a partition that has waited long for its turn, once. Every round looks at those that wait."""
         if want is None or not want.bytes:
             partition.waits_since_ms = None
             return
         now_ms = self._driver.now_ms()
-        since_ms = partition.waits_since_ms = min(partition.waits_since_ms or now_ms, now_ms)  # clocks step back, too
+        since_ms = partition.waits_since_ms = min(partition.waits_since_ms or now_ms, now_ms)  # clocks step back
         if young(since_ms, now_ms, WAITS_LONG_MS):
             return
         topic, number = partition.keys.topic, partition.keys.partition
@@ -169,10 +170,10 @@ class Service:
 
     def _raise_if_regressed(self, partition: ServedPartition) -> None:
         if partition.regressed and partition.fenced is not None and self._tell is not None:
-            raise partition.fenced  # loudly (P5); `run_once` does it at its end
+            raise partition.fenced  # raised at once (P5); `run_once` raises it at its end
 
     def _raise_if_all_was_lost(self, partition: ServedPartition) -> None:
-        """Which of two threads that lose the last two comes later finds nothing owned."""
+        """Two threads may lose the last two partitions at once: the later one finds nothing owned, and raises."""
         serves = self._tell is not None  # `run_once` raises at its end
         if serves and partition.fenced is not None and not any(each.owned for each in tuple(self.partitions)):
             raise partition.fenced
@@ -206,7 +207,7 @@ class Service:
                 self._partitions[keys] = partition
                 partition.take_over |= self._take_over
                 found.append(keys)
-        # Of a topic that was deleted nothing is remembered; a long life sees many of them.
+        # Deleted topics are forgotten: a long-running service sees many of them.
         kept.update(found)
         self._partitions = {keys: partition for keys, partition in self._partitions.items() if keys in kept}
         self._topics = {name: topic for name, topic in self._topics.items() if name in names}
@@ -223,8 +224,9 @@ class Service:
 
 
 def kind_of_rest(report: PartitionReport) -> str | None:
-    """By which one rest differs from another: news only where it changes. None: nothing is due, or something failed,
-    which is told as it comes. While a partition waits its text counts down, so the text is not compared."""
+    """What makes one rest differ from another: a rest is logged only if this changes. None: nothing is due, or a
+    failure, which is reported each time. While a partition waits, its text contains a countdown, so the text is not
+    compared."""
     match report.outcome:
         case StepEnd.FAILED | StepEnd.WORKED:
             return None

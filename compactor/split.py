@@ -1,4 +1,4 @@
-"""The key ranges of a job: about one output each, by where the bytes of its sources lie."""
+"""The key ranges of a job: about one output each, cut where the bytes of its sources lie."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -37,8 +37,8 @@ class Damaged(Exception):
 async def split(
     files: PartitionFiles, epoch: int, chosen: Sequence[Unit], config: TopicConfig, request: Job | None
 ) -> tuple[KeyRange, ...]:
-    """As the owner of `epoch` plans it. Raises Damaged where a source is not whole, and Interrupted where it shall not
-    go on, or somebody asked for the `request` that it is for to be cancelled."""
+    """The key ranges for a job over `chosen`, as the owner of `epoch` plans it. Raises Damaged if a source is not
+    whole, Interrupted if it should stop, or if the `request` that it serves was cancelled."""
     segments = tuple(segment for unit in chosen for segment in unit.segments)
     refuse_unreachable(files.keys, segments)
     total_bytes = sum(unit.bytes for unit in chosen)
@@ -52,7 +52,7 @@ async def split(
         await _show_planning(files, epoch)
         await heed(files, None if request is None else request.id)
 
-    # A run of a terabyte has thousands of segments, and each is opened: longer than a lease.
+    # A run of a terabyte has thousands of segments, and each is opened: that takes longer than a lease.
     weights: list[Weight] = []
     for segment in segments:
         await go_on()
@@ -61,15 +61,16 @@ async def split(
 
 
 async def _show_planning(files: PartitionFiles, epoch: int) -> None:
-    """A sign of life of an owner that plans a job, if its latest is older than a heartbeat's interval (P5)."""
+    """Show that the owner plans a job, if its latest sign of life is a heartbeat's interval old (P5)."""
     state = files.compactor.seen.value
     if state is None or not state.planning or not young(state.heartbeat_at_ms, await Now(), HEARTBEAT_MS):
         await files.compactor.commit(ShowPlanning(epoch))
 
 
 async def _weigh(keys: PartitionKeys, segment: SegmentRef, show_life: ShowLife) -> "tuple[Weight, ...]":
-    """Raises Damaged where the segment is not whole (R6). One that is, and yet is read damaged again, has no weight:
-    the ranges are less even for it, and attempts that meet the same are counted (P14)."""
+    """How the bytes of a segment are spread. Raises Damaged if it is not whole (R6). A segment that is whole, but is
+    read damaged once more, gets no weight: the ranges become less even, and attempts that meet the same are counted
+    (P14)."""
     try:
         return await WeighSegment(keys, segment)
     except (Corrupt, NotFound) as error:

@@ -11,32 +11,34 @@ __all__ = ["Watched", "waits_for", "watched"]
 
 
 class Watched(NamedTuple):
-    since_ms: int  # no sign of life since then, and something was due
-    heartbeat_at_ms: int  # the owner's latest one in `.compactor`
-    live: frozenset[str]  # the segments of the latest look
+    since_ms: int  # since then something was due, and the owner showed no life
+    heartbeat_at_ms: int  # the owner's latest, in `.compactor`
+    live: frozenset[str]  # the live segments at the latest look
 
 
 def watched(before: Watched | None, manifest: Manifest, state: CompactorState | None, now_ms: int) -> Watched:
-    """What is known after one more look at which something is due. `before`: after the one before, if that was so then.
+    """What is known after one more look that found something due. `before`: after the previous look, if that found
+    something due too.
 
-    SUBTLE! To retire segments is an edit of the manifest, which the owner alone makes, and shows no other life. Where
-    retention is all that it finds to do, a standby that did not take this for life would fence it, and be fenced in its
-    turn. Test: tests/compactor/test_standby.py
+    SUBTLE! Retiring segments is a sign of life: an edit of the manifest that only the owner makes. 1. Owner A finds
+    only retention to do, and writes no heartbeat. 2. Standby B sees no life, and fences A. 3. A stands by, and fences B
+    in turn. Test: tests/compactor/test_standby.py
     """
     heartbeat_at_ms = 0 if state is None else state.heartbeat_at_ms
     now = Watched(now_ms, heartbeat_at_ms, frozenset(segment.id for segment in manifest.segments()))
-    if before is None or before.since_ms > now_ms:  # the clock has stepped back: how long it has been is not known
+    if before is None or before.since_ms > now_ms:  # the clock has stepped back: the time since is unknown
         return now
     silent = before.heartbeat_at_ms == heartbeat_at_ms and before.live <= now.live
     return now._replace(since_ms=before.since_ms) if silent else now
 
 
 def waits_for(state: CompactorState, seen: Watched | None, now_ms: int) -> str | None:
-    """Why somebody else than the owner leaves the partition alone; None: it need not. `seen`: where it stands by.
+    """Why a compactor that is not the owner leaves the partition alone. None: it need not. `seen`: for a standby.
 
-    SUBTLE! An idle owner shows no life. If who lost a partition claimed it as soon as something is due there, the two
-    would fence each other in turn. And it is the owner who shows life, not whoever writes `.compactor`: else requests,
-    one in each lease, would keep everybody away from what a dead owner left. Test: tests/compactor/test_standby.py
+    SUBTLE! An idle owner shows no life. If the loser of a partition claimed it as soon as something is due, the two
+    would fence each other in turn; so a standby waits a lease. And only the owner's signs of life count, not every
+    write to `.compactor`: otherwise one request per lease would keep everybody away from a dead owner's partition.
+    Test: tests/compactor/test_standby.py
     """
     if incumbent_lives(state, now_ms):
         return f"{state.owner_name} is at work here"

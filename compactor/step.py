@@ -1,4 +1,4 @@
-"""What one step of a coordinator came to. Pure."""
+"""The outcome of one step of a coordinator. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,29 +10,29 @@ __all__ = ["Step", "StepEnd"]
 
 
 class StepEnd(StrEnum):
-    """How a step ended; of a report, how the pass over the partition did."""
+    """How a step ended; in a report, how the pass over the partition ended."""
 
     IDLE = "idle"  # nothing is due
-    WAITING = "waiting"  # something is due, and not yet
+    WAITING = "waiting"  # something is due, but not yet
     STANDBY = "standby"  # another compactor owns the partition
-    WORKED = "worked"  # something was done, and more may be to do
+    WORKED = "worked"  # something was done, and there may be more to do
     FAILED = "failed"
     STOPPED = "stopped"  # told to stop, or the topic was paused
-    DEFERRED = "deferred"  # there is no room for its job now
+    DEFERRED = "deferred"  # no room for its job at the moment
 
     @property
     def rests(self) -> bool:
-        """Whether nothing is to be done until the files change, or time passes."""
+        """Whether there is nothing to do until the files change or time passes."""
         return self in (StepEnd.IDLE, StepEnd.WAITING)
 
     @property
     def goes_on(self) -> bool:
-        """Whether another step follows at once, or as soon as there is room."""
+        """Whether another step follows, at once or as soon as there is room."""
         return self in (StepEnd.WORKED, StepEnd.DEFERRED)
 
     @property
     def leaves_work(self) -> bool:
-        """Whether a pass that ended so left something undone."""
+        """Whether a pass that ended like this left something undone."""
         return self in (StepEnd.FAILED, StepEnd.WAITING, StepEnd.STOPPED, StepEnd.STANDBY)
 
 
@@ -41,4 +41,4 @@ class Step:
     outcome: StepEnd
     detail: str
     job: Job | None = None
-    dropped: tuple[SegmentRef, ...] = ()  # retired without a job: they lay below the floor
+    dropped: tuple[SegmentRef, ...] = ()  # retired without a job, because they were below the floor

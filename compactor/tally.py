@@ -1,4 +1,4 @@
-"""What was done in a partition since that was last told, and the report of it."""
+"""What was done in a partition since the last report, and the report."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from lithify.manifest.retention import floor_at, logical_size
 
 __all__ = ["TURNS_MAX", "Holdings", "Tally", "holdings"]
 
-TURNS_MAX = 1_000  # told of in one report; the policy converges long before
-ENDS = (StepEnd.FAILED, StepEnd.WORKED)  # what steps came to that end with nothing to do
+TURNS_MAX = 1_000  # in one report; the policy converges long before
+ENDS = (StepEnd.FAILED, StepEnd.WORKED)  # of a pass that ended idle: these outcomes of its steps are reported instead
 
 
 class Holdings(NamedTuple):
-    """What a partition holds in live segments, and of that what readers see."""
+    """What a partition holds in live segments, and how much of that readers see."""
 
     log_start_offset: int
     records: int
@@ -51,7 +51,7 @@ class Tally:
         self.note(step)
 
     def note(self, step: Step) -> None:
-        """It was done, and says nothing of how things stand."""
+        """Count what was done; it says nothing about the state of the partition."""
         self.outcomes.add(step.outcome)
         if step.job is not None:
             self.jobs[step.job.id] = step.job
@@ -59,11 +59,11 @@ class Tally:
         self.dropped_bytes += sum(segment.bytes for segment in step.dropped)
 
     def rests(self, step: Step) -> None:
-        """It was looked at, and `step` is what a step would come to."""
+        """Note that a look found that a step would come to `step`."""
         self.last, self.error = step, None
 
     def report(self, keys: PartitionKeys, manifest: Manifest | None, now_ms: int) -> PartitionReport:
-        """Requires: something was added."""
+        """The report. Requires: a step was added, or a rest."""
         last = self.last
         assert last is not None
         after = holdings(manifest, now_ms)

@@ -1,5 +1,5 @@
-"""Whose turn it is: many partitions, few workers, and none that waits for ever (docs/rfcs/0014). Pure: it is told what
-began and ended, and has neither threads nor a clock."""
+"""Whose turn it is: many partitions, few workers, and none that waits for ever (docs/rfcs/0014). Pure: it learns from
+its caller what began and ended, and has neither threads nor a clock."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from lithify.compactor.room import Load, has_room
 
 __all__ = ["Turns", "Want"]
 
-FAIR_EVERY = 4  # jobs, of which one goes to whoever has waited longest
+FAIR_EVERY = 4  # jobs; one of them goes to the partition that has waited longest
 
 K = TypeVar("K", bound=Hashable)
 
@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 class Want:
     """What a partition wants its next turn for."""
 
-    rank: tuple[int, int]  # the smaller is the more urgent
+    rank: tuple[int, int]  # the smallest is the most urgent
     bytes: int = 0  # what its job reads; 0: an edit, or a look that may find one
     short: bool = False
     asked: bool = False  # a person asked for it
@@ -32,15 +32,17 @@ class Want:
 @dataclass(slots=True)
 class _Entry:
     want: Want
-    since: int  # when it began to wait, as a number of the order of things
-    behind: int | None = None  # it found no room, and waits for the jobs that had begun before this number
-    refused: bool = False  # by those who count what jobs read; they are asked again when a job has ended
-    counted: tuple[bool, int] = (False, 0)  # as which job of how many it began: see Turns._unfair
+    since: int  # when it began to wait: a sequence number
+    # It found no room, and waits for the jobs that began before this number.
+    behind: int | None = None
+    refused: bool = False  # by the budget; it is asked again when a job has ended
+    # Whether all workers were busy when it began, and its place among the jobs of that kind: see Turns._unfair.
+    counted: tuple[bool, int] = (False, 0)
 
 
 class Turns(Generic[K]):
-    """`concurrency`: how many jobs may run, besides one short and one requested. `bytes_max`: how much they may read,
-    all together; None: any amount. `waits_for`: before whose end a turn of the given one does not begin."""
+    """`concurrency`: how many jobs may run, besides one short and one requested one. `bytes_max`: how much they may
+    read together; None: any amount. `waits_for`: the key that must have no turn when a turn of the given one begins."""
 
     def __init__(
         self,
@@ -52,10 +54,10 @@ class Turns(Generic[K]):
         self._bytes_max = bytes_max
         self._waits_for = waits_for
         self._waiting: dict[K, _Entry] = {}
-        self._running: dict[K, tuple[_Entry, int]] = {}  # and the number of its beginning
+        self._running: dict[K, tuple[_Entry, int]] = {}  # with the sequence number of its beginning
         self._looked_at: set[K] = set()
         self._number = 0
-        # Jobs since one went to whoever had waited longest, by whether they began while all workers were busy.
+        # Jobs since the last that went to the longest waiting, by whether they began while all workers were busy.
         self._unfair = {False: 0, True: 0}
 
     @property
@@ -64,18 +66,18 @@ class Turns(Generic[K]):
 
     @property
     def at_rest(self) -> bool:
-        """Nobody waits, and nobody has a turn."""
+        """Nothing waits, and nothing has a turn."""
         return not self._waiting and not self._running
 
     def has_turn(self, key: K) -> bool:
         return key in self._running
 
     def look(self, key: K) -> None:
-        """It is being looked at: it has no turn until `looked`. Requires: it has none now."""
+        """`key` is being looked at: it has no turn until `looked`. Requires: it has none now."""
         self._looked_at.add(key)
 
     def looked(self, key: K, want: Want | None) -> None:
-        """What the look found: it wants a turn, or (None) nothing. It keeps its place."""
+        """The look found that `key` wants a turn, or (None) nothing. It keeps its place."""
         self._looked_at.discard(key)
         if want is None:
             self._waiting.pop(key, None)
@@ -85,7 +87,7 @@ class Turns(Generic[K]):
             self._waiting[key] = _Entry(want, self._next_number())
 
     def begin(self, *, jobs: bool = True) -> tuple[K, Want] | None:
-        """Whose turn begins now; None: nobody's, until something ends or is looked at. `jobs`: or only edits."""
+        """Begin the next turn. None: nothing can begin until something ends or is looked at. `jobs` False: edits."""
         key = self._first_edit()
         if key is None and jobs:
             key = self._first_job()
@@ -100,7 +102,7 @@ class Turns(Generic[K]):
         return key, entry.want
 
     def end(self, key: K, want: Want | None, *, deferred: bool = False) -> None:
-        """Its turn is over, and it wants another, or (None) nothing. `deferred`: it was none, there was no room."""
+        """The turn of `key` is over. It wants another, or (None) nothing. `deferred`: there was no room for it."""
         before, _ = self._running.pop(key)
         if before.want.bytes and not deferred:
             for entry in self._waiting.values():
@@ -117,7 +119,7 @@ class Turns(Generic[K]):
             self._waiting[key] = _Entry(want, self._next_number())
 
     def _uncount(self, entry: _Entry) -> None:
-        """Its turn was none. If it had been the one in four, the next is."""
+        """Its turn did nothing. If it was the one in four that goes to the longest waiting, the next is."""
         busy, at = entry.counted
         fair = at == FAIR_EVERY - 1
         self._unfair[busy] = at if fair else max(self._unfair[busy] - 1, 0)
@@ -152,8 +154,8 @@ class Turns(Generic[K]):
                     return key
                 entry.behind = self._number + 1 if entry.behind is None else entry.behind
             if self._is_held(entry):
-                # All whom it waited for have ended: nothing begins before it, but the one short job that is not counted
-                # and so does not put it off.
+                # All jobs that it waited for have ended: nothing begins before it, except the one short job that does
+                # not count and so does not delay it.
                 if entry.want.alone:
                     return None
                 held = True
@@ -163,12 +165,12 @@ class Turns(Generic[K]):
         return key not in self._looked_at and self._may_hold(key)
 
     def _may_hold(self, key: K) -> bool:
-        """Who waits for room and is being looked at holds others off all the same: each round looks at everybody who
-        waits, and one after the other would take the room in the meantime. Test: tests/compactor/test_turns.py"""
+        """Whether it may hold others off. One that waits for room does so even while it is looked at: each round looks
+        at everything that waits, and others would take the room meanwhile. Test: tests/compactor/test_turns.py"""
         return self._waits_for(key) not in self._running
 
     def _place(self, entry: _Entry) -> tuple[int, ...]:
-        """The smaller begins first."""
+        """The sort key: the smallest begins first."""
         if self._is_held(entry):
             return 0, entry.behind or 0
         if self._unfair[self._busy()] == FAIR_EVERY - 1:
@@ -176,7 +178,7 @@ class Turns(Generic[K]):
         return 1, *entry.want.rank, entry.since
 
     def _is_held(self, entry: _Entry) -> bool:
-        """Whether every job has ended for which it was to wait for room."""
+        """Whether it waits for room, and every job that it waited for has ended."""
         behind = entry.behind
         return behind is not None and not any(
             number < behind for other, number in self._running.values() if other.want.bytes

@@ -1,4 +1,4 @@
-"""A verification that is made in stretches, so that whoever asked for it can do something between them (P5)."""
+"""A verification in stretches of a few seconds, so that its caller can show life between them (P5)."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,11 @@ from lithify.store.errors import Corrupt, NotFound
 
 __all__ = ["STRETCH_MS", "Verification"]
 
-STRETCH_MS = 5_000  # with the longest read after it well below the lease
+STRETCH_MS = 5_000  # together with the longest read, well below the lease
 
 
 class Verification:
-    """One look at the segments of `request`. It begins at the first `go_on`."""
+    """One check of the segments of `request`. It begins at the first `go_on`."""
 
     def __init__(self, driver: Driver, request: VerifyOutputs) -> None:
         self.request = request
@@ -23,7 +23,7 @@ class Verification:
         self._steps = self._look()
 
     def go_on(self) -> frozenset[str] | None:
-        """The ids of those that are bad, once all were looked at; None: there is more to do."""
+        """The ids of the bad segments, once all are checked; None: there is more to do."""
         began_ms = self._driver.now_ms()
         for _ in self._steps:
             if not young(began_ms, self._driver.now_ms(), STRETCH_MS):

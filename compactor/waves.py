@@ -1,4 +1,4 @@
-"""A job's key ranges, so many at a time as a throttle allows. Pure (docs/rfcs/0008)."""
+"""A job's key ranges in waves, as a throttle allows. Pure (docs/rfcs/0008)."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from lithify.manifest.jobs import Job
 
 __all__ = ["WAVE_MS", "wave_bytes", "waves"]
 
-WAVE_MS = 10_000  # of its rate, about
+WAVE_MS = 10_000  # how long a wave takes at the throttle's rate
 
 
 def wave_bytes(job: Job, indexes: Sequence[int]) -> int:
@@ -15,7 +15,7 @@ def wave_bytes(job: Job, indexes: Sequence[int]) -> int:
 
 
 def waves(job: Job, pending: Sequence[int], rate: int) -> list[Sequence[int]]:
-    """All ranges at once; under a throttle as many at a time as take about ten seconds of it."""
+    """All ranges in one wave; under a throttle, waves that take about ten seconds each."""
     if rate <= 0 or not pending:
         return [pending] if pending else []
     size = max(rate * WAVE_MS // 1000 // max(wave_bytes(job, pending[:1]), 1), 1)

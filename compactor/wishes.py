@@ -1,5 +1,5 @@
-"""What people wish while a compactor is busy with a job: that it rests, or that the job ends. Whatever takes long asks
-for it between its steps (P15, docs/rfcs/0014)."""
+"""What people ask for while a compactor works on a job: that it pause, or that the job be cancelled. Long work checks
+for this between its steps (P15, docs/rfcs/0014)."""
 
 from lithify.compactor.engine import StopAsked
 from lithify.manifest.partition import PartitionFiles
@@ -8,7 +8,7 @@ __all__ = ["Interrupted", "heed", "heed_cancel"]
 
 
 class Interrupted(Exception):
-    """Nothing more is done about the job, for now; or for good, where it was `cancelled`."""
+    """Work on the job ends: for now, or for ever if it was `cancelled`."""
 
     def __init__(self, *, cancelled: bool) -> None:
         super().__init__("cancelled on request" if cancelled else "told to stop")
@@ -16,8 +16,8 @@ class Interrupted(Exception):
 
 
 def heed_cancel(files: PartitionFiles, job: str) -> None:
-    """Raises Interrupted where somebody asked for `job` to be cancelled, by the newest `.compactor` that was seen: each
-    write and each sign of life brings it."""
+    """Raise Interrupted if somebody asked for `job` to be cancelled, by the newest `.compactor` seen; each write and
+    each sign of life brings a newer one."""
     state = files.compactor.seen.value
     known = None if state is None else state.job(job)
     if known is not None and known.cancel_requested:
@@ -25,7 +25,7 @@ def heed_cancel(files: PartitionFiles, job: str) -> None:
 
 
 async def heed(files: PartitionFiles, job: str | None) -> None:
-    """As `heed_cancel`; and where this process shall leave, or compaction pause."""
+    """As `heed_cancel`; also raises if this process should leave, or compaction is paused."""
     if job is not None:
         heed_cancel(files, job)
     if await StopAsked():

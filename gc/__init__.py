@@ -1,10 +1,11 @@
-"""Garbage collection: what nothing names any more is deleted, after a grace period, by any number of collectors.
+"""Garbage collection: deletes what nothing refers to any more, after a grace period. Any number of collectors may run.
 
-Promises: no live, pinned or recorded object is ever deleted, whatever is read late or twice (P16-P19). A manifest stays
-readable for the grace period after it was superseded. What a killed process left is found by a sweep, which lists.
+Promises: no live, pinned or recorded object is ever deleted, however late or often something is read (P16-P19). A
+manifest stays readable for the grace period after it was superseded. What a killed process left behind is found by a
+sweep, which lists all objects.
 
-`collect.py` has both passes, `unpinned.py` what checkpoints leave behind, `lives.py` topics that were deleted and made
-anew, `collector.py` the loop over all partitions.
+`collect.py` has both kinds of pass, `unpinned.py` deals with what checkpoints leave behind, `lives.py` with topics that
+were deleted and created again; `collector.py` is the loop over all partitions.
 """
 
 if __name__ != "lithify.gc":

@@ -1,6 +1,6 @@
-"""Collecting the garbage of one partition: normal passes, which list nothing, and the orphan sweep. Coroutines.
+"""Collect the garbage of one partition: normal passes, which list nothing, and the orphan sweep. Coroutines.
 
-Each rule is told where it is kept: P16-P19 of docs/protocol.md, docs/rfcs/0005.
+Each rule is described where it is kept: P16-P19 of docs/protocol.md, docs/rfcs/0005.
 """
 
 from collections.abc import Iterable
@@ -39,21 +39,22 @@ AGED_LOOK_BACK_MAX = 64  # boundary files read to find one that is a grace perio
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass over a partition deleted (or would have), and where its boundary stands."""
+    """What one pass over a partition deleted (or would have deleted), and where its boundary is."""
 
     deleted: tuple[Garbage, ...] = ()
-    refused: tuple[Garbage, ...] = ()  # what the store would not delete, with its reason; a later pass tries again
-    kept: tuple[Garbage, ...] = ()  # what stays, and why: in a dry run what waits, of a sweep what no manifest names
+    refused: tuple[Garbage, ...] = ()  # what the store refused to delete, with its reason; a later pass tries again
+    # What stays, and why: in a dry run what waits, in a sweep what no manifest names.
+    kept: tuple[Garbage, ...] = ()
     boundary: int = 0
     waiting: int = 0  # retired segments that wait for the boundary
     checkpoints_expired: int = 0
-    finished: bool = False  # sealed, and empty: no later pass has anything to do here
+    finished: bool = False  # sealed, and empty: later passes have nothing to do here
 
 
 class _Advance(msgspec.Struct, frozen=True):
-    """The next boundary file. Refused, by doing nothing, where another collector was faster (P4, P17)."""
+    """The next boundary file. Does nothing if another collector was faster (P4, P17)."""
 
-    expects: int  # number of the boundary file it was decided on
+    expects: int  # number of the boundary file that the decision was based on
     value: Boundary
 
     repeatable = True
@@ -66,17 +67,17 @@ class _Advance(msgspec.Struct, frozen=True):
 
 
 async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) -> Pass:
-    """One normal pass. With nothing to do it writes nothing; it never lists.
+    """One normal pass. If there is nothing to do it writes nothing; it never lists objects.
 
-    SUBTLE! The boundary is read before the head, and retired entries and pins come from that head alone (P19): an
-    older head could still show as retired-and-unpinned what a checkpoint, since, has pinned. Test:
-    tests/protocol/test_p19_collectors.py
+    SUBTLE! Read the boundary before the head, and take retired entries and pins from that head alone (P19). Otherwise:
+    1. We read head 7. 2. A checkpoint pins manifest 8, and the boundary passes 8. 3. By that boundary and the pins of
+    head 7 we would delete manifest 8. Test: tests/protocol/test_p19_collectors.py
     """
     boundary = await files.boundary.refresh()
     manifest = await files.head()
     if not dry_run and any(retired.retired_at == manifest.id for retired in manifest.retired):
-        # The boundary stays below the head, so what the head itself retired waits for a successor; an idle partition
-        # would never have one.
+        # The boundary stays below the head, so segments retired by the head itself wait for a successor, which an idle
+        # partition would never get.
         dead = boundary.value.manifest if boundary.value else 0
         await files.manifest.commit(Collect(dead, frozenset(), always=True))
         manifest = await files.head()
@@ -91,9 +92,9 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     garbage += left.segments
     now_ms = await Now()
     over = frozenset(c.id for c in manifest.checkpoints if expired(c, now_ms))
-    # Bytes first, then the commit that forgets them: a crash between the two leaves entries, not orphans (P16).
+    # Bytes first, then the commit that forgets them: a crash in between leaves entries, not orphans (P16).
     refused = [] if dry_run else await delete(garbage)
-    # One object that stays must not keep all others in the list: it alone is not forgotten.
+    # If the store refuses to delete one object, keep only its entry; forget the others.
     stay = frozenset(g.where for g in refused)
     forgotten = frozenset(r.id for r in going if where(files.keys, r) not in stay)
     looked_at = left.looked_at(stay)
@@ -127,8 +128,8 @@ async def _waiting(
 
 
 async def collect_deleted(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) -> Pass:
-    """The same for a partition of a deleted topic; it also finishes a deletion that was interrupted (P21). Where nobody
-    ever made one, there is nothing to do."""
+    """The same for a partition of a deleted topic; also finishes an interrupted deletion (P21). Does nothing if the
+    partition was never created."""
     if not dry_run:
         await files.manifest.commit(Seal())
     if not files.manifest.seen.number and (await files.manifest.refresh()).value is None:
@@ -145,10 +146,10 @@ async def _advance(
     dry_run: bool,
     wanted: bool = False,
 ) -> tuple[Version[Boundary], list[Garbage]]:
-    """Move the boundary as far as a grace period allows, or note today's heads so that a later pass may.
+    """Move the boundary as far as the grace period allows, or note today's heads so that a later pass can.
 
-    `wanted`: an orphan waits for it, or a full list, so it moves however little it frees. Answers with the boundary in
-    force, and the numbered files it has just freed.
+    `wanted`: an orphan or a full list waits for it, so move it however little that frees. Answers with the boundary in
+    force, and the numbered files that were just freed.
     """
     old = current.value
     compactor_head = (await files.compactor.refresh()).number
@@ -173,14 +174,14 @@ async def _advance(
         return Version(current.number, value), freed
     committed = await files.boundary.commit(_Advance(current.number, value))
     if not committed.result:
-        # Another collector moved it. What it freed, it deletes; we go by the boundary we know.
+        # Another collector moved it, and deletes what it freed; we keep to the boundary that we know.
         return current, []
     return committed.version, freed
 
 
 async def _reach(files: PartitionFiles, newest: Version[Boundary], grace_ms: int) -> tuple[Reach, bool]:
-    """The heads, less one, in the newest boundary file that is a grace period old; and whether a younger one that
-    saw more is still aging. Ages are by the store's clock: Last-Modified against now (P17)."""
+    """The heads, less one, in the newest boundary file that is a grace period old; and whether a younger file with
+    newer heads is still aging. Ages are by the store's clock: Last-Modified against now (P17)."""
     now_ms = await Now()
     version: Version[Boundary] | None = newest
     aging = False
@@ -205,12 +206,15 @@ def _numbers(keys: PartitionKeys, at: Reach, to: Reach, pins: frozenset[int]) ->
 
 
 async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) -> Pass:
-    """List everything the partition has, and delete what nothing can name (P18).
+    """List all objects of the partition, and delete those that nothing can name (P18).
 
-    SUBTLE! The order is the proof. First the listing: what is uploaded later is not looked at. Then a commit that
-    raises the orphan floor: an append of something older is refused from now on, one that came before it is in the
-    head. Then the jobs, then the head: a job that is gone from the jobs has its outputs in the head. Where anything
-    of this cannot be read whole, the sweep raises before it has deleted anything. Test:
+    SUBTLE! The order is the proof:
+    1. List: objects uploaded later are not considered.
+    2. Commit a higher orphan floor: an append with an older id is refused from now on; one that came before is in the
+       head.
+    3. Read the jobs.
+    4. Read the head: the outputs of a job that is gone from the jobs are in it.
+    If any of this cannot be read whole, the sweep raises before it has deleted anything. Test:
     tests/protocol/test_p18_sweep.py
     """
     listed = await every_object(files.keys.root)
@@ -234,7 +238,7 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
             others.append(Garbage(found.key, found.size, "its name is none of lithify's"))
         if segment_id is None or segment_id in named:
             continue
-        # In a sealed partition no job can commit any more, and no compactor comes back to end it.
+        # In a sealed partition no job can commit any more, and no compactor will come back to end it.
         goes, reason = orphan(segment_id, max(manifest.orphan_floor, dead), None if manifest.sealed else state)
         (deleted if goes else kept).append(Garbage(found.key, found.size, reason))
     refused = [] if dry_run else await delete([*deleted, *freed])
@@ -250,14 +254,14 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
 
 
 async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[str]]:
-    """The head, and the ids that it and the manifests it pins name. Raises Corrupt where a pinned manifest is missing.
+    """The head, and the ids named by it and by the manifests it pins. Raises Corrupt if a pinned manifest is missing.
 
-    SUBTLE! A pinned manifest that is absent may have been let go since the head was read: its checkpoint removed, the
-    file collected by another process. Only a later head that still pins it makes its absence damage. Test:
+    SUBTLE! 1. We read head 7, which pins manifest 3. 2. The checkpoint is deleted, and another process collects
+    manifest 3. 3. We find it absent. That is damage only if a later head still pins it. Test:
     tests/protocol/test_p18_sweep.py
     """
     absent: set[int] = set()
-    while True:  # bounded: each round knows one more pin of a head to be absent
+    while True:  # bounded: each round finds one more pinned manifest absent
         manifest = await files.head()
         pins = pinned_manifests(manifest)
         if absent & pins:

@@ -1,4 +1,4 @@
-"""The collector's shell: every partition of every topic, deleted topics included; one pass."""
+"""The collector: one pass over every partition of every topic, including deleted topics."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -26,9 +26,9 @@ from lithify.store.errors import InvalidRequest
 
 __all__ = ["GRACE_MS", "GRACE_MS_MIN", "Collector", "GcReport", "PartitionGc"]
 
-GRACE_MS = 3_600_000  # how long a superseded manifest stays readable, at least (P17)
-# A writer builds on a head that it saw up to FRESH_MS ago, and may take minutes to learn what became of its commit: all
-# that time the next number must not die. Test: tests/protocol/test_p17_grace.py
+GRACE_MS = 3_600_000  # how long a superseded manifest stays readable (P17)
+# A writer builds on a head that it saw up to FRESH_MS ago, and may take minutes to learn whether its commit succeeded;
+# the next number must not die in that time. Test: tests/protocol/test_p17_grace.py
 GRACE_MS_MIN = 300_000
 
 log = structlog.wrap_logger(logging.getLogger("lithify.gc"))
@@ -42,8 +42,8 @@ class WarehouseLike(Protocol):
 
 
 class PartitionGc(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition's part of a pass; `error` says why it was left as it is. Partition -1: a topic's files are not
-    readable."""
+    """One partition's part of a pass. `error`: why it was left as it is. Partition -1: a topic whose files cannot be
+    read."""
 
     topic: str
     topic_id: str
@@ -51,20 +51,21 @@ class PartitionGc(msgspec.Struct, frozen=True, kw_only=True):
     deleted: tuple[Garbage, ...] = ()
     kept: tuple[Garbage, ...] = ()
     boundary: int = 0
-    waiting: int = 0  # retired segments that must wait for the grace period
+    waiting: int = 0  # retired segments that wait for the grace period
     checkpoints_expired: int = 0
     error: str | None = None
     error_kind: str | None = None
 
 
 class GcReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass deleted, or, in a dry run, would delete; each object with its reason."""
+    """What a pass deleted, or would delete in a dry run; each object with its reason."""
 
     dry_run: bool
     swept: bool
     partitions: tuple[PartitionGc, ...]
-    temporaries: int = 0  # what killed processes left half written: files, or uploads to a bucket; a sweep removes them
-    error: str | None = None  # why those could not be removed
+    # What killed processes left half written, files or uploads to a bucket; a sweep removes them.
+    temporaries: int = 0
+    error: str | None = None  # why they could not be removed
 
     @property
     def deleted(self) -> tuple[Garbage, ...]:
@@ -83,12 +84,12 @@ class Collector:
     >>> len(report.deleted), report.bytes_deleted
     (0, 0)
 
-    `grace_ms`: how long a manifest stays readable after it was superseded, at least. `events`: a function that takes
-    what happens (docs/rfcs/0015); without it, events are logged.
+    `grace_ms`: how long a manifest stays readable after it was superseded. `events`: a function that is called with
+    each event (docs/rfcs/0015); by default events are logged.
 
-    Any number of collectors may run, in any number of processes (P19). A grace period below GRACE_MS_MIN, as in tests,
-    is for a warehouse that nobody else uses meanwhile: no data are lost, but readers meet SnapshotExpired, and writers
-    CommitUnknown for appends whose outcome nobody can tell any more.
+    Any number of collectors may run, in any number of processes (P19). Use a grace period below GRACE_MS_MIN, as in
+    tests, only if nobody else uses the warehouse at that time: no data is lost, but readers may get SnapshotExpired,
+    and writers CommitUnknown for appends whose outcome can no longer be known.
     """
 
     def __init__(self, warehouse: WarehouseLike, *, grace_ms: int = GRACE_MS, events: Sink = log_event) -> None:
@@ -110,9 +111,12 @@ class Collector:
         self._troubles = Troubles(self._events)
 
     def run_once(self, dry_run: bool = False, sweep: bool = False) -> GcReport:
-        """One pass: forget what was replaced a grace period ago. `sweep` also lists every object and deletes what
-        nothing can name. `dry_run` deletes and commits nothing. A partition's failure stops no other. A deleted topic
-        that is empty costs a pass nothing, and is in no report any more; a sweep looks whether orphans came."""
+        """One pass: collect what was replaced at least a grace period ago.
+
+        `sweep` also lists every object and deletes those that nothing can name. `dry_run` deletes and commits nothing.
+        A failure in one partition stops no other. A deleted topic that is empty costs a pass nothing and is in no
+        report; a sweep checks it for orphans.
+        """
         partitions: list[PartitionGc] = []
         awake, resting = self._driver.run(self._known.topics(anew=sweep, says=not dry_run))
         for name in resting if sweep else ():
@@ -135,7 +139,7 @@ class Collector:
         return report
 
     def _clean(self, report: GcReport) -> GcReport:
-        """The sweep of what no topic owns: temporary files and uploads of killed processes, a day old by the store's
+        """Sweep what no topic owns: temporary files and uploads of killed processes that are a day old by the store's
         clock."""
         store = self._driver.store
         found = attempt(lambda: store.remove_stale_temporaries(is_segment_key, dry_run=report.dry_run))
@@ -145,7 +149,7 @@ class Collector:
         return msgspec.structs.replace(report, temporaries=found)
 
     def _topic(self, name: str, marks: Marks, dry_run: bool, sweeping: bool) -> list[PartitionGc]:
-        # A sweep looks at partitions that are finished, too, so it begins with the first life.
+        # A sweep also looks at finished partitions, so it begins with the first life.
         lives = Lives(name, 0) if sweeping else self._topics.setdefault(name, Lives(name, marks.over))
         known = attempt(lambda: self._driver.run(lives.refresh()))
         self._troubles.tell("topic skipped", known, name)
@@ -174,7 +178,7 @@ class Collector:
         ]
 
     def _forget(self, awake: Iterable[str]) -> None:
-        """What is known of topics that are over, or that are gone with their folder."""
+        """Forget topics that are over, or whose folder is gone."""
         kept = set(awake)
         self._topics = {name: lives for name, lives in self._topics.items() if name in kept}
         self._partitions = {
@@ -241,7 +245,7 @@ def _ended(report: GcReport) -> CollectionEnded:
 
 
 def _stuck(done: Pass) -> Failure | None:
-    """What the store would not delete, as the pass reports it; all else went."""
+    """What the store refused to delete, according to the pass; everything else is deleted."""
     if not done.refused:
         return None
     first, more = done.refused[0], len(done.refused) - 1

@@ -1,4 +1,4 @@
-"""Every life of a topic's name: a topic deleted and made again leaves partitions under its old id (P21). Coroutines."""
+"""Every life of a topic's name: one deleted and created again leaves partitions under its old id (P21). Coroutines."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,7 +15,7 @@ __all__ = ["Lives"]
 
 
 class Lives:
-    """The lives of `name` after version `over`: those up to there are said to be over and collected."""
+    """The lives of `name` after version `over`. Those up to there are marked as over and collected."""
 
     def __init__(self, name: str, over: int) -> None:
         self._name = name
@@ -24,15 +24,15 @@ class Lives:
         self._newest: Version[TopicFile] | None = None
         self._past: dict[str, TopicFile] = {}  # by topic id, oldest first: the last version of each earlier life
         self._finished: set[PartitionKeys] = set()
-        self.damage: Corrupt | None = None  # of an older version: lives may be missing, or partitions of one
+        self.damage: Corrupt | None = None  # of an older version: lives, or partitions of one, may be missing
 
     async def refresh(self) -> list[TopicFile]:
-        """Each life at its last version, oldest first; one that is over counts as deleted, whatever that says. Where an
-        older version is damaged (`damage`), all that the others tell: what is over by them is over."""
+        """Each life at its last version, oldest first; former lives count as deleted, whatever their version says. If
+        an older version is damaged (`damage`), the result is based on the others: what they show to be over is over."""
         head = await self._lineage.refresh()
         if head.value is None:
             return []
-        if self.damage is not None:  # it may be restored by now
+        if self.damage is not None:  # it may have been restored since
             self._newest, self._past, self.damage = None, {}, None
         if self._newest is None:
             self._newest = await self._readable(range(self._over + 1, head.number)) or head
@@ -41,8 +41,8 @@ class Lives:
         return [*(replace(topic, deleted=True) for topic in self._past.values()), head.value]
 
     async def _ends_between(self, low: Version[TopicFile], high: Version[TopicFile]) -> None:
-        """Finds the last versions of lives that ended between the two by halving: an id never comes back, so where both
-        ends have one, all between have it."""
+        """Find the last versions of lives that ended between the two, by halving. An id never comes back: if both ends
+        have the same one, so has everything between."""
         assert low.value is not None
         assert high.value is not None
         if low.value.topic_id == high.value.topic_id:
@@ -74,11 +74,11 @@ class Lives:
         return keys in self._finished
 
     def finished(self, keys: PartitionKeys) -> None:
-        """The partition is sealed and empty: nothing will ever come of it but orphans, which a sweep looks for."""
+        """The partition is sealed and empty: nothing can appear there except orphans, which a sweep looks for."""
         self._finished.add(keys)
 
     async def say_what_is_over(self, marks: Marks) -> None:
-        """Says up to which version everything is over, once it is; later passes and processes do not look there."""
+        """Mark up to which version everything is over; later passes and processes do not look there again."""
         head = None if self._newest is None else self._newest.value
         if head is None or self.damage is not None:
             return  # what cannot be read is not known to be over
@@ -90,14 +90,14 @@ class Lives:
         if over <= marks.over:
             return
         if over < head.id and marks.again < over:
-            await say_again(self._name, over)  # an older lithify made it again
+            await say_again(self._name, over)  # an older lithify created the topic again
         await say_over(self._name, over)
         for topic_id in [topic_id for topic_id, topic in self._past.items() if topic.id <= over]:
             self._finished -= set(partition_keys(self._past.pop(topic_id)))
 
 
 def _from_the_middle(low: int, high: int) -> Iterator[int]:
-    """The numbers between the two, those in the middle first."""
+    """The numbers between the two, from the middle outward."""
     middle = (low + high) // 2
     for away in range(high - low):
         yield from (number for number in dict.fromkeys((middle + away, middle - away)) if low < number < high)

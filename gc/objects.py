@@ -12,7 +12,7 @@ PAGES_MAX = 1_000_000
 
 
 async def delete(garbage: list[Garbage]) -> list[Garbage]:
-    """Answers with what the store would not delete, each with the reason."""
+    """Delete these objects. Answers with those that the store refused to delete, each with the reason."""
     refused: dict[Where, str] = {}
     for home in dict.fromkeys(g.home for g in garbage):
         keys = [g.key for g in garbage if g.home == home]
@@ -23,7 +23,7 @@ async def delete(garbage: list[Garbage]) -> list[Garbage]:
 
 
 def gone(garbage: list[Garbage], refused: list[Garbage]) -> tuple[Garbage, ...]:
-    """All but what the store would not delete."""
+    """`garbage` without what the store refused to delete."""
     stay = {g.where for g in refused}
     return tuple(g for g in garbage if g.where not in stay)
 

@@ -32,7 +32,7 @@ BOUNDARY_STEP_MIN = 256  # numbers that one boundary file must free, unless reti
 
 
 class Garbage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One object, and why it goes (or would go, in a dry run)."""
+    """One object, and why it is deleted (or would be, in a dry run)."""
 
     key: str
     bytes: int
@@ -45,35 +45,35 @@ class Garbage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def segment_garbage(keys: PartitionKeys, ref: SegmentRef | Retired, reason: str) -> Garbage:
-    """The bytes of a segment."""
+    """The object of a segment."""
     home, key = where(keys, ref)
     return Garbage(key, ref.bytes, reason, home)
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """How far the boundary may go: the heads, less one, in a boundary file that is a grace period old (P17)."""
+    """How far the boundary may move: the heads, less one, in a boundary file that is a grace period old (P17)."""
 
     manifest: int
     compactor: int
 
 
 def pinned_manifests(manifest: Manifest) -> frozenset[int]:
-    """Manifests that checkpoints pin; an expired one pins until a commit removes it (P20)."""
+    """The manifests that checkpoints pin. An expired checkpoint pins until a commit removes it (P20)."""
     return frozenset(checkpoint.manifest for checkpoint in manifest.checkpoints)
 
 
 def collectable(manifest: Manifest, boundary: int) -> list[Retired]:
-    """Retired segments whose bytes may go: no manifest above `boundary`, and no pinned one, names them (P16).
+    """Retired segments whose bytes may be deleted: no manifest above `boundary`, and no pinned one, names them (P16).
 
-    Those in another home are a later lithify's to delete: here their bytes are not, and an entry that was forgotten
-    would leave them there for ever.
+    Segments in another home are left to a later lithify: it has to delete their bytes there, and if their entries were
+    forgotten here, the bytes would stay there for ever.
     """
     pins = by_manifest(manifest.checkpoints)
     return [it for it in manifest.retired if it.retired_at <= boundary and reachable(it) and pinning(it, pins) is None]
 
 
 def waits_for(retired: Retired, manifest: Manifest, grace_ms: int) -> str:
-    """What the bytes of a retired segment that is not yet collectable wait for."""
+    """What the bytes of a retired segment wait for, if it is not collectable yet."""
     pin = pinning(retired, by_manifest(manifest.checkpoints))
     if not reachable(retired):
         why = f"it is in another home ({retired.home!r}), which this lithify cannot reach: upgrade lithify"
@@ -90,19 +90,19 @@ def named_by(manifest: Manifest) -> frozenset[str]:
 
 
 def next_boundary(manifest: Manifest, current: Boundary | None, reach: Reach, *, wanted: bool = False) -> Reach | None:
-    """How far to advance the boundary now; None where it would free too little to be worth a file that stays.
+    """How far to advance the boundary now. None: it would free too little to be worth another file, which stays.
     `wanted`: any advance is worth it."""
     at = Reach(current.manifest, current.compactor) if current else Reach(0, 0)
     to = Reach(max(at.manifest, reach.manifest), max(at.compactor, reach.compactor))
     numbers = to.manifest - at.manifest + to.compactor - at.compactor
-    # What only a checkpoint keeps leaves the list, too: else it would grow until then.
+    # A segment that only a checkpoint keeps leaves the list too; otherwise the list would grow until then.
     frees = any(at.manifest < it.retired_at <= to.manifest and reachable(it) for it in manifest.retired)
     return to if numbers >= BOUNDARY_STEP_MIN or frees or (wanted and numbers) else None
 
 
 def wants_floor(manifest: Manifest) -> bool:
-    """Whether a list is half full of entries that give way to others only below the orphan floor, and none is below it:
-    where nothing is ever collected, nothing else raises it."""
+    """Whether a list is half full, its entries can only give way below the orphan floor, and none is below it. If
+    nothing else is ever collected, nothing else raises that floor."""
     lists = ((manifest.producers, PRODUCERS_MAX), (manifest.transactions, TRANSACTIONS_MAX))
     return not manifest.sealed and any(
         2 * len(entries) >= bound and all(entry.touched_at >= manifest.orphan_floor for entry in entries)
@@ -118,10 +118,10 @@ def waits(manifest: Manifest, current: Boundary | None, compactor_head: int) -> 
 
 
 def protecting_job(segment_id: str, state: CompactorState | None) -> Job | None:
-    """The job whose name in `segment_id` protects it (P10): any in `.compactor` but a completed one.
+    """The job whose name in `segment_id` protects the segment (P10): any job in `.compactor` except a completed one.
 
-    What a completed job made lives in the manifest, which is read after the jobs; what else bears its name was left by
-    an attempt that was interrupted, and nothing can name it any more.
+    The outputs of a completed job are in the manifest, which is read after the jobs. Any other segment with its name
+    was left by an interrupted attempt, and nothing can name it any more.
     """
     if state is None:
         return None
@@ -130,8 +130,8 @@ def protecting_job(segment_id: str, state: CompactorState | None) -> Job | None:
 
 
 def orphan(segment_id: str, floor: int, state: CompactorState | None) -> tuple[bool, str]:
-    """Whether the sweep may delete a segment that no manifest names, and why or why not. `floor`: the orphan floor
-    that the sweep's own commit left (P18)."""
+    """Whether the sweep may delete a segment that no manifest names, with the reason. `floor`: the orphan floor after
+    the sweep's own commit (P18)."""
     job = protecting_job(segment_id, state)
     if job is not None:
         return False, f"job {job.id} ({job.status}) protects it"
@@ -144,7 +144,7 @@ def orphan(segment_id: str, floor: int, state: CompactorState | None) -> tuple[b
 def dead_numbers(
     keys: PartitionKeys, found: Iterable[tuple[str, int]], boundary: Boundary | None, pins: frozenset[int]
 ) -> list[Garbage]:
-    """Numbered files (key, bytes) at or below the boundary and not pinned."""
+    """The numbered files in `found` (key, bytes) that are at or below the boundary and not pinned."""
     dead = Reach(boundary.manifest, boundary.compactor) if boundary else Reach(0, 0)
     garbage: list[Garbage] = []
     for key, size in found:

@@ -1,5 +1,5 @@
-"""Partitions that no version of their topic names: their creator lost a race, died, or was overtaken by a deletion.
-A sweep finds them, and whoever is slow can announce them no more once they go (P21, docs/rfcs/0005). Coroutines.
+"""Partitions that no version of their topic names: their creator lost a race, died, or was overtaken by a deletion. A
+sweep finds and deletes them; after that no slow creator can announce them (P21, docs/rfcs/0005). Coroutines.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _NOTHING = Pass()
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What became of one such partition. `used`: somebody wrote to it, so it is to be sealed and collected as that of
+    """What happened to one such partition. `used`: somebody wrote to it, so it must be sealed and collected like one of
     a deleted topic, and the end of its chain stays."""
 
     keys: PartitionKeys
@@ -42,28 +42,31 @@ class Swept:
 @dataclass(frozen=True, slots=True)
 class _Found:
     keys: PartitionKeys
-    objects: tuple[ObjectInfo, ...]  # of lithify's
-    growth: bool  # the topic is live, and may yet grow to it
+    objects: tuple[ObjectInfo, ...]  # only lithify's objects
+    growth: bool  # the topic is live, and may still grow to this partition
     born_ms: int | None = None  # None: its first manifest is damaged, or gone
     damage: Corrupt | None = None
-    used: bool = False  # there is more than what its creator makes
+    used: bool = False  # it has more than a creator writes
     sealed: bool = False
 
 
 async def sweep_unannounced(name: str, grace_ms: int, *, dry_run: bool = False) -> list[Swept]:
-    """Delete the partitions under a topic's name that nobody has announced, nor can, once they are a grace period old.
+    """Delete the partitions under a topic's name that nobody has announced or can announce, once they are a grace
+    period old.
 
-    SUBTLE! The folders are listed first, the versions read after that. A creator whose folder is there had read the
-    newest version before, and announces as the one after it or not at all. So where a later version is that of a live
-    topic, it is late already. Where the newest is a deletion, or there is none, it may not be: then the next number is
-    taken from it first, by a version that says nothing new. What the folders hold was never open to anybody, so none
-    of it can be built upon, and numbers that are used again are nobody's. Test: tests/manifest/test_unannounced.py
+    SUBTLE! List the folders first, then read the versions. A creator whose folder we see had read the newest version
+    before, and announces under the next number or not at all. So:
+    1. If a later version belongs to a live topic, its announcement would be refused now.
+    2. If the newest version is a deletion, or there is none, it might still announce. We take the next number first,
+       with a version that changes nothing.
+    Nobody was ever given access to what the folders hold, so nothing can depend on it, and numbers used again conflict
+    with nobody's. Test: tests/manifest/test_unannounced.py
     """
     folders = await _folders(name)
-    lives = Lives(name, 0)  # those that are over, too
+    lives = Lives(name, 0)  # including those that are over
     topics = await lives.refresh()
     if lives.damage is not None:
-        raise lives.damage  # it may be the one that announces what is here
+        raise lives.damage  # the damaged version may announce what is here
     newest = topics[-1] if topics else None
     known = {topic.topic_id: topic for topic in topics}
     by_topic_id: dict[str, list[_Found]] = {}
@@ -93,7 +96,7 @@ async def _folders(name: str) -> list[PartitionKeys]:
 
 
 async def _look(keys: PartitionKeys, *, growth: bool) -> _Found | None:
-    """What lithify has there; None: nothing."""
+    """What lithify has under `keys`; None: nothing."""
     objects = tuple(
         found
         for found in await every_object(keys.root)
@@ -113,7 +116,7 @@ async def _look(keys: PartitionKeys, *, growth: bool) -> _Found | None:
 
 
 async def _old(by_topic_id: dict[str, list[_Found]], grace_ms: int) -> set[str]:
-    """Topic ids of which no partition is younger than the grace period: a creator at work makes one after the other."""
+    """Topic ids with no partition younger than the grace period: a creator makes one partition after another."""
     now_ms = await Now()
     return {
         topic_id
@@ -123,8 +126,8 @@ async def _old(by_topic_id: dict[str, list[_Found]], grace_ms: int) -> set[str]:
 
 
 async def _fence(name: str, newest: TopicFile | None) -> bool:
-    """Whether nobody who had begun before can announce any more. False: a version came meanwhile, for the next sweep to
-    judge by."""
+    """Make sure that no creator who began before can still announce. False: a new version came meanwhile; the next
+    sweep decides by that."""
     if newest is not None:
         await say_again(name, newest.id)  # as before every version that follows a deletion
     return await take_next_version(topic_lineage(name), name, 0 if newest is None else newest.id)

@@ -1,7 +1,7 @@
-"""What checkpoints kept and keep: segments that only manifests below the boundary name (P16, P20). Coroutines.
+"""Segments that only manifests below the boundary name: what checkpoints keep, and kept (P16, P20). Coroutines.
 
-The entry of a replaced segment that only checkpoints keep leaves the retired list after the grace period
-(lithify.manifest.pins). From then on the pinned manifests name it; once nobody pins them they are looked at here.
+A replaced segment that only checkpoints keep leaves the retired list after the grace period (lithify.manifest.pins).
+Then only the pinned manifests name it; once these are no longer pinned, they are looked at here.
 """
 
 from bisect import bisect
@@ -19,15 +19,16 @@ __all__ = ["LetGo", "kept_by_pins", "let_go"]
 
 
 class LetGo(msgspec.Struct, frozen=True):
-    """What is left of manifests that nobody pins any more."""
+    """What manifests that are no longer pinned leave behind."""
 
-    segments: tuple[Garbage, ...] = ()  # nobody else names them
-    alone: dict[int, frozenset[Where]] = {}  # by manifest: those among these that it names
-    files: dict[int, Garbage] = {}  # of the manifests that are there
-    kept: tuple[Garbage, ...] = ()  # of those that cannot be looked at, with the reason
+    segments: tuple[Garbage, ...] = ()  # nothing else names them
+    # By manifest: those of `segments` that it names.
+    alone: dict[int, frozenset[Where]] = {}
+    files: dict[int, Garbage] = {}  # the files of these manifests, as far as they exist
+    kept: tuple[Garbage, ...] = ()  # of manifests that cannot be read, with the reason
 
     def looked_at(self, refused: frozenset[Where]) -> frozenset[int]:
-        """Those of which all is deleted but the file itself, where the store would not delete `refused`."""
+        """The manifests of which only the file itself is left to delete, if the store did not delete `refused`."""
         return frozenset(number for number, named in self.alone.items() if not named & refused)
 
 
@@ -56,23 +57,23 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
 
 
 class _Look:
-    """At the manifests that a head says nobody pins any more, in their order."""
+    """Looks at the manifests that a head lists as no longer pinned, in their order."""
 
     def __init__(self, files: PartitionFiles, head: Manifest) -> None:
         self._files = files
         self._head = head
         self._known = named_by(head)
         self._pins = sorted(pinned_manifests(head))
-        self._above: tuple[int, frozenset[str]] = (0, frozenset())  # the pinned manifest that was read last
+        self._above: tuple[int, frozenset[str]] = (0, frozenset())  # the pinned manifest read last
 
     async def only_in(self, number: int) -> list[SegmentRef] | None:
-        """The segments that nothing names but manifest `number`, or others that nobody pins. None: a sweep took it, and
-        with it what it named. Raises Corrupt and InvalidRequest where that cannot be told.
+        """The segments that only manifest `number` names, or other manifests that are no longer pinned. None: a sweep
+        took it, with everything it named. Raises Corrupt and InvalidRequest if that cannot be determined.
 
-        SUBTLE! What the head retired is not among it, though that manifest names it, too: it has not been readable for
-        a grace period yet, or goes by the list. What is in neither was handed over, so it was retired at or below a
-        boundary. It was live from its `added_at` on without a gap; so of the pinned manifests only the next one below
-        and the next one above can be the one that names it still. Test: tests/protocol/test_p16_pins.py
+        SUBTLE! Skip what the head still lists as retired: the normal pass deletes it once its grace period is over. A
+        segment that is neither live nor retired was handed over, so it was retired at or below a boundary. It was live
+        without a gap since its `added_at`, so of the pinned manifests only the nearest one below and the nearest one
+        above can still name it. Test: tests/protocol/test_p16_pins.py
         """
         left = await _segments(self._files, number)
         if left is None:
@@ -85,7 +86,7 @@ class _Look:
     async def _named_in(self, pinned: int) -> frozenset[str]:
         if self._above[0] != pinned:
             segments = await _segments(self._files, pinned)
-            if segments is None:  # its checkpoint may have gone since the head was read: the next pass sees
+            if segments is None:  # its checkpoint may be gone since the head was read; the next pass will see
                 key = self._files.keys.manifest.key(pinned)
                 raise Corrupt(missing_text(self._head, pinned, key), key)
             self._above = pinned, frozenset(segment.id for segment in segments)
@@ -98,8 +99,8 @@ async def _segments(files: PartitionFiles, number: int) -> tuple[SegmentRef, ...
 
 
 async def kept_by_pins(files: PartitionFiles, head: Manifest) -> list[Garbage]:
-    """What only checkpoints keep, each segment with the first of them, for people. A pinned manifest that cannot be
-    read is among it, with the reason."""
+    """Segments that only checkpoints keep, each with the first of them, for people. A pinned manifest that cannot be
+    read is listed with the reason."""
     kept: dict[str, Garbage] = {}
     known = named_by(head)
     for pin in by_manifest(head.checkpoints):

@@ -1,8 +1,9 @@
-"""What clients do: append, read, follow, pin. `lithify.open` gives a `Warehouse`, that a `Topic`, that a `Partition`.
+"""The client library. `lithify.open` gives a `Warehouse`, that a `Topic`, that a `Partition`: append, read, follow,
+pin.
 
-Promises: an acknowledged append is in every later read; an append that failed says whether it may have happened, and a
-token tells later (`CommitUnknown`); a snapshot shows one manifest, whatever is compacted meanwhile; the position of a
-consumer is stored only after it was given the records before it (docs/rfcs/0009).
+Promises: an acknowledged append is in every later read. A failed append says whether it may have happened, with a token
+to find out later (`CommitUnknown`). A snapshot shows one manifest, whatever is compacted meanwhile. A consumer's
+position is stored only after it was given the records before that position (docs/rfcs/0009).
 """
 
 if __name__ != "lithify.log":

@@ -1,7 +1,7 @@
-"""The append protocol (P6, P7), and what became of an append whose commit is unknown. Protocol coroutines.
+"""The append protocol (P6, P7), and how to find out whether an unknown append happened. Protocol coroutines.
 
-Upload the segment under an id that begins with the manifest number last read, then commit the edit that names it. Warm
-and uncontended that is two PUTs and one GET.
+Upload the segment under an id that begins with the manifest number last read, then commit the edit that names it. A
+warm client without rivals needs two PUTs and one GET.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from lithify.store.port import NewId, Now, Pause, Put
 
 __all__ = ["append", "outcome"]
 
-UPLOADS_MAX = 4  # of one append, each under a new id because the orphan floor passed the one before
-DELAY_MS_MAX = 1_000  # of an append to a partition that is nearly full of L0 segments
+UPLOADS_MAX = 4  # of one append, each under a new id, because the orphan floor passed the previous one
+DELAY_MS_MAX = 1_000  # of an append to a partition that has almost too many L0 segments
 _TOKEN = re.compile(r"(?:([^/:]+/[^/:]+/[0-9]+):)?([0-9]{1,20}):[^:]+:([^:]+)")  # partition, number, nonce, segment
 
 
@@ -38,10 +38,9 @@ async def append(
     transaction: TransactionStamp | None = None,
     expiration_ms: int = EXPIRATION_MS,
 ) -> range:
-    """Append the encoded segment `body`, whose reference but for its id is `ref`; answers with its offsets.
+    """Append the encoded segment `body`, whose reference is `ref` except for its id; answers with its offsets.
 
-    Raises the edit's own refusal (nothing was appended), Unavailable (nor was it), CommitUnknown with a token for
-    `outcome`.
+    Raises the edit's own refusal or Unavailable (nothing was appended), or CommitUnknown with a token for `outcome`.
     """
     for _ in range(UPLOADS_MAX):
         head = await files.manifest.recent()
@@ -65,9 +64,10 @@ async def append(
 
 
 async def _known_before(files: PartitionFiles, edit: Append) -> range | None:
-    """The offsets where a transaction or producer repeats what the head shows, so that nothing need be uploaded.
+    """The offsets, if the head shows that a transaction or producer repeats an append, so that nothing need be
+    uploaded.
 
-    A refusal is raised here already: what is refused leaves no orphan behind.
+    A refusal is raised here too, before the upload, so that it leaves no orphan behind.
     """
     for fresh in (False, True):
         if fresh:
@@ -84,12 +84,12 @@ async def _known_before(files: PartitionFiles, edit: Append) -> range | None:
 
 
 async def _delay(files: PartitionFiles, l0_segments_max: int) -> None:
-    """Give compaction time: from three quarters of the limit on the wait grows to its maximum, then appends are
-    refused (by the edit)."""
+    """Give compaction time: from three quarters of the limit the wait grows to its maximum; at the limit the edit
+    refuses appends."""
     slow_from = slows_from(l0_segments_max)
     if len(_l0(files)) < slow_from:
         return
-    await files.head()  # the cached head may be long compacted
+    await files.head()  # the cached head may be long out of date
     over = len(_l0(files)) - slow_from
     if over >= 0:
         await Pause(DELAY_MS_MAX * (over + 1) // (l0_segments_max - slow_from + 1), gives_way=True)
@@ -101,17 +101,17 @@ def _l0(files: PartitionFiles) -> tuple[SegmentRef, ...]:
 
 
 async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) -> range | None:
-    """What became of an append that ended in CommitUnknown with `token`: its offsets, or None: it certainly did not
-    and will not happen. Raises CommitUnknown where that cannot be said (yet), InvalidRequest for another partition's.
+    """Whether an append happened that ended in CommitUnknown with `token`: its offsets, or None: it certainly did not
+    and will not happen. Raises CommitUnknown if that is unknown (yet), InvalidRequest for another partition's token.
 
-    `settle`: where its manifest number is still vacant, so that a request on its way could yet create it, take the
+    `settle`: if its manifest number does not exist yet, so that a delayed request could still create it, take that
     number with a commit that changes nothing. Then the answer is certain.
     """
     owner, number, segment_id = _parse(token)
     _check_partition(files, owner)
     head = await files.head()
     if head.id < number and settle:
-        # Whoever creates `number` first decides: after this commit the late body meets EXISTS.
+        # Whoever creates `number` first decides: after this commit the late body gets EXISTS.
         head = await _take_number(files)
     for known in (*head.l0, *head.retired):
         if known.id == segment_id and known.base_offset is not None:
@@ -122,9 +122,9 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
             "commit of this partition settles it: append what comes next, or ask with settle=True",
             token,
         )
-    # An entry is forgotten only once it was retired at or below the orphan floor (P16), so a commit at `number` that is
-    # neither live nor retired either never was, or lies below the floor. It will not be, either: `number` is taken or
-    # dead, and so is every number that was tried before it (the commit went on only from those it saw lost or dead).
+    # An entry is forgotten only if it was retired at or below the orphan floor (P16). So a commit at `number` that is
+    # neither live nor retired either never happened or is below the floor. It cannot happen later: `number` is taken or
+    # dead, and so is every number tried before it (the commit moved on only from numbers it saw lost or dead).
     if number >= head.orphan_floor and owner is not None:
         return None
     if owner is None:
@@ -141,7 +141,7 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
 
 
 async def _take_number(files: PartitionFiles) -> Manifest:
-    with contextlib.suppress(CommitUnknown):  # whether it settled anything, the head shows
+    with contextlib.suppress(CommitUnknown):  # the head shows whether this settled anything
         await files.manifest.commit(Collect(boundary=0, collected=frozenset(), always=True))
     return await files.head()
 
@@ -151,8 +151,9 @@ def _partition_of(files: PartitionFiles) -> str:
 
 
 def _check_partition(files: PartitionFiles, owner: str | None) -> None:
-    """SUBTLE! Of another partition's append, or of one to an earlier topic of this name, this one could only say that
-    it certainly did not happen, and whoever asked would send it again. Test: tests/log/test_outcome.py"""
+    """SUBTLE! 1. An append to partition 0 ends as unknown. 2. Its token is given to partition 1, or to a topic that was
+    created again under this name. 3. That one would answer "certainly not", and the caller would append again. Test:
+    tests/log/test_outcome.py"""
     if owner is None or owner == _partition_of(files):
         return
     topic, topic_id, partition = owner.split("/")
@@ -164,7 +165,7 @@ def _check_partition(files: PartitionFiles, owner: str | None) -> None:
 
 
 def _parse(token: str) -> tuple[str | None, int, str]:
-    """The partition that it is of (None: an earlier version of lithify did not say), the number, the segment's id."""
+    """The partition (None: the token is from an earlier lithify), the manifest number, the segment's id."""
     found = _TOKEN.fullmatch(token)
     if found is None or not SegmentId.is_one(found.group(3)):
         raise InvalidRequest(f"{token[:120]!r} is not the token of an append: give the token of its CommitUnknown")

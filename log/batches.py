@@ -1,4 +1,4 @@
-"""Records gathered into batches until they are due. No threads and no clock in here; the producer's lock guards it."""
+"""Collects records into batches until these are due. No threads and no clock in here; the producer's lock guards it."""
 
 import os
 import threading
@@ -12,23 +12,23 @@ from lithify.store.errors import InvalidRequest, LithifyError
 
 __all__ = ["Batch", "Batches", "Delivery", "taken_bytes", "wait_s"]
 
-RECORD_OVERHEAD_BYTES = 256  # of the Python objects around a small record
-HEADER_OVERHEAD_BYTES = 160  # of those around each of its headers
-_WAIT_MS_MAX = int(threading.TIMEOUT_MAX * 1000)  # some 292 years; a lock refuses to wait for longer
+RECORD_OVERHEAD_BYTES = 256  # of the Python objects for a small record
+HEADER_OVERHEAD_BYTES = 160  # of those for each header
+_WAIT_MS_MAX = int(threading.TIMEOUT_MAX * 1000)  # some 292 years: locks refuse longer timeouts
 
 
 def taken_bytes(record: Record, record_bytes: int) -> int:
-    """Of the buffer and of a batch, by a record that has so many bytes itself."""
+    """Bytes of the buffer, and of a batch, that a record of `record_bytes` takes."""
     return record_bytes + RECORD_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * len(record.headers)
 
 
 def wait_s(wait_ms: int) -> float:
-    """As locks take it."""
+    """`wait_ms` as a timeout for locks, in seconds."""
     return min(wait_ms, _WAIT_MS_MAX) / 1000
 
 
 class Batch:
-    """Records of one partition that will be appended together."""
+    """Records of one partition that are appended together."""
 
     def __init__(self, partition: int, due_at_ms: int) -> None:
         self.partition = partition
@@ -37,11 +37,11 @@ class Batch:
         self.bytes = 0
         self.open = True  # more may be added
         self.pid = os.getpid()
-        self.outcome: Future[range | Callable[[], LithifyError]] = Future()  # their offsets, or a new error each time
+        self.outcome: Future[range | Callable[[], LithifyError]] = Future()  # offsets; or makes a new error each time
 
 
 class Delivery:
-    """A record on its way. `partition` is where it goes."""
+    """A record on its way to `partition`."""
 
     __slots__ = ("_batch", "_index")
 
@@ -54,21 +54,22 @@ class Delivery:
         return self._batch.partition
 
     def done(self) -> bool:
-        """Whether the record was acknowledged, or has failed."""
+        """Whether the record was acknowledged or has failed."""
         self._check_process()
         return self._batch.outcome.done()
 
     def offset(self, timeout_ms: int | None = None) -> int:
-        """Wait until the record is durable; its offset. Raises what became of it instead: a LithifyError.
+        """Wait until the record is durable; returns its offset. Raises a LithifyError if it was not appended, or may
+        not be.
 
-        TimeoutError, as a future's: after `timeout_ms` it is still on its way. Ask again; who appends it again has it
-        twice."""
+        Raises TimeoutError, as a future does, if the record is still on its way after `timeout_ms`. Call it again; do
+        not append the record again, or it may be stored twice."""
         self._check_process()
         try:
             outcome = self._batch.outcome.result(None if timeout_ms is None else wait_s(timeout_ms))
         except TimeoutError:
-            # SUBTLE! None of our own errors: by each of these somebody appends the record again.
-            # Test: tests/log/test_producer.py
+            # SUBTLE! Not one of our own errors: for each of those, callers append the record again. Test:
+            # tests/log/test_producer.py
             raise TimeoutError(
                 f"the record is still on its way after {timeout_ms} ms; ask again, or flush, and do not append it again"
             ) from None
@@ -84,7 +85,7 @@ class Delivery:
 
 
 class _Queue:
-    """One partition's batches, oldest first; only the last may be open. While one is being sent it is not in here."""
+    """One partition's batches, oldest first; only the last may be open. The batch being sent is not in here."""
 
     def __init__(self) -> None:
         self.waiting: deque[Batch] = deque()
@@ -98,17 +99,17 @@ class Batches:
         self._config = config
         self._queues: dict[int, _Queue] = {}
         self._sending: dict[Batch, None] = {}  # in the order in which they were taken
-        self.bytes = 0  # of all that is not settled
+        self.bytes = 0  # of everything not settled yet
 
     def __len__(self) -> int:
         return len(self._sending) + sum(len(queue.waiting) for queue in self._queues.values())
 
     def has_room(self, more_bytes: int) -> bool:
-        """For a record that takes so much (`taken_bytes`). One larger than the whole buffer goes alone."""
+        """Whether a record of `more_bytes` (`taken_bytes`) fits. One larger than the whole buffer is accepted alone."""
         return self.bytes == 0 or self.bytes + more_bytes <= self._config.buffer_memory
 
     def add(self, partition: int, record: Record, more_bytes: int, now_ms: int) -> tuple[Batch, int]:
-        """Put the record into its partition's open batch; the batch, and the record's index in it."""
+        """Add the record to its partition's open batch; returns the batch, and the record's index in it."""
         queue = self._queues.setdefault(partition, _Queue())
         if not queue.waiting or not queue.waiting[-1].open:
             queue.waiting.append(Batch(partition, now_ms + self._config.linger_ms))
@@ -122,8 +123,8 @@ class Batches:
         return batch, len(batch.records) - 1
 
     def hurry(self, now_ms: int) -> bool:
-        """Whatever waits is due now, however it would linger. It is joined by others until it is sent. Whether any was
-        not due before."""
+        """Make all waiting batches due now, whatever they would linger. Records can still join them until they are
+        sent. Returns whether any was not due before."""
         lingered = False
         for queue in self._queues.values():
             for batch in queue.waiting:
@@ -132,7 +133,7 @@ class Batches:
         return lingered
 
     def take(self, now_ms: int) -> Batch | None:
-        """The batch that is due for longest, now being sent; None where none is."""
+        """The batch that has been due longest, marked as being sent; None: none is due."""
         due = [queue for queue in self._free() if queue.waiting[0].due_at_ms <= now_ms]
         if not due:
             return None
@@ -143,7 +144,7 @@ class Batches:
         return batch
 
     def due_in_ms(self, now_ms: int) -> int | None:
-        """How long until the next batch is due; None where nothing waits but behind what is being sent."""
+        """How long until the next batch is due; None: nothing waits, except behind batches that are being sent."""
         due = [queue.waiting[0].due_at_ms for queue in self._free()]
         return max(0, min(due) - now_ms) if due else None
 
@@ -151,7 +152,7 @@ class Batches:
         return [queue for queue in self._queues.values() if queue.waiting and not queue.busy]
 
     def settled(self, batch: Batch) -> None:
-        """What was being sent is acknowledged, or has failed."""
+        """The batch that was being sent was acknowledged or has failed."""
         if batch in self._sending:
             del self._sending[batch]
             self._queues[batch.partition].busy = False
@@ -159,10 +160,10 @@ class Batches:
 
     def _let_go(self, batch: Batch) -> None:
         self.bytes -= batch.bytes
-        batch.records = []  # whoever keeps a delivery does not keep the records
+        batch.records = []  # so that a delivery that is kept does not keep the records
 
     def unsent(self) -> Iterator[Batch]:
-        """Take out every batch that is not being sent."""
+        """Remove and yield every batch that is not being sent."""
         for queue in self._queues.values():
             while queue.waiting:
                 batch = queue.waiting.popleft()

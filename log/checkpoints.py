@@ -1,4 +1,4 @@
-"""Checkpoints by owner and name: pinning, finding again, refreshing, deleting (P20). Protocol coroutines."""
+"""Checkpoints by owner and name: pin, find, refresh, delete (P20). Protocol coroutines."""
 
 from lithify.log.names import check_name
 from lithify.manifest.model import Checkpoint, Manifest, PinOwner
@@ -9,7 +9,7 @@ from lithify.store.port import NewId, Now
 
 __all__ = ["check_checkpoint_name", "delete", "find", "pin", "pinned", "refresh"]
 
-RACES_MAX = 8  # lost to others who create and delete the same name
+RACES_MAX = 8  # attempts lost to others who create and delete the same name
 
 
 def check_checkpoint_name(name: object) -> str:
@@ -19,9 +19,9 @@ def check_checkpoint_name(name: object) -> str:
 async def pin(
     files: PartitionFiles, name: str, ttl_ms: int | None, owner: PinOwner = "user"
 ) -> tuple[Manifest, Checkpoint]:
-    """The manifest that `owner`'s checkpoint `name` pins. Where there is none it is created, and pins the manifest
-    that its commit makes. An existing one keeps its expiry, whatever `ttl_ms` says; an expired one goes in that commit,
-    whether or not a collection has been there."""
+    """The manifest that `owner`'s checkpoint `name` pins. If there is no such checkpoint it is created, and pins the
+    manifest that its commit makes. An existing one keeps its expiry, whatever `ttl_ms` says; an expired one is replaced
+    in the same commit."""
     for _ in range(RACES_MAX):
         now_ms = await Now()
         known = _named(await files.live_head(), name, owner)
@@ -30,7 +30,7 @@ async def pin(
         try:
             made = await files.manifest.commit(CreateCheckpoint(await NewId(), name, ttl_ms, known, owner))
         except AlreadyExists:
-            continue  # somebody pinned under this name meanwhile: theirs is the one
+            continue  # somebody else pinned under this name meanwhile: use that checkpoint
         manifest = made.version.value
         if manifest is None or manifest.id != made.result.manifest:
             manifest = await _pinned(files, made.result)
@@ -50,13 +50,13 @@ async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
 
 
 async def pinned(files: PartitionFiles, name: str, owner: PinOwner = "user") -> tuple[Manifest, Checkpoint]:
-    """The manifest that checkpoint `name` pins. Raises NotFound where there is none of that name, or it expired."""
+    """The manifest that checkpoint `name` pins. Raises NotFound if there is no such checkpoint, or it expired."""
     known = await find(files, name, owner)
     return await _pinned(files, known), known
 
 
 async def find(files: PartitionFiles, name: str, owner: PinOwner = "user") -> Checkpoint:
-    """Raises NotFound where there is none of that name, or it has expired."""
+    """The checkpoint `name`. Raises NotFound if there is none, or it expired."""
     now_ms = await Now()
     known = _any(files, await files.live_head(), name, owner)
     if expired(known, now_ms):
@@ -76,12 +76,12 @@ def _named(head: Manifest, name: str, owner: PinOwner) -> Checkpoint | None:
 
 
 async def refresh(files: PartitionFiles, name: str, ttl_ms: int | None, owner: PinOwner = "user") -> Checkpoint:
-    """Let checkpoint `name` expire `ttl_ms` from now (None: never). Raises NotFound where it is gone or expired."""
+    """Let checkpoint `name` expire `ttl_ms` from now (None: never). Raises NotFound if it is gone or expired."""
     known = await find(files, name, owner)
     return (await files.manifest.commit(RefreshCheckpoint(known.id, ttl_ms))).result
 
 
 async def delete(files: PartitionFiles, name: str, owner: PinOwner = "user") -> None:
-    """Raises NotFound where there is none of that name."""
+    """Delete checkpoint `name`. Raises NotFound."""
     known = _any(files, await files.live_head(), name, owner)
     await files.manifest.commit(DeleteCheckpoint(known.id))

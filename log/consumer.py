@@ -1,4 +1,4 @@
-"""A named consumer of a partition: it goes on where the last one of its name left off (docs/rfcs/0009)."""
+"""A named consumer of a partition: it resumes where the last instance of its name stopped (docs/rfcs/0009)."""
 
 import logging
 from collections import deque
@@ -32,8 +32,8 @@ log = structlog.wrap_logger(logging.getLogger("lithify.log"))
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """Where to begin without a position in the log, when positions are committed (None: only by `commit`), how often
-    something new is looked for, and what is asked whether to go on waiting."""
+    """Where to begin without a position, how often positions are committed (None: only by `commit`), how often to look
+    for new records, and a function that says when to stop waiting."""
 
     auto_offset_reset: OffsetReset = "earliest"
     auto_commit_interval_ms: int | None = AUTO_COMMIT_INTERVAL_MS
@@ -55,7 +55,7 @@ def check_poll(timeout_ms: int, max_records: int) -> None:
 
 
 class Consumer:
-    """Reads a partition from where the last consumer of its name left off. Made by `Partition.consumer`. Iterate over
+    """Reads a partition from where the last consumer of its name stopped. Made by `Partition.consumer`. Iterate over
     it, or `poll` it. One thread at a time.
 
     >>> part = lithify.open("memory://example").create_topic("users").partition(0)
@@ -67,10 +67,10 @@ class Consumer:
     ...     consumer.position
     2
 
-    Every record is handed out at least once over all instances of this name: a position is committed only once the
-    caller came back for more (every `auto_commit_interval_ms`), called `commit`, or left the `with` block without an
-    error. An instance that opens later takes the name over; the next commit of the former one raises Fenced. A process
-    that inherits it by a fork is refused, and opens its own.
+    Every record is delivered at least once to some instance of this name: a position is committed only after the caller
+    came back for more (every `auto_commit_interval_ms`), called `commit`, or left the `with` block without an error. A
+    later instance takes the name over; then the next commit of the former one raises Fenced. In a forked process the
+    consumer raises InvalidRequest; open another one there.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class Consumer:
         config: ConsumerConfig,
         rebuilt_to: int | None = None,
     ) -> None:
-        """`taken` is the position as this instance took it over. With `rebuilt_to` nothing is committed before
-        `scanned` was called and the caller came back after that; the first commit then says that what this consumer
-        holds was made anew up to there."""
+        """`taken` is the position as this instance took it over. With `rebuilt_to`, nothing is committed until
+        `scanned` was called and the caller came back after that; the first commit then says that this consumer's state
+        was rebuilt up to there."""
         self._process = OwnProcess()
         self._driver = driver
         self._files = files
@@ -96,13 +96,13 @@ class Consumer:
         self._rebuilt_to = rebuilt_to or 0
         self._rebuilding = rebuilt_to is not None
         self._scanned = False
-        self._anew = taken.offset == 0  # what this instance holds it has read itself
-        self._waiting: deque[Record | Gap] = deque()  # of the follower's last stretch
+        self._anew = taken.offset == 0  # this instance has read everything in its state itself
+        self._waiting: deque[Record | Gap] = deque()  # from the follower's last stretch
         self._position = follower.position
-        self._done = self._position  # everything before was dealt with, once the caller came back for more
+        self._done = self._position  # everything before it was processed, once the caller came back for more
         self._came_back = False
         self._tried_ms = taken.committed_at_ms
-        self._has_clock = True  # when it was last asked what time it is
+        self._has_clock = True  # whether the last attempt to read the store's clock succeeded
         self._closed = False
         if taken.missed_to and taken.offset:
             log.warning(
@@ -118,12 +118,12 @@ class Consumer:
 
     @property
     def position(self) -> int:
-        """The offset from which the next record is sought."""
+        """The offset from which the next record is read."""
         return self._position
 
     @property
     def waiting(self) -> int:
-        """Items that `poll` hands out without another look at the store."""
+        """How many items `poll` can hand out without asking the store."""
         return len(self._waiting)
 
     @property
@@ -132,20 +132,20 @@ class Consumer:
         return self._entry.offset
 
     async def holds(self) -> None:
-        """Raises Fenced where another instance took the name over, NotFound where it was forgotten."""
+        """Raises Fenced if another instance took the name over, NotFound if the consumer was deleted."""
         await still_holds(self._files, self._entry.name, self._entry.instance)
 
     def share(self, places: SortPlaces) -> Self:
-        """The same, which sorts only while it has one of these places. Others take them, too."""
+        """Sort only while holding one of these places, which other readers share. Returns self."""
         self._follower.share(places)
         return self
 
     def let_go(self) -> None:
-        """Hold no sort, and no place, until it is asked for more than what waits."""
+        """Close any sort and give its place back, until more is asked for than what waits."""
         self._follower.close()
 
     def scanned(self) -> None:
-        """The scan that this consumer goes on from was read to its end; whether that was loaded is not known yet."""
+        """The scan before this was read to its end; whether the caller loaded it is not known yet."""
         self._scanned = True
 
     def __iter__(self) -> Self:
@@ -158,27 +158,27 @@ class Consumer:
         return self._hand_out_one()
 
     def poll(self, timeout_ms: int = 0, max_records: int = RECORDS_MAX) -> list[Record | Gap]:
-        """What there is, at most `max_records`; where there is nothing it is looked for again until `timeout_ms` have
-        passed. It looks once, however long the store takes to answer."""
+        """Up to `max_records` items; if there are none, looks again until `timeout_ms` have passed. It looks at least
+        once, however long the store takes to answer."""
         check_poll(timeout_ms, max_records)
         self._await_some(timeout_ms)
         return self.hand_out(max_records)
 
     def look(self) -> int:
-        """As `poll` that does not wait, but what is found is not handed out: how much waits for that."""
+        """As `poll` without waiting, but keeps what it finds; returns how many items wait to be handed out."""
         self._await_some(0)
         return len(self._waiting)
 
     def hand_out(self, max_records: int) -> list[Record | Gap]:
-        """Of what waits, at most so many. Asks nothing of the store, so that nothing fails between here and a caller
-        who gathers from several partitions: what it has been handed is taken for dealt with when it comes back."""
+        """Up to `max_records` of the waiting items. Asks nothing of the store, so it cannot fail between partitions
+        when a caller collects from several: what it handed out counts as processed when the caller comes back."""
         return [self._hand_out_one() for _ in range(min(max_records, len(self._waiting)))]
 
     def _await_some(self, timeout_ms: int | None) -> bool:
-        """Whether something waits to be handed out now."""
+        """Whether something waits to be handed out."""
         self._check_process()
         if self._closed:
-            return False  # nor has who asks dealt with anything: an error may have closed it
+            return False  # and the caller has not processed anything either: an error may have closed it
         self._come_back()
         patience = Patience(self._driver, timeout_ms)
         while not self._waiting and not self._closed and (self._stop is None or not self._stop()):
@@ -206,11 +206,11 @@ class Consumer:
         return item
 
     def commit(self) -> None:
-        """Commit the position, where it moved since: everything handed out is dealt with.
+        """Commit the position if it moved: everything handed out is processed.
 
-        Raises Fenced where another instance took the name over, or the position was reset; NotFound where the consumer
-        or the topic was deleted; Unavailable, CommitUnknown: commit again, or those records are read once more;
-        InvalidRequest after `scan_and_follow`, while its state was not read to the end.
+        Raises Fenced if another instance took the name over or the position was reset; NotFound if the consumer or the
+        topic was deleted; Unavailable or CommitUnknown: commit again, or those records are read once more;
+        InvalidRequest after `scan_and_follow`, until its state was read to the end.
         """
         self._check_process()
         self._deal()
@@ -225,10 +225,10 @@ class Consumer:
         self._process.check(f"{self._files.name}: this instance of consumer {self.name!r}")
 
     def _deal(self) -> None:
-        """The caller has dealt with all that it was handed.
+        """The caller has processed everything handed out.
 
-        SUBTLE! With the last of a scan, too, only now: whoever takes the whole of it at once, as `read_all` does, has
-        read it to its end before it has loaded any of it. Test: tests/log/test_scan_and_follow.py
+        SUBTLE! The last batch of a scan counts as processed only now, too: `read_all` reads it to its end before the
+        caller has loaded any of it. Test: tests/log/test_scan_and_follow.py
         """
         self._done, self._came_back = self._position, True
         self._rebuilding = self._rebuilding and not self._scanned
@@ -239,7 +239,7 @@ class Consumer:
             return
         try:
             now_ms = self._driver.now_ms()
-        except Unavailable as error:  # what waits is handed out all the same
+        except Unavailable as error:  # hand out what waits all the same
             self._warn_of_the_clock(error)
             return
         self._has_clock = True
@@ -247,26 +247,27 @@ class Consumer:
             return
         try:
             self._commit()
-        except (Unavailable, CommitUnknown) as error:  # the next commit settles it; until then nothing is lost
+        except (Unavailable, CommitUnknown) as error:  # the next commit settles it; nothing is lost until then
             self._warn(error)
-        self._tried_ms = now_ms  # not where it was refused: whoever asks this instance again hears it again
+        self._tried_ms = now_ms  # not if it was refused: then the caller gets the error again the next time
 
     def _warn_of_the_clock(self, error: LithifyError) -> None:
-        if self._has_clock:  # once, and not at each record
+        if self._has_clock:  # once, not for each record
             self._warn(error)
         self._has_clock = False
 
     def _is_behind(self) -> bool:
         """Whether there is something to commit."""
-        # SUBTLE! Who comes next has no state for what was not scanned, and would begin behind it.
+        # SUBTLE! The next instance has no state for what was not scanned, and would begin behind it.
         return not self._rebuilding and (self._done != self._entry.offset or self._rebuilt_to > 0)
 
     def _commit(self) -> None:
         if not self._is_behind():
             return
         mine = self._entry
-        # SUBTLE! What was read of the first manifest is whole, whatever was cleaned since. Not beyond what is committed
-        # now: who comes next begins there, and would never see a deletion that only this instance has read.
+        # SUBTLE! Everything read from the first manifest is complete, whatever was cleaned since. But not beyond the
+        # committed position: the next instance begins there, and would never see a deletion that only this one has
+        # read.
         rebuilt_to = max(self._rebuilt_to, min(self._follower.first_to, self._done) if self._anew else 0)
         edit = CommitPosition(mine.name, self._done, mine.committed_at, mine.instance, rebuilt_to)
         self._entry = self._driver.run(self._files.manifest.commit(edit)).result
@@ -280,12 +281,13 @@ class Consumer:
         return {"partition": self._files.name, "consumer": self.name}
 
     def close(self) -> None:
-        """Commit, if commits are automatic, and end. To repeat it is harmless, and commits what an error kept back.
+        """Commit, if commits are automatic, and end. Calling it again is harmless, and commits what an error prevented.
 
-        After `scan_and_follow` nothing is committed by it before a change was asked for once the state was read: it may
-        be called because loading that state failed. Leaving the `with` block without an error says that it did not."""
+        After `scan_and_follow` it commits nothing until the state was read and a change was requested after that: it
+        may be called because loading the state failed. Leaving the `with` block without an error says that it did not
+        fail."""
         if not self._process.is_here:
-            return  # what its parent has read is its parent's to commit
+            return  # what the parent process has read, the parent commits
         if not self._closed:
             self._end()
             self._done, self._came_back = self._position, True
@@ -308,7 +310,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """After an error the next instance begins with what was handed out last: it was perhaps not dealt with."""
+        """After an error, the next instance begins with the items handed out last: they may not have been processed."""
         if not self._process.is_here:
             return
         if error is None:
@@ -320,5 +322,5 @@ class Consumer:
             if self._interval_ms is not None and self._came_back:
                 try:
                     self._commit()
-                except LithifyError as another:  # the first one is what the caller is to see
+                except LithifyError as another:  # the caller should see the first error
                     self._warn(another)

@@ -1,4 +1,4 @@
-"""What `describe` tells of a partition's consumers."""
+"""What `describe` reports about a partition's consumers."""
 
 import msgspec
 
@@ -8,14 +8,14 @@ __all__ = ["ConsumerInfo", "consumer_infos"]
 
 
 class ConsumerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A named consumer's position, as it was committed last."""
+    """The position of a named consumer, as last committed."""
 
     name: str
     offset: int  # of the next record it wants
-    lag: int  # offsets from there, or from the log's start, to the log's end
+    lag: int  # number of offsets from there, or from the log's start, to the log's end
     committed_at_ms: int  # milliseconds since 1970
-    missed_to: int  # cleaning dropped tombstones before here that it had not read; 0: none
-    alarm: str | None  # what it has lost, or what its state may hold that was deleted; None: nothing
+    missed_to: int  # cleaning dropped tombstones below this that it had not read; 0: none
+    alarm: str | None  # records it lost, or deletions it missed; None: neither
 
 
 def consumer_infos(manifest: Manifest, floor: int) -> tuple[ConsumerInfo, ...]:

@@ -1,4 +1,4 @@
-"""Appending one batch until it is known to be durable, or known not to be, or the time is over."""
+"""Append one batch until it is known to be durable, or known not to be, or its time is over."""
 
 import copy
 from collections.abc import Sequence
@@ -30,12 +30,11 @@ def deliver(
     deadline_ms: int,
     clock: Clock,
 ) -> range:
-    """Append `records` once, and only once, as of `now_ms` by the store's clock; their offsets.
+    """Append `records` exactly once, as of `now_ms` by the store's clock; returns their offsets.
 
-    What is unavailable is tried again, and what is unknown is settled before it is sent again. Nothing is waited for
-    beyond `deadline_ms`; whoever comes later is tried once. Raises CommitUnknown where it may have happened, everything
-    else where it did not: Unavailable where the time is over, and refusals at once, the edit's and the store's of who
-    asks.
+    What is unavailable is tried again; what is unknown is settled before it is sent again. Nothing waits beyond
+    `deadline_ms`; after it there is one last try. Raises CommitUnknown if it may have happened; everything else means
+    that it did not: Unavailable if the time is over; refusals by the edit, and refused access, at once.
     """
     table = prepare(records, config, now_ms, f"{partition.topic}/{partition.number}", admitted=True)
     partition = partition.lent(until(driver, deadline_ms, clock, f"{partition.topic}/{partition.number}"), config)
@@ -44,16 +43,16 @@ def deliver(
     while True:
         try:
             if unknown is not None:
-                # SUBTLE! Also with a stamp, by which the partition would recognise a repeat. A repeat is another
-                # segment: were it unknown as well, either could arrive, and a token speaks of one of them.
-                # Test: tests/log/test_producer_failures.py
+                # SUBTLE! Also with a stamp, although the partition would recognise a repeat by it. A repeat is another
+                # segment: if it became unknown as well, either of the two could arrive, but a token is about one of
+                # them. Test: tests/log/test_producer_failures.py
                 settled = partition.outcome(unknown.token, settle=True)
                 if settled is not None:
                     return settled
                 unknown = None
             return partition.append_prepared(table, producer=stamp)
         except CommitUnknown as error:
-            # Asked about an earlier one, the answer is about that one: its token stays.
+            # If asking about an earlier one fails, the error is about that one: keep its token.
             unknown = unknown or error
             if clock() >= deadline_ms:
                 raise unknown from None
@@ -64,15 +63,15 @@ def deliver(
                 raise unknown from error
             else:
                 raise
-        # SUBTLE! By the plain driver: the time may be over by now, and what is unknown is not to be told as refused.
-        # Test: tests/log/test_producer_attempts.py
+        # SUBTLE! With the plain driver: the time may be over by now, and an unknown outcome must not be reported as a
+        # refusal. Test: tests/log/test_producer_attempts.py
         driver.answer(Pause(max(min(pause_ms, deadline_ms - clock()), 0)))
         pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
 
 
 def until(driver: Driver, deadline_ms: int, clock: Clock, where: str) -> Driver:
-    """The same driver, but where a commit would wait beyond the deadline to try once more, it is told that the store is
-    unavailable: then it ends with what is known of it. What only gives way to others is left out then."""
+    """A driver that does not wait beyond the deadline: a commit that wants to wait and try again gets Unavailable, and
+    ends with what is known. Pauses that only give way to others are skipped then."""
 
     def answer(request: Request[Any]) -> Any:
         if isinstance(request, Pause):

@@ -1,7 +1,7 @@
-"""Reading a partition on and on: what is there, then what comes, across compactions and collections underneath.
+"""Read a partition continuously: what there is, then what comes, across compactions and collections.
 
-A follower goes from snapshot to snapshot. It waits for nothing by itself: `take` answers with the next stretch of
-records, or with None where there is nothing yet; who asks decides how long to wait (docs/rfcs/0009).
+A follower goes from snapshot to snapshot. It never waits by itself: `take` returns the next stretch of records, or None
+if there is nothing yet; the caller decides how long to wait (docs/rfcs/0009).
 """
 
 import itertools
@@ -36,21 +36,21 @@ __all__ = [
     "placed",
 ]
 
-POLL_MS = 1_000  # between two looks for something new
-_POLL_MS_MAX = 24 * 3_600_000  # who looks less often is not following; nor can every machine wait for ever
+POLL_MS = 1_000  # between two looks for new records
+_POLL_MS_MAX = 24 * 3_600_000  # a reader that looks less often is not following; nor can every machine wait longer
 STRETCH_RECORDS = 500  # records handed out at a time, as Kafka's max.poll.records
-STRETCH_BYTES = 1 << 20  # of keys, values and headers, as Kafka's max.partition.fetch.bytes; one record at least
+STRETCH_BYTES = 1 << 20  # of keys, values and headers, as Kafka's max.partition.fetch.bytes; at least one record
 
 OffsetReset = Literal["earliest", "latest", "error"]
-"""Where to go on when the log has no record at an offset any more, or not yet (Kafka's auto.offset.reset)."""
+"""Where to continue if the log has no record at an offset any more, or not yet (Kafka's auto.offset.reset)."""
 
 SnapshotOf = Callable[[Manifest], Snapshot]
-"""Opens a manifest, with the log start offset as it is for a reader now (R3)."""
+"""Opens a manifest, with the log start offset as a reader sees it now (R3)."""
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Records with start_offset ≤ offset < end_offset were lost to this reader against its will: they expired before it
-    came to them. Reading goes on at `end_offset`. What compaction superseded, or somebody deleted, is no gap."""
+    """Records with start_offset ≤ offset < end_offset that this reader lost: they expired before it reached them. It
+    continues at `end_offset`. Records that compaction superseded, or that somebody deleted, are not a gap."""
 
     start_offset: int
     end_offset: int
@@ -59,7 +59,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Consecutive items, and the offset at which reading goes on after all of them."""
+    """Consecutive items, and the offset at which reading continues after them."""
 
     items: list[Record | Gap]
     end_offset: int
@@ -81,7 +81,7 @@ def check_poll_ms(value: object) -> int:
 def placed(where: str, offset: int | None, floor: int, end: int, reset: OffsetReset) -> int:
     """Where a reader that wants `offset` (None: it has no position yet) starts in a log of [floor, end).
 
-    Raises OffsetOutOfRange where there is no such place in the log and the reset policy is to say so.
+    Raises OffsetOutOfRange if the log does not have that offset and the reset policy is "error".
     """
     if offset is not None and floor <= offset <= end:
         return offset
@@ -94,7 +94,7 @@ def placed(where: str, offset: int | None, floor: int, end: int, reset: OffsetRe
 
 
 def bounded(snapshot: Snapshot, start: int | None, end: int | None, reset: OffsetReset) -> tuple[int, int | None]:
-    """Where a reader that ends starts and ends; what is wrong with the offsets themselves the snapshot says."""
+    """Where a bounded read starts and ends. Invalid offsets are passed on, for the snapshot to refuse."""
     floor, log_end = snapshot.log_start_offset, snapshot.next_offset
     if start is not None and (type(start) is not int or not 0 <= start < floor or (type(end) is int and end < start)):
         return start, end
@@ -103,13 +103,13 @@ def bounded(snapshot: Snapshot, start: int | None, end: int | None, reset: Offse
 
 
 class Follower:
-    """One reader of a partition, going on for ever. Not thread-safe. Between two stretches of a manifest it holds open
-    what it reads from, a sort perhaps; `close` lets go of it.
+    """One reader of a partition, without an end. Not thread-safe. Between two stretches of a manifest it keeps open
+    what it reads from, perhaps a sort; `close` closes it.
 
-    `start_offset` 0 is the log's beginning, wherever that is by now; None: `reset` says where to begin. Where it begins
-    is fixed here. With `resumed` the offset is where an earlier reader left off: what is missing from there is lost.
-    In a partition that was `added` it goes on at the log's start where records were gone before it came to the first,
-    whatever `reset` says.
+    `start_offset` 0 is the beginning of the log, wherever that is by now; None: `reset` decides. Where it begins is
+    fixed here. `resumed`: the offset is where an earlier reader stopped; if records are missing from there, they are
+    lost. In a partition that was `added` it continues at the log's start if records were dropped before it reached the
+    first, whatever `reset` says.
     """
 
     def __init__(
@@ -124,8 +124,8 @@ class Follower:
         added: bool = False,
         manifest: Manifest | None = None,
     ) -> None:
-        """`files` are this follower's own; with `manifest`, the newest of them that was seen, nothing is asked of the
-        store. Raises NotFound, OffsetOutOfRange; with `manifest` the first `take` does that."""
+        """`files` belong to this follower only. With `manifest`, the newest seen through them, nothing is asked of the
+        store. Raises NotFound, OffsetOutOfRange; with `manifest` the first `take` raises them."""
         if start_offset is not None and (type(start_offset) is not int or start_offset < 0):
             raise InvalidRequest(f"{files.name}: offsets are whole numbers from 0")
         self._driver = driver
@@ -134,14 +134,14 @@ class Follower:
         self._reset: OffsetReset = reset
         self._looks = 0
         self._at_end = False
-        self._was_at_end = False  # of any snapshot
+        self._was_at_end = False  # of any snapshot so far
         self._places: SortPlaces | None = None
         self._stretches: Generator[Stretch] | None = None
         self._added = added
         self._open(driver.run(files.head()) if manifest is None else manifest)
         self._first = self._manifest.id
         self.position: int
-        self.first_to = 0  # how far it has come in the manifest it began with; 0: not at all
+        self.first_to = 0  # how far it has come in its first manifest; 0: not at all
         begins = start_offset == 0 and not resumed
         raises = reset == "error" and manifest is None and not added
         if start_offset is None or begins or raises or start_offset > self._snapshot.next_offset:
@@ -150,16 +150,16 @@ class Follower:
             self.position = start_offset  # below the floor it begins with a gap
 
     def share(self, places: SortPlaces) -> Self:
-        """The same, which sorts only while it has one of these places. Others take them, too."""
+        """Sort only while holding one of these places, which other readers share. Returns self."""
         self._places = places
         return self
 
     def take(self) -> Stretch | None:
-        """What comes next; None: nothing yet, or it waits for a place to sort in. Costs one GET, every second time two,
-        where there is nothing yet.
+        """What comes next. None: nothing yet, or it waits for a place to sort in. If there is nothing yet, it costs one
+        GET, every second time two.
 
-        Raises OffsetOutOfRange where the log's start passed this reader and its reset policy is to say so, NotFound
-        once the topic is deleted, Unavailable: ask again.
+        Raises OffsetOutOfRange if the log's start passed this reader and its reset policy is "error"; NotFound once the
+        topic is deleted; Unavailable: call again.
         """
         try:
             return self._take()
@@ -168,7 +168,7 @@ class Follower:
                 self._give_back()
 
     def _take(self) -> Stretch | None:
-        is_over = False  # whether a snapshot was, in this call
+        is_over = False  # whether a snapshot ended in this call
         while True:
             if self._stretches is None:
                 if self._at_end and not self._look():
@@ -178,12 +178,12 @@ class Follower:
                     return Stretch([gap], self.position)
                 if not self._may_read(again=is_over):
                     return None
-            # Whatever is raised below, the next call begins anew at `position`.
+            # If something below raises, the next call begins anew at `position`.
             stretches, self._stretches = self._stretches or self._read(), None
             try:
                 stretch = next(stretches, None)
             except SnapshotExpired:
-                # Its manifest was collected; what of it is still there, the head holds.
+                # Its manifest was collected; the head has what is still there of it.
                 self._give_back()
                 is_over = True
                 self._open(self._driver.run(self._files.head()))
@@ -207,11 +207,11 @@ class Follower:
             self._places.give_back(self)
 
     def wait(self, ms: int) -> None:
-        """Let time pass, between half of `ms` and all of it."""
+        """Wait between half of `ms` and all of it."""
         self._driver.answer(Pause(ms))
 
     def close(self) -> None:
-        """Let go of what it reads: a sort, its file, and its place. The next `take` begins anew at the position."""
+        """Close what it reads from: a sort, its file, and its place. The next `take` begins anew at the position."""
         stretches, self._stretches = self._stretches, None
         if stretches is not None:
             stretches.close()
@@ -223,7 +223,7 @@ class Follower:
         self._manifest, self._snapshot = manifest, self._snapshot_of(manifest)
 
     def _look(self) -> bool:
-        """Whether there is a newer manifest; it is open then."""
+        """Whether there is a newer manifest; if so, open it."""
         self._looks += 1
         newer = self._driver.run(_newer(self._files, self._manifest.id, boundary_too=self._looks % 2 == 0))
         if newer is None:
@@ -233,10 +233,10 @@ class Follower:
         return True
 
     def _step_over(self) -> Gap | None:
-        """Go on at an offset that the log still has."""
+        """Continue at an offset that the log still has."""
         if self.position >= self._snapshot.log_start_offset:
             return None
-        # What was deleted by hand is no loss, unless the reset policy goes beyond it.
+        # Records deleted by hand are not reported as a gap; records skipped because auto_offset_reset is "latest" are.
         lost_from = max(self.position, self._manifest.deleted_to)
         reset = self._reset_at(self.position)
         self.position = self._placed(self.position)
@@ -262,11 +262,11 @@ class Follower:
             reached = last + 1
             yield Stretch([*items], reached)
         if reached < end:
-            yield Stretch([], end)  # compaction took the last ones
+            yield Stretch([], end)  # compaction removed the last records
 
 
 def _stretch(records: Iterator[Record]) -> list[Record]:
-    """The next of them: until STRETCH_RECORDS, or the one that comes to STRETCH_BYTES."""
+    """The next records: STRETCH_RECORDS of them, or until they reach STRETCH_BYTES."""
     items: list[Record] = []
     held_bytes = 0
     for record in itertools.islice(records, STRETCH_RECORDS):
@@ -278,12 +278,12 @@ def _stretch(records: Iterator[Record]) -> list[Record]:
 
 
 async def _newer(files: PartitionFiles, number: int, *, boundary_too: bool) -> Manifest | None:
-    """A manifest after `number`, or None where none was seen."""
+    """A manifest after `number`, or None if none was seen."""
     seen = files.manifest.seen
     if seen.value is not None and seen.number > number:
-        return seen.value  # this very client committed it
-    # SUBTLE! That there is no next number proves nothing: who slept through a collection finds it gone. The boundary
-    # has moved then. Test: tests/log/test_follow.py
+        return seen.value  # this client committed it itself
+    # SUBTLE! No next number proves nothing: if this client slept through a collection, it was collected. But then the
+    # boundary has moved. Test: tests/log/test_follow.py
     if not await files.manifest.moved() and not (boundary_too and await files.boundary.moved()):
         return None
     head = await files.head()
@@ -291,7 +291,7 @@ async def _newer(files: PartitionFiles, number: int, *, boundary_too: bool) -> M
 
 
 class _Following(Iterator[Record | Gap]):
-    """What a follower takes, for ever. What it raises ends nothing: asked again, it goes on where it was."""
+    """Everything a follower takes, without an end. An exception does not end it: called again, it continues."""
 
     def __init__(self, follower: Follower, poll_ms: int, stop: Callable[[], bool] | None) -> None:
         self._follower = follower
@@ -318,5 +318,5 @@ class _Following(Iterator[Record | Gap]):
 
 
 def follow(follower: Follower, poll_ms: int, stop: Callable[[], bool] | None) -> Iterator[Record | Gap]:
-    """What the follower takes, for ever; `stop` is asked between two takes."""
+    """Everything the follower takes, without an end; `stop` is asked between two takes."""
     return _Following(follower, poll_ms, stop)

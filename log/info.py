@@ -1,4 +1,4 @@
-"""What `describe` tells of a topic and its partitions."""
+"""What `describe` reports about a topic and its partitions."""
 
 import msgspec
 
@@ -41,21 +41,21 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     compactor_epoch: int
     log_start_offset: int
     next_offset: int
-    cleaned_to: int  # every offset below it was merged with every other
+    cleaned_to: int  # all offsets below were merged with each other
     last_compacted_at: int | None  # milliseconds since 1970
-    due: str | None  # why a compaction is due; None: none is
-    quarantine: str | None  # why compaction is stopped until a person looked (R6); None: it is not
+    due: str | None  # why a compaction is due; None: it is not
+    quarantine: str | None  # why compaction is stopped until a person has looked (R6); None: it is not
     quarantined_segment: str | None  # the one that is damaged or missing
     l0: tuple[SegmentInfo, ...]
     runs: tuple[RunInfo, ...]
     bytes: int  # of all live segments
     rows: int
-    logical_bytes: int  # of that what readers see, at or above log_start_offset
+    logical_bytes: int  # of those, what readers see: at or above log_start_offset
     logical_rows: int
     dirty_bytes: int  # uncleaned and past min.compaction.lag.ms
     dirty_ratio: float
     oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
-    # Why retention by time stands still; None: it does not. No checkpoint does that: the name is public, and stays.
+    # Why retention by time is stalled; None: it is not. Checkpoints never stall it. The name is public, so it stays.
     retention_pinned: str | None
     consumers: tuple[ConsumerInfo, ...]  # by name
 
@@ -65,15 +65,15 @@ class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str  # new at each creation
     version: int  # of the configuration
     created_at_ms: int
-    config: dict[str, str]  # what was set; the rest has its defaults
+    config: dict[str, str]  # what was set; the rest have their defaults
     partitions: tuple[PartitionInfo, ...]
-    failures: "tuple[PartitionFailure, ...]" = ()  # partitions that cannot be read: they are not among the others
+    failures: "tuple[PartitionFailure, ...]" = ()  # partitions that cannot be read, and so are not in `partitions`
 
 
 class PartitionFailure(msgspec.Struct, frozen=True):
     partition: int
     kind: str  # of the error
-    error: str  # its message: it names the object, and what to do
+    error: str  # its message, with the object and what to do
 
 
 def segment_info(ref: SegmentRef) -> SegmentInfo:

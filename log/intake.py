@@ -1,4 +1,4 @@
-"""The door through which records enter: everything is checked before anything is written."""
+"""Checks all records before anything is written."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -16,21 +16,21 @@ __all__ = ["APPEND_BYTES_MAX", "Records", "prepare", "timestamp_problem"]
 
 Records = Iterable[Record] | pa.Table | pa.RecordBatch
 
-APPEND_BYTES_MAX = 512 << 20  # of keys, values and headers: an append is one object, made in memory
+APPEND_BYTES_MAX = 512 << 20  # of keys, values and headers: an append is one object, built in memory
 
 _ROWS_NAMED = 5  # in a refusal
 _HEADERS = L0.field("headers").type
-_LONGER = np.array([1 << 6, 1 << 13, 1 << 20, 1 << 27], np.int64)  # from here on a number takes one byte more
+_LONGER = np.array([1 << 6, 1 << 13, 1 << 20, 1 << 27], np.int64)  # from each of these on, a number takes one byte more
 
 
 def prepare(
     records: Records, config: TopicConfig, now_ms: int, where: str, *, admitted: bool = False, first: int = 0
 ) -> pa.Table:
-    """Records as a table of columns key, value, timestamp_ms, headers, ready to be encoded; `where` names the place
-    in refusals. Raises InvalidRequest naming rows by their index, never their contents; `first` is that of the first.
+    """Records as a table with columns key, value, timestamp_ms, headers, ready to be encoded. `where` names the place
+    in refusals. Raises InvalidRequest, naming rows by index, never by content; `first` is the index of the first row.
 
-    `admitted`: what the configuration says against a record was found not to hold when each was handed over. It is not
-    asked again: time has passed, and the configuration may have changed.
+    `admitted`: each record was checked against the configuration when it was handed over. It is not checked again: time
+    has passed, and the configuration may have changed.
     """
     if isinstance(records, pa.Table | pa.RecordBatch):
         table = normalise(records, now_ms)
@@ -76,7 +76,7 @@ def _table(records: object, now_ms: int, where: str) -> pa.Table:
 
 
 def _binary(values: list[bytes | None]) -> pa.Array:
-    """As `pa.array` makes it, which imports pandas for that."""
+    """As `pa.array`, which would import pandas for this."""
     ends = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value or b"") for value in values], out=ends[1:])
     content = pa.py_buffer(b"".join(value or b"" for value in values))
@@ -150,12 +150,12 @@ def _sizes(table: pa.Table) -> Longs:
 
 
 def _counted(lengths: Longs) -> Longs:
-    """As `record_bytes` counts a header's: with the bytes of their number."""
+    """As `record_bytes` counts a header: with the bytes of its length."""
     return lengths + 1 + np.searchsorted(_LONGER, lengths, side="right")
 
 
 def _lengths(column: Any) -> Longs:
-    """Of each row's bytes, or header entries; 0 where it is null."""
+    """The length of each row: its bytes, or header entries; 0 for null."""
     lengths = np.diff(starts(column))
     lengths[nulls(column)] = 0
     return lengths
@@ -170,7 +170,7 @@ def _check_timestamps(table: pa.Table, config: TopicConfig, now_ms: int, where: 
 
 
 def timestamp_problem(timestamp_ms: int | None, config: TopicConfig, now_ms: int) -> str | None:
-    """What keeps a record of this time out of the topic at `now_ms`; None: nothing."""
+    """Why a record with this time is not accepted by the topic at `now_ms`; None: it is."""
     oldest_ms, latest_ms = _admitted(config, now_ms)
     if timestamp_ms is None or oldest_ms <= timestamp_ms <= latest_ms:
         return None
@@ -178,7 +178,7 @@ def timestamp_problem(timestamp_ms: int | None, config: TopicConfig, now_ms: int
 
 
 def _admitted(config: TopicConfig, now_ms: int) -> tuple[int, int]:
-    """The earliest and the latest time a record may bear; with LogAppendTime its own does not count (KIP-937)."""
+    """The earliest and latest acceptable time; with LogAppendTime any, since a record's own is ignored (KIP-937)."""
     if config.message_timestamp_type == "LogAppendTime":
         return 0, LONG_MAX
     latest_ms = min(now_ms + config.message_timestamp_after_max_ms, LONG_MAX)

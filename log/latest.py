@@ -1,4 +1,4 @@
-"""What a topic says of itself, for those who must not wait for the store: the last that is known, read again beside."""
+"""What a topic says of itself, for callers who must not wait for the store: the last known, refreshed aside."""
 
 import threading
 from collections.abc import Callable
@@ -13,12 +13,12 @@ __all__ = ["Latest"]
 T = TypeVar("T")
 
 WAIT_MS_MAX = 5_000  # for a store that answered the last time
-AGAIN_MS = 1_000  # after a store did not answer
+AGAIN_MS = 1_000  # after the store did not answer
 
 
 class Latest(Generic[T]):
-    """While the store answers, `get` is fresh. In an outage the last that was known serves, and one caller alone has
-    waited for it: until the store answers again nobody else does. Thread-safe."""
+    """While the store answers, `get` is fresh. During an outage callers get the last known value at once; only the
+    first one waits for the timeout. Thread-safe."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Latest(Generic[T]):
         read: Callable[[], object],
         clock: Clock = monotonic_ms,
     ) -> None:
-        """`known` asks no store. `read` does, and makes `known` and `is_fresh` true to what it found."""
+        """`known` does not ask the store. `read` does, and updates what `known` and `is_fresh` return."""
         self._topic = topic
         self._known = known
         self._is_fresh = is_fresh
@@ -41,11 +41,11 @@ class Latest(Generic[T]):
         self._refusal: Failure | None = None
 
     def known(self) -> T:
-        """Without a look at its age."""
+        """The last known value, however old."""
         return self._known()
 
     def get(self, wait_ms: int) -> T:
-        """Raises what the store says against it, such as NotFound; where it says nothing, the last known."""
+        """Raises a definite answer of the store, such as NotFound. If it does not answer: the last known value."""
         if self._fresh():
             return self._known()
         with self._changed:
@@ -65,14 +65,14 @@ class Latest(Generic[T]):
             return False
 
     def _begin(self) -> None:
-        """Requires: the lock is held."""
+        """Start a read, unless one runs or failed just now. Requires: the lock is held."""
         if self._reading or (self._again_at_ms is not None and self._clock() < self._again_at_ms):
             return
         reader = threading.Thread(target=self._read_once, name=f"lithify-latest-{self._topic}", daemon=True)
         self._reading = True
         try:
             reader.start()
-        except RuntimeError:  # no more threads
+        except RuntimeError:  # no more threads can be started
             self._reading = self._answers = False
 
     def _read_once(self) -> None:

@@ -1,4 +1,5 @@
-"""Opening a named consumer: first all that may refuse it, then the commit that takes its name over (docs/rfcs/0009)."""
+"""Opening a named consumer: first every check that may refuse it, then the commit that takes its name over
+(docs/rfcs/0009)."""
 
 from dataclasses import dataclass
 
@@ -16,9 +17,9 @@ __all__ = ["Opening", "Start"]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """With `rebuilt_to` an instance goes on from there, holding what a scan before that offset showed. In a partition
-    that was `added` after the consumer first read its topic it begins at offset 0, where it has no position. `holds`
-    raises where the one that opens an added partition was replaced."""
+    """How a consumer begins. `rebuilt_to`: it begins there, with the state of a scan before that offset. `added`: the
+    partition was added after the consumer first read its topic, so without a position it begins at offset 0. `holds`
+    raises if the instance that opens an added partition was replaced."""
 
     rebuilt_to: int | None = None
     added: bool = False
@@ -26,9 +27,9 @@ class Start:
 
 
 class Opening:
-    """A consumer that is about to be. `look` raises what refuses it, and changes nothing; `take` replaces whoever has
-    the name, and asks nothing of the store after the commit that does so: else the name might be taken, and nobody
-    have it. Who opens several partitions looks at all before it takes one."""
+    """A consumer about to be opened. `look` makes all checks and changes nothing. `take` takes over the name, and after
+    that commit asks nothing of the store: otherwise the name might be taken, and no instance have it. To open several
+    partitions, look at all before taking one."""
 
     def __init__(
         self,
@@ -48,14 +49,14 @@ class Opening:
         self._found: TakePosition | None = None
 
     def look(self) -> None:
-        """Raises OffsetOutOfRange where this consumer could not begin, NotFound where the topic was deleted."""
+        """Raises OffsetOutOfRange if this consumer could not begin, NotFound if the topic was deleted."""
         self._found = self._driver.run(look(self._files, self._name, self._beginning, self._start.holds))
 
     def take(self) -> Consumer:
         """Take the name over.
 
-        SUBTLE! Taking over commits the old position, not `rebuilt_to`: the scan is read only afterwards, and an
-        instance that dies over it must not leave a position that its successor has no state for.
+        SUBTLE! This commits the old position, not `rebuilt_to`: the scan is read only later, and if this instance dies
+        over it, it must not leave a position for which its successor has no state.
         """
         if self._start.holds is not None:
             taken = self._driver.run(take(self._files, self._name, self._beginning, self._start.holds))
@@ -76,13 +77,13 @@ class Opening:
             self._config.auto_offset_reset,
             resumed=True,
             added=self._start.added,
-            manifest=self._files.manifest.seen.value,  # the one that the commit made
+            manifest=self._files.manifest.seen.value,  # the manifest made by that commit
         )
         return Consumer(self._driver, self._files, follower, taken, self._config, rebuilt_to)
 
     def _beginning(self, head: Manifest) -> int:
-        """Where the name begins if it has no position in `head`. Raises OffsetOutOfRange where that, or the position
-        that it has, is no place to begin at."""
+        """Where the name begins if it has no position in `head`. Raises OffsetOutOfRange if it cannot begin there, or
+        at its position."""
         known = find_consumer(head, self._name)
         if self._start.added and (known is None or known.offset == 0):
             return 0

@@ -1,4 +1,4 @@
-"""What only the process that made it may use."""
+"""A guard for objects that only the process that made them may use."""
 
 import os
 
@@ -8,8 +8,8 @@ __all__ = ["OwnProcess"]
 
 
 class OwnProcess:
-    """SUBTLE! A forked child inherits a consumer with its instance. Were both to use it, both would move its position,
-    forwards and back, and neither would be refused: the log cannot tell them apart. Test: tests/log/test_forks.py
+    """SUBTLE! 1. A process with a consumer forks. 2. Parent and child use the same instance, and move its position
+    forwards and back. 3. Neither is refused, since the log cannot tell them apart. Test: tests/log/test_forks.py
     """
 
     def __init__(self) -> None:

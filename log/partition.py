@@ -44,8 +44,7 @@ T = TypeVar("T")
 
 
 class Partition:
-    """A handle of one partition. Thread-safe: protocol steps take turns, and reads go on beside them. Made by
-    `Topic.partition`.
+    """A handle of one partition. Thread-safe: writes take turns, reads run beside them. Made by `Topic.partition`.
 
     >>> part = lithify.open("memory://example").create_topic("events").partition(0)
     >>> part.append([lithify.Record(b"ada", b"login"), lithify.Record(b"ada", b"logout")])
@@ -53,8 +52,8 @@ class Partition:
     >>> [(record.offset, record.value) for record in part.read(start_offset=1)]
     [(1, b'logout')]
 
-    Every read begins with the newest manifest, so it shows every append that was acknowledged before, by any process.
-    All methods raise NotFound once the topic is deleted, even if a new topic has the same name.
+    Every read begins with the newest manifest, so it shows every append acknowledged before, by any process. All
+    methods raise NotFound once the topic is deleted, even if a new topic has the same name.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Partition:
     ) -> None:
         self._driver = driver
         self._config = config
-        self._unbounded = unbounded  # what a manifest without bounds goes by
+        self._unbounded = unbounded  # the bounds for a manifest that has none
         self._files = PartitionFiles(keys)
         self._lock = OwnLock()
 
@@ -82,15 +81,15 @@ class Partition:
             return self._driver.run(coroutine)
 
     def append(self, records: Records, txn: tuple[str, int] | None = None) -> range:
-        """Append records, or a table with columns key, value and perhaps timestamp_ms and headers, as one atomic
-        commit of at most 512 MiB; answers with their offsets, in order. It is durable on return.
+        """Append records, or a table with columns key, value and optionally timestamp_ms and headers, as one atomic
+        commit of at most 512 MiB; answers with their offsets, in order. On return they are durable.
 
         `txn` is (application, version): an application's version is appended once, however often it is tried; versions
-        only grow. It is remembered until the application was idle for transactional.id.expiration.ms, at least. An
-        append without records commits nothing, its `txn` neither.
+        only grow. It is remembered until the application was idle for transactional.id.expiration.ms, or longer. An
+        append without records commits nothing, and does not store its `txn`.
         Raises InvalidRequest, Unavailable, AlreadyExists (a `txn` before the latest): nothing was appended; NotFound:
         the topic was deleted, with everything in it.
-        Raises CommitUnknown: it may have been; give its token to `outcome`.
+        Raises CommitUnknown: it may have been appended; give its token to `outcome`.
         """
         transaction = _transaction(txn)
         table = prepare(records, self._config(), self._driver.now_ms(), self._files.name)
@@ -117,32 +116,31 @@ class Partition:
         return self._run(appending)
 
     def lent(self, driver: Driver, config: TopicConfig) -> "Partition":
-        """The same handle, and the same turns, for who brings his own patience, and knows the configuration."""
+        """The same handle, with the same lock, for a caller who waits in his own way and knows the configuration."""
         lent = copy.copy(self)
         lent._driver, lent._config = driver, lambda: config
         return lent
 
     def transactions(self) -> tuple[TransactionInfo, ...]:
-        """The applications whose `txn` is remembered, the one that was idle for longest first."""
+        """The applications whose `txn` is remembered, the longest idle first."""
         return transaction_infos(self._head())
 
     def forget_transaction(self, application: str) -> None:
-        """What it sends afterwards is appended as if it came for the first time. Raises NotFound."""
+        """Whatever `application` sends later is appended as if it came for the first time. Raises NotFound."""
         self._run(forget(self._files, application))
 
     def end_transaction(self, application: str, *, at: Reach | None = None) -> None:
-        """It has sent all it had: where there is no room for another application it gives way first. With `at`: if it
-        came no further."""
+        """The application has sent everything: at the limit it gives way first. `at`: if it has come no further."""
         self._run(end(self._files, application, at))
 
     def open_producer(self, producer_id: str) -> ProducerStamp:
-        """Take the next epoch of an idempotent producer; older epochs are fenced here from now on. The stamp of its
-        first append, whose sequence counts the records that are here already."""
+        """Take the next epoch of an idempotent producer, which fences older epochs here. Returns the stamp for its
+        first append; the stamp's sequence counts the records that are already here."""
         edit = OpenProducer(check_name(f"{self._files.name}: a producer's id", producer_id))
         return self._run(self._files.manifest.commit(edit)).result
 
     def check_producer(self, stamp: ProducerStamp) -> None:
-        """Raises Fenced where a later instance of the producer was opened here."""
+        """Raises Fenced if a later instance of the producer was opened here."""
         newer = next((known for known in self._head().producers if known.id == stamp.id), None)
         if newer is not None and newer.epoch > stamp.epoch:
             raise Fenced(
@@ -151,12 +149,12 @@ class Partition:
             )
 
     def outcome(self, token: str, settle: bool = False) -> range | None:
-        """What became of an append that raised CommitUnknown with `token`: its offsets, or None: it certainly did not
-        happen and never will. Raises CommitUnknown where that cannot be said, InvalidRequest for the token of another
+        """Whether an append happened that raised CommitUnknown with `token`: its offsets, or None: it certainly did not
+        happen and never will. Raises CommitUnknown if that is unknown, InvalidRequest for the token of another
         partition's append.
 
-        While nobody committed since, the lost request might still arrive. With `settle` the answer is made certain: a
-        commit that changes nothing takes its place, unless it did arrive.
+        Until somebody commits, the lost request might still arrive. `settle` makes the answer certain: a commit that
+        changes nothing takes its place, unless it did arrive.
         """
         return self._run(outcome(self._files, token, settle=settle))
 
@@ -194,17 +192,17 @@ class Partition:
         poll_ms: int = POLL_MS,
         stop: Callable[[], bool] | None = None,
     ) -> Iterator[Record] | Iterator[Record | Gap]:
-        """Every stored record from `start_offset` on (and before `end_offset`), in offset order, superseded ones and
-        tombstones (value None) included. Where it begins and ends is fixed by the call. Gaps in offsets are normal
-        after compaction. Raises OffsetOutOfRange beyond the log; at its end there is nothing to read.
+        """Every stored record from `start_offset` on (and before `end_offset`), in offset order, including superseded
+        ones and tombstones (value None). The call fixes where it begins and ends. Gaps in offsets are normal after
+        compaction. Raises OffsetOutOfRange beyond the log; at its end there is nothing to read.
 
-        Where the log no longer has `start_offset`, or it is None, `auto_offset_reset` says where to begin: "earliest",
+        If the log no longer has `start_offset`, or it is None, `auto_offset_reset` says where to begin: "earliest",
         "latest", or "error" (OffsetOutOfRange), as Kafka's auto.offset.reset.
 
-        With `follow` it never ends by itself: it looks for new commits every `poll_ms` and goes on with them, until
-        `stop` (asked between two looks, and between stretches of 500 records) is true, or the iterator is closed. Where
-        retention overtakes it, it yields a `Gap` before it goes on. A start beyond the log is reset, too. What it
-        raises does not end it: after Unavailable, ask it for the next record again.
+        With `follow` it never ends by itself: it looks for new commits every `poll_ms`, until `stop` (called between
+        two looks, and between stretches of 500 records) returns true, or the iterator is closed. If retention overtakes
+        it, it yields a `Gap` before it continues. A start beyond the log is reset too. An exception does not end it:
+        after Unavailable, ask for the next record again.
         """
         reset = check_reset(auto_offset_reset)
         if not follow:
@@ -233,9 +231,9 @@ class Partition:
         resumed: bool = False,
         added: bool = False,
     ) -> Follower:
-        """What `read(follow=True)` is made of, for those who do the waiting themselves: `take` never waits. With
-        `resumed` the offset is where an earlier reader left off: what is missing from there is a gap. So it is in a
-        partition that was `added`, of which everything was to be read."""
+        """What `read(follow=True)` uses, for callers who do the waiting themselves: `take` never waits. `resumed`: an
+        earlier reader stopped at this offset; if records are missing from there, that is a gap. `added`: the same for a
+        partition that was added later, whose records were all to be read."""
         files, reset = PartitionFiles(self._files.keys), check_reset(auto_offset_reset)
         return Follower(self._driver, files, self._open, start_offset, reset, resumed=resumed or added, added=added)
 
@@ -248,9 +246,9 @@ class Partition:
         poll_ms: int = POLL_MS,
         stop: Callable[[], bool] | None = None,
     ) -> ScanAndFollow:
-        """For state stores: the latest record of each key, and every record after those, none missed and none twice.
+        """For state stores: the latest record of each key, then every later record, none missed and none twice.
 
-        With `consumer` the changes come from the named consumer, whose position then says that its state was rebuilt.
+        With `consumer` the changes come from the named consumer; its position then implies that the state was rebuilt.
         """
         config = ConsumerConfig(check_reset(auto_offset_reset), auto_commit_interval_ms, poll_ms, stop)
         name = None if consumer is None else positions.check_consumer_name(consumer)
@@ -265,15 +263,14 @@ class Partition:
         poll_ms: int = POLL_MS,
         stop: Callable[[], bool] | None = None,
     ) -> Consumer:
-        """Go on reading where the last consumer of this name left off, and take the name over from it: an instance that
-        still runs is refused at its next commit. A new name begins where `auto_offset_reset` says."""
+        """Resume reading where the last consumer of this name stopped, and take over the name: an instance that still
+        runs is refused at its next commit. A new name begins where `auto_offset_reset` says."""
         config = ConsumerConfig(check_reset(auto_offset_reset), auto_commit_interval_ms, poll_ms, stop)
         return self.opening(positions.check_consumer_name(name), config).take()
 
     def opening(self, name: str, config: ConsumerConfig, *, added: bool = False, holds: Holds | None = None) -> Opening:
-        """As `consumer`, in two steps. Where the partition was `added` after the consumer first read its topic, and it
-        has no position here, it begins at offset 0. `holds` raises where another instance has replaced the one that
-        asks."""
+        """As `consumer`, in two steps. `added`: the partition was added after the consumer first read its topic; if it
+        has no position here, it begins at offset 0. `holds` raises if another instance has replaced the caller's."""
         start = Start(added=added, holds=holds)
         return Opening(self._driver, self._files.keys, self._open, name, config, start)
 
@@ -283,13 +280,13 @@ class Partition:
         return consumer_infos(head, self._floor(head))
 
     def reset_consumer(self, name: str, to: int | Literal["earliest", "latest"]) -> int:
-        """Put a consumer's position to an offset, to the log's start or to its end; answers with it. An instance that
-        runs is refused at its next commit. Raises NotFound, OffsetOutOfRange."""
+        """Set a consumer's position to an offset, to the log's start or to its end; returns it. A running instance is
+        refused at its next commit. Raises NotFound, OffsetOutOfRange."""
         resetting = positions.reset(self._files, positions.check_consumer_name(name), to, self._floor)
         return self._run(resetting).offset
 
     def delete_consumer(self, name: str) -> None:
-        """Raises NotFound."""
+        """Delete a named consumer. Raises NotFound."""
         self._run(positions.forget(self._files, positions.check_consumer_name(name)))
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
@@ -297,13 +294,13 @@ class Partition:
         return self.snapshot().scan(tombstones)
 
     def get(self, key: bytes) -> Record | None:
-        """The latest record of `key`; None where there is none, or it was deleted."""
+        """The latest record of `key`; None: there is none, or it was deleted."""
         return self.snapshot().get(key)
 
     def snapshot(self, pin: str | None = None, ttl: int | timedelta | None = None) -> Snapshot:
-        """Read on one manifest. With `pin` it is kept readable by a checkpoint of that name: one that has not expired
-        is opened as it was pinned, else one is made that expires `ttl` (milliseconds or a timedelta; None: never) from
-        now."""
+        """Read from one manifest. With `pin`, a checkpoint of that name keeps it readable: one that has not expired is
+        opened as it was pinned, otherwise one is made that expires `ttl` (milliseconds or a timedelta; None: never)
+        from now."""
         if pin is None:
             if ttl is not None:
                 raise InvalidRequest(f"{self._files.name}: a ttl is a pin's; give the snapshot a pin, too")
@@ -313,28 +310,28 @@ class Partition:
         return self._snapshot(manifest, checkpoint)
 
     def pinned(self, name: str) -> Snapshot:
-        """What checkpoint `name` pins. As `snapshot(pin=name)`, but it makes none. Raises NotFound."""
+        """The snapshot that checkpoint `name` pins. As `snapshot(pin=name)`, but makes none. Raises NotFound."""
         manifest, checkpoint = self._run(checkpoints.pinned(self._files, checkpoints.check_checkpoint_name(name)))
         return self._snapshot(manifest, checkpoint)
 
     def checkpoints(self, owner: PinOwner | None = "user") -> tuple[Checkpoint, ...]:
-        """Those that users made; or those of another `owner`: "scan", "view", None for all."""
+        """The checkpoints made by users; or by another `owner`: "scan", "view", None for all."""
         return tuple(found for found in self._head().checkpoints if owner in (None, found.owner))
 
     def refresh_checkpoint(self, name: str, ttl: int | timedelta | None = None) -> Checkpoint:
-        """Let it expire `ttl` (milliseconds or a timedelta; None: never) from now. Raises NotFound."""
+        """Let the checkpoint expire `ttl` (milliseconds or a timedelta; None: never) from now. Raises NotFound."""
         return self._run(checkpoints.refresh(self._files, checkpoints.check_checkpoint_name(name), _ttl_ms(ttl)))
 
     def delete_checkpoint(self, name: str) -> None:
-        """Raises NotFound."""
+        """Delete checkpoint `name`. Raises NotFound."""
         self._run(checkpoints.delete(self._files, checkpoints.check_checkpoint_name(name)))
 
     def describe(self) -> PartitionInfo:
         return partition_info(self._bounded(self._head()), self._config(), self._driver.now_ms())
 
     def delete_records(self, before_offset: int) -> int:
-        """Move the log start offset up to `before_offset` by hand (KIP-107; -1: to the end); answers with it. Readers
-        see it at once, it cannot be taken back, and bytes go with the next compaction and collection.
+        """Move the log start offset up to `before_offset` by hand (KIP-107; -1: to the end); returns it. Readers see it
+        at once, it cannot be undone; the next compaction and collection free the bytes.
 
         Raises OffsetOutOfRange beyond the end of the log.
         """
@@ -350,7 +347,7 @@ class Partition:
         return floor_at(self._bounded(manifest), self._driver.now_ms())
 
     def _bounded(self, manifest: Manifest) -> Manifest:
-        """`manifest`, with the bounds that hold where an earlier version of lithify wrote none into it."""
+        """`manifest`, with the bounds in force if an earlier version of lithify stored none in it."""
         return manifest if manifest.retention else replace(manifest, retention=self._unbounded())
 
     def _head(self) -> Manifest:
@@ -360,13 +357,13 @@ class Partition:
         return self._snapshot(manifest, None)
 
     def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None) -> Snapshot:
-        # A pinned manifest keeps the floor that was stored when it was pinned.
+        # A pinned manifest keeps the floor stored when it was pinned.
         floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
         segments = Segments(self._files.keys, self._driver.homes)
         return Snapshot(segments, manifest, floor, self._explain_missing, checkpoint)
 
     def _explain_missing(self, manifest: Manifest, missing: NotFound) -> LithifyError:
-        """A reader of a retained manifest never meets a missing file (P16): is this one still retained?"""
+        """A reader of a retained manifest never meets a missing file (P16): is this manifest still retained?"""
         head = self._run(self._files.head())
         boundary = self._files.boundary.seen.value  # read by `head`, after the object was found missing
         dead = boundary is not None and manifest.id <= boundary.manifest

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: Kafka's default partitioner, so that a topic moved here keeps its placement.
+"""Which partition a key belongs to: Kafka's default partitioner, so that a topic moved here keeps its keys' places.
 
 Source: Kafka's BuiltInPartitioner and Utils.murmur2 (Austin Appleby's MurmurHash2, seed 0x9747b28c), Apache-2.0.
 """
@@ -37,7 +37,7 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Where a record of `key` goes in a topic of so many partitions. Raises InvalidRequest."""
+    """The partition for a record of `key`, in a topic of so many partitions. Raises InvalidRequest."""
     if type(key) is not bytes or type(partitions) is not int or partitions < 1:
         raise InvalidRequest(
             "give a key as bytes, and a number of partitions from 1; records without a key go anywhere"
@@ -46,7 +46,7 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 
 def partitions_for_keys(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64]:
-    """`partition_for_key` of each key of a binary array; -1 where it is null. All keys advance a word at a time."""
+    """`partition_for_key` of each key in a binary array; -1 for null. All keys advance one word at a time."""
     array: Any = keys
     if len(array) == 0:
         return np.zeros(0, np.int64)

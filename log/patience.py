@@ -1,4 +1,4 @@
-"""How long a poll may still wait."""
+"""How much longer a poll may wait."""
 
 from lithify.store.driver import Driver
 from lithify.store.port import Pause
@@ -7,8 +7,8 @@ __all__ = ["Patience"]
 
 
 class Patience:
-    """So many milliseconds from now on; None: without end. What requests to the store take counts, too, and pauses at
-    least as what they were to be, whatever the clock says of them."""
+    """A time limit of so many milliseconds from now; None: no limit. Requests to the store count, and each pause counts
+    with at least its intended length, whatever the clock shows."""
 
     def __init__(self, driver: Driver, timeout_ms: int | None) -> None:
         self._driver = driver
@@ -21,13 +21,13 @@ class Patience:
         return self._left_ms(1) <= 0
 
     def wait(self, ms: int) -> None:
-        """Let time pass: `ms`, or less where that is all there is."""
+        """Wait `ms`, or as long as is left if that is less."""
         ms = max(0, self._left_ms(ms))
         self._driver.answer(Pause(ms))
         self._paused_ms += ms
 
     def _left_ms(self, ms: int) -> int:
-        """At most `ms`."""
+        """What is left, at most `ms`."""
         if self._timeout_ms is None:
             return ms
         if not self._timeout_ms:

@@ -1,4 +1,4 @@
-"""Consumers' positions by name: taking one over, resetting, forgetting (docs/rfcs/0009). Protocol coroutines."""
+"""Consumers' positions by name: taking over, resetting, deleting (docs/rfcs/0009). Protocol coroutines."""
 
 import contextlib
 from collections.abc import Callable, Coroutine
@@ -13,7 +13,7 @@ from lithify.store.port import NewId, Request
 
 __all__ = ["Holds", "check_consumer_name", "forget", "look", "reset", "still_holds", "take"]
 
-RACES_MAX = 8  # lost to other instances that take the same name over
+RACES_MAX = 8  # attempts lost to other instances that take over the same name
 
 
 def check_consumer_name(name: object) -> str:
@@ -21,11 +21,11 @@ def check_consumer_name(name: object) -> str:
 
 
 Holds = Callable[[], Coroutine[Request[Any], Any, None]]
-"""Raises where an instance was replaced by another one."""
+"""Raises if an instance was replaced by another one."""
 
 
 async def still_holds(files: PartitionFiles, name: str, instance: str) -> None:
-    """Raises Fenced where another instance took consumer `name` over, NotFound where it was forgotten."""
+    """Raises Fenced if another instance took consumer `name` over, NotFound if it was deleted."""
     known = find_consumer(await files.live_head(), name)
     if known is None:
         raise forgotten(f"{files.name}: consumer {name!r}")
@@ -36,8 +36,8 @@ async def still_holds(files: PartitionFiles, name: str, instance: str) -> None:
 async def look(
     files: PartitionFiles, name: str, start: Callable[[Manifest], int], holds: Holds | None = None
 ) -> TakePosition:
-    """What takes `name` over for a new instance, once it is committed; nothing is taken yet. `start` answers where the
-    name begins if it has no position; it raises where an instance of it could not begin."""
+    """The edit that takes `name` over for a new instance; nothing is taken until it is committed. `start` returns where
+    the name begins without a position; it raises if an instance could not begin."""
     head = await files.live_head()
     new_at = start(head)
     if holds is not None:
@@ -50,12 +50,12 @@ async def look(
 async def take(
     files: PartitionFiles, name: str, start: Callable[[Manifest], int], holds: Holds | None = None
 ) -> ConsumerPosition:
-    """Take position `name` over for a new instance, wherever it is by then: whoever held it is refused at its next
-    commit. Where there is none it is created at the offset that `start` answers.
+    """Take over the position of `name` for a new instance, wherever it is by then; the former holder is refused at its
+    next commit. Without a position, one is created at the offset that `start` returns.
 
-    SUBTLE! `holds` is asked between the look at the position and the commit that takes it. A successor takes this
-    partition only after the one that `holds` looks at. So either `holds` sees it; or it comes to this partition after
-    that look, and then the commit is refused, since the name has another holder, or it replaces this one.
+    SUBTLE! `holds` is asked between reading the position and committing its takeover. A successor first takes over the
+    partition that `holds` looks at, then this one. So either 1. `holds` sees the successor; or 2. the successor comes
+    to this partition later: our commit is refused because the name has another holder, or the successor replaces us.
     Test: tests/log/test_growing_consumer.py
     """
     for _ in range(RACES_MAX):
@@ -68,8 +68,8 @@ async def take(
 async def reset(
     files: PartitionFiles, name: str, to: int | Literal["earliest", "latest"], floor: Callable[[Manifest], int]
 ) -> ConsumerPosition:
-    """Put position `name` to an offset, to the log's start (`floor` answers it) or to its end; an instance that runs is
-    refused at its next commit, however often it commits. Raises NotFound where there is no such consumer,
+    """Set the position of `name` to an offset, to the log's start (`floor` returns it) or to its end. A running
+    instance is refused at its next commit, however often it commits. Raises NotFound if there is no such consumer,
     OffsetOutOfRange."""
     if to not in ("earliest", "latest") and (type(to) is not int or to < 0):
         raise InvalidRequest(f"{files.name}: reset a consumer to an offset, 'earliest' or 'latest'")
@@ -77,13 +77,13 @@ async def reset(
     if find_consumer(head, name) is None:
         raise _unknown(files, name)
     offset = to if isinstance(to, int) else floor(head) if to == "earliest" else None
-    # From the log's start everything is made anew, whatever was dropped so far.
+    # From the log's start all state is rebuilt, so deletions dropped so far do not matter.
     edit = ResetPosition(name, offset, await NewId(), anew=to == "earliest")
     return (await files.manifest.commit(edit)).result
 
 
 async def forget(files: PartitionFiles, name: str) -> None:
-    """Raises NotFound where there is no such consumer."""
+    """Delete consumer `name`. Raises NotFound."""
     if find_consumer(await files.live_head(), name) is None:
         raise _unknown(files, name)
     await files.manifest.commit(ForgetConsumer(name))

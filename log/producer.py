@@ -1,6 +1,6 @@
 """Sending records one by one: gathered into batches, appended in the background, in order per partition.
 
-With an id the producer is idempotent (KIP-98): each partition knows its epoch and sequence, and the same id opened
+With an id the producer is idempotent (KIP-98): each partition knows its epoch and sequence, and opening the same id
 elsewhere fences this one.
 """
 
@@ -30,7 +30,7 @@ from lithify.store.port import NewId
 
 __all__ = ["Delivery", "Producer"]
 
-SENDERS_MAX = 8  # threads, and so appends under way at once
+SENDERS_MAX = 8  # threads, and so simultaneous appends
 
 
 class Producer:
@@ -42,12 +42,12 @@ class Producer:
     >>> delivery.offset()
     0
 
-    Use it in a `with` block, or `close` it: whatever still waits when the process ends is lost. Thread-safe; a process
-    that inherits it by a fork is refused, and opens its own.
+    Use it in a `with` block, or `close` it: records still waiting when the process ends are lost. Thread-safe. In a
+    forked process it raises InvalidRequest; open another one there.
 
-    A producer fails as a whole: once a batch could not be appended, nothing else is sent, and every further call
-    raises. Open another one. So nothing is lost in silence, and no record is appended to a partition after an earlier
-    one failed. Each delivery tells what became of its own record; one that was never sent raises another error than
+    A producer fails as a whole: once a batch could not be appended it sends nothing else, and every further call
+    raises. Open another one. So nothing is lost silently, and no record is appended to a partition after an earlier one
+    failed. Each delivery reports the outcome of its own record; for a record that was never sent the error is never
     CommitUnknown.
     """
 
@@ -63,10 +63,9 @@ class Producer:
         known: Callable[[], Sequence[Partition]] | None = None,
         look: Callable[[], Sequence[Partition]] | None = None,
     ) -> None:
-        """`partitions`: all of the topic's, and `known` says which it has by now, without asking the store (None: it
-        never grows); `look` asks, and answers the same (None: `known`). `clock` measures lingering, in milliseconds.
-        Costs one commit for each partition where there is an id: older holders of the id are fenced everywhere before
-        this returns."""
+        """`partitions`: all of the topic's. `known` returns those known by now, without asking the store (None: the
+        topic never grows); `look` asks the store first (None: `known`). `clock` measures lingering, in milliseconds.
+        With an id this costs one commit per partition, and fences older holders everywhere before it returns."""
         if producer_id is not None:
             check_name(f"topic {topic}: a producer's id", producer_id)
         self._process = OwnProcess()
@@ -76,7 +75,7 @@ class Producer:
         self._topic_config = topic_config
         self._config = config
         self._clock = clock
-        self._told_ms = driver.now_ms(), clock()  # the store's clock, and this one's then
+        self._told_ms = driver.now_ms(), clock()  # the store's clock, and ours at that time
         self._stamps = None
         if producer_id is not None:
             self._stamps = open_everywhere(driver, producer_id, partitions[0], look or self._known)
@@ -85,10 +84,10 @@ class Producer:
         self._batches = Batches(config)
         self._keyless: Batch | None = None
         self._keyless_turn = int(driver.answer(NewId()), 16)
-        self._waiting = deque[object]()  # for room in the buffer, in the order in which they came
-        self._failures: list[Failure] = []  # one for each sender at most: afterwards nothing is sent
+        self._waiting = deque[object]()  # for room in the buffer, in order of arrival
+        self._failures: list[Failure] = []  # one per sender at most: nothing is sent after a failure
         self._closing = False
-        self._closed = False  # nothing is under way any more, and what failed was told
+        self._closed = False  # nothing is in flight any more, and failures were reported
         self._senders = self._start(min(SENDERS_MAX, len(self._partitions)))
 
     def _start(self, senders: int) -> list[threading.Thread]:
@@ -97,7 +96,7 @@ class Producer:
             sender = threading.Thread(target=self._send_until_closed, name=f"lithify-producer-{number}", daemon=True)
             try:
                 sender.start()
-            except RuntimeError:  # this machine has no more; those that run serve all partitions
+            except RuntimeError:  # no more threads on this machine; those that run serve all partitions
                 break
             started.append(sender)
         if not started:
@@ -115,8 +114,8 @@ class Producer:
         except LithifyError as failure:
             if error is None:
                 raise
-            # Who leaves the block by a refusal of this producer, and keeps no delivery, would hear "retry" where there
-            # is something to look up first.
+            # A caller who leaves the block because this producer refused a record, and keeps no delivery, would see
+            # "retry" although there is an outcome to look up first.
             its_own = any(one.raised(error) for one in self._failures)
             if its_own and isinstance(failure, CommitUnknown) and not isinstance(error, CommitUnknown):
                 raise failure from error
@@ -124,18 +123,18 @@ class Producer:
 
     @property
     def sequences(self) -> tuple[int, ...]:
-        """By partition, how many records of this id are in the log, those of all its former instances included; empty
-        without an id. None of theirs can come any more. An instance that hands over the same records in the same order
-        as the one before leaves out so many of each partition, and nothing is there twice. An id that a partition has
-        forgotten (the longest idle of some hundred give way) counts from 0 again."""
+        """By partition, how many records of this id are in the log, including those of all former instances; empty
+        without an id. None of theirs can arrive any more. If an instance hands over the same records in the same order
+        as the one before, it can skip so many in each partition, and nothing is stored twice. If a partition has
+        forgotten the id (the longest idle of about a thousand give way), it counts from 0 again."""
         return () if self._stamps is None else self._stamps.sequences(len(self._partitions))
 
     def append(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None, headers: Headers = ()
     ) -> Delivery:
         """Hand over one record; it is durable once the delivery is done, or after `flush`. Waits while the buffer is
-        full, at most max.block.ms. Whatever is raised, this record was not appended: InvalidRequest or Unavailable for
-        its own sake, or the kind of what failed before."""
+        full, at most max.block.ms. If it raises, this record was not appended: InvalidRequest or Unavailable because of
+        the record itself, or the kind of an earlier failure."""
         self._check_process()
         deadline_ms = self._clock() + self._config.max_block_ms
         now_ms = self._now_ms()
@@ -149,13 +148,13 @@ class Producer:
             batch, index = self._batches.add(self._place(key), record, size, lingers_from_ms)
             if key is None:
                 self._keyless = batch
-            # A sender must learn of a batch that is due, and of a new one, whose lingering it will time.
+            # Wake a sender for a batch that is due, or for a new batch, whose lingering it will time.
             if index == 0 or batch.due_at_ms <= lingers_from_ms:
                 self._changed.notify_all()
             return Delivery(batch, index)
 
     def _now_ms(self) -> int:
-        """The store's clock; where it cannot be read, as far as this process's own has gone on since it was."""
+        """The store's clock; if it cannot be read, its last reading plus the time since by this process's clock."""
         try:
             now_ms = self._driver.now_ms()
         except Unavailable:
@@ -165,8 +164,8 @@ class Producer:
         return now_ms
 
     def _check(self, record: Record, now_ms: int, config: TopicConfig) -> int:
-        """What it takes of the buffer. A fault found here keeps one record out; found when its batch is sent it fails
-        the producer."""
+        """The buffer bytes that it takes. A fault found here refuses one record; found when its batch is sent, it would
+        fail the producer."""
         problem = record_problem(record)
         if problem is None and record.key is None and config.compacted:
             problem = "has no key, which a compacted topic cannot keep: give it a key"
@@ -180,8 +179,8 @@ class Producer:
         return taken_bytes(record, size)
 
     def _grow(self) -> None:
-        """Go on over the partitions that were added. Nothing is waited for: an id is opened there by who sends there.
-        What is gathered already goes where the former count put it. Requires: the lock is held."""
+        """Start using partitions that were added. It waits for nothing: the sender of a partition's first batch opens
+        the id there. Batches already begun keep their partition. Requires: the lock is held."""
         known = self._known()
         if len(known) <= len(self._partitions):
             return
@@ -199,7 +198,7 @@ class Producer:
         return self._keyless_turn % len(self._partitions)
 
     def _wait_for_room(self, size: int, deadline_ms: int) -> None:
-        """First come, first served: small records do not overtake a large one that waits until there is room."""
+        """First come, first served: small records do not overtake a large one that waits for room."""
         turn = object()
         self._waiting.append(turn)
         try:
@@ -218,8 +217,8 @@ class Producer:
                     f"topic {self._topic}: buffer.memory is full of records that are not acknowledged yet. This record "
                     "was not appended; retry later"
                 )
-            # SUBTLE! Not each time: two who wait would wake each other for ever, and keep a processor busy.
-            # Test: tests/log/test_producer_waits.py
+            # SUBTLE! Notify only if something changed. Otherwise two waiting threads would wake each other for ever,
+            # and keep a processor busy. Test: tests/log/test_producer_waits.py
             if self._batches.hurry(now_ms):
                 self._changed.notify_all()
             self._changed.wait(wait_s(deadline_ms - now_ms))
@@ -228,7 +227,7 @@ class Producer:
             raise InvalidRequest(f"topic {self._topic}: the producer is closed; open another")
 
     def _check_process(self) -> None:
-        """SUBTLE! A forked child has no senders, and perhaps locks that nobody will let go of: it would wait for ever.
+        """SUBTLE! A forked child has no senders, and perhaps locks that nobody will release: it would wait for ever.
         Test: tests/log/test_producer_waits.py"""
         self._process.check(f"topic {self._topic}: the producer")
 
@@ -249,9 +248,8 @@ class Producer:
                 raise told_of_all(self._failures)
 
     def close(self) -> None:
-        """Flush, and end. Raises what prevented a record from being durable, to each thread that calls it before it has
-        returned, or raised, in one; later calls do nothing, nor does one in a forked process: the records are its
-        parent's to send."""
+        """Flush, and end. Raises what prevented a record from being durable, in every thread that calls it before it
+        has ended. Later calls do nothing, and neither do calls in a forked process: its parent sends the records."""
         if not self._process.is_here or self._closed:
             return
         with self._changed:
@@ -282,7 +280,7 @@ class Producer:
                     return
                 self._settle(batch, self._outcome(batch))
                 batch = None
-        except BaseException as error:  # noqa: BLE001 - told to everyone who waits, or they would wait for ever
+        except BaseException as error:  # noqa: BLE001 - raised in every waiting caller, or these wait for ever
             self._settle(batch, self._fault(batch, error))
 
     def _outcome(self, batch: Batch) -> range | Failure:
@@ -292,7 +290,7 @@ class Producer:
             return Failure(error)
 
     def _fault(self, batch: Batch | None, error: BaseException) -> Failure:
-        # The kind alone: the words of a foreign error may quote a record.
+        # Only the error's type: a foreign error's message may quote a record.
         ended = f"ended by {type(error).__name__}, a fault of lithify or of this machine"
         if batch is None:
             return Failure(Unavailable(f"topic {self._topic}: a thread that sends records {ended}"))
@@ -304,7 +302,7 @@ class Producer:
         )
 
     def _next(self) -> Batch | None:
-        """Wait for the next batch that is due; None at the end."""
+        """Wait for the next batch that is due; None: the producer has ended."""
         while True:
             now_ms = self._clock()
             batch = self._batches.take(now_ms)

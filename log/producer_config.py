@@ -1,4 +1,4 @@
-"""What a producer can be told, by Kafka's names where Kafka has one."""
+"""A producer's settings, with Kafka's names if Kafka has them."""
 
 import re
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ __all__ = ["ProducerConfig", "parse_producer_config"]
 
 
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Kafka's names with '_' for '.'. Its defaults differ where an object store does: a commit costs two PUTs and a
-    tenth of a second, not a network packet, so batches are larger and wait longer for company."""
+    """Kafka's names with '_' for '.'. Defaults differ because a commit to an object store costs two PUTs and a tenth of
+    a second, not a network packet: batches are larger and linger longer."""
 
-    linger_ms: int = 1_000  # a batch is sent at the latest so long after its first record
-    batch_records: int = 10_000  # or when it has so many records
-    batch_size: int = 8 << 20  # or so many bytes
+    linger_ms: int = 1_000  # a batch is sent at most so long after its first record
+    batch_records: int = 10_000  # or when it has this many records
+    batch_size: int = 8 << 20  # or this many bytes
     buffer_memory: int = 64 << 20  # bytes of unacknowledged records; then `append` waits
-    max_block_ms: int = 60_000  # so long, and raises Unavailable
+    max_block_ms: int = 60_000  # at most so long; then it raises Unavailable
     delivery_timeout_ms: int = 120_000  # how long one batch is tried
 
 
-# Kafka's, with what stands in their place (docs/from-kafka.md).
+# Kafka's names, with what to use instead (docs/from-kafka.md).
 _INSTEAD = {
     "acks": "nothing to set: an append that returns is durable",
     "retries": "set delivery.timeout.ms: a batch is tried for so long",
@@ -36,17 +36,17 @@ _INSTEAD = {
     "partitioner.class": "nothing to set: keys go where Kafka's default partitioner puts them",
     "request.timeout.ms": "set delivery.timeout.ms",
 }
-_LARGEST_RECORD_BYTES = 64 << 20  # of any topic: the last record of a batch goes beyond batch.size by as much
+_LARGEST_RECORD_BYTES = 64 << 20  # of any topic: a batch's last record may exceed batch.size by this
 _BOUNDS = {
     "batch_records": (1, LONG_MAX),
     "batch_size": (1, APPEND_BYTES_MAX - _LARGEST_RECORD_BYTES),
     "buffer_memory": (1, LONG_MAX),
-}  # the others: from 0
+}  # lower bound of the others: 0
 _WHOLE = re.compile("-?[0-9]{1,19}")
 
 
 def parse_producer_config(config: Mapping[str, str | int]) -> ProducerConfig:
-    """Raises InvalidRequest with the remedy."""
+    """Raises InvalidRequest that says what to do."""
     fields: dict[str, int] = {}
     for name, given in config.items():
         field = name.replace(".", "_") if isinstance(name, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -62,7 +62,7 @@ def parse_producer_config(config: Mapping[str, str | int]) -> ProducerConfig:
 
 
 def _number(name: str, given: object, low: int, high: int) -> int:
-    """A text is one as for topics; a float is refused even where it is whole, as 0.9 would else become 0."""
+    """A text is parsed as for topics. A float is refused even if it is whole: otherwise 0.9 would become 0."""
     value = int(given) if isinstance(given, str) and _WHOLE.fullmatch(given) else given
     if type(value) is not int or not low <= value <= high:
         raise InvalidRequest(f"{name}: give a whole number between {low} and {high}")

@@ -1,7 +1,7 @@
-"""What a producer failed by, told as often as somebody asks: each time by an exception of its own.
+"""A producer's failure, which every caller gets as a new exception.
 
-SUBTLE! An exception that is raised again keeps the frames of all its raises, and each frame keeps what was handed over
-then: 600 refused records of 1 MB took 600 MB. Test: tests/log/test_producer_failures.py
+SUBTLE! An exception that is raised again keeps the frames of all its raises, and each frame keeps the record handed
+over then: 600 refused records of 1 MB took 600 MB. Test: tests/log/test_producer_failures.py
 """
 
 import copy
@@ -14,7 +14,7 @@ __all__ = ["Failure", "noted_on", "told_of_all"]
 
 
 class Failure:
-    """Of one batch, and by that of its producer."""
+    """The failure of one batch, and therefore of its producer."""
 
     def __init__(self, error: LithifyError) -> None:
         self._error = _fresh(error)
@@ -25,12 +25,12 @@ class Failure:
         return isinstance(self._error, CommitUnknown)
 
     def told(self) -> LithifyError:
-        """To whoever asks about the batch."""
+        """The error for callers that ask about this batch."""
         return self._remembered(_fresh(self._error))
 
     def refusal(self) -> LithifyError:
-        """To whoever asks about a record that was never sent because of it: certainly not appended, so this is never
-        CommitUnknown, and has no token."""
+        """The error for a record that was never sent because of this failure. It was certainly not appended, so this is
+        never CommitUnknown, and has no token."""
         kind = Unavailable if self.unknown else type(self._error)
         text = f"the record was not appended, since its producer had failed before it was sent: {self}"
         if issubclass(kind, Unavailable):
@@ -38,16 +38,16 @@ class Failure:
         return self._remembered(kind(text))
 
     def __str__(self) -> str:
-        """Its words, and what to ask by."""
+        """The message, and the token if there is one."""
         token = f" (token {self._error.token})" if isinstance(self._error, CommitUnknown) else ""
         return f"{self._error}{token}"
 
     def raised(self, error: BaseException) -> bool:
-        """Whether `error` is one of those that were told because of it."""
+        """Whether `error` is one of those raised for this failure."""
         return error in self._raised
 
     def is_told_by(self, error: BaseException) -> bool:
-        """Whether whoever sees `error` learns of it, and of its token."""
+        """Whether `error` already reports this failure and its token."""
         if isinstance(error, CommitUnknown) and isinstance(self._error, CommitUnknown):
             return error.token == self._error.token
         return any(str(self) in text for text in (str(error), *getattr(error, "__notes__", ())))
@@ -58,8 +58,8 @@ class Failure:
 
 
 def told_of_all(failures: Sequence[Failure]) -> LithifyError:
-    """One error for batches that failed side by side: the first that is unknown, as that is to be looked up before
-    anything is sent again; else the first. The others are its notes."""
+    """One error for batches that failed together: the first unknown one, since its outcome must be looked up before
+    anything is sent again; else the first. The others become its notes."""
     told = next((failure for failure in failures if failure.unknown), failures[0])
     error = told.told()
     for other in failures:
@@ -69,14 +69,14 @@ def told_of_all(failures: Sequence[Failure]) -> LithifyError:
 
 
 def noted_on(error: BaseException, failures: Sequence[Failure]) -> None:
-    """What it does not tell already."""
+    """Add the failures that `error` does not report yet as its notes."""
     for failure in failures:
         if not failure.is_told_by(error):
             error.add_note(f"and the producer failed: {failure}")
 
 
 def _fresh(error: LithifyError) -> LithifyError:
-    """The same words, token and notes; no traceback and no cause."""
+    """The same message, token and notes; without traceback and cause."""
     fresh = copy.copy(error)
     notes: list[str] = list(getattr(error, "__notes__", ()))
     if notes:

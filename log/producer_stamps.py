@@ -1,7 +1,7 @@
 """A producer's id in each partition to which it sends (KIP-98): its epoch there, and the sequence of its next batch.
 
-The partitions that a topic has are opened at once. One that is added later is opened by whoever sends the first batch
-there, within the time that this batch has, so that nobody else waits for it. Test: tests/log/test_growing_producer.py
+The topic's partitions are opened at once. In one that is added later, the sender of the first batch opens the id,
+within that batch's time, so that nobody else waits for it. Test: tests/log/test_growing_producer.py
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ OPENERS_MAX = 8  # threads
 
 
 class Stamps:
-    """One batch of a partition is under way at a time, so each stamp has one thread that uses it."""
+    """Only one batch of a partition is in flight, so each stamp is used by one thread."""
 
     def __init__(self, driver: Driver, first: Partition, stamps: dict[int, ProducerStamp]) -> None:
         self._driver = driver
@@ -30,13 +30,13 @@ class Stamps:
         self._stamps = stamps
 
     def sequences(self, partitions: int) -> tuple[int, ...]:
-        """Of each partition. One that is not open yet was added after the id was opened, and has nothing of it: whoever
-        held the id before was replaced by then, and sends nothing to a partition that it has not opened."""
+        """The sequence in each partition. One that is not open yet was added after the id was opened and has none of
+        its records: former holders were replaced by then, and send nothing to a partition that they have not opened."""
         return tuple(self._stamps[n].sequence if n in self._stamps else 0 for n in range(partitions))
 
     def of(self, partition: Partition, config: TopicConfig, *, deadline_ms: int, clock: Clock) -> ProducerStamp:
-        """The stamp of the next batch. Where the id has to be opened first it is tried until `deadline_ms`. Raises
-        Fenced where another instance has the id, and never CommitUnknown: nothing is appended by this."""
+        """The stamp of the next batch. If the id must be opened first, that is tried until `deadline_ms`. Raises Fenced
+        if another instance has the id; never CommitUnknown, since this appends nothing."""
         known = self._stamps.get(partition.number)
         if known is None:
             known = self._stamps[partition.number] = self._opened(partition, config, deadline_ms, clock)
@@ -69,11 +69,11 @@ class Stamps:
 def open_everywhere(
     driver: Driver, producer_id: str, first: Partition, look: Callable[[], Sequence[Partition]]
 ) -> Stamps:
-    """The first partition before any other, so that whoever held the id can look there whether it still does. `look`
-    answers with all that there are.
+    """Open the first partition before the others, so that a former holder of the id can check there whether it still
+    holds it. `look` returns all partitions.
 
-    SUBTLE! They are looked for after that: whoever held the id may have sent to one that was added meanwhile. From now
-    on it opens none. Test: tests/log/test_growing_producer.py
+    SUBTLE! Look for the other partitions only after that: the former holder may have sent to one that was added
+    meanwhile. From now on it cannot open one. Test: tests/log/test_growing_producer.py
     """
     stamps = {first.number: first.open_producer(producer_id)}
     others = [partition for partition in look() if partition.number != first.number]
@@ -85,13 +85,13 @@ def open_everywhere(
 
 
 def _opened_in_added(first: Partition, partition: Partition, stamp: ProducerStamp) -> ProducerStamp:
-    """`stamp` is the one of the first partition. Raises Fenced."""
-    # An instance that was replaced, and has not met that yet, fences its successor nowhere.
+    """Open the id in an added partition. `stamp`: that of the first partition. Raises Fenced."""
+    # An instance that was replaced, and does not know it yet, must not fence its successor.
     first.check_producer(stamp)
     opened = partition.open_producer(stamp.id)
-    # SUBTLE! It may have been replaced between the two. Then its successor, which has read here how many records there
-    # are, is fenced, fails, and is opened again; but nothing of this one may come after what that one has read. Where
-    # it has not been replaced by now, whoever replaces it opens this partition later, and fences it here.
-    # Test: tests/log/test_growing_producer.py
+    # SUBTLE! Check again. 1. We hold the id at the first check. 2. A successor opens it everywhere, and counts the
+    # records here. 3. Our `open_producer` fences the successor here. It fails and is opened again, but we must append
+    # nothing after what it counted. If we still hold the id now, any successor opens this partition later, and fences
+    # us. Test: tests/log/test_growing_producer.py
     first.check_producer(stamp)
     return opened

@@ -1,8 +1,7 @@
-"""Reading one manifest: every stored record in offset order, or the latest of each key in key order (R1, R2).
+"""Read one manifest: every stored record in offset order, or the latest of each key in key order (R1, R2).
 
-Memory is bounded whatever the partition holds: one row group (≤ 8 MiB) of each stream that is merged, fetches of at
-most 64 MiB in all, and one external sort (about three times 64 MiB; what does not fit is spilled to the system's
-temporary folder).
+Memory is bounded whatever the partition holds: one row group (≤ 8 MiB) of each merged stream, fetches of at most 64 MiB
+in total, and one external sort (about three times 64 MiB; the rest is spilled to the system's temporary folder).
 """
 
 import itertools
@@ -21,13 +20,14 @@ from lithify.segment.source import Source
 
 __all__ = ["in_offset_order", "latest_by_key", "sorts"]
 
-STREAMS_MAX = 16  # sorted runs merged as they are; what goes beyond is sorted together first
+STREAMS_MAX = 16  # sorted runs merged directly; further ones are sorted together first
 
 
 def in_offset_order(manifest: Manifest, open_segment: OpenSegment, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """Every stored record with start ≤ offset < end, superseded ones and tombstones included, schema RECORDS.
 
-    Segments and row groups outside are not read: to tail costs the L0 segments alone. Key-ordered runs are sorted.
+    Segments and row groups outside are not read, so reading the tail costs only the L0 segments. Key-ordered runs are
+    sorted.
     """
     scattered = _scattered(manifest, start, end)
     sorted_first = {ref.id for ref in scattered}
@@ -47,19 +47,19 @@ def in_offset_order(manifest: Manifest, open_segment: OpenSegment, start: int, e
 
 
 def sorts(manifest: Manifest, start: int) -> bool:
-    """Whether reading from `start` to the end in offset order takes a sort."""
+    """Whether reading from `start` to the end in offset order needs a sort."""
     return bool(_scattered(manifest, start, manifest.next_offset))
 
 
 def _scattered(manifest: Manifest, start: int, end: int) -> list[SegmentRef]:
-    """The segments in key order that hold some of these offsets. An L0 segment is one append: in key order, too, its
-    offsets are a stretch that nothing else shares."""
+    """The key-ordered segments that hold some of these offsets. L0 segments are not among them: each is one append, so
+    even in key order it has a stretch of offsets to itself."""
     wanted = Bounds(from_offset=start, to_offset=end)
     return [ref for run in manifest.runs for ref in run.segments if ref.order == "key" and may_hold(ref, wanted)]
 
 
 def _chains(stretches: list[SegmentRef]) -> list[list[SegmentRef]]:
-    """Segments whose offsets do not interleave follow each other in one stream: one of them is open at a time."""
+    """Segments whose offsets do not interleave follow each other in one stream; only one of them is open at a time."""
     chains: list[list[SegmentRef]] = []
     for ref in sorted(stretches, key=lambda ref: ref.min_offset):
         free = next((chain for chain in chains if chain[-1].max_offset < ref.min_offset), None)
@@ -85,7 +85,7 @@ def latest_by_key(
     """The record with the highest offset ≥ `floor` of each key, in key order, schema RECORDS."""
     runs = [run for run in manifest.runs if run.segments[0].order == "key"][:STREAMS_MAX]
     streamed = {run.id for run in runs}
-    # Thousands of small L0 segments are sorted faster than they are merged one by one, and in bounded memory.
+    # Sorting thousands of small L0 segments is faster than merging them one by one, and needs bounded memory.
     others = [ref for run in manifest.runs if run.id not in streamed for ref in run.segments]
     others += manifest.l0
     sources = [Source(run.segments, open_segment, "key", min_offset=floor, fan_in=len(runs) + 1).rows() for run in runs]

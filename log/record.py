@@ -10,11 +10,11 @@ __all__ = ["HEADERS_MAX", "Headers", "Record", "record_bytes", "record_problem",
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-HEADERS_MAX = 10_000  # of one record: a producer, and whoever reads it as Records, holds some 150 bytes for each
+HEADERS_MAX = 10_000  # of one record: as a Record, each takes some 150 bytes of memory
 
 _BYTES = (bytes, NoneType)
 _PAIRS = (tuple, list)
-_ROWS = 1024  # made into Python objects at a time
+_ROWS = 1024  # converted to Python objects at a time
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -25,8 +25,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     b'ada'
     >>> tombstone = lithify.Record(key=b"ada", value=None)
 
-    `timestamp_ms` is milliseconds since 1970; None: the time of the append. `offset` is given by the log: it is None
-    before the append, and an append ignores it.
+    `timestamp_ms` is in milliseconds since 1970; None: the time of the append. The log assigns `offset`: before the
+    append it is None, and an append ignores it.
     """
 
     key: bytes | None
@@ -37,7 +37,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 def record_problem(record: object) -> str | None:
-    """What makes `record` unfit to be appended to any topic; None: nothing. Names types, never contents."""
+    """Why `record` cannot be appended to any topic; None: it can. Names types, never contents."""
     if not isinstance(record, Record):
         return f"is a {type(record).__name__}, not a lithify.Record"
     for name, given in (("key", record.key), ("value", record.value)):
@@ -68,8 +68,8 @@ def _has_utf8(text: str) -> bool:
 
 
 def record_bytes(record: Record) -> int:
-    """Key, value and headers together: what max.message.bytes bounds. A header counts with its two lengths, as Kafka
-    writes them: two bytes at least, so that none is for nothing."""
+    """The size that max.message.bytes bounds: key, value and headers together. A header counts with its two lengths, as
+    Kafka writes them: at least two bytes, so that none is free."""
     size = len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += _counted(len(name) if name.isascii() else len(name.encode())) + _counted(len(value or b""))
@@ -77,7 +77,7 @@ def record_bytes(record: Record) -> int:
 
 
 def _counted(length: int) -> int:
-    """So many bytes, and their number before them: 7 bits in each byte of it, after its sign."""
+    """So many bytes, and the varint of their number before them: 7 bits per byte, after its sign."""
     return length + (length.bit_length() + 7) // 7
 
 

@@ -1,4 +1,4 @@
-"""How much of a log stays, said in one piece: sugar for retention.* of a topic's configuration."""
+"""How much of a log to keep, as one value: a shorthand for retention.* in a topic's configuration."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from lithify.store.errors import InvalidRequest
 
 __all__ = ["RetentionPolicy", "policy_of", "with_retention"]
 
-V = TypeVar("V")  # a configuration's value, or None where values may be
+V = TypeVar("V")  # a value of a configuration, or None where allowed
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True):
@@ -43,8 +43,8 @@ def _check(name: str, bound: Any, kind: Any, most: float) -> None:
 def with_retention(
     config: Mapping[str, V], policy: RetentionPolicy | None, cleanup_policy: str
 ) -> dict[str, V | str | int]:
-    """`config`, and what `policy` says in the topic's terms. To `cleanup_policy`, or to the one in `config`, delete is
-    added. Raises InvalidRequest where `config` says something of retention, too."""
+    """`config`, with the settings for `policy`. Adds delete to the cleanup.policy in `config`, or to `cleanup_policy`.
+    Raises InvalidRequest if `config` sets one of the bounds too."""
     if policy is None:
         return dict(config)
     twice = sorted(config.keys() & _bounds(policy).keys())
@@ -65,7 +65,7 @@ def _bounds(policy: RetentionPolicy) -> dict[str, int]:
 
 
 def policy_of(config: TopicConfig) -> RetentionPolicy:
-    """What the configuration keeps. A topic that deletes nothing by age or size has no bounds."""
+    """The bounds in a configuration. A topic that deletes nothing by age or size has none."""
     if not config.deleting:
         return RetentionPolicy()
     age_ms = config.retention_ms

@@ -1,4 +1,4 @@
-"""A state store's two halves: what there is, and what comes."""
+"""A state store's two parts: the present state, and its changes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class ScanAndFollow:
     state: pa.RecordBatchReader  # the latest record of each key below `next_offset`, in key order
     next_offset: int  # where the changes begin
     changes: Iterator[Record | Gap]  # in offset order
-    consumer: Consumer | None  # the changes, where they are a named consumer's: to be closed, or used as a context
+    consumer: Consumer | None  # the changes, if from a named consumer: close it, or use it as a context
 
 
 def scan_and_follow(
@@ -54,7 +54,7 @@ def scan_and_follow(
     consumer: str | None,
     config: ConsumerConfig,
 ) -> ScanAndFollow:
-    """The changes come from the named `consumer`, if there is one."""
+    """The state, and its changes; these come from the named `consumer`, if one is given."""
     end = snapshot.next_offset
     if consumer is not None:
         changes = Opening(driver, keys, snapshot_of, consumer, config, Start(rebuilt_to=end)).take()
@@ -64,7 +64,7 @@ def scan_and_follow(
 
 
 def _told_at_its_end(state: pa.RecordBatchReader, consumer: Consumer) -> pa.RecordBatchReader:
-    """The same, of which the consumer learns that it was read to its end."""
+    """The same, but tells the consumer when it was read to its end."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from state

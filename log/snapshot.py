@@ -1,4 +1,4 @@
-"""Reading a partition as it was in one manifest."""
+"""Read a partition as it was in one manifest."""
 
 from collections.abc import Callable, Iterator
 
@@ -27,9 +27,9 @@ class Snapshot:
     >>> before.get(b"ada").value, part.get(b"ada").value
     (b'free', b'pro')
 
-    Thread-safe; it holds nothing open. If it is pinned by `checkpoint` it stays readable until that is deleted or
-    expires; otherwise for as long as its manifest is retained, after which reads raise SnapshotExpired. An iterator
-    that has failed fails again however often it is asked: begin another one.
+    Thread-safe; it keeps nothing open. If `checkpoint` pins it, it stays readable until that is deleted or expires;
+    otherwise while its manifest is retained, after which reads raise SnapshotExpired. An iterator that has failed
+    raises the same error again: begin another one.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Snapshot:
         return self._manifest.next_offset
 
     def read(self, start_offset: int = 0, end_offset: int | None = None) -> Iterator[Record]:
-        """Every stored record with start_offset ≤ offset < end_offset, in offset order, superseded ones and tombstones
-        (value None) included; those below the log start offset are not shown. Raises OffsetOutOfRange."""
+        """Every stored record with start_offset ≤ offset < end_offset, in offset order, including superseded ones and
+        tombstones (value None), without those below the log start offset. Raises OffsetOutOfRange."""
         return Whole(to_records(self._in_offset_order(start_offset, end_offset)), self._where)
 
     def read_batches(self, start_offset: int = 0, end_offset: int | None = None) -> pa.RecordBatchReader:
@@ -72,7 +72,7 @@ class Snapshot:
         return self._reader(self._in_offset_order(start_offset, end_offset))
 
     def sorts(self, start_offset: int) -> bool:
-        """Whether `read` from there on takes a sort: where compaction put records in the order of their keys."""
+        """Whether `read` from there needs a sort: compaction has put records in key order."""
         return sorts(self._manifest, start_offset)
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
@@ -81,7 +81,7 @@ class Snapshot:
         return self._reader(self._guarded(batches))
 
     def get(self, key: bytes) -> Record | None:
-        """The latest record of `key`; None where there is none, or it was deleted."""
+        """The latest record of `key`; None: there is none, or it was deleted."""
         if type(key) is not bytes:
             raise InvalidRequest(f"{self._where}: a key is bytes, not {type(key).__name__}")
         try:

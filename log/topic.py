@@ -1,4 +1,4 @@
-"""A topic: its configuration, its partitions, and what spans them."""
+"""A topic: its configuration, its partitions, and reads and writes over all of them."""
 
 import itertools
 import logging
@@ -58,13 +58,13 @@ class Topic:
     >>> topic.scan().read_all().select(["key", "offset"]).to_pylist()
     [{'key': b'ada', 'offset': 2}, {'key': b'bela', 'offset': 1}]
 
-    Its configuration is read when it is opened, altered or described, and again before a use once it is older than
-    CONFIG_FRESH_MS: what another process alters is seen here at most that much later. Once the topic is deleted its
+    Its configuration is read when it is opened, altered or described, and again before use once it is older than
+    CONFIG_FRESH_MS, so changes by another process are seen at most that much later. Once the topic is deleted its
     handles raise NotFound, even if a new topic has the same name.
     """
 
     def __init__(self, driver: Driver, lineage: Lineage[TopicFile], topic: TopicFile, asked_ms: int) -> None:
-        """`asked_ms`: the store's clock before `topic` was asked for."""
+        """`asked_ms`: the store's clock before `topic` was requested."""
         self._driver = driver
         self._lineage = lineage
         self._lock = OwnLock()
@@ -72,8 +72,8 @@ class Topic:
         self._set(topic, asked_ms)
         self._partitions: dict[int, Partition] = {}
         self._listed: tuple[int, list[Partition]] = 0, []
-        self._key_places: tuple[int, KeyPlaces] | None = None  # of which version
-        self._sticky = itertools.count(int(driver.answer(NewId()), 16))  # where keyless appends go, in turn
+        self._key_places: tuple[int, KeyPlaces] | None = None  # with the version they were computed for
+        self._sticky = itertools.count(int(driver.answer(NewId()), 16))  # the partitions for keyless appends, in turn
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r}, {self.partitions} partitions)"
@@ -87,13 +87,12 @@ class Topic:
         return self._topic.partitions
 
     def former_partitions(self) -> tuple[int, ...]:
-        """The partition counts before it grew, the latest first. Keys of records from then lie where those counts put
-        them."""
+        """The partition counts before it grew, the latest first. Older records are where these put their keys."""
         return self._driver.run(former_partitions(self._lineage, self._topic))
 
     @property
     def config(self) -> dict[str, str]:
-        """What was set; everything else has its default."""
+        """The values that were set; the rest have their defaults."""
         return dict(self._topic.config)
 
     @property
@@ -102,16 +101,16 @@ class Topic:
 
     @property
     def retention_policy(self) -> RetentionPolicy:
-        """The bounds that the configuration gives; all None where nothing is deleted by age or size."""
+        """The bounds in the configuration; all None if nothing is deleted by age or size."""
         return policy_of(self._parsed)
 
     def partitions_now(self) -> int:
-        """How many there are, as of CONFIG_FRESH_MS ago at most. Raises NotFound."""
+        """The number of partitions, at most CONFIG_FRESH_MS old. Raises NotFound."""
         self._fresh_config()
         return self.partitions
 
     def partition(self, number: int) -> Partition:
-        """Raises NotFound. The same handle each time."""
+        """A handle of one partition, the same each time. Raises NotFound."""
         if type(number) is not int or not (0 <= number < self.partitions or 0 <= number < self.partitions_now()):
             raise no_partition(self._topic, number)
         # SUBTLE! By a lock of its own, which nobody holds while the store is asked: `append` of a producer comes here,
@@ -130,9 +129,9 @@ class Topic:
         *,
         retention: RetentionPolicy | None = None,
     ) -> None:
-        """Change configuration values (None: back to the default), or grow the number of partitions: then keys change
-        their partition, records that are there do not, and `scan` and `get` no longer show what keys left behind (RFC
-        0013). `retention` replaces all bounds, and adds delete to cleanup.policy. Raises InvalidRequest, NotFound."""
+        """Change configuration values (None: back to the default), or grow the number of partitions. Growing moves keys
+        to other partitions but leaves their records, which `scan` and `get` then no longer show (RFC 0013). `retention`
+        replaces all bounds, and adds delete to cleanup.policy. Raises InvalidRequest, NotFound."""
         if partitions is not None and type(partitions) is not int:
             raise InvalidRequest(f"topic {self.name}: a partition count is a whole number")
         with self._lock.mine():
@@ -144,12 +143,12 @@ class Topic:
             self._set(self._driver.run(alter_topic(self._lineage, self._topic, changes, partitions)), asked_ms)
 
     def delete_records(self, before_offsets: Mapping[int, int]) -> dict[int, int]:
-        """Move the log start of each partition named up to an offset by hand (KIP-107; -1: to the end); answers with
-        the log start offsets. As `Partition.delete_records`."""
+        """Move the log start of each named partition up to an offset by hand (KIP-107; -1: to the end); returns the log
+        start offsets. As `Partition.delete_records`."""
         return {number: self.partition(number).delete_records(before) for number, before in before_offsets.items()}
 
     def describe(self) -> TopicInfo:
-        """Partitions that cannot be read are told under `failures`. Raises NotFound."""
+        """The topic and its partitions; those that cannot be read are listed under `failures`. Raises NotFound."""
         with self._lock.mine():
             topic = self._read()
         found = [
@@ -163,7 +162,7 @@ class Topic:
         )
 
     def _read(self) -> TopicFile:
-        """Requires: the lock is held. One GET where nothing has changed."""
+        """Read the configuration. Requires: the lock is held. One GET if nothing has changed."""
         asked_ms = self._driver.now_ms()
         topic = self._driver.run(live_topic(self._lineage, self.name))
         if topic.topic_id != self._topic.topic_id:
@@ -172,11 +171,12 @@ class Topic:
         return topic
 
     def _set(self, topic: TopicFile, asked_ms: int) -> None:
-        # SUBTLE! It is as old as the question: a process may sleep over the reply. Test: tests/log/test_freshness.py
+        # SUBTLE! It is as old as the question: the process may have slept before the reply. Test:
+        # tests/log/test_freshness.py
         self._topic, self._parsed, self._read_at_ms = topic, parse(topic.config), asked_ms
 
     def _fresh_config(self) -> TopicConfig:
-        """Read again if it is older than CONFIG_FRESH_MS. Raises NotFound."""
+        """The configuration, read again if it is older than CONFIG_FRESH_MS. Raises NotFound."""
         if not self._is_fresh():
             with self._lock.mine():
                 if not self._is_fresh():  # another thread may have read it meanwhile
@@ -191,11 +191,12 @@ class Topic:
         return young(self._read_at_ms, self._driver.now_ms(), CONFIG_FRESH_MS)
 
     def append(self, records: Records) -> dict[int, range]:
-        """Append records, or a table, each to the partition of its key; answers with the offsets in each partition.
+        """Append records, or a table, each to the partition of its key; returns the offsets in each partition.
 
-        Keys go where Kafka's default partitioner puts them; the keyless records of an append go to one partition, the
-        next append's to another. Each partition's part is atomic, the whole is not: where one fails, the error's notes
-        tell what was appended before. Raises as `Partition.append`; what is invalid is refused as a whole.
+        Keys go where Kafka's default partitioner puts them; all keyless records of one append go to one partition,
+        those of the next append to another. Each partition's part is atomic, the whole is not: if one fails, the
+        error's notes say what was appended before. Raises as `Partition.append`; if any record is invalid, nothing is
+        appended.
         """
         table = self.prepare(records)
         keys: Any = table.column("key").chunk(0)
@@ -212,11 +213,11 @@ class Topic:
         return done
 
     def prepare(self, records: Records, *, first: int = 0) -> pa.Table:
-        """What `Partition.append_prepared` takes. Raises InvalidRequest, NotFound; refusals count rows from `first`."""
+        """A table for `append_prepared`. Refusals count rows from `first`. Raises InvalidRequest, NotFound."""
         return prepare(records, self._fresh_config(), self._driver.now_ms(), self.name, first=first)
 
     def producer(self, id: str | None = None, config: Mapping[str, str | int] | None = None) -> Producer:  # noqa: A002
-        """Send records one by one, in batches. With an `id` it is idempotent, and whoever held the id before is fenced.
+        """Send records one by one, in batches. With an `id` it is idempotent, and fences former holders of the id.
 
         `config`: linger.ms (1000), batch.records (10000), batch.size (8 MiB), buffer.memory (64 MiB), max.block.ms
         (60000), delivery.timeout.ms (120000).
@@ -235,7 +236,7 @@ class Topic:
         return self._all()
 
     def _all(self) -> list[Partition]:
-        """As far as is known: asks nothing of the store."""
+        """All partitions known so far; asks nothing of the store."""
         if self._listed[0] != self.partitions:
             count = self.partitions
             self._listed = count, [self.partition(number) for number in range(count)]
@@ -251,11 +252,11 @@ class Topic:
         poll_ms: int = POLL_MS,
         stop: Callable[[], bool] | None = None,
     ) -> TopicConsumer:
-        """As `Partition.consumer`, of each of these partitions in turn, each with a position of its own under this
-        name. Several processes share a topic where each is given other partitions.
+        """As `Partition.consumer`, for several partitions in turn, each with its own position under this name. Several
+        processes can share a topic if each is given different partitions.
 
-        Without `partitions` it reads all there are, and those that are added later within ten seconds of that, each
-        from its first record on, also where this consumer was away when the topic grew.
+        Without `partitions` it reads all partitions. Those added later are included within ten seconds, each from its
+        first record, even if this consumer was not running when the topic grew.
         """
         numbers = range(self.partitions_now()) if partitions is None else self._chosen(partitions)
         name = check_consumer_name(name)
@@ -263,7 +264,7 @@ class Topic:
         parts = [self.partition(number) for number in numbers]
         later = came_later(self, name, parts)
         openings = {part.number: part.opening(name, config, added=part.number in later) for part in parts}
-        for opening in openings.values():  # what one partition refuses takes none
+        for opening in openings.values():  # check all before taking any
             opening.look()
         consumers = {number: opening.take() for number, opening in openings.items()}
         return TopicConsumer(self._driver, consumers, config, None if partitions is not None else self)
@@ -275,26 +276,26 @@ class Topic:
         return sorted(set(numbers))
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
-        """The latest record of each key of all partitions, one after the other, each in key order. What keys left
-        behind when they changed their partition, because the topic grew, is not among them: it is in the log of
-        `partition(n).scan()` (docs/rfcs/0013)."""
+        """The latest record of each key of all partitions, one partition after the other, each in key order. Records
+        that keys left behind when the topic grew are not included; `partition(n).scan()` shows them (docs/rfcs/0013).
+        """
         self._fresh_config()
         places = self.key_places()
         snapshots = tuple(self.partition(number).snapshot() for number in range(places.partitions))
         return TopicSnapshot(self.name, snapshots, places).scan(tombstones)
 
     def pinned(self, name: str) -> TopicSnapshot:
-        """What the checkpoint `name` of each partition pins. One that was made before the topic grew shows what it
-        showed then: added partitions have nothing, and keys are where they were. Raises NotFound where some partitions
-        do not have it, and were there when the others were pinned."""
+        """What the checkpoint `name` of each partition pins. If it was made before the topic grew, it shows the topic
+        as it was: without the added partitions, and with keys in their former places. Raises NotFound if partitions do
+        not have it that existed when the others were pinned."""
         self._fresh_config()
         places = self.key_places()
         parts = [self.partition(number) for number in range(places.partitions)]
         return pinned_topic(self.name, places, parts, check_checkpoint_name(name))
 
     def get(self, key: bytes) -> Record | None:
-        """The latest record of `key`; None where there is none, or it was deleted. It is looked for in the partition
-        that the key has now, as by `scan`."""
+        """The latest record of `key`; None: there is none, or it was deleted. Looks in the key's present partition, as
+        `scan` does."""
         if type(key) is not bytes:
             raise InvalidRequest(f"{self.name}: a key is bytes, not {type(key).__name__}")
         self._fresh_config()
@@ -304,7 +305,7 @@ class Topic:
         return found if found is None or places.has(found, number) else None
 
     def key_places(self) -> KeyPlaces:
-        """Where keys live and have lived."""
+        """Where keys live, and where they lived before the topic grew."""
         topic, known = self._topic, self._key_places
         if known is None or known[0] != topic.id:
             growths = self._driver.run(growths_of(self._lineage, topic))

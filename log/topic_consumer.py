@@ -19,7 +19,7 @@ __all__ = ["TopicConsumer", "came_later"]
 
 
 class Growing(Protocol):
-    """A topic, as far as its consumers know it."""
+    """A topic, as its consumers need it."""
 
     def partitions_now(self) -> int: ...
     def partition(self, number: int) -> Partition: ...
@@ -27,8 +27,8 @@ class Growing(Protocol):
 
 
 def came_later(topic: Growing, name: str, parts: Sequence[Partition]) -> frozenset[int]:
-    """Which of these partitions came after consumer `name` first read the topic: those that were added while it had a
-    position in one of the partitions that were there. Costs nothing where the topic never grew."""
+    """The ones of `parts` that were added after consumer `name` first read the topic: while it had a position in a
+    partition that existed before. Costs nothing if the topic never grew."""
     counts = topic.key_places().counts
     added = [part.number for part in parts if part.number >= counts[0]]
     if not added:
@@ -39,8 +39,8 @@ def came_later(topic: Growing, name: str, parts: Sequence[Partition]) -> frozens
 
 
 class TopicConsumer:
-    """A consumer of several partitions. Made by `Topic.consumer`. Iterate over it, or `poll` it: pairs of a partition's
-    number and a record, or a gap, of it. One thread at a time.
+    """A consumer of several partitions. Made by `Topic.consumer`. Iterate over it, or `poll` it, for pairs of a
+    partition's number and a record or gap. One thread at a time.
 
     >>> topic = lithify.open("memory://example").create_topic("users", partitions=2)
     >>> _ = topic.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
@@ -48,14 +48,14 @@ class TopicConsumer:
     ...     sorted(record.key for _, record in consumer.poll(timeout_ms=0))
     [b'ada', b'bela']
 
-    Offsets are in order within each partition. Each partition's position is committed by itself, as `Consumer` does it.
-    An error ends nothing: asked again, it goes on with everything that the partitions hold.
+    Offsets are in order within each partition. Each partition's position is committed separately, as by `Consumer`. An
+    error does not end it: called again, it continues with everything that the partitions have.
     """
 
     def __init__(
         self, driver: Driver, consumers: Mapping[int, Consumer], config: ConsumerConfig, growing: "Growing | None"
     ) -> None:
-        """`growing`: the topic of which these are all partitions, and which is asked for more; None: these are all."""
+        """`growing`: the topic, if these are all its partitions and later ones should be included; None: only these."""
         self._process = OwnProcess()
         self._driver = driver
         self._places = SortPlaces()
@@ -65,14 +65,14 @@ class TopicConsumer:
         self._poll_ms = config.poll_ms
         self._stop = config.stop
         self._numbers = sorted(consumers)
-        self._turn = 0  # index of the partition that is asked first
-        self._owed = False  # a look for more partitions failed and was not told
-        self._within: int | None = None  # the partition of whose stretch an iteration hands out the rest
+        self._turn = 0  # index of the partition to ask first
+        self._owed = False  # a look for more partitions failed, and this was not reported
+        self._within: int | None = None  # the partition of whose stretch the iteration hands out the rest
         self._closed = False
 
     @property
     def positions(self) -> dict[int, int]:
-        """By partition: the offset from which the next record is sought."""
+        """By partition: the offset from which the next record is read."""
         return {number: consumer.position for number, consumer in self._consumers.items()}
 
     def __iter__(self) -> Self:
@@ -89,8 +89,8 @@ class TopicConsumer:
         return found[0]
 
     def _rest_of_a_stretch(self) -> list[tuple[int, Record | Gap]]:
-        """To look at the other partitions between any two items would cost GETs. Where it raises, the next step goes on
-        with those."""
+        """The next item of the same stretch: looking at the other partitions between two items would cost GETs. If this
+        raises, the next call continues with those."""
         number, self._within = self._within, None
         if number is None or not self._consumers[number].waiting:
             return []
@@ -100,8 +100,8 @@ class TopicConsumer:
         return self._closed or (self._stop is not None and self._stop())
 
     def poll(self, timeout_ms: int = 0, max_records: int = RECORDS_MAX) -> list[tuple[int, Record | Gap]]:
-        """What there is, at most `max_records`; where there is nothing it is looked for again until `timeout_ms` have
-        passed. It looks at each partition once, however long the store takes to answer."""
+        """Up to `max_records` items; if there are none, looks again until `timeout_ms` have passed. It looks at each
+        partition at least once, however long the store takes to answer."""
         check_poll(timeout_ms, max_records)
         self._process.check(f"this instance of consumer {self._consumers[self._numbers[0]].name!r}")
         patience, first = Patience(self._driver, timeout_ms), True
@@ -114,9 +114,11 @@ class TopicConsumer:
         return []
 
     def _poll_each(self, max_records: int, patience: Patience | None) -> list[tuple[int, Record | Gap]]:
-        """SUBTLE! First all that may fail, then the handing out. An item that was taken from one partition and dropped,
-        because another one fails, would be committed as dealt with: its consumer cannot tell the two apart.
-        Test: tests/log/test_topic_consumer.py
+        """Items from all partitions in turn.
+
+        SUBTLE! First everything that may fail, then the handing out. An item taken from one partition, and dropped
+        because another one fails, would be committed as processed: its consumer cannot tell the difference. Test:
+        tests/log/test_topic_consumer.py
         """
         found: list[tuple[int, Record | Gap]] = []
         for number in self._look_at_all(max_records, patience):
@@ -124,8 +126,8 @@ class TopicConsumer:
         return found
 
     def _look_at_all(self, wanted: int, patience: Patience | None) -> list[int]:
-        """As `_look_at_each`. Where nobody had anything, but some waited for a place to sort in, they have it now: they
-        are asked again, since an empty answer says that there was nothing."""
+        """As `_look_at_each`. If nothing was found, but some waited for a place to sort in, they have it now. Ask them
+        again: an empty answer would say that there was nothing."""
         while True:
             refused = self._places.refused
             ready = self._look_at_each(wanted, patience)
@@ -133,9 +135,10 @@ class TopicConsumer:
                 return ready
 
     def _look_at_each(self, wanted: int, patience: Patience | None) -> list[int]:
-        """Partitions with items to hand out, as many as `wanted` takes, or as there is `patience` for. Where one fails,
-        those before it have theirs handed out now, and the next call begins with it: whoever goes on has all that the
-        others hold, and hears of it.
+        """The partitions with items to hand out: enough for `wanted`, or as far as `patience` allows.
+
+        If one fails, those before it hand out theirs now, and the next call begins with it: so the caller gets
+        everything from the others, and the error.
         """
         failure = self._look_for_more()
         if failure is not None and self._owed:
@@ -147,7 +150,7 @@ class TopicConsumer:
             try:
                 items = self._consumers[number].look()
             except LithifyError:
-                self._consumers[number].let_go()  # or one that is refused for ever would hold a place for ever
+                self._consumers[number].let_go()  # or a partition that is refused for ever would hold a place for ever
                 if ready:
                     break
                 self._pass_turn()
@@ -164,7 +167,7 @@ class TopicConsumer:
         return ready
 
     def _look_for_more(self) -> LithifyError | None:
-        """Open the partitions that were added since, from their first record on; what kept it from that."""
+        """Open partitions that were added since, from their first record. Returns the error that prevented it."""
         if self._growing is None:
             return None
         first = self._consumers[self._numbers[0]]
@@ -183,11 +186,11 @@ class TopicConsumer:
         self._turn = (self._turn + 1) % len(self._numbers)
 
     def commit(self) -> None:
-        """As `Consumer.commit`, of every partition, also where one of them raises."""
+        """As `Consumer.commit`, for every partition, even if one of them raises."""
         self._each(lambda consumer: consumer.commit())
 
     def close(self) -> None:
-        """As `Consumer.close`, of every partition, also where one of them raises."""
+        """As `Consumer.close`, for every partition, even if one of them raises."""
         self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
@@ -204,7 +207,7 @@ class TopicConsumer:
         for consumer in self._consumers.values():
             try:
                 do(consumer)
-            except LithifyError as refused:  # the other partitions' positions are no worse for it
+            except LithifyError as refused:  # commit the other partitions' positions all the same
                 failed.append(refused)
         if failed:
             raise failed[0]

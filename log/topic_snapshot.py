@@ -1,4 +1,4 @@
-"""A topic as it was: a snapshot of each partition, and where keys lived (docs/rfcs/0013)."""
+"""A topic as it was: a snapshot of each partition, and where keys lived then (docs/rfcs/0013)."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +25,8 @@ log = structlog.wrap_logger(logging.getLogger("lithify.log"))
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """A snapshot of each partition of a topic. Thread-safe; readable as long as those are. Made by `Topic.pinned`.
-    Their logs are read one by one: `partitions[0].read()`.
+    """A snapshot of each partition of a topic. Thread-safe; readable as long as those are. Made by `Topic.pinned`. To
+    read logs, read each partition: `partitions[0].read()`.
 
     >>> topic = lithify.open("memory://example").create_topic("users", partitions=2)
     >>> _ = topic.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
@@ -64,8 +64,8 @@ class TopicSnapshot:
 
 
 def pinned_topic(topic: str, places: KeyPlaces, parts: Sequence[Partition], name: str) -> TopicSnapshot:
-    """What checkpoint `name` pins. Where partitions that were added later do not have it, it is the topic as it was
-    before it grew. Requires: `parts` are all that `places` counts. Raises NotFound, and names those without it."""
+    """What checkpoint `name` pins. If only partitions added later lack it, the result is the topic before it grew.
+    Requires: `parts` are all that `places` counts. Raises NotFound, naming the partitions without it."""
     found: dict[int, Snapshot] = {}
     missing: dict[int, NotFound] = {}
     for part in parts:
@@ -83,11 +83,12 @@ def pinned_topic(topic: str, places: KeyPlaces, parts: Sequence[Partition], name
 
 
 def _places_before(places: KeyPlaces, found: Mapping[int, Snapshot]) -> KeyPlaces | None:
-    """Where keys lived when there were these partitions only, and were pinned; None: that never was, or is not known.
+    """Where keys lived when these partitions were the only ones, and were pinned. None: that never was, or is unknown.
 
-    SUBTLE! That a former count of partitions have the checkpoint is not enough: somebody may have pinned these alone,
-    when the others had records already. Then they lie beyond the ends that the growth noted, unless nothing came to
-    them since, and what they show is what the topic held when it grew. Test: tests/log/test_topic_snapshots.py
+    SUBTLE! It is not enough that as many partitions as a former count have the checkpoint: somebody may have pinned
+    just these when the others had records already. Then their snapshots end beyond the ends noted at the growth; or
+    nothing was appended to them since, and they show what the topic held when it grew. Test:
+    tests/log/test_topic_snapshots.py
     """
     at = next((index for index, growth in enumerate(places.growths) if growth.partitions == len(found)), None)
     if at is None:

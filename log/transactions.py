@@ -1,5 +1,5 @@
-"""What a partition remembers of applications that number their appends: looking at it, and forgetting it by hand.
-Protocol coroutines, and what `transactions` answers."""
+"""The applications that number their appends, as a partition remembers them: listing and forgetting them. Protocol
+coroutines."""
 
 import msgspec
 
@@ -18,13 +18,14 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     base_offset: int  # of that append
     rows: int
-    committed_at_ms: int | None  # milliseconds since 1970; None: an earlier lithify wrote it, and did not say
-    ended: bool  # it said that it sends no more
-    passed_over: tuple[tuple[int, int], ...] = ()  # stretches of versions, inclusive, that it has not sent, and may
+    committed_at_ms: int | None  # milliseconds since 1970; None: unknown, written by an earlier lithify
+    ended: bool  # it said that it will send no more
+    # Stretches of versions, inclusive, that it has not sent and still may.
+    passed_over: tuple[tuple[int, int], ...] = ()
 
 
 def transaction_infos(manifest: Manifest) -> tuple[TransactionInfo, ...]:
-    """The one that was idle for longest first."""
+    """The remembered applications, the longest idle first."""
     return tuple(map(_info, sorted(manifest.transactions, key=lambda entry: entry.touched_at)))
 
 
@@ -41,7 +42,7 @@ def _info(entry: Transaction) -> TransactionInfo:
 
 
 async def forget(files: PartitionFiles, application: str) -> None:
-    """Raises NotFound where the partition does not know it."""
+    """Forget an application. Raises NotFound if the partition does not know it."""
     if find_transaction(await files.live_head(), application) is None:
         raise NotFound(
             f"{files.name} remembers no transaction of application {application[:249]!r}; 'lithify transaction list' "
@@ -51,5 +52,5 @@ async def forget(files: PartitionFiles, application: str) -> None:
 
 
 async def end(files: PartitionFiles, application: str, at: Reach | None = None) -> None:
-    """Does nothing where the partition does not know it, or (with `at`) it is elsewhere."""
+    """Mark an application as ended. Does nothing if the partition does not know it, or (with `at`) it is elsewhere."""
     await files.manifest.commit(EndTransaction(application, at))

@@ -23,24 +23,25 @@ from lithify.store.urls import shown
 
 __all__ = ["Warehouse", "WarehouseInfo", "open"]
 
-PROBE_ROUNDS = 4  # of simultaneous creates before a warehouse's first topic; 'lithify doctor' takes 16
+PROBE_ROUNDS = 4  # rounds of simultaneous creates before a warehouse's first topic; 'lithify doctor' makes 16
 
 log = structlog.wrap_logger(logging.getLogger("lithify.log"))
 
 
 class WarehouseInfo(msgspec.Struct, frozen=True, kw_only=True):
     url: str
-    settings: dict[str, str]  # what was set; the rest has its defaults (docs/configuration.md)
+    settings: dict[str, str]  # what was set; the rest have their defaults (docs/configuration.md)
     topics: tuple[str, ...]
 
 
 def open(  # noqa: A001 - the face's own name, as lithify.open
     url: str, clock: Clock | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> "Warehouse":
-    """Open the warehouse under `url`: s3://bucket/prefix, file:///folder, a path, memory://name, or what fsspec knows.
+    """Open the warehouse under `url`: s3://bucket/prefix, file:///folder, a path, memory://name, or another URL that
+    fsspec knows. Makes no request. Raises InvalidRequest.
 
-    `clock` (a function that returns milliseconds since 1970) stands in for the store's own. `storage_options` are
-    spelled as s3fs spells them. Makes no request. Raises InvalidRequest.
+    `clock` (a function that returns milliseconds since 1970) replaces the store's own clock. `storage_options` are
+    spelled as for s3fs.
 
     >>> warehouse = lithify.open("memory://example")
     >>> warehouse.topics()
@@ -90,11 +91,11 @@ class Warehouse:
         retention: RetentionPolicy | None = None,
         probe: bool = True,
     ) -> Topic:
-        """Create a topic. Configuration has Kafka's names and defaults; `retention` says its bounds in one piece, and
-        adds delete to cleanup.policy.
+        """Create a topic. `config` has Kafka's names and defaults; `retention` sets the bounds in one value, and adds
+        delete to cleanup.policy.
 
-        Before the first topic of a warehouse the store must prove that it keeps its promises (on S3 about a second);
-        `probe` False trusts it. Raises AlreadyExists, InvalidRequest, Unavailable.
+        Before the first topic of a warehouse is created, the store is probed (on S3 about a second); `probe` False
+        trusts it. Raises AlreadyExists, InvalidRequest, Unavailable.
         """
         if type(partitions) is not int:
             raise InvalidRequest(f"topic {name}: a partition count is a whole number")
@@ -106,7 +107,7 @@ class Warehouse:
         return Topic(self.driver, lineage, self.driver.run(create_topic(lineage, name, partitions, stored)), asked_ms)
 
     def _prove_before_the_first_topic(self) -> None:
-        """Raises InvalidRequest where the store is unsafe or refuses; Unavailable, within seconds, where it is away."""
+        """Raises InvalidRequest if the store is unsafe or refuses access; Unavailable, within seconds, if away."""
         if Driver(self.store.hasty()).run(topic_names()):
             return
         report = prove(self.store, rounds=PROBE_ROUNDS)
@@ -116,10 +117,10 @@ class Warehouse:
                 log.warning("store", url=report.url, check=check.name, found=check.detail)
 
     def topic(self, name: str, *, for_append: bool = False) -> Topic:
-        """A handle of the topic. Raises NotFound where there is none.
+        """A handle of the topic. Raises NotFound if there is none.
 
-        `for_append` says that records are about to be appended to it: where the warehouse creates topics by their first
-        append (auto.create.topics.enable), it is created. Reading never creates one.
+        `for_append`: records are about to be appended, so if the warehouse has auto.create.topics.enable, the topic is
+        created. Reading never creates a topic.
         """
         lineage = topic_lineage(name)
         asked_ms = self.driver.now_ms()
@@ -138,12 +139,12 @@ class Warehouse:
         try:
             return self.create_topic(name, settings.partitions, settings.topic_config)
         except AlreadyExists:
-            return self.topic(name)  # another first append was faster: its topic is the one
+            return self.topic(name)  # another first append was faster: use its topic
 
     def alter(self, settings: Mapping[str, Setting | None]) -> dict[str, str]:
         """Change settings of the warehouse (None: back to the default): auto.create.topics.enable, num.partitions, and
-        any topic's configuration prefixed `default.`, for topics that their first append creates. Topics that are there
-        keep what they have. Answers with all that is set now. Raises InvalidRequest."""
+        topic configurations with the prefix `default.`, for topics created by their first append. Existing topics do
+        not change. Returns all settings that are now set. Raises InvalidRequest."""
         return self.driver.run(warehouse_lineage().commit(AlterWarehouse(spell_settings(settings)))).result
 
     def describe(self) -> WarehouseInfo:
@@ -154,9 +155,9 @@ class Warehouse:
         return {} if head is None else dict(head.config)
 
     def topics(self) -> list[str]:
-        """The names of all live topics, sorted. One LIST per thousand, and a few GETs for each topic.
+        """The names of all live topics, sorted. One LIST per thousand names, and a few GETs for each topic.
 
-        A topic whose file is damaged, or of a newer lithify, is among them: whether it was deleted is not known."""
+        Includes topics whose file is damaged or from a newer lithify: it is unknown whether they were deleted."""
         names: list[str] = []
         for name, known in topics_found(self.driver):
             if isinstance(known, Failure) and not isinstance(known.error, Corrupt | InvalidRequest):
@@ -170,5 +171,5 @@ class Warehouse:
         self.driver.run(delete_topic(lineage, self.driver.run(live_topic(lineage, name))))
 
     def close(self) -> None:
-        """Let go of connections. Data need no closing."""
+        """Close connections. There is nothing to flush."""
         self.store.close()

@@ -1,4 +1,4 @@
-"""Iterators that end only where what they read does."""
+"""Iterators that never end early after an error."""
 
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class Whole(Iterator[T], Generic[T]):
-    """The same items; what is raised is raised again, each time it is asked.
+    """The same items; an exception is raised again at each further call.
 
-    SUBTLE! A generator is over after what it raised, and to be asked again it answers as if that had been all: a caller
-    who retries, as Unavailable tells him to, would hold a part for the whole. Test: tests/log/test_failed_reads.py
+    SUBTLE! After an exception a generator has ended. 1. It raises Unavailable. 2. The caller retries, as that error
+    advises, and gets the end. 3. He takes a part for the whole. Test: tests/log/test_failed_reads.py
     """
 
     def __init__(self, items: Iterator[T], where: str) -> None:
@@ -43,7 +43,7 @@ class Whole(Iterator[T], Generic[T]):
 
 
 def _alike(error: Exception) -> Exception:
-    """The same without its traceback, whose frames would hold what was open there for as long as this one is held."""
+    """A copy without the traceback, whose frames would keep alive everything that was open there."""
     same = error.__class__.__new__(error.__class__, *error.args)
     same.__dict__.update(error.__dict__)
     return same

@@ -1,15 +1,15 @@
-"""The truth of a partition: one file, the newest manifest, names every live segment. Its model, the edits that make the
-next one from the last, the invariants that every edit keeps, and how it is committed.
+"""The truth of a partition is one file: the newest manifest, which names every live segment. This package has its
+model, the edits that make the next manifest from the last, the invariants that every edit keeps, and how it is
+committed.
 
 Promises: a file is written once, under the next number, by create-if-absent, so of two writers one wins and the other
 sees it (P1-P3). An edit is pure: the same head, number and time give the same next manifest, and a repeated commit
-finds that it has happened already (P4). Whatever would break an invariant is not written (`invariants.py`).
+finds that it has happened already (P4). An edit that would break an invariant is not written (`invariants.py`).
 
-Begin with `model.py` (what is stored), `commit.py` (how a number is won) and an edit, such as `claims.py`. There is
-a file of edits for each subject: `lifetime`, `claims`, `appends`, `producers`, `transactions`, `consumers`, `floor`,
-`compactions`, `pins`, `quarantine`; those of `.compactor` files are `compactor/job_edits.py`. `debt.py` tells what a
-partition owes; `changes.py` what a file says that the one before it did not. Every field is explained in
-docs/formats.md.
+Begin with `model.py` (what is stored), `commit.py` (how a number is won) and one edit, such as `claims.py`. Each
+subject has a file of edits: `lifetime`, `claims`, `appends`, `producers`, `transactions`, `consumers`, `floor`,
+`compactions`, `pins`, `quarantine`; those of `.compactor` files are in `compactor/job_edits.py`. `debt.py` computes
+what work a partition owes, `changes.py` the events of a commit. docs/formats.md explains every field.
 """
 
 if __name__ != "lithify.manifest":

@@ -29,13 +29,13 @@ __all__ = ["Append", "BelowOrphanFloor"]
 
 
 class BelowOrphanFloor(LithifyError):
-    """The append's segment id is older than the orphan floor, so its upload may be collected: upload it again under a
-    new id. It certainly did not happen."""
+    """The append's segment id is older than the orphan floor, so its upload may already be collected. Upload it again
+    under a new id: the append certainly did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append one uploaded segment; answers with the range of offsets it was given.
+    """Append one uploaded segment; answers with the range of its offsets.
 
     Requires: `segment` has rows, no base offset, and was uploaded whole under its id.
     """
@@ -44,9 +44,9 @@ class Append:
     l0_segments_max: int
     producer: ProducerStamp | None = None
     transaction: TransactionStamp | None = None
-    expiration_ms: int = EXPIRATION_MS  # of an idle application, where there is no room for another
+    expiration_ms: int = EXPIRATION_MS  # before an idle application may be forgotten, if there is no room for another
 
-    repeatable = True  # by the segment id, while its live or retired entry is there; afterwards the floor refuses it
+    repeatable = True  # by the segment id while its entry is live or retired; later the orphan floor refuses it
 
     def apply(
         self, head: Manifest | None, number: int, now_ms: int
@@ -104,22 +104,22 @@ class Append:
         return Next(value, range(base, base + rows))
 
     def _room_in_index(self, head: Manifest, now_ms: int) -> tuple[int, tuple[Bucket, ...]]:
-        """Where buckets must be joined, the floor that readers see by now is stored first: a bucket below it, joined
-        with one above, would stay as long as that, and the floor would fall (R3)."""
+        """Before buckets are joined, store the floor that readers see now. Otherwise a bucket below it, joined with one
+        above, would stay as long as that one, and the floor would fall (R3)."""
         if len(head.time_index) < TIME_INDEX_MAX:
             return head.log_start_offset, head.time_index
         floor = floor_at(head, now_ms)
         return floor, time_index.trim(head.time_index, floor, head.next_offset, head.rows)
 
     def _known(self, head: Manifest) -> Already[range] | None:
-        """That it is there, by its segment's id."""
+        """Whether the head already has this segment, by its id."""
         for known in (*reversed(head.l0), *reversed(head.retired)):
             if known.id == self.segment.id and known.base_offset is not None:
                 return Already(range(known.base_offset, known.base_offset + known.rows))
         return None
 
     def _earlier(self, head: Manifest) -> Already[range] | Refused | None:
-        """What the head says of its place in a sequence."""
+        """What the head says about the append's place in a sequence of versions or batches."""
         if self.transaction is not None:
             verdict = earlier_version(head, self.transaction)
             if verdict is not None:

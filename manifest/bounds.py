@@ -1,4 +1,4 @@
-"""Can a segment hold a record of the wanted range? By its reference alone: what cannot is never opened. Pure."""
+"""Can a segment hold a record of the wanted range? Decided by its reference, so that others are never opened. Pure."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ __all__ = ["Bounded", "Bounds", "may_hold"]
 
 class Bounds(msgspec.Struct, frozen=True):
     """The records with low ≤ key < high and from_offset ≤ offset < to_offset; None: unbounded on that side. Null keys
-    lie before every key, so they are within wherever `low` is None."""
+    sort before every key, so they are included whenever `low` is None."""
 
     low: bytes | None = None
     high: bytes | None = None
@@ -23,7 +23,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Bounded(Protocol):
-    """A segment reference, or whatever else has its statistics."""
+    """A segment reference, or anything else with its statistics."""
 
     @property
     def min_key(self) -> bytes | None: ...
@@ -36,8 +36,8 @@ class Bounded(Protocol):
 
 
 def may_hold(ref: Bounded, wanted: Bounds) -> bool:
-    """False only where no record of `ref` can be within: its keys are known by their first 32 bytes, rounded outward,
-    and of null keys a reference does not tell. One without any bound on its keys has null keys alone."""
+    """False only if no record of `ref` can be within. A reference has the first 32 bytes of its key bounds, rounded
+    outward, and does not say whether it holds null keys. Without any key bound it holds null keys only."""
     if wanted.from_offset is not None and ref.max_offset < wanted.from_offset:
         return False
     if wanted.to_offset is not None and ref.min_offset >= wanted.to_offset:

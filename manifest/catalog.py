@@ -1,4 +1,4 @@
-"""Which topics there are, their configuration, and their birth and end (P21). Protocol coroutines."""
+"""The topics of a warehouse: their configuration, creation and deletion (P21). Protocol coroutines."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 RETENTION_KEYS = frozenset(("cleanup.policy", "retention.ms", "retention.bytes", "retention.records"))
-# Each says what stays: where one was altered no job commits by what was in force before (P9).
+# These decide what stays: after one was altered, no job commits by its former value (P9).
 KEEPING_KEYS = RETENTION_KEYS | {"min.compaction.lag.ms", "delete.retention.ms"}
 
 
@@ -60,13 +60,13 @@ def no_partition(topic: TopicFile, number: object) -> NotFound:
 
 
 async def topic_names() -> list[str]:
-    """Names of folders that may be topics: deleted ones are among them, and folders of others whose names would do.
-    One LIST per 1,000."""
+    """Names of folders that may be topics. Deleted topics are among them, and other folders with a valid name. One LIST
+    per 1,000."""
     return [name for name in await Folders("") if is_topic_name(name)]
 
 
 async def live_topic(lineage: Lineage[TopicFile], name: str) -> TopicFile:
-    """The topic's newest configuration. Costs one GET where nothing has changed. Raises NotFound."""
+    """The topic's newest configuration. Costs one GET if nothing has changed. Raises NotFound."""
     topic = (await lineage.refresh()).value
     if topic is None or topic.deleted:
         raise NotFound(f"topic {name} does not exist here{' any more' if topic else ''}; create it, or check the name")
@@ -74,12 +74,12 @@ async def live_topic(lineage: Lineage[TopicFile], name: str) -> TopicFile:
 
 
 async def former_partitions(lineage: Lineage[TopicFile], topic: TopicFile) -> tuple[int, ...]:
-    """The partition counts it had before it grew, the latest first. Costs nothing where it was never altered, else a
+    """The partition counts that it had before it grew, the latest first. Costs nothing if it was never altered, else a
     GET for each halving of its versions, which never shrink and are never collected."""
     found: list[int] = []
     newest: TopicFile | None = topic
     while newest is not None:
-        before, at = 0, newest.id  # the count was another at `before`, and the same at `at`
+        before, at = 0, newest.id  # the count differed at `before`, and is the same at `at`
         earlier: TopicFile | None = None
         while at - before > 1:
             middle = (before + at) // 2
@@ -95,14 +95,14 @@ async def former_partitions(lineage: Lineage[TopicFile], topic: TopicFile) -> tu
 
 
 async def growths_of(lineage: Lineage[TopicFile], topic: TopicFile) -> tuple[Growth, ...]:
-    """The latest last. Costs nothing, but for a topic of an earlier lithify what `former_partitions` does."""
+    """The growths, oldest first. Free, but for a topic of an earlier lithify what `former_partitions` costs."""
     if topic.growths is not UNSET:
         return topic.growths
     return tuple(Growth(count, ()) for count in reversed(await former_partitions(lineage, topic)))
 
 
 def _noted(growths: tuple[Growth, ...]) -> tuple[Growth, ...]:
-    """Of all, how many partitions there were; of the last GROWTHS_MAX, where their logs ended."""
+    """Each growth keeps its partition count; the last GROWTHS_MAX also keep where the logs ended."""
     return (*(replace(old, ends=()) for old in growths[:-GROWTHS_MAX]), *growths[-GROWTHS_MAX:])
 
 
@@ -117,7 +117,7 @@ async def _version(lineage: Lineage[TopicFile], number: int) -> TopicFile:
 @dataclass(frozen=True, slots=True)
 class _Announce:
     topic: TopicFile
-    after: int  # the version that it was said to come after
+    after: int  # the version that this one must follow
 
     repeatable = True  # by the topic id, new at each creation
 
@@ -137,10 +137,11 @@ class _Announce:
 @dataclass(frozen=True, slots=True)
 class _Alter:
     topic_id: str
-    changes: dict[str, str | None]  # None puts the default back
+    changes: dict[str, str | None]  # None: back to the default
     partitions: int | None
-    growths: tuple[Growth, ...] = ()  # what it had before this one, where it grows
-    ends: tuple[int | None, ...] = ()  # of the logs of the partitions that are there
+    # The growths before this one, if it grows.
+    growths: tuple[Growth, ...] = ()
+    ends: tuple[int | None, ...] = ()  # of the logs of the existing partitions
 
     repeatable = True  # it sets values
     frees = True
@@ -148,8 +149,8 @@ class _Alter:
     def apply(
         self, head: TopicFile | None, number: int, now_ms: int
     ) -> Next[TopicFile, tuple[TopicFile, TopicFile]] | Already[tuple[TopicFile, TopicFile]] | Refused:
-        """Answers with the topic as it was and as it is. Requires: `head` was looked for after the call began, else
-        what it is already may have been altered meanwhile."""
+        """Answers with the topic before and after. Requires: `head` was read after the call began; otherwise "nothing
+        to change" could be about a configuration that was altered in the meantime."""
         if head is None or head.deleted or head.topic_id != self.topic_id:
             return Refused(NotFound("the topic was deleted meanwhile; open it anew"))
         partitions = head.partitions if self.partitions is None else self.partitions
@@ -186,12 +187,12 @@ class _Delete:
 
 @dataclass(frozen=True, slots=True)
 class _TakeNext:
-    """A version that says nothing new, so that nobody announces a topic under its number."""
+    """A version without changes: takes its number, so that nobody can announce a topic under it."""
 
     after: int
-    nobody: TopicFile  # a topic that never was: where no version came before
+    nobody: TopicFile  # a topic that never existed, used if there was no version before
 
-    repeatable = True  # done by whom it may, the number is taken
+    repeatable = True  # whoever did it, the number is taken
     frees = True
 
     def apply(self, head: TopicFile | None, number: int, now_ms: int) -> Next[TopicFile, bool] | Already[bool]:
@@ -201,8 +202,8 @@ class _TakeNext:
 
 
 async def take_next_version(lineage: Lineage[TopicFile], name: str, after: int) -> bool:
-    """Take from whoever is about to announce a topic the number after `after`, the end of a life (or 0). False: it was
-    taken already."""
+    """Take the number after `after`, the end of a topic's life (or 0), from anybody who is about to announce a topic
+    there. False: it was taken already."""
     nobody = TopicFile(
         format=FORMAT, topic=name, topic_id=await NewId(), partitions=1, config={}, created_at_ms=0, deleted=True
     )
@@ -228,9 +229,9 @@ async def create_topic(lineage: Lineage[TopicFile], name: str, partitions: int, 
     )
     await _create_partitions(partition_keys(topic), topic)
     if known is not None:
-        # SUBTLE! Before the announcement, not with it or after: whoever finds the topic over does not look at its files
-        # again, so nothing may come that was not said to come. Said and then not done costs a look a pass.
-        # Test: tests/manifest/test_ended.py
+        # SUBTLE! Say so before the announcement. Passes do not look again at a topic that is over. 1. We announce the
+        # topic. 2. We die before saying so: nobody ever finds the topic. The other way round, an announcement that
+        # never comes costs one look per pass. Test: tests/manifest/test_ended.py
         await say_again(name, newest.number)
     return (await lineage.commit(_Announce(topic, newest.number))).result
 
@@ -249,10 +250,10 @@ async def alter_topic(
 ) -> TopicFile:
     """Change configuration values (None: back to the default) or grow the partition count.
 
-    Other bounds of retention are committed to every partition after that, each in a manifest, where the floor goes by
-    them (R3); with them the version, where jobs admitted before are looked at anew (P9). The latter, too, where only
-    what compaction keeps was altered. Interrupted between the two it is finished by the next alter, or by a
-    compactor's pass. A partition that cannot be read stops no other; the first error is raised when all were tried.
+    Then the new retention bounds are committed to every partition's manifest, where the floor is computed from them
+    (R3); with them the version, so that jobs admitted before are checked again (P9). The version is also committed if
+    only what compaction keeps was altered. If this is interrupted, the next alter or a compactor's pass finishes it. A
+    partition that cannot be read stops no other; the first error is raised after all were tried.
     """
     if partitions is not None:
         if partitions > PARTITIONS_MAX:
@@ -266,7 +267,7 @@ async def alter_topic(
         edit = _Alter(topic.topic_id, changes, partitions, growths, ends)
     before, altered = (await lineage.commit(edit)).result
     bounds = SetBounds(retention_of(parse(altered.config)), altered.id, bounds_before(altered))
-    # Of those that are new, too: they were made by the configuration that this client knew.
+    # Including the new ones: they were made by the configuration that this client knew.
     behind = partition_keys(altered)[0 if KEEPING_KEYS & changes.keys() else before.partitions :]
     note = f"topic {topic.topic} is altered; a compactor's pass, or the same alter again, finishes that in"
     await commit_to_each(behind, bounds, note)
@@ -274,7 +275,7 @@ async def alter_topic(
 
 
 async def _ends(all_keys: list[PartitionKeys]) -> tuple[int | None, ...]:
-    """Where each partition's log ends. None: its file is damaged; that is no reason not to grow."""
+    """Where each partition's log ends. None: its file is damaged, which does not prevent growing."""
     found: list[int | None] = []
     for keys in all_keys:
         try:
@@ -285,8 +286,8 @@ async def _ends(all_keys: list[PartitionKeys]) -> tuple[int | None, ...]:
 
 
 async def keep_bounds(files: PartitionFiles, topic: TopicFile) -> None:
-    """Commit the bounds of `topic` to a partition that an alter was interrupted before, as far as the head last seen
-    tells. Costs nothing where they agree."""
+    """Commit the bounds of `topic` to a partition that an interrupted alter did not reach, judging by the head last
+    seen. Costs nothing if they agree."""
     head, bounds = files.manifest.seen.value, retention_of(parse(topic.config))
     if head is None or head.topic_id != topic.topic_id or head.sealed:
         return
@@ -295,8 +296,8 @@ async def keep_bounds(files: PartitionFiles, topic: TopicFile) -> None:
 
 
 async def delete_topic(lineage: Lineage[TopicFile], topic: TopicFile) -> None:
-    """Commit `deleted`, then seal every partition. Interrupted between the two it is finished by the next collection
-    pass; data live under the topic's id, so a new topic of that name shares nothing."""
+    """Commit `deleted`, then seal every partition. If this is interrupted, the next collection pass finishes it. Data
+    lies under the topic's id, so a new topic of the same name shares nothing."""
     await lineage.commit(_Delete(topic.topic_id))
     note = f"topic {topic.topic} is deleted; a collection finishes that in"
     await commit_to_each(partition_keys(topic), Seal(), note)

@@ -1,4 +1,4 @@
-"""Why an attempt at a job, or the job, ended other than well (P14). Pure."""
+"""Why a job, or an attempt at it, ended without success (P14). Pure."""
 
 from enum import StrEnum
 
@@ -6,30 +6,30 @@ __all__ = ["Category"]
 
 
 class Category(StrEnum):
-    """Stored as a word, which a later release may add to: what is read from a file is a plain string."""
+    """Stored as a word. Later releases may add words, so what is read from a file is a plain string."""
 
-    # What the job or its sources are to blame for:
+    # The job or its sources are to blame:
     CORRUPT = "corrupt"  # a source is damaged: a person must look (R6)
     MISSING = "missing"  # a source is gone: a person must look
-    OUTPUT_LOST = "output_lost"  # what it had recorded is damaged or gone: it is done again
+    OUTPUT_LOST = "output_lost"  # something recorded is damaged or gone: it is done again
     MEMORY = "memory"
-    INVALID = "invalid"  # what it was to do cannot be done
-    ENGINE = "engine"  # a task failed, for a reason of its own
-    STALLED = "stalled"  # no key range has finished for longer than could be expected
+    INVALID = "invalid"  # the job cannot be done
+    ENGINE = "engine"  # a task failed for a reason of its own
+    STALLED = "stalled"  # no key range has finished for longer than expected
     GIVEN_UP = "attempts"  # too many attempts failed
-    # What it is not to blame for, though it ends:
-    ALTERED = "altered"  # the topic keeps now what its plan drops
+    # The job ends, but is not to blame:
+    ALTERED = "altered"  # the topic now keeps something that its plan drops
     NO_ROOM = "no_room"  # the list of retired segments is full
-    # What says nothing about the job, so that it is tried again however often it happens:
+    # These say nothing about the job; it is tried again however often they happen:
     ENGINE_DOWN = "engine_down"  # the engine took no task: nothing began
-    STORE_DENIED = "store_denied"  # the store refused who asked
-    UNAVAILABLE = "unavailable"  # the store did not answer a task, or not as it must the compactor itself
-    # What may be the job's doing:
+    STORE_DENIED = "store_denied"  # the store refused access
+    UNAVAILABLE = "unavailable"  # the store did not answer, or not as required
+    # These may be the job's doing:
     ENGINE_LOST = "engine_lost"  # the engine itself died, or was stopped, while tasks ran
 
     @property
     def blames_job(self) -> bool:
-        """Whether an attempt that ended so counts as one of the job, or of the engine under it."""
+        """Whether an attempt that ended like this counts against the job (or the engine that ran it)."""
         return self not in (Category.ENGINE_DOWN, Category.STORE_DENIED, Category.UNAVAILABLE)
 
     @property

@@ -1,4 +1,4 @@
-"""The events of a numbered file: what it says that the one before it did not (docs/rfcs/0015). Pure."""
+"""The events of a numbered file: what it says that the file before it did not (docs/rfcs/0015). Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -60,8 +60,8 @@ def amount(segments: Iterable[_Sized]) -> Amount:
 
 
 def changes_of_manifest(previous: Manifest | None, manifest: Manifest) -> tuple[ManifestChange, ...]:
-    """In the order in which they are to be told. `previous`: the manifest before this one; None: this is the first.
-    A commit that only makes room for the next one changes nothing that is told."""
+    """The changes in the order in which to report them. `previous`: the manifest before this one; None: this is the
+    first. A commit that only makes room for the next one has no changes."""
     found = (PartitionCreated(),) if previous is None else _manifest(previous, manifest)
     topic, partition, number, at_ms = manifest.topic, manifest.partition, manifest.id, manifest.committed_at_ms
     return tuple(replace(each, topic=topic, partition=partition, manifest=number, at_ms=at_ms) for each in found)
@@ -108,7 +108,7 @@ def _log(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
 
 
 def _sent(entry: Transaction, before: Manifest, after: Manifest) -> bool:
-    """Whether the append that made `after` is the latest one of `entry`."""
+    """Whether the append that made `after` is the latest of `entry`."""
     return entry.touched_at == after.id and entry.base_offset == before.next_offset < after.next_offset
 
 
@@ -167,7 +167,7 @@ def _clients(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
 
 
 def changes_of_jobs(previous: CompactorState | None, state: CompactorState) -> tuple[JobChange, ...]:
-    """As `changes_of_manifest`. A sign of life changes nothing that is told."""
+    """As `changes_of_manifest`, for a `.compactor` file. A sign of life is not a change."""
     topic, partition, number, at_ms = state.topic, state.partition, state.id, state.committed_at_ms
     found = _jobs(previous, state)
     return tuple(replace(each, topic=topic, partition=partition, compactor=number, at_ms=at_ms) for each in found)

@@ -1,4 +1,4 @@
-"""The edit with which a compactor takes a partition, and what its epoch is worth afterwards (P5). Pure."""
+"""The edit by which a compactor takes a partition, and whether its epoch still holds afterwards (P5). Pure."""
 
 from dataclasses import dataclass
 
@@ -14,16 +14,16 @@ __all__ = ["Claim", "epoch_regressed", "fenced"]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Take the next compactor epoch (P5); answers with it, or with None where another claim came first.
+    """Take the next compactor epoch (P5). Answers with it, or with None if another claim came first.
 
-    SUBTLE! Whoever looked decided by the owner of the epoch it saw. Of two that look at once, the one that loses the
-    race for the number must look again: the winner may be at work within its lease. Test:
+    SUBTLE! 1. A and B see epoch 3, whose owner seems dead. 2. A commits epoch 4 and begins to work. 3. B loses the race
+    for the number. If it simply claimed 5, it would fence a living owner. So it must look again. Test:
     tests/protocol/test_p05_fencing.py
     """
 
-    expected: int | None  # the epoch that was looked at; None: whichever it is, an order to take over
+    expected: int | None  # the epoch that was seen; None: any, an order to take over
 
-    repeatable = True  # a second time it finds the epoch that the first one made, and answers None
+    repeatable = True  # a repeat finds the epoch that the first one made, and answers None
     frees = True
 
     def apply(
@@ -49,7 +49,7 @@ def epoch_regressed(topic: str, partition: int, stored: int, known: int) -> Epoc
 
 
 def fenced(topic: str, partition: int, stored: int, mine: int) -> LithifyError | None:
-    """What epoch `stored` means to the holder of epoch `mine` (P5); None: it still holds."""
+    """What epoch `stored` means for the holder of epoch `mine` (P5). None: it still holds the partition."""
     if stored > mine:
         return Fenced(
             f"{topic}/{partition}: another compactor took over (epoch {stored}, mine is {mine}); this one stops here "

@@ -1,8 +1,8 @@
-"""Bytes of numbered files, both ways. What comes in is checked at this door; inside, nothing is defensive. Pure.
+"""Encodes and decodes numbered files. Input is checked here; the code behind relies on that. Pure.
 
-A file ends with the checksum of its bytes: one that agrees holds what a lithify wrote, whose invariants were checked
-before (P2). A file without one is from before there were checksums, or was mended by hand: its invariants are checked
-here.
+A file ends with the checksum of its bytes. If it agrees, the file holds what a lithify wrote, whose invariants were
+checked before (P2). A file without one was written before there were checksums, or repaired by hand: its invariants are
+checked here.
 """
 
 import re
@@ -23,23 +23,23 @@ S = TypeVar("S", bound=Numbered)
 
 _encoder = msgspec.json.Encoder()
 
-# At a fixed place, the end: it is never searched for among the bytes of users. A string in JSON cannot look like it, as
-# its quotes are escaped. Every later format keeps it, or has none.
+# At a fixed place, the end, so it is never searched for among users' bytes. A string in JSON cannot look like it, since
+# its quotes are escaped. Later formats either keep this seal at the same place or have no seal.
 _SEAL = b',"file_xxh3":"%s"}\n'
 _SEAL_BYTES = len(_SEAL) - 2 + 16
 _SEALED = re.compile(rb',"file_xxh3":"([0-9a-f]{16})"}\n\Z')
 
 _envelope = msgspec.json.Decoder(Numbered)
-# SUBTLE! Made here, under the import's lock, and not at the first use: msgspec prepares a struct's type when its first
-# decoder is made, and a second thread that meets it half prepared reads a null pointer. Two partitions opened at once
-# ended the process. Test: tests/manifest/test_codec_threads.py
+# SUBTLE! All decoders are made here, under the import's lock. 1. Thread A makes a struct's first decoder; msgspec
+# prepares its type. 2. Thread B uses the half-prepared type and reads a null pointer: the process dies. Test:
+# tests/manifest/test_codec_threads.py
 _decoders: dict[type[Numbered], msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind) for kind in (Manifest, CompactorState, Boundary, TopicFile, WarehouseFile)
 }
 
 
 def encode(value: Numbered) -> bytes:
-    """JSON on one line, with a final newline for the operator's terminal. The checksum of all before it comes last."""
+    """JSON on one line, with a final newline for terminals. The checksum of everything before it comes last."""
     content = _encoder.encode(value)[:-1]
     return content + _SEAL % xxhash.xxh3_64_hexdigest(content).encode()
 
@@ -47,11 +47,11 @@ def encode(value: Numbered) -> bytes:
 def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
     """The `kind` stored under `key`, which is file `number` of its chain.
 
-    Raises InvalidRequest where a newer lithify wrote it, Corrupt where it is damaged or is not what its name says.
+    Raises InvalidRequest if a newer lithify wrote it, Corrupt if it is damaged or is not what its name says.
     """
-    # SUBTLE! Before anything is believed, its format and its kind included: of single flipped bits every fourth leaves
-    # JSON of the right types. A field's name that changed reads as that field's default: a manifest without L0
-    # segments, whose objects a sweep then takes for orphans. Test: tests/manifest/test_codec.py
+    # SUBTLE! Check the seal before anything else, even format and kind: a quarter of all single flipped bits leave JSON
+    # of the right types. If a bit flips in a field's name, the field reads as its default: a manifest would have no L0
+    # segments, and a sweep would take them for orphans. Test: tests/manifest/test_codec.py
     seal = _SEALED.search(body[-_SEAL_BYTES:])
     if seal is not None and xxhash.xxh3_64_hexdigest(body[:-_SEAL_BYTES]).encode() != seal[1]:
         raise _damaged(key, "it fails its own checksum")
@@ -73,7 +73,7 @@ def _decoded(decoder: msgspec.json.Decoder[S], body: bytes, key: str) -> S:
     try:
         return decoder.decode(body)
     except msgspec.DecodeError as error:
-        # msgspec names types, field names and byte positions; of stored values only those of enumerations.
+        # msgspec's errors name types, field names and byte positions, and of stored values only enumeration values.
         raise _damaged(key, str(error)) from None
     except UnicodeDecodeError as error:
         raise _damaged(key, f"a text in it is not UTF-8 ({error.reason})") from None
@@ -86,7 +86,7 @@ def _damaged(key: str, how: str) -> Corrupt:
 
 
 def check_belongs(value: Numbered, key: str) -> None:
-    """Raises Corrupt where `value` is another partition's or topic's file, copied to `key`."""
+    """Raises Corrupt if `value` is another partition's or topic's file, copied to `key`."""
     under = ""
     if isinstance(value, Manifest | Boundary | CompactorState):
         under = PartitionKeys(value.topic, value.topic_id, value.partition).root

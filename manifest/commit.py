@@ -1,7 +1,7 @@
 """Numbered files: finding the head of a chain and committing the next one. Nothing else creates numbered files.
 
 One abstraction serves `.manifest`, `.compactor`, `.boundary`, `.topic` and `.warehouse` (docs/rfcs/0002). The rules are
-P1-P4 of docs/protocol.md; each race is told beside the line that prevents it.
+P1-P4 of docs/protocol.md; each race is described beside the line that prevents it.
 """
 
 import enum
@@ -21,18 +21,19 @@ from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, P
 __all__ = ["FRESH_MS", "WAS_IT_THERE", "Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
 
 CREATE_ATTEMPTS_MAX = 10  # of one body at one number, with pauses of 50 ms doubling to 2 s: about 10 s in all
-COMMIT_ATTEMPTS_MAX = 1_000  # of one edit at successive numbers: forty rivals cost a writer about forty
-FRESH_MS = 60_000  # how long a head may be built upon without looking again; well below any grace period (P17)
-DISTANCE_MAX = 1 << 62  # of one leap of that search: keys have 20 digits
+# Of one edit, at successive numbers: with 40 concurrent writers one commit takes about 40 attempts.
+COMMIT_ATTEMPTS_MAX = 1_000
+FRESH_MS = 60_000  # how long a head may be built upon without another look; well below any grace period (P17)
+DISTANCE_MAX = 1 << 62  # of one step of the head search: keys have 20 digits
 WAS_IT_THERE = "whether this had happened before is not known; nothing of it is left"
-SEARCH_ROUNDS_MAX = 32  # restarts of one head search because the boundary overtook it
+SEARCH_ROUNDS_MAX = 32  # restarts of one head search, because the boundary overtook it
 
 S = TypeVar("S", bound=Numbered)
 R = TypeVar("R")
 
 
 class Next(msgspec.Struct, Generic[S, R], frozen=True):
-    """The edit holds: commit `value` (its id, nonce and time are set by the commit) and answer `result`."""
+    """The edit applies: commit `value` (the commit sets its id, nonce and time) and answer `result`."""
 
     value: S
     result: R
@@ -45,20 +46,21 @@ class Already(msgspec.Struct, Generic[R], frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The edit does not hold on this head; `error` says why and is raised once the head is known to be current."""
+    """The edit does not apply to this head. `error` says why; it is raised once the head is known to be current."""
 
     error: LithifyError
-    final: bool = False  # nothing is left of what earlier attempts may have done, so it does not matter what they did
+    final: bool = False  # nothing is left of what earlier attempts may have done, so their outcomes do not matter
 
 
 class Edit(Protocol[S, R]):
-    """A pure change of a chain's head. Applied again to each new head that wins the race against it."""
+    """A pure change of a chain's head. If a rival wins the race, it is applied again to the new head."""
 
     repeatable: bool
-    """Whether the edit may be applied again when an earlier outcome of it is unknown: it recognises itself in the
-    head, or doing it twice is the same as doing it once (P4)."""
+    """Whether the edit may be applied again while an earlier outcome of it is unknown: because it recognises itself in
+    the head, or because doing it twice is the same as once (P4)."""
 
-    # `frees = True`, on some: it leads to deletions, so on a full disk it may have the reserve (docs/rfcs/0012).
+    # Some edits have `frees = True`: they lead to deletions, so on a full disk they may use the reserve
+    # (docs/rfcs/0012).
 
     def apply(self, head: S | None, number: int, now_ms: int) -> Next[S, R] | Already[R] | Refused:
         """What this edit makes of `head` (None: the chain is empty) as file `number`. Reads nothing else."""
@@ -66,7 +68,7 @@ class Edit(Protocol[S, R]):
 
 
 class Version(msgspec.Struct, Generic[S], frozen=True):
-    """A number of a chain and what it holds; number 0 with None is the empty chain."""
+    """A number of a chain and the file it holds; number 0 with None is the empty chain."""
 
     number: int
     value: S | None
@@ -76,20 +78,21 @@ class Version(msgspec.Struct, Generic[S], frozen=True):
 class Committed(msgspec.Struct, Generic[S, R], frozen=True):
     version: Version[S]
     result: R
-    repeated: bool  # True: it had been committed before; this call changed nothing
+    repeated: bool  # True: it had been committed before, and this call changed nothing
 
 
 class _Settled(enum.Enum):
     OURS = enum.auto()  # the number holds our body
-    TAKEN = enum.auto()  # it holds another's
-    GONE = enum.auto()  # it holds nothing any more: only collection removes numbers, so the boundary has passed it
+    TAKEN = enum.auto()  # it holds another body
+    # It holds nothing any more. Only collection removes numbers, so the boundary has passed it.
+    GONE = enum.auto()
 
 
 class Lineage(Generic[S]):
-    """One client's view of a chain: the newest version it has seen, and the protocol to go on from there.
+    """One client's view of a chain: the newest version it has seen, and the protocol to continue from there.
 
-    `dead_at` tells the largest dead number of a chain that is collected (it costs one GET of the boundary's next
-    number); None for chains whose files are never deleted, where an absent N+1 alone proves that N is the head.
+    `dead_at` returns the largest dead number of a chain that is collected, for one GET of the boundary's next number.
+    None for chains whose files are never deleted: there an absent N+1 alone proves that N is the head.
     """
 
     def __init__(
@@ -110,11 +113,11 @@ class Lineage(Generic[S]):
 
     @property
     def seen(self) -> Version[S]:
-        """The newest version this client has read or written; a newer one may exist."""
+        """The newest version this client has read or written. A newer one may exist."""
         return self._seen
 
     async def read(self, number: int) -> Version[S] | None:
-        """Version `number`, or None where it does not exist (yet, or any more)."""
+        """Version `number`, or None if it does not exist (yet, or any more)."""
         found = await Get(self.chain.key(number))
         if found is None:
             return None
@@ -127,28 +130,28 @@ class Lineage(Generic[S]):
         return Version(number, value, found.modified_ms)
 
     async def recent(self) -> Version[S]:
-        """The newest version seen if that was in the last minute, else the head.
+        """The newest version seen, if that was in the last minute; else the head.
 
-        Building on an older one would be safe, too, but its successor may be dead by now, and a commit that lands on a
-        dead number can only be reported as unknown (P4).
+        It would be safe to build on an older one, but its successor may be dead by now, and a commit on a dead number
+        can only be reported as unknown (P4).
         """
         fresh = young(self._seen_ms, await Now(), FRESH_MS)
         return self._seen if self._seen.number and fresh else await self.refresh()
 
     async def moved(self) -> bool:
-        """Whether a number after the newest one seen is there. Costs one GET, and proves nothing where it is not."""
+        """Whether there is a number after the newest one seen. Costs one GET; its absence proves nothing."""
         return await Get(self.chain.key(self._seen.number + 1)) is not None
 
     async def refresh(self) -> Version[S]:
-        """The head (P3). Costs two GETs where nothing has changed."""
+        """The head (P3). Costs two GETs if nothing has changed."""
         low = self._seen
         if low.number == 0:
             low = Version(await self._dead(), None)
         for _ in range(SEARCH_ROUNDS_MAX):
             found = await self._forward(low)
-            # SUBTLE! That N+1 was absent does not prove that N is the head: N and N+1 may have been collected between
-            # our reads, and others be far ahead. Only a boundary that is still below N, read after N+1 was found
-            # absent, does. Test: tests/protocol/test_p03_head_search.py
+            # SUBTLE! An absent N+1 does not prove that N is the head. 1. We read N. 2. Others commit far ahead; N and
+            # N+1 are collected. 3. We find no N+1. The proof is a boundary that is read after N+1 was found absent, and
+            # is still below N. Test: tests/protocol/test_p03_head_search.py
             dead = await self._dead()
             if found is not None and (found.number > dead or found.number == dead == 0):
                 await self._saw(found)
@@ -157,19 +160,19 @@ class Lineage(Generic[S]):
         raise Unavailable(f"{self.chain.prefix}: collection overtook the search for the head; retry")
 
     async def _forward(self, low: Version[S]) -> Version[S] | None:
-        """Gallop from `low` (seen, or the boundary) to the last number of the dense stretch above it. None where
-        what was found vanished again."""
+        """Gallop from `low` (seen, or the boundary) to the last number of the dense stretch above it. None: what was
+        found has vanished again."""
         try:
             step = await self.read(low.number + 1)
         except Corrupt:
-            # It is there. Whoever needs it, because it is the head, meets its damage below; what came after it is
-            # whole without it.
+            # It is there. If it is the head, whoever needs it meets the damage below; what came after it does not need
+            # it.
             step = Version(low.number + 1, None)
         if step is None:
             return low if low.value is not None or low.number == 0 else None
         low, distance = step, 1
         while True:
-            # Each round doubles the distance. After some 60 of them it is not the store that answers.
+            # Each round doubles the distance. After some 60 rounds it is not the store that answers.
             if distance > DISTANCE_MAX:
                 raise Unavailable(f"{self.chain.prefix}: every number exists, it is answered: is that the store? Retry")
             if await Head(self.chain.key(low.number + distance)) is None:
@@ -189,10 +192,11 @@ class Lineage(Generic[S]):
             self._seen, self._seen_ms = version, await Now()
 
     async def commit(self, edit: Edit[S, R]) -> Committed[S, R]:
-        """Apply `edit` to the head and create the next number; on a lost race apply it to the new head (P1, P2, P4).
+        """Apply `edit` to the head and create the next number; after a lost race, apply it to the new head (P1, P2,
+        P4).
 
-        Warm and uncontended it costs one PUT and one GET. Raises the edit's own refusal, CommitUnknown where it may
-        have happened, Unavailable where it certainly did not.
+        Costs one PUT and one GET if the client is warm and has no rivals. Raises the edit's own refusal, CommitUnknown
+        if it may have happened, Unavailable if it certainly did not.
         """
         outcome = await self.offer(edit)
         if isinstance(outcome, Refused):
@@ -200,10 +204,10 @@ class Lineage(Generic[S]):
         return outcome
 
     async def offer(self, edit: Edit[S, R]) -> Committed[S, R] | Refused:
-        """As `commit`, but the edit's own refusal is an answer.
+        """As `commit`, but returns the edit's own refusal.
 
-        SUBTLE! For whoever gives work up because of it. What is raised says nothing of the edit: the store may have
-        refused who asks, or hold a file of a newer release. Test: tests/compactor/test_refused_access.py
+        SUBTLE! For callers that give work up because of a refusal. An exception says nothing about the edit: the store
+        may have refused access, or hold a file of a newer release. Test: tests/compactor/test_refused_access.py
         """
         attempt = _Attempt()
         try:
@@ -234,16 +238,17 @@ class Lineage(Generic[S]):
                 if not verified:
                     head, verified = await self.refresh(), True
                     continue
-                # SUBTLE! A refusal speaks of this head only. Where an earlier outcome is unknown it may have been a
-                # success that the head no longer shows: its segment compacted, collected, its id below the floor.
-                # `offer` then says CommitUnknown, unless the refusal is for good.
+                # SUBTLE! A refusal speaks of this head only. An earlier attempt with an unknown outcome may have
+                # succeeded without a trace in this head: 1. It appended a segment. 2. The segment was compacted and
+                # collected, and its id fell below the orphan floor. 3. We are refused. `offer` then raises
+                # CommitUnknown, unless the refusal is final.
                 return verdict
             value = msgspec.structs.replace(verdict.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
             settled, rival = await self._create(number, value, attempt, frees=getattr(edit, "frees", False))
-            # SUBTLE! What was learned of `number` counts only while the number is not dead: a stalled writer can
-            # create a collected number anew, and a body of ours may have lived and been collected before we looked.
+            # SUBTLE! What we learned about `number` counts only if the number is not dead. A stalled writer can create
+            # a collected number anew, and a body of ours may have lived and been collected before we looked.
             dead = await self._dead()
             if number > dead and settled is _Settled.OURS:
                 await self._saw(Version(number, value))
@@ -264,8 +269,8 @@ class Lineage(Generic[S]):
     async def _create(
         self, number: int, value: S, attempt: "_Attempt", *, frees: bool
     ) -> tuple[_Settled, Version[S] | None]:
-        """Create-if-absent until its outcome is certain (P1). Raises Unavailable where it never is, and what `Create`
-        raises where that one attempt certainly stored nothing; `attempt` is open if an earlier one may have."""
+        """Create-if-absent until the outcome is certain (P1). Raises Unavailable if it never is, and what `Create`
+        raises if that attempt certainly stored nothing; `attempt` stays open if an earlier one may have."""
         key, body = self.chain.key(number), encode(value)
         for repeat in range(CREATE_ATTEMPTS_MAX):
             if repeat:
@@ -276,19 +281,19 @@ class Lineage(Generic[S]):
             if outcome is Outcome.CREATED:
                 return _Settled.OURS, None
             if outcome is Outcome.UNKNOWN:
-                continue  # the same bytes again: if they arrived the first time we meet them as EXISTS
+                continue  # repeat the same bytes: if they had arrived the first time, we meet them as EXISTS
             try:
                 found = await Get(key)
             except AccessDenied:
-                raise  # the next try would be refused as well
+                raise  # the next try would be refused too
             except Unavailable:
                 continue
             if found is None and number <= await self._dead():
                 return _Settled.GONE, None
             if found is None:
-                # Only collection removes numbers, after the boundary has passed them. So one of the two replies is not
-                # the store's own (a proxy's, a cache's), and nothing is known yet.
-                # Test: tests/protocol/test_p01_commit_point.py
+                # Only collection removes numbers, after the boundary has passed them. So one of the two replies did not
+                # come from the store (but from a proxy, a cache), and nothing is known yet. Test:
+                # tests/protocol/test_p01_commit_point.py
                 continue
             if found.body == body:
                 attempt.open_number, attempt.nonce = number, value.nonce
@@ -302,7 +307,7 @@ class Lineage(Generic[S]):
 
 @dataclass(slots=True)
 class _Attempt:
-    """The number whose outcome, for this edit, is not certain; 0 where every outcome so far is."""
+    """The number whose outcome is uncertain for this edit; 0: all outcomes so far are certain."""
 
     open_number: int = 0
     nonce: str = ""

@@ -41,21 +41,21 @@ def _reach(head: Manifest, sources: frozenset[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CommitCompaction:
-    """Replace exactly the segments that the job holds by one run of outputs (P13). An empty run is a job without
-    survivors. Of a run in offset order the first segments may be taken alone (docs/rfcs/0008)."""
+    """Replace exactly the segments that the job holds by one run of outputs (P13). The run is empty if no record
+    survived. Of a run in offset order the first segments alone may be replaced (docs/rfcs/0008)."""
 
     epoch: int
     job: str
-    segments: tuple[str, ...]  # ids of those that the job holds
+    segments: tuple[str, ...]  # ids of the segments that the job holds
     run: SortedRun
     coverage_offset: int
     clean: bool
-    forget: tuple[str, ...]  # completed jobs that `.compactor` shows terminal
-    floor: int = 0  # records below it were dropped, so it is stored
-    lost: tuple[Lost, ...] = ()  # what the merge dropped, by the buckets of the time index
-    sizes: tuple[Sizes, ...] | None = None  # what it kept and dropped, by them; None: not all of it was counted
+    forget: tuple[str, ...]  # completed jobs that have ended in `.compactor`
+    floor: int = 0  # records below it were dropped, so it must be stored
+    lost: tuple[Lost, ...] = ()  # rows that the merge dropped, by the buckets of the time index
+    sizes: tuple[Sizes, ...] | None = None  # bytes that it kept and dropped, by bucket; None: some were not counted
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
-    config_at: int = LONG_MAX  # the version of the configuration that lets the job drop what it dropped
+    config_at: int = LONG_MAX  # the configuration's version that was checked to allow the drops
 
     repeatable = True  # by the job id
     frees = True
@@ -81,7 +81,7 @@ class CommitCompaction:
             made = tuple(replace(s, added_at=number) for s in self.run.segments)
             runs.append(replace(self.run, reaches_to=_reach(head, held), segments=made))
             runs.sort(key=_run_order)
-        # The floor that readers see by now is stored with the smaller sizes: else it would fall (R3).
+        # Store the floor that readers see now with the smaller sizes; otherwise it would fall (R3).
         floor = max(self.floor, floor_at(head, now_ms))
         value = replace(
             head,
@@ -100,7 +100,7 @@ class CommitCompaction:
         return Next(replace(value, time_index=time_index.within(index, value.segments())), None)
 
     def _weighed(self, head: Manifest) -> tuple[Bucket, ...]:
-        """The time index with the bytes that the merge left of it (RFC 0007)."""
+        """The time index with the bytes that are left after the merge (RFC 0007)."""
         if self.sizes is not None:
             made_bytes = sum(segment.bytes for segment in self.run.segments)
             return time_index.weigh(head.time_index, self.sizes, made_bytes)

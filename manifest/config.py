@@ -66,22 +66,22 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def order(self) -> str:
-        """How segments of this topic are sorted: by key where it is compacted, by offset otherwise."""
+        """The sort order of this topic's segments: by key if it is compacted, by offset otherwise."""
         return "key" if self.compacted else "offset"
 
     @property
     def output_bytes(self) -> int:
-        """Where a compaction cuts its outputs (R5)."""
+        """The size at which a compaction cuts its outputs (R5)."""
         return min(self.compaction_output_bytes, self.segment_bytes)
 
 
 def slows_from(l0_segments_max: int) -> int:
-    """So many L0 segments, three quarters of the limit, slow appends down."""
+    """The number of L0 segments from which appends are slowed down: three quarters of the limit."""
     return l0_segments_max - l0_segments_max // 4
 
 
 def whole_number(low: int, high: int = LONG_MAX, *, none: int | None = None) -> Callable[[str], int]:
-    """A check for a number in [low, high], or `none`, which stands for no bound."""
+    """A check for a whole number in [low, high], or `none`, which means no bound."""
     asked = f"between {low} and {high}" if high != LONG_MAX else f"of at least {low} (and at most {LONG_MAX})"
     if none is not None:
         asked += f", or {none} for no bound"
@@ -108,7 +108,7 @@ def _ratio(text: str) -> float:
 
 
 def _policy(text: str) -> frozenset[str]:
-    """A list, as Kafka reads it: spaces and repetitions mean nothing; the empty one keeps everything (KIP-1161)."""
+    """A list, as Kafka reads it: spaces and repetitions are ignored; the empty list keeps everything (KIP-1161)."""
     parts = frozenset(part.strip() for part in text.split(",")) if text else frozenset[str]()
     if not parts <= {"compact", "delete"}:
         raise ValueError("'compact', 'delete', 'compact,delete', or nothing at all to keep everything")
@@ -127,7 +127,7 @@ def _timestamp_type(text: str) -> str:
     return text
 
 
-# name -> (default, check, meaning). Kafka's names come first and bear Kafka's defaults.
+# name -> (default, check, meaning). Kafka's names come first, with Kafka's defaults.
 _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "cleanup.policy": ("delete", _policy, "compact, delete, or both: what becomes of old records"),
     "retention.ms": ("604800000", whole_number(-1), "delete: how long records stay; -1 for ever"),
@@ -199,13 +199,13 @@ def validate(config: Mapping[str, Setting]) -> dict[str, str]:
 
 
 def spell_changes(changes: Mapping[str, Setting | None]) -> dict[str, str | None]:
-    """Changes of a configuration, each value as a string; None puts a default back. Raises InvalidRequest for what is
-    no configuration's name; values are checked together with those they join."""
+    """Changes of a configuration, each value as a string; None: back to the default. Raises InvalidRequest for an
+    unknown name. Values are checked later, together with those that stay."""
     return {_known(name): None if value is None else spell(name, value) for name, value in changes.items()}
 
 
 def spell(name: str, value: Setting) -> str:
-    """`value` as it is stored. Raises InvalidRequest where it is neither text nor a number nor a truth value."""
+    """`value` as it is stored. Raises InvalidRequest if it is neither text nor a number nor a bool."""
     if not isinstance(value, str | int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - users give anything
         raise InvalidRequest(f"{name}: give a text, a number, True or False, not a {type(value).__name__}")
     return value.strip() if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
@@ -222,8 +222,8 @@ def _known(name: str) -> str:
 
 
 def parse(config: Mapping[str, str]) -> TopicConfig:
-    """A stored configuration with its defaults filled in. Raises InvalidRequest for a value that only a later lithify
-    can have stored: this one checks what it stores."""
+    """A stored configuration with its defaults filled in. Raises InvalidRequest for a value that this lithify does not
+    know: this one checks what it stores, so a later one must have stored it."""
     fields = _DEFAULTS | {field: _parsed(name, config[name]) for name, field in _FIELDS.items() if name in config}
     policy = fields.pop("cleanup_policy")
     return TopicConfig(compacted="compact" in policy, deleting="delete" in policy, **fields)
@@ -239,5 +239,5 @@ def _parsed(name: str, text: str) -> Any:
 
 
 def config_table() -> list[tuple[str, str, str]]:
-    """(name, default, meaning) of every configuration, in the order of the documentation."""
+    """(name, default, meaning) of every configuration, in documentation order."""
     return [(name, default, meaning) for name, (default, _, meaning) in _TABLE.items()]

@@ -1,7 +1,8 @@
-"""Kafka's configurations that are not a topic's here, each with what to use instead (docs/from-kafka.md).
+"""Kafka's configuration names that are not topic configurations here, each with what to use instead
+(docs/from-kafka.md).
 
-Topic-level keys, and the log.* defaults of brokers from which they come: of Kafka 4, and those of earlier versions that
-are still found in scripts. What is spelled the same here is in `lithify.manifest.config`.
+Topic-level keys, and the brokers' log.* defaults for them: those of Kafka 4, and those of earlier versions that are
+still found in scripts. Names that are the same here are in `lithify.manifest.config`.
 """
 
 __all__ = ["INSTEAD", "instead"]
@@ -15,7 +16,7 @@ _NO_MAP = "a merge of sorted segments needs no map of keys"
 _NO_ROLL = "every append is closed when it returns, nothing waits to be rolled"
 _ONE_FORMAT = "there is one record format"
 
-# Spelled otherwise here: the topic configuration to use.
+# Spelled differently here: the topic configuration to use.
 _RENAMED = {
     "retention.minutes": "retention.ms (in milliseconds)",
     "retention.hours": "retention.ms (in milliseconds)",
@@ -41,7 +42,7 @@ _RENAMED = {
     "message.max.bytes": "max.message.bytes",
 }
 
-# A setting, but not a topic's: of the service (docs/cli.md), of the warehouse (docs/configuration.md), of a client.
+# Settings, but not of a topic: of the service (docs/cli.md), the warehouse (docs/configuration.md), or a client.
 _ELSEWHERE = {
     "log.cleaner.threads": "the compactor's --concurrency",
     "log.cleaner.backoff.ms": "the compactor's --interval-ms",
@@ -55,7 +56,7 @@ _ELSEWHERE = {
     "log.dirs": "--warehouse",
 }
 
-# Nothing to set: why.
+# Nothing to set, and why.
 _NOTHING = {
     "compression.type": _ZSTD,
     "compression.gzip.level": _ZSTD,
@@ -104,10 +105,10 @@ _NOTHING = {
 }
 
 INSTEAD = _RENAMED | _ELSEWHERE | {name: f"nothing: {why}" for name, why in _NOTHING.items()}
-"""Name in Kafka -> what to use here; "nothing: …" where there is nothing to set."""
+"""Name in Kafka -> what to use here; "nothing: …" if there is nothing to set."""
 
 
 def instead(name: str) -> str:
-    """What to do about a name of Kafka's, as the end of a sentence. Requires: it is in INSTEAD."""
+    """What to do about one of Kafka's names, as the end of a sentence. Requires: it is in INSTEAD."""
     use = INSTEAD[name]
     return f", and nothing takes its place: {_NOTHING[name]}" if name in _NOTHING else f"; use {use}"

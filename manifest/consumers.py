@@ -1,5 +1,5 @@
-"""The edits that consumers make to a manifest: committing and forgetting named positions; and what cleaning took from
-under them. Pure (docs/rfcs/0009).
+"""The edits of named consumers: committing, taking over, resetting and forgetting positions; and which deletions they
+missed because cleaning dropped them. Pure (docs/rfcs/0009).
 """
 
 from dataclasses import dataclass
@@ -46,9 +46,9 @@ def forgotten(where: str) -> NotFound:
 class CommitPosition:
     """Consumer `name` has read everything before `offset`; answers with its entry.
 
-    `expected` is the manifest number of the consumer's latest commit that this instance knows (0: it must have none):
-    another instance's commit since then refuses this one. Offsets may go back. `rebuilt_to`: what the consumer holds
-    was made anew and shows every deletion below that offset, so it does not matter which of those cleaning dropped.
+    `expected`: the manifest number of the consumer's latest commit that this instance knows (0: none). A commit by
+    another instance since then refuses this one. Offsets may go back. `rebuilt_to`: the consumer's state was rebuilt
+    and shows every deletion below that offset, so it does not matter which of those cleaning dropped.
     """
 
     name: str
@@ -57,9 +57,10 @@ class CommitPosition:
     instance: str
     rebuilt_to: int = 0
 
-    # Twice is the same as once. SUBTLE! It never answers Already, though its entry may show this very offset: a commit
-    # of this instance to another offset may still be on its way to this number, and only taking the number turns it
-    # away. Test: tests/manifest/test_consumers.py
+    # Twice is the same as once. SUBTLE! It never answers Already, even if its entry shows this offset. 1. This instance
+    # commits offset 9; the request is delayed on its way to number 8. 2. It goes back and commits 5, which the entry
+    # shows. 3. If that were Already, the delayed request could still create 8. Taking number 8 prevents that. Test:
+    # tests/manifest/test_consumers.py
     repeatable = True
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
@@ -76,7 +77,7 @@ class CommitPosition:
         where = _where(head, self.name)
         if self.offset > head.next_offset:
             return _beyond(head, self.name, self.offset)
-        # An entry of this instance is its own earlier commit, whether or not it learned of that one's outcome.
+        # An entry by this instance is its own earlier commit, whether or not it learned of its success.
         if known is not None and known.instance != self.instance and known.committed_at != self.expected:
             return taken_over(where, known)
         if known is None and self.expected != 0:
@@ -86,10 +87,11 @@ class CommitPosition:
 
 @dataclass(frozen=True, slots=True)
 class TakePosition:
-    """From now on consumer `name` is `instance`, at the position that the name has; answers with its entry.
+    """From now on `instance` is consumer `name`, at the position that the name has; answers with its entry.
 
-    SUBTLE! It holds whatever that position is by then. Were it for one position alone, an instance that commits at each
-    record could never be replaced: it would always have committed meanwhile. Test: tests/log/test_taking_over.py
+    SUBTLE! It applies to whatever the position is by then. If it expected one position, it could never replace an
+    instance that commits after each record: that one would always have committed meanwhile. Test:
+    tests/log/test_taking_over.py
     `new_at`: where the name begins if it has no position. `holder`: only if that instance has the name ("": nobody);
     None: whoever has it.
     """
@@ -99,7 +101,7 @@ class TakePosition:
     new_at: int
     holder: str | None = None
 
-    repeatable = True  # twice: whoever came between had it for a while. Never Already, as with CommitPosition
+    repeatable = True  # whoever came in between had it for a while. Never Already, as in CommitPosition
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
         if head is None or head.sealed:
@@ -122,8 +124,8 @@ class TakePosition:
 
 @dataclass(frozen=True, slots=True)
 class ResetPosition:
-    """Consumer `name` goes on at `offset` (None: the log's end), whoever has the name; that one is refused at its next
-    commit. `anew`: from the log's start, so whatever was dropped so far is no matter to the next instance."""
+    """Consumer `name` goes on at `offset` (None: the log's end), whoever has the name; that instance is refused at its
+    next commit. `anew`: from the log's start, so that deletions dropped so far do not matter to the next instance."""
 
     name: str
     offset: int | None
@@ -172,15 +174,15 @@ def _full(head: Manifest, now_ms: int) -> Unavailable | None:
 
 
 def _leaving(head: Manifest, now_ms: int) -> ConsumerPosition | None:
-    """Who gives way at the bound: the one that committed longest ago, of those of which nobody comes any more."""
+    """The consumer that gives way at the limit: of those considered gone, the one that committed longest ago."""
     gone = (consumer for consumer in head.consumers if _is_gone(consumer, head, now_ms))
     return min(gone, key=lambda consumer: consumer.committed_at_ms, default=None)
 
 
 def _is_gone(consumer: ConsumerPosition, head: Manifest, now_ms: int) -> bool:
-    """SUBTLE! Who has read everything commits nothing, however long it lives. So it is not enough that it committed
-    long ago: it must have had something to read for as long, or the log has forgotten what it would go on from. Test:
-    tests/manifest/test_consumers.py"""
+    """SUBTLE! A consumer that has read everything commits nothing, however long it lives. So an old commit is not
+    enough: it must also have had something to read for as long, or the log must have dropped what it would read next.
+    Test: tests/manifest/test_consumers.py"""
     long_ago_ms = now_ms - EXPIRES_MS
     if consumer.committed_at_ms >= long_ago_ms:
         return False
@@ -191,7 +193,7 @@ def _is_gone(consumer: ConsumerPosition, head: Manifest, now_ms: int) -> bool:
 def _moved(
     known: ConsumerPosition | None, name: str, offset: int, instance: str, rebuilt_to: int = 0
 ) -> ConsumerPosition:
-    """The entry as `instance` makes it of the one that is there; when is said by `_put`."""
+    """The entry as `instance` changes it; `_put` adds the time."""
     missed_to = 0 if known is None or offset == 0 else known.missed_to
     return ConsumerPosition(
         name=name,
@@ -214,7 +216,7 @@ def _put(head: Manifest, moved: ConsumerPosition, number: int, now_ms: int) -> N
 
 @dataclass(frozen=True, slots=True)
 class ForgetConsumer:
-    """Its position and its alarm are gone; an instance that still runs is refused at its next commit."""
+    """Delete a position and its alarm. A running instance is refused at its next commit."""
 
     name: str
 
@@ -231,8 +233,8 @@ class ForgetConsumer:
 def missed(consumers: tuple[ConsumerPosition, ...], dropped_to: int) -> tuple[ConsumerPosition, ...]:
     """The consumers after a clean that dropped expired tombstones, the highest at offset `dropped_to` - 1.
 
-    Who has not read up to there may hold a key whose deletion it will never see. So may one at 0: it may have read
-    what it has not committed yet; if it begins anew instead, its first commits say so (`rebuilt_to`).
+    A consumer that has not read up to there may hold a key whose deletion it will never see. That includes one at 0: it
+    may have read something without committing. If it really begins anew, its first commits say so (`rebuilt_to`).
     """
     return tuple(
         replace(consumer, missed_to=max(consumer.missed_to, dropped_to)) if consumer.offset < dropped_to else consumer

@@ -1,4 +1,4 @@
-"""One edit, committed to many partitions: one that fails stops no other. A protocol coroutine."""
+"""Commit one edit to many partitions; one that fails does not stop the others. A protocol coroutine."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from lithify.store.errors import CommitUnknown, LithifyError
 
 __all__ = ["AWAY_MAX", "commit_to_each"]
 
-# So many in a row for which the store gives no answer, and the rest is not tried: each takes its time.
+# After so many partitions in a row without an answer from the store the rest is not tried: each takes its time.
 AWAY_MAX = 3
 
 
 async def commit_to_each(all_keys: Sequence[PartitionKeys], edit: Edit[Manifest, Any], note: str) -> None:
-    """Raises what failed first, once all have been tried, with `note` and the partitions that it did not reach."""
+    """Try all partitions, then raise the first failure, with `note` and the partitions that were not reached."""
     missing: list[int] = []
     first: LithifyError | None = None
     away = 0

@@ -1,9 +1,9 @@
-"""Topics that are over: deleted, and nothing of them left to collect. They cost a pass nothing (docs/rfcs/0005).
+"""Topics that are over: deleted, with nothing left to collect. They cost a pass nothing (docs/rfcs/0005).
 
 A `.topic` file stays for ever, and so would the requests for it. A collector that has emptied every life of a name up
-to version N says so: N is over. Whoever makes a topic of that name again says, before it is announced, that a version
-may come after N. Both are empty objects; a sweep deletes those of which a later one says as much. One listing reads
-those of all topics.
+to version N writes: N is over. Before a topic of that name is created again, its creator writes that a version may
+follow N. Both marks are empty objects; a sweep deletes those that a later mark of the same kind replaces. One listing
+reads the marks of all topics.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ DELETE_KEYS_MAX = 1_000  # in one request
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What is said of one topic's name; 0: nothing."""
+    """The marks of one topic's name; 0: none."""
 
     over: int = 0  # every life up to this version is over and collected
-    again: int = 0  # and after this one another may have come
+    again: int = 0  # after this version another may have come
 
     @property
     def at_rest(self) -> bool:
@@ -29,8 +29,8 @@ class Marks:
 
 
 async def say_over(name: str, number: int) -> None:
-    """Requires: the last version of a life, which is deleted, sealed and empty like all before it; and if another
-    version follows it, `say_again(name, number)` was said."""
+    """Requires: version `number` ends a life, which is deleted, sealed and empty like all lives before; and if another
+    version follows it, `say_again(name, number)` was called."""
     await Put(EndKeys(name).over(number), b"")
 
 
@@ -39,10 +39,11 @@ async def say_again(name: str, number: int) -> None:
 
 
 async def _all_marks() -> tuple[dict[str, Marks], list[str]]:
-    """What is said of each topic; and the keys of marks of which a later one says as much.
+    """The marks of each topic; and the keys of marks that a later one replaces.
 
-    SUBTLE! A mark is named here only where a later one of its kind was seen. That stands behind it in every listing: so
-    who lists while the former is deleted, and misses it, comes to the later. Test: tests/manifest/test_former_marks.py
+    SUBTLE! 1. A sees mark 4 and mark 7, and deletes 4. 2. B lists meanwhile and misses 4. Since 7 comes after 4 in
+    every listing, B still finds 7. So a mark is deleted only if a later one of its kind was seen. Test:
+    tests/manifest/test_former_marks.py
     """
     found: dict[str, Marks] = {}
     latest: dict[tuple[str, str], tuple[int, str]] = {}
@@ -71,15 +72,15 @@ class Known:
     """The topics that one process has to look at, from pass to pass. One coroutine at a time."""
 
     def __init__(self) -> None:
-        self._looked_behind: dict[str, int] = {}  # topics at rest: the version behind which nothing was found
+        self._looked_behind: dict[str, int] = {}  # topics at rest: the version after which none was found
 
     async def topics(self, *, anew: bool = False, says: bool = True) -> tuple[dict[str, Marks], list[str]]:
-        """The topics to look at, with what is said of each, and those at rest. One LIST per 1,000 names, and where
+        """The topics to look at, with the marks of each, and those at rest. Costs one LIST per 1,000 names, and if
         topics are over one more per 1,000 marks.
 
-        Behind each topic at rest it looks once itself, and again with `anew`: an older lithify makes topics without a
-        word. It is then said here, for all others, unless this process writes nothing (`says`). With both, marks that
-        say less than later ones are deleted.
+        Once per process, and again with `anew`, it checks whether a version follows each topic at rest, because an
+        older lithify creates topics without a mark. If so, it writes the missing mark, unless this process writes
+        nothing (`says` False). With `anew` and `says` it also deletes marks that later ones replace.
         """
         names = await Folders("")
         marks, former = await _all_marks() if EndKeys.FOLDER in names else ({}, [])

@@ -1,4 +1,4 @@
-"""Events as log lines: the sink of whoever gives none (docs/rfcs/0015)."""
+"""Events as log lines: the default sink (docs/rfcs/0015)."""
 
 import logging
 import threading
@@ -18,7 +18,7 @@ log = structlog.wrap_logger(logging.getLogger("lithify.events"))
 
 
 def log_event(event: Event) -> None:
-    """What a person wants to know is info or above; all else is debug."""
+    """Log what people want to know as info or above, everything else as debug."""
     if isinstance(event, events.JobChange):
         _log_job_change(event, _where(event))
     else:
@@ -70,7 +70,7 @@ def _log_fields(event: Event) -> None:
 
 
 def _where(event: Event) -> dict[str, Any]:
-    """What is known of topic, its id and partition."""
+    """The topic, its id and the partition, as far as the event has them."""
     topic_id = event.topic_id if isinstance(event, events.Trouble | events.Recovered | events.Collected) else ""
     named = {"topic": event.topic, "topic_id": topic_id, "partition": event.partition}
     return {name: value for name, value in named.items() if value not in ("", -1)}
@@ -97,8 +97,8 @@ def _plain(value: object) -> object:
 
 
 def guarded(sink: Sink) -> Sink:
-    """`sink`, of which nothing is raised: what it does with an event is no matter of the work. The first failure is
-    logged. Thread-safe if `sink` is."""
+    """`sink`, without its exceptions: a failing sink must not disturb the work. The first failure is logged.
+    Thread-safe if `sink` is."""
     failed = threading.Event()
 
     def emit(event: Event) -> None:

@@ -1,10 +1,10 @@
-"""What happens, as types: changes of numbered files, and notices of a process (docs/rfcs/0015). Pure.
+"""Event types: changes of numbered files, and notices of a process (docs/rfcs/0015). Pure.
 
-A *change* is what a numbered file says that the one before it did not; `changes.py` derives them. A *notice* is what no
-file says, and only the process that emits it knows. A sink is a function that takes an event, in any thread.
+A *change* is what a numbered file says that the one before it did not; `changes.py` derives changes. A *notice* is in
+no file; only the process that emits it knows. A sink is a function that takes an event, in any thread.
 
-Sizes are bytes in the store and rows; times are milliseconds since 1970 by the store's clock. No event holds a key or a
-value of a record.
+Sizes are bytes in the store and rows; times are milliseconds since 1970 by the store's clock. No event contains a
+record's key or value.
 """
 
 import re
@@ -65,7 +65,7 @@ __all__ = [
 
 
 class Amount(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of segments."""
+    """An amount of segments."""
 
     segments: int = 0
     rows: int = 0
@@ -90,7 +90,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_f
 
 
 class ManifestChange(Event, frozen=True, kw_only=True):
-    manifest: int = 0  # number of the `.manifest` that says so
+    manifest: int = 0  # number of the `.manifest` with this change
     at_ms: int = 0
 
 
@@ -112,11 +112,11 @@ class Appended(ManifestChange, frozen=True, kw_only=True):
     size: Amount
     producer: str = ""
     application: str = ""  # of a transaction
-    version: int | None = None  # of that
+    version: int | None = None  # of that transaction
 
 
 class Compacted(ManifestChange, frozen=True, kw_only=True):
-    """A job's outputs have replaced its sources (P13)."""
+    """A job's outputs replaced its sources (P13)."""
 
     job: str
     replaced: Amount
@@ -125,17 +125,17 @@ class Compacted(ManifestChange, frozen=True, kw_only=True):
 
 
 class SegmentsDropped(ManifestChange, frozen=True, kw_only=True):
-    """They lay below the log start offset, and were retired without a job (R3)."""
+    """Segments below the log start offset were retired without a job (R3)."""
 
     dropped: Amount
 
 
 class FloorRaised(ManifestChange, frozen=True, kw_only=True):
-    """The stored log start offset. Readers may have seen a higher one before: they apply retention by their clock."""
+    """The stored log start offset. Readers may have seen a higher one already: they apply retention by their clock."""
 
     before: int
     log_start_offset: int
-    by_hand: bool = False  # records were deleted on request, up to an offset
+    by_hand: bool = False  # on request, up to an offset
 
 
 class RetentionAltered(ManifestChange, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class QuarantineLifted(ManifestChange, frozen=True, kw_only=True):
 
 
 class GarbageForgotten(ManifestChange, frozen=True, kw_only=True):
-    """Retired segments whose bytes are gone, or are kept by checkpoints alone (P16)."""
+    """Retired segments left the list: their bytes are gone, or only checkpoints keep them (P16)."""
 
     forgotten: Amount
 
@@ -183,7 +183,7 @@ class CheckpointRefreshed(ManifestChange, frozen=True, kw_only=True):
 
 
 class CheckpointRemoved(ManifestChange, frozen=True, kw_only=True):
-    """By hand, because it had expired, or because another one of its owner took its place."""
+    """By request, because it had expired, or because another of its owner took its place."""
 
     owner: PinOwner
     name: str
@@ -193,7 +193,7 @@ class CheckpointRemoved(ManifestChange, frozen=True, kw_only=True):
 class ConsumerCommitted(ManifestChange, frozen=True, kw_only=True):
     name: str
     offset: int  # of the next record it wants
-    missed_to: int = 0  # deletions below it were dropped before it had read them
+    missed_to: int = 0  # deletions below it were dropped before it could read them
 
 
 class ConsumerForgotten(ManifestChange, frozen=True, kw_only=True):
@@ -214,7 +214,7 @@ class TransactionEnded(ManifestChange, frozen=True, kw_only=True):
 
 
 class TransactionResumed(ManifestChange, frozen=True, kw_only=True):
-    """The application had ended, and sends more."""
+    """The application had ended, and sends records again."""
 
     application: str
 
@@ -224,12 +224,12 @@ class TransactionForgotten(ManifestChange, frozen=True, kw_only=True):
 
 
 class JobChange(Event, frozen=True, kw_only=True):
-    compactor: int = 0  # number of the `.compactor` that says so
+    compactor: int = 0  # number of the `.compactor` with this change
     at_ms: int = 0
 
 
 class Claimed(JobChange, frozen=True, kw_only=True):
-    """Another compactor owns the partition (P5)."""
+    """Another compactor now owns the partition (P5)."""
 
     epoch: int
     owner: str  # host:pid
@@ -238,7 +238,7 @@ class Claimed(JobChange, frozen=True, kw_only=True):
 
 class JobRequested(JobChange, frozen=True, kw_only=True):
     job: str
-    sources: int  # L0 segments and runs that were named; 0: everything
+    sources: int  # L0 segments and runs named in the request; 0: everything
 
 
 class CancelRequested(JobChange, frozen=True, kw_only=True):
@@ -263,7 +263,7 @@ class AttemptBegan(JobChange, frozen=True, kw_only=True):
 
 
 class RangesRecorded(JobChange, frozen=True, kw_only=True):
-    """Progress (P11): `fresh` key ranges more, of `ranges` in all, of which `recorded` are done now."""
+    """Progress (P11): `fresh` more key ranges are done; now `recorded` of `ranges`."""
 
     job: str
     fresh: int
@@ -274,7 +274,7 @@ class RangesRecorded(JobChange, frozen=True, kw_only=True):
 
 
 class RangesDiscarded(JobChange, frozen=True, kw_only=True):
-    """Their outputs are missing or damaged: they are done again (P12)."""
+    """Outputs are missing or damaged; these ranges are done again (P12)."""
 
     job: str
     discarded: int
@@ -287,7 +287,7 @@ class AttemptEnded(JobChange, frozen=True, kw_only=True):
 
     job: str
     attempt: int
-    recorded: int  # key ranges by this attempt
+    recorded: int  # key ranges that this attempt recorded
     error: JobError | None
 
 
@@ -309,7 +309,7 @@ class JobEnded(JobChange, frozen=True, kw_only=True):
     peak_memory_bytes: int
 
 
-# Of what may be wrong for longer than one pass:
+# Conditions that may last longer than one pass:
 What = Literal[
     "topics not listed",
     "topic skipped",
@@ -334,28 +334,28 @@ class Trouble(Event, frozen=True, kw_only=True):
 
 
 class Recovered(Event, frozen=True, kw_only=True):
-    """It fails no longer."""
+    """It no longer fails."""
 
     what: What
     topic_id: str = ""
 
 
 class Lost(Event, frozen=True, kw_only=True):
-    """Another compactor has taken the partition from this one (P5)."""
+    """Another compactor took the partition from this one (P5)."""
 
     error: str
 
 
 class Rests(Event, frozen=True, kw_only=True):
-    """Nothing is done in the partition until something changes, though something is due: it waits, another compactor
-    owns it, or this one was told to stop."""
+    """Something is due in the partition, but nothing is done until something changes: it waits, another compactor owns
+    it, or this one was told to stop."""
 
     outcome: str
     reason: str
 
 
 class Waits(Event, frozen=True, kw_only=True):
-    """A job that is due waits for a worker, or for room, and has done so for minutes."""
+    """A due job has waited for minutes, for a worker or for room."""
 
     bytes: int
     since_ms: int
@@ -376,8 +376,8 @@ class CollectionEnded(Event, frozen=True, kw_only=True):
     swept: bool
     objects: int
     bytes: int
-    waiting: int  # retired segments that must wait for the grace period
-    failed: int  # partitions that were left as they are
+    waiting: int  # retired segments that wait for the grace period
+    failed: int  # partitions that could not be collected
 
 
 Sink = Callable[[Event], None]

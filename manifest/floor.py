@@ -1,4 +1,4 @@
-"""The edits that move the retention floor, or change what it goes by, and that retire what lies below it (R3). Pure."""
+"""The edits that move the retention floor or its bounds, and that retire the segments below it (R3). Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ __all__ = ["DropSegments", "RaiseFloor", "SetBounds", "droppable"]
 
 
 def droppable(manifest: Manifest, floor: int, held: frozenset[str]) -> tuple[SegmentRef, ...]:
-    """The live segments that lie wholly below `floor`, but for those that active jobs hold (`held`): they go with
-    their job's commit, else steady retention would starve every long job (R3)."""
+    """The live segments wholly below `floor`, except those that active jobs hold (`held`): these go with their job's
+    commit, otherwise steady retention would starve every long job (R3)."""
     return tuple(s for s in manifest.segments() if s.max_offset < floor and s.id not in held)
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseFloor:
-    """Delete records by hand: the log starts at `before_offset` at the earliest (KIP-107's deleteRecords). Answers with
-    the log start offset. Bytes go later, by DropSegments."""
+    """Delete records by hand: the log starts at `before_offset` or later (KIP-107's deleteRecords). Answers with the
+    log start offset. DropSegments frees the bytes later."""
 
     before_offset: int
 
@@ -57,13 +57,14 @@ class RaiseFloor:
 
 @dataclass(frozen=True, slots=True)
 class SetBounds:
-    """The topic was altered: from this commit on `retention` holds, as version `config_at` of the configuration says.
-    What a later version says is not undone. The floor that the bounds so far have come to is stored, so that nothing
-    which readers have lost sight of comes back under wider ones (R3)."""
+    """The topic was altered: from this commit on `retention` holds, as version `config_at` of the configuration says; a
+    later version is not overwritten. The floor under the old bounds is stored, so that nothing readers no longer saw
+    comes back under wider bounds (R3)."""
 
     retention: Retention
     config_at: int
-    unset: Retention  # the bounds so far of a partition that an earlier version of lithify made: its manifest has none
+    # The old bounds, for a partition made by an earlier version of lithify: its manifest has none.
+    unset: Retention
 
     repeatable = True  # by the version of the configuration
     frees = True
@@ -84,8 +85,8 @@ class SetBounds:
 
 @dataclass(frozen=True, slots=True)
 class DropSegments:
-    """Retire the segments that lie wholly below the floor, and store the floor. By the owner of `epoch` alone: it
-    knows what its jobs hold (`held`). A quarantine for one of them ends with it. Answers with what went."""
+    """Retire the segments wholly below the floor, and store the floor. Only the owner of `epoch` may: it knows what its
+    jobs hold (`held`). A quarantine for one of these segments ends. Answers with the retired segments."""
 
     epoch: int
     held: frozenset[str]
@@ -118,7 +119,7 @@ class DropSegments:
             l0=tuple(s for s in head.l0 if s.id not in gone),
             runs=_without(head.runs, gone),
             retired=(*head.retired, *retire(found, number)),
-            # What was damaged is no part of the log any more (R6).
+            # A damaged segment that is retired is not part of the log any more (R6).
             quarantine=None if head.quarantine is not None and head.quarantine.segment in gone else head.quarantine,
         )
         index = time_index.trim(head.time_index, floor, head.next_offset, value.rows)

@@ -1,9 +1,9 @@
 """Where a segment's bytes are: its home, and its key there. Pure.
 
-A home is a place where segments live. This lithify has one, the warehouse itself (`HERE`); a later one may have moved a
-segment elsewhere, and in the warehouse other bytes may lie under the same key: a copy that was moved leaves its source
-behind for a while. Whoever opens, checks or deletes what a reference names asks here, and the store of that home
-(lithify.store.homes). Segments are opened and checked by lithify.segment.segments alone.
+A home is a place where segments live. This lithify has one, the warehouse itself (`HERE`). A later one may have moved a
+segment elsewhere, and other bytes may lie in the warehouse under the same key: a move leaves its source behind for a
+while. All code that opens, checks or deletes a referenced segment asks here, and then the store of that home
+(lithify.store.homes). Only lithify.segment.segments opens and checks segments.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,7 +25,7 @@ class Where(NamedTuple):
 
 
 class Reference(Protocol):
-    """What names a segment in a manifest: live or retired."""
+    """A manifest's entry for a segment, live or retired."""
 
     @property
     def id(self) -> str: ...
@@ -43,7 +43,7 @@ def reachable(ref: Reference) -> bool:
 
 
 def unreachable(keys: PartitionKeys, ref: Reference) -> InvalidRequest:
-    """Why nothing can be done with it here."""
+    """The error for a segment in a home that this lithify cannot reach."""
     return InvalidRequest(
         f"{keys.topic}/{keys.partition}: segment {ref.id} is in another home ({ref.home!r}), which this lithify cannot "
         "read: upgrade lithify"
@@ -51,7 +51,7 @@ def unreachable(keys: PartitionKeys, ref: Reference) -> InvalidRequest:
 
 
 def refuse_unreachable(keys: PartitionKeys, refs: Iterable[Reference], homes: Collection[str] = REACHABLE) -> None:
-    """Raises InvalidRequest where one of them lies in none of `homes`: before a job is admitted that none can do."""
+    """Raises InvalidRequest if a segment is in none of `homes`, before a job is admitted that nobody could do."""
     for ref in refs:
         if ref.home not in homes:
             raise unreachable(keys, ref)

@@ -1,6 +1,6 @@
-"""What must hold between a file and the next one of its chain, checked before every commit (P2). Pure.
+"""What must hold between a file and its successor in a chain, checked before every commit (P2). Pure.
 
-An edit that would break one of these is a fault of this program: the commit is refused and nothing is written.
+An edit that would break one of these is a bug of lithify: the commit is refused and nothing is written.
 """
 
 from bisect import bisect_left, bisect_right
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def shape_problems(value: Numbered) -> Iterator[str]:
-    """The broken invariants of one file by itself, whatever came before it."""
+    """The invariants that `value` breaks by itself, whatever came before it."""
     match value:
         case Manifest():
             yield from _manifest_counts(value)
@@ -67,7 +67,7 @@ def shape_problems(value: Numbered) -> Iterator[str]:
 
 
 def check_manifest(previous: Manifest | None, following: Manifest) -> None:
-    """Requires nothing; raises Corrupt naming every broken invariant."""
+    """Raises Corrupt, naming every broken invariant."""
     _refuse(f"{following.topic}/{following.partition} manifest {following.id}", manifest_problems(previous, following))
 
 
@@ -91,7 +91,7 @@ def _grows(previous: Numbered | None, following: Numbered, *fields: str) -> Iter
 
 
 def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterator[str]:
-    """The broken invariants of `following` as the successor of `previous`, as statements of what should hold."""
+    """The invariants that `following` breaks as the successor of `previous`, as statements of what should hold."""
     yield from _follows(previous, following)
     yield from _shape(following)
     if previous is None:
@@ -111,7 +111,7 @@ def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterato
 
 
 def _manifest_counts(manifest: Manifest) -> Iterator[str]:
-    """What no edit can make, so that none of them is asked: only damage does."""
+    """Checked only when a file is read: no edit can break these, so a check at each commit would find nothing."""
     if any(n < 0 for s in manifest.segments() for n in (s.min_offset, s.bytes, s.raw_bytes, s.tombstones)):
         yield "offsets and sizes are not negative"
     if any(s.rows <= 0 for s in manifest.segments()):
@@ -209,7 +209,7 @@ def _index_problems(manifest: Manifest) -> Iterator[str]:
 
 
 def _bytes_of_the_index(manifest: Manifest) -> Iterator[str]:
-    """What the index counts above a border is in the store: else retention.bytes would forget records early (D2)."""
+    """What the index counts from a bucket on must be in the store; else retention.bytes drops records early (D2)."""
     starts = [bucket.start for bucket in manifest.time_index]
     counted = [bucket.bytes for bucket in manifest.time_index]
     for segment in manifest.segments():
@@ -217,14 +217,14 @@ def _bytes_of_the_index(manifest: Manifest) -> Iterator[str]:
         if at >= 0:
             counted[at] -= segment.bytes
     beyond = list(accumulate(reversed(counted)))[::-1]
-    # Of a bucket that the floor cuts, a part is gone. Earlier releases rounded each bucket's bytes to the nearest.
+    # If the floor cuts a bucket, a part of it is gone. Earlier releases rounded each bucket's bytes to the nearest.
     exact = bisect_left(starts, manifest.log_start_offset)
     if any(more > TIME_INDEX_MAX for more in beyond[exact:]):
         yield "the time index counts no more bytes from any bucket on than live segments hold there"
 
 
 def _index_moves(previous: Manifest, following: Manifest) -> Iterator[str]:
-    """No stretch of the log comes to hold more but by an append: a merge alone raises no floor (R3)."""
+    """Only an append may add to a stretch of the log: a merge must never raise a floor (R3)."""
     starts = [bucket.start for bucket in following.time_index]
     rows, sizes = [0] * len(starts), [0] * len(starts)
     appended = [s for s in following.l0 if s.min_offset >= previous.next_offset]
@@ -247,14 +247,14 @@ def _run_is_sorted(run: SortedRun) -> bool:
 
 
 def _may_precede(one: SegmentRef, other: SegmentRef) -> bool:
-    """Whether all keys of `one` can lie below all keys of `other`, as far as their bounds tell."""
+    """Whether all keys of `one` can be below all keys of `other`, judging by their bounds."""
     if other.min_key is None:
-        return False  # records without a key, and they come first
+        return False  # records without a key, which come first
     if one.min_key is None:
         return True
     upper, lower = one.max_key, other.min_key
     if upper is not None and len(upper) < KEY_BOUND_BYTES:
-        # The largest key itself; or one that was rounded up by the first writers, who did not fill it with zeros: it
+        # The largest key itself; or a bound rounded up by the first writers, who did not pad it with zeros: then it
         # ends with the byte that was raised.
         rounded = not upper.endswith(b"\0") and len(lower) == KEY_BOUND_BYTES
         return upper < lower or (rounded and _cut_of(upper) == lower)
@@ -262,8 +262,8 @@ def _may_precede(one: SegmentRef, other: SegmentRef) -> bool:
 
 
 def _cut_of(upper: bytes | None) -> bytes:
-    """The smallest that the first KEY_BOUND_BYTES of the largest key can be, by a bound that was perhaps rounded up:
-    then its last byte before zeros was one less, and 0xff followed. None: all were 0xff."""
+    """The smallest possible first KEY_BOUND_BYTES of the largest key, given a bound that may be rounded up: then its
+    last byte before the zeros was one less, followed by 0xff. None: all bytes were 0xff."""
     stem = b"" if upper is None else upper.rstrip(b"\0")
     if upper is not None and not stem:
         return upper
@@ -338,7 +338,7 @@ def _compactor_shape(state: CompactorState) -> Iterator[str]:
 
 
 def _lives(previous: CompactorState | None, following: CompactorState) -> Iterator[str]:
-    """Each job goes from status to status as its table has it, and with the plan that it was admitted with (P9)."""
+    """Each job changes its status only as the table allows, and keeps the plan that it was admitted with (P9)."""
     before = {} if previous is None else {job.id: job for job in previous.jobs + previous.history}
     for job in following.jobs + following.history:
         was = before.get(job.id)

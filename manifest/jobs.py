@@ -1,6 +1,6 @@
 """What a `.compactor` file holds: the compactor's jobs, their frozen plans, attempts and progress (P8-P15). Pure.
 
-It lies beside the manifest's model because both the compactor and garbage collection read it.
+It is here, beside the manifest's model, because both the compactor and garbage collection read it.
 """
 
 import itertools
@@ -44,12 +44,12 @@ __all__ = [
 ]
 
 REQUESTS_MAX = 64  # submitted jobs
-IN_PROGRESS_MAX = 8  # more jobs: however many requests wait, there is room for what a compactor does before them
-HISTORY_MAX = 64  # finished jobs kept for status; also what protects their output names (P10)
+IN_PROGRESS_MAX = 8  # besides requests, so that there is always room for the work that a compactor does before them
+HISTORY_MAX = 64  # finished jobs kept for status; they also protect the names of their outputs (P10)
 FAILURES_MAX = 256
 ATTEMPTS_KEPT = 16
-ENDED_ATTEMPTS_KEPT = 4  # of a job in the history: the last ones; the number of the last says how many there were
-ENDED_SOURCES_KEPT = 16  # of a job in the history: the first ones, and how many there were
+ENDED_ATTEMPTS_KEPT = 4  # of a finished job: the last ones; the number of the last tells how many there were
+ENDED_SOURCES_KEPT = 16  # of a finished job: the first ones, besides their number
 
 _CATEGORIES = frozenset(Category)
 
@@ -59,8 +59,8 @@ Status = Literal["submitted", "in_progress", "completed", "failed", "cancelled"]
 Origin = Literal["scheduler", "manual"]
 
 
-# A job's life, whoever writes it: what it may be when it is first seen, and what may become of it. Of the edits
-# (compactor/job_edits.py) Submit and Admit begin it, Admit lets a request in, Finish ends it. Each write is checked.
+# A job's statuses: those it may be born with, and those it may change to. Of the edits (compactor/job_edits.py) Submit
+# and Admit create a job, Admit starts a request, Finish ends it. Every write is checked against these.
 BORN: frozenset[Status] = frozenset(("submitted", "in_progress"))
 MAY_BECOME: dict[Status, frozenset[Status]] = {
     "submitted": frozenset(("in_progress", "completed", "failed", "cancelled")),  # completed: nothing was left to do
@@ -72,21 +72,21 @@ MAY_BECOME: dict[Status, frozenset[Status]] = {
 
 
 class MergeRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a merge keeps. Frozen at admission and the same for every attempt (P9)."""
+    """What a merge keeps. Frozen at admission, and the same for every attempt (P9)."""
 
     order: Literal["key", "offset"] = "key"  # of the outputs
-    drop_superseded: bool = False  # drop a record when a higher offset of its key is in the merge
-    drop_keyless: bool = False  # drop (and count) records with a null key: the topic is compacted now
+    drop_superseded: bool = False  # drop a record if the merge has a higher offset of its key
+    drop_keyless: bool = False  # drop (and count) records with a null key: the topic is now compacted
     floor: int = 0  # records with a smaller offset are dropped
     clock_ms: int = 0  # the job's "now": a tombstone whose stamped horizon is ≤ it is dropped
     coverage_offset: int = 0  # T: the merge holds every record below it
-    stamp_horizon_ms: int | None = None  # a clean stamps this on unstamped tombstones below T; None stamps nothing
-    buckets: tuple[int, ...] = ()  # starts of the time index's buckets at admission: what is dropped is told by these
+    stamp_horizon_ms: int | None = None  # a clean sets this on unstamped tombstones below T; None: none are stamped
+    buckets: tuple[int, ...] = ()  # starts of the time index's buckets at admission: drops are counted by these
 
     @property
     def cleans(self) -> bool:
-        """Whether what lies below T is merged with everything else when it is done. A merge that keeps what is
-        superseded is no clean, whatever it is called: it raises no `cleaned_to`, and stamps nothing (R4)."""
+        """Whether this merge cleans everything below T. A merge that keeps superseded records is not a clean, whatever
+        it is called: it does not raise `cleaned_to`, and stamps nothing (R4)."""
         return self.drop_superseded and self.stamp_horizon_ms is not None
 
 
@@ -100,7 +100,7 @@ class KeyRange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Frozen at admission; a resume recomputes none of it (P9)."""
+    """Frozen at admission; a resumed attempt recomputes none of it (P9)."""
 
     ranges: tuple[KeyRange, ...]
     rules: MergeRules
@@ -111,7 +111,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction was foretold to take; kept with the job, beside what it took."""
+    """What a compaction was expected to take, kept with the job for comparison with what it took."""
 
     input_segments: int
     input_rows: int
@@ -122,13 +122,13 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     peak_memory_bytes: int  # of one worker
     gets: int  # GET and HEAD requests of the workers, as `MergeCounts` counts them afterwards
     puts: int  # PUT and POST requests of the workers
-    own_gets: int = 0  # of the compactor: its numbered files, and a look at each output
+    own_gets: int = 0  # of the compactor: its numbered files, and a check of each output
     own_puts: int = 0
-    basis: str  # what rows and bytes out go by
+    basis: str  # what the estimates of rows and bytes out are based on
 
 
 class MergeCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Why records went, and what it took; summed over tasks."""
+    """Why records were dropped, and what the work took; summed over tasks."""
 
     rows_in: int = 0
     rows_out: int = 0
@@ -147,15 +147,17 @@ class MergeCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RangeDone(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A finished task: range `index` of the plan, its outputs in order (none, if no record survived)."""
+    """A finished task: range `index` of the plan, and its outputs in order (none if no record survived)."""
 
     index: int
     attempt: int
     outputs: tuple[SegmentRef, ...]
     counts: MergeCounts
-    # By the rules' buckets. In a job, its first range that was counted by size carries the sums of all that were:
-    lost: tuple[int, ...] = ()  # rows dropped from each; () for none
-    kept_bytes: tuple[int, ...] = ()  # raw bytes of the records kept of each; () where an earlier release did not count
+    # By the buckets of the rules. In a job, the first range that was counted by size carries the sums of all such
+    # ranges:
+    lost: tuple[int, ...] = ()  # rows dropped of each; () for none
+    # Raw bytes of the records kept of each; () if an earlier release did not count.
+    kept_bytes: tuple[int, ...] = ()
     lost_bytes: tuple[int, ...] = ()  # and of those dropped
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
     peak_memory_bytes: int = 0  # of the worker's process
@@ -167,17 +169,17 @@ class JobError(msgspec.Struct, frozen=True):
 
     @property
     def blames_job(self) -> bool:
-        """As of its Category; one that is not known does."""
+        """As its Category says; an unknown category counts against the job."""
         return self.category not in _CATEGORIES or Category(self.category).blames_job
 
     @property
     def damage(self) -> bool:
-        """As of its Category."""
+        """As its Category says."""
         return self.category in _CATEGORIES and Category(self.category).damage
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of work, resume included. Its number is in the names of its outputs (P10)."""
+    """One start of work, resumes included. Its number is in the names of its outputs (P10)."""
 
     number: int
     epoch: int
@@ -197,24 +199,24 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     origin: Origin
     requested: tuple[str, ...] = ()  # of a manual request: L0 and run ids, as merges left them; empty: everything
     sources: tuple[str, ...] = ()  # L0 and run ids, in the manifest's order
-    segments: tuple[str, ...] = ()  # exactly those that it holds (P8)
+    segments: tuple[str, ...] = ()  # exactly the segments that it holds (P8)
     destination: str = ""  # id of the run it will make
     plan: Plan | None = None
     attempts: tuple[Attempt, ...] = ()
     done: tuple[RangeDone, ...] = ()
-    failed_attempts: int = 0  # all that there were, but for those that found engine or store away
-    counted: tuple[int, ...] = ()  # ranges that are to be done again, and are in the sums of those done
+    failed_attempts: int = 0  # all of them, except those that found engine or store away
+    counted: tuple[int, ...] = ()  # ranges that must be done again although the sums already count them
     cancel_requested: bool = False
-    reason: str = ""  # why it was chosen, or what became of it
+    reason: str = ""  # why it was chosen, or how it ended
     error: JobError | None = None
     created_at_ms: int
     started_at_ms: int | None = None
     completed_at_ms: int | None = None
-    paced_to_ms: int | None = None  # its bytes have their time by then, at the rate it ended under; None: it had none
+    paced_to_ms: int | None = None  # when its throttle lets the next job start; None: it had none
     counts: MergeCounts = MergeCounts()
     estimate: Estimate | None = None
-    peak_memory_bytes: int = 0  # of a finished job: the largest of its workers
-    # What stays of the plan and the outputs of a finished job (`summed_up`):
+    peak_memory_bytes: int = 0  # of a finished job: of its worker that took most
+    # What is left of the plan and the outputs of a finished job (`summed_up`):
     output_segments: int = 0
     output_bytes: int = 0
     input_sources: int = 0
@@ -228,15 +230,15 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return self.status in ("submitted", "in_progress")
 
     def outputs(self) -> tuple[SegmentRef, ...]:
-        """Recorded outputs in the order of the plan's ranges."""
+        """Recorded outputs, in the order of the plan's ranges."""
         return tuple(ref for done in sorted(self.done, key=lambda done: done.index) for ref in done.outputs)
 
     def lost(self) -> tuple[tuple[int, int], ...]:
-        """(offset, rows): what the recorded ranges dropped, by the buckets of the time index at admission."""
+        """(offset, rows): what the recorded ranges dropped, by the time index's buckets at admission."""
         return tuple((start, rows) for start, rows in zip(self._starts(), _sums(self.done).lost, strict=False) if rows)
 
     def sizes(self) -> tuple[tuple[int, int, int], ...] | None:
-        """(offset, kept, lost): raw bytes of what the recorded ranges kept and dropped, by the same buckets. None: an
+        """(offset, kept, lost): raw bytes that the recorded ranges kept and dropped, by the same buckets. None: an
         earlier release did some of them, and did not count."""
         if any(done.counts.rows_in and not done.kept_bytes for done in self.done):
             return None
@@ -249,7 +251,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class _Sums(NamedTuple):
-    """As in RangeDone; `kept_bytes` is never (), which says that nobody counted."""
+    """As in RangeDone, but `kept_bytes` is never (), which means "not counted"."""
 
     lost: tuple[int, ...] = ()
     kept_bytes: tuple[int, ...] = (0,)
@@ -262,17 +264,20 @@ def _sums(done: Iterable[RangeDone]) -> _Sums:
 
 
 def recorded(job: Job, fresh: Iterable[RangeDone]) -> Job:
-    """`job` with these ranges done, too."""
+    """`job` with these ranges done as well."""
     done = (*job.done, *(_telling(d, _Sums()) if d.index in job.counted else d for d in fresh))
     again = frozenset(job.counted) - {d.index for d in done}
     return replace(job, done=_carried(done, _sums(filter(_by_size, done))), counted=tuple(sorted(again)))
 
 
 def discarded(job: Job, keep: Container[int]) -> Job:
-    """`job` with only these of its ranges done. What the others dropped stays in the sums, from which nothing can be
-    taken; so doing them again counts nothing. It would be the same: a plan is frozen (P9)."""
+    """`job` with only these of its ranges done.
+
+    The sums cannot be split per range, so the discarded ranges stay counted; when they are done again they add nothing.
+    The result is the same, since the plan is frozen (P9).
+    """
     left = tuple(d for d in job.done if d.index in keep)
-    if not any(map(_by_size, left)):  # nobody carries the sums
+    if not any(map(_by_size, left)):  # no range carries the sums
         return replace(job, done=left, counted=())
     gone = {d.index for d in job.done if d.index not in keep and _by_size(d)}
     again = gone.union(job.counted)
@@ -280,8 +285,8 @@ def discarded(job: Job, keep: Container[int]) -> Job:
 
 
 def _carried(done: Sequence[RangeDone], sums: _Sums) -> tuple[RangeDone, ...]:
-    """`done`, with `sums` in the first range that was counted by size, and nothing in the others. Every write of a
-    `.compactor` file holds all ranges, and counts of 128 buckets would be most of it."""
+    """`done`, with `sums` in the first range that was counted by size, and none in the others. Every write of a
+    `.compactor` file contains all ranges, and counts of 128 buckets each would be most of it."""
     first = next(filter(_by_size, done), None)
     return tuple(_telling(d, sums if d is first else _Sums()) if _by_size(d) else d for d in done)
 
@@ -295,10 +300,10 @@ def _telling(done: RangeDone, sums: _Sums) -> RangeDone:
 
 
 def summed_up(job: Job) -> Job:
-    """A job that has ended, as the history keeps it: its name, what became of it, and counts. Every commit writes the
-    history again, so no plan is kept, no list of segments and no output: what protects these is the job's name (P10).
+    """A job that has ended, as the history keeps it: its name, its outcome and counts. Every commit writes the history
+    again, so it has no plan, no list of segments and no outputs; the job's name protects those (P10).
 
-    Calling it again changes nothing; a job that an earlier release put whole into the history is lessened alike.
+    Calling it again changes nothing. A job that an earlier release put whole into the history is reduced the same way.
     """
     named = job.sources or job.requested
     if job.plan is not None:
@@ -327,8 +332,8 @@ class FailureCount(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     """Consecutive attempts on one set of source segments that recorded no new output (P14)."""
 
     sources: str  # XXH3-64 of the sorted segment ids
-    count: int  # but for those that ended with the engine, or with the store
-    lost: int = 0  # those under which the engine died: perhaps the job is what kills it
+    count: int  # except those that ended with the engine or the store
+    lost: int = 0  # those during which the engine died: the job may be what kills it
     error: JobError
     retry_at_ms: int
 
@@ -340,10 +345,10 @@ class CompactorState(Numbered, frozen=True, omit_defaults=True, kw_only=True, ta
     topic_id: str
     partition: int
     epoch: int = 0
-    owner: str = ""  # nonce of the claim that owns this epoch; "": written by an admin before any claim
+    owner: str = ""  # nonce of the claim that owns this epoch; "": an admin wrote this before any claim
     owner_name: str = ""  # host:pid, for people
-    planning: bool = False  # the owner claimed, or plans a job, and has not yet begun or ended one
-    heartbeat_at_ms: int = 0  # the owner's latest sign of life while it is at work (P5)
+    planning: bool = False  # the owner claimed, or plans a job, and has not begun or ended one since
+    heartbeat_at_ms: int = 0  # the owner's latest sign of life while at work (P5)
     jobs: tuple[Job, ...] = ()  # active: submitted or in progress
     history: tuple[Job, ...] = ()  # finished, oldest first
     failures: tuple[FailureCount, ...] = ()

@@ -1,4 +1,4 @@
-"""The one place that knows a path. Keys are relative to the warehouse's root. Pure."""
+"""The only place that knows paths. Keys are relative to the warehouse's root. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ __all__ = [
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NUMBER_DIGITS = 20
 _NUMBER = re.compile(rf"[0-9]{{{_NUMBER_DIGITS}}}")
-_AGE = re.compile(r"[0-9]{12,19}(?=-)")  # the manifest number that the ids of segments and jobs begin with
+_AGE = re.compile(r"[0-9]{12,19}(?=-)")  # the manifest number at the beginning of segment and job ids
 _SEGMENT_ID = re.compile(r"[0-9]{12,19}-([0-9a-f]{16}|[0-9a-f]{8}-[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{8})")
 _TOPIC_ID, _PARTITION = r"[0-9a-f]{16}", r"(?:[0-9]{5}|[1-9][0-9]{5,9})"
 _SEGMENT_KEY = re.compile(rf"([^/]+)/{_TOPIC_ID}/{_PARTITION}/segments/([^/]+)\.parquet")
-_RESERVED = ".lithify-"  # folders at the root that are lithify's own: the probe's, the clock's
+_RESERVED = ".lithify-"  # prefix of folders at the root that belong to lithify: the probe's, the clock's
 
 
 def is_topic_name(name: str) -> bool:
@@ -34,13 +34,13 @@ def is_topic_name(name: str) -> bool:
 
 
 def is_segment_key(key: str) -> bool:
-    """Whether a segment of some topic could have this key: others may write under the warehouse's root, too."""
+    """Whether `key` can be a segment of some topic: others may write under the warehouse's root too."""
     found = _SEGMENT_KEY.fullmatch(key)
     return found is not None and is_topic_name(found.group(1)) and SegmentId.is_one(found.group(2))
 
 
 def check_topic_name(name: str) -> str:
-    """Kafka's rule for topic names; they are safe as path parts and never become anything else."""
+    """Kafka's rule for topic names; such names are safe in paths. Raises InvalidRequest."""
     if not is_topic_name(name):
         raise InvalidRequest(
             f"topic name {name[:260]!r} is not allowed: use 1 to 249 of the characters A-Z a-z 0-9 . _ - "
@@ -59,26 +59,26 @@ class Chain(msgspec.Struct, frozen=True):
         return f"{self.prefix}{number:0{_NUMBER_DIGITS}d}.{self.suffix}"
 
     def number(self, key: str) -> int | None:
-        """The number in `key`, or None where it is no file of this chain."""
+        """The number in `key`, or None if it is not a file of this chain."""
         if not key.startswith(self.prefix) or not key.endswith("." + self.suffix):
             return None
         digits = key[len(self.prefix) : -len(self.suffix) - 1]
         return int(digits) if _NUMBER.fullmatch(digits) else None
 
 
-WAREHOUSE_CONFIG = Chain("@warehouse/config/", "warehouse")  # '@' begins no topic's name
+WAREHOUSE_CONFIG = Chain("@warehouse/config/", "warehouse")  # no topic name begins with '@'
 
 
 @dataclass(frozen=True, slots=True)
 class EndKeys:
-    """What is said of the end of topics: in a folder of its own, which one listing reads for all of them."""
+    """The marks for the end of topics, in a folder of their own, so that one listing reads those of all topics."""
 
     topic: str
 
-    FOLDER: ClassVar[str] = "@ended"  # '@' begins no topic's name
+    FOLDER: ClassVar[str] = "@ended"  # no topic name begins with '@'
 
     def over(self, number: int) -> str:
-        """Every life of the topic up to version `number` is over, and nothing of it is left to collect."""
+        """Every life of the topic up to version `number` is over and collected."""
         return f"{self.FOLDER}/{self.topic}/{number:0{_NUMBER_DIGITS}d}.over"
 
     def again(self, number: int) -> str:
@@ -87,7 +87,7 @@ class EndKeys:
 
     @staticmethod
     def parse(key: str) -> "tuple[str, int, str] | None":
-        """The topic, the number, and "over" or "again"; None where it is none of these keys."""
+        """(topic, number, "over" or "again"); None if it is none of these keys."""
         folder, _, rest = key.partition("/")
         topic, _, name = rest.partition("/")
         digits, _, what = name.partition(".")
@@ -106,12 +106,12 @@ class TopicKeys(msgspec.Struct, frozen=True):
 
 class PartitionKeys(msgspec.Struct, frozen=True):
     topic: str
-    topic_id: str  # new at each creation of the topic: a deleted and a new topic share nothing (P21)
+    topic_id: str  # new each time the topic is created: a deleted and a new topic share nothing (P21)
     partition: int
 
     @staticmethod
     def of_folder(topic: str, topic_id: str, folder: str) -> "PartitionKeys | None":
-        """None where a partition has other folders: others may write under a topic's name, too."""
+        """The partition of a folder, or None if its name is not one: others may write under a topic's name too."""
         if re.fullmatch(_TOPIC_ID, topic_id) is None or re.fullmatch(_PARTITION, folder) is None:
             return None
         return PartitionKeys(topic, topic_id, int(folder))
@@ -140,23 +140,23 @@ class PartitionKeys(msgspec.Struct, frozen=True):
         return f"{self.segments}{segment_id}.parquet"
 
     def segment_id(self, key: str) -> str | None:
-        """The segment id in `key`, or None where it is not a segment of this partition: other applications may keep
-        files under the same prefix, and a person a copy of a segment beside it."""
+        """The segment id in `key`, or None if it is not a segment of this partition: other applications may keep files
+        under the same prefix, and a person may keep a copy beside a segment."""
         if not key.startswith(self.segments) or not key.endswith(".parquet"):
             return None
         name = key[len(self.segments) : -len(".parquet")]
         return name if SegmentId.is_one(name) else None
 
     def is_numbered(self, key: str) -> bool:
-        """Whether `key` is a file of one of the partition's chains."""
+        """Whether `key` is a numbered file of this partition."""
         return any(chain.number(key) is not None for chain in (self.manifest, self.compactor, self.boundary))
 
 
 class SegmentId:
-    """Segment ids begin with the manifest number their maker last read, so that age is a matter of numbers (P7).
+    """Segment ids begin with the manifest number that their maker last read, so that ages are numbers (P7).
 
-    An append's is `<manifest number>-<nonce>`; a job's output's is `<job>-<attempt>-<range>-<nonce>`, where the job's
-    own id begins with the manifest number at its planning (P10).
+    An append's id is `<manifest number>-<nonce>`; a job's output's is `<job>-<attempt>-<range>-<nonce>`, where the
+    job's own id begins with the number of the manifest it was planned from (P10).
     """
 
     @staticmethod
@@ -178,7 +178,7 @@ class SegmentId:
 
     @staticmethod
     def manifest_id(name: str) -> int:
-        """The manifest number that a segment id or job id begins with; -1 where it is none of ours."""
+        """The manifest number that a segment id or job id begins with; -1 if it is not an id of ours."""
         found = _AGE.match(name)
         return int(found[0]) if found is not None else -1
 

@@ -1,4 +1,4 @@
-"""The edits with which a partition begins and ends (P21). Pure."""
+"""The edits that create and seal a partition (P21). Pure."""
 
 from dataclasses import dataclass
 
@@ -26,9 +26,9 @@ class CreatePartition:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The topic was deleted: nothing is appended or compacted any more; all that was live or pinned is let go (P21).
+    """The topic was deleted: nothing is appended or compacted any more; everything live or pinned is released (P21).
 
-    The retired list may pass its bound here: nothing will be added to it again.
+    The retired list may exceed its limit here: nothing will be added to it again.
     """
 
     repeatable = True

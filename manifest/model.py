@@ -1,8 +1,8 @@
-"""The truth of a partition at version N, and the other small files around it: what `.manifest`, `.boundary`,
-`.topic` and `.warehouse` hold. Pure: frozen structs, encoded as JSON (docs/rfcs/0002), read by operators with `jq`.
+"""The files of a partition, and the small files beside them: what `.manifest`, `.boundary`, `.topic` and `.warehouse`
+hold. Pure: frozen structs, encoded as JSON (docs/rfcs/0002), which operators read with `jq`.
 
-Names carry units. Offsets are int64, assigned densely at commit. Times are milliseconds since 1970 by the store's
-clock. A field that ends in `_at` is a manifest number: the only order the protocol knows.
+Names carry units. Offsets are int64, assigned without gaps at commit. Times are milliseconds since 1970 by the store's
+clock. A field that ends in `_at` is a manifest number: the only order that the protocol relies on.
 """
 
 from typing import Literal
@@ -50,12 +50,14 @@ __all__ = [
 ]
 
 FORMAT = 1  # of every numbered file; a reader refuses a larger one
-KIND = "kind"  # the field that says what a numbered file is: a boundary would read as an empty manifest
+# The field that says what a numbered file is. Without it a boundary would decode as a manifest with default fields.
+KIND = "kind"
 
-# Every list has a bound; what happens at it is told at the edit that would grow it.
+# Every list has a limit; the edit that would exceed it describes what happens then.
 KEY_BOUND_BYTES = 32  # key bounds in manifests are cut to this, rounded outward
 RETIRED_MAX = 16_384
-UNPINNED_MAX = 512  # by then a collection has not looked for long; the sweep finds what the oldest kept
+# If there are more, no collection has looked for long; the sweep finds what the oldest kept.
+UNPINNED_MAX = 512
 COMPLETED_JOBS_MAX = 64
 PRODUCERS_MAX = 1_024
 PRODUCER_BATCHES_KEPT = 5  # as Kafka: how many of its latest batches a producer may repeat
@@ -63,26 +65,26 @@ TRANSACTIONS_MAX = 1_024
 PASSED_OVER_MAX = 16  # stretches of one application's versions
 CONSUMERS_MAX = 256
 TIME_INDEX_MAX = 128
-GROWTHS_MAX = 16  # of which it is known where the logs ended
+GROWTHS_MAX = 16  # the growths for which it is noted where the logs ended
 PARTITIONS_MAX = 10_000  # of a topic
-PinOwner = Literal["user", "scan", "view"]  # who made a checkpoint, and lets it go (docs/rfcs/0016)
+PinOwner = Literal["user", "scan", "view"]  # who made a checkpoint and releases it (docs/rfcs/0016)
 PINS_MAX: dict[PinOwner, int] = {"user": 256, "scan": 512, "view": 16}  # checkpoints of each in a partition
-SCAN_TTL_MS_MAX = 3_600_000  # a scan's checkpoint expires that long after its last refresh at the latest
+SCAN_TTL_MS_MAX = 3_600_000  # a scan's checkpoint expires at most this long after its last refresh
 
 
 class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What every numbered file begins with; the commit sets all but `format`."""
+    """The fields that every numbered file begins with; the commit sets all except `format`."""
 
     format: int
     id: int = 0  # its own number
-    nonce: str = ""  # tells this body from a rival's (P1)
+    nonce: str = ""  # distinguishes this body from a rival's (P1)
     committed_at_ms: int = 0
 
 
 Key = bytes  # of a record; this name leaves `bytes` free to mean sizes
 
 
-# A manifest holds thousands of references, so the longest names are shorter in JSON: 350 bytes each (docs/rfcs/0002).
+# A manifest holds thousands of references, so JSON has shorter names: 350 bytes each (docs/rfcs/0002).
 _IN_JSON = {
     "home": "store",
     "raw_bytes": "raw",
@@ -98,15 +100,15 @@ class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, 
     """One immutable Parquet object.
 
     `min_key` is ≤ every key and `max_key` ≥ every key: exact up to 32 bytes, rounded outward beyond (then `max_key` is
-    filled with zeros to 32). None is unbounded (or, where both are, no keyed record at all). In an L0 segment row r has
-    offset `base_offset` + r's `offset_delta`; segments of runs carry offsets in the rows and have no base offset.
+    padded with zeros to 32). None: unbounded; if both are None, there are no keyed records at all. In an L0 segment row
+    r has offset `base_offset` + r's `offset_delta`; rows of runs carry their offsets, and there is no base offset.
     """
 
     id: str
     home: str = ""  # where its bytes are (lithify.manifest.homes); "" is the warehouse itself
     bytes: int  # of the Parquet object
     raw_bytes: int  # of its columns in memory, for planning
-    max_row_bytes: int = 0  # of its largest row in memory, where that is more than a row group usually has; else 0
+    max_row_bytes: int = 0  # of its largest row in memory, if larger than a usual row group; else 0
     rows: int
     min_key: Key | None = None
     max_key: Key | None = None
@@ -134,8 +136,8 @@ class SortedRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Retired(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename={"home": "store"}):
-    """A replaced segment: readable by manifests in [added_at, retired_at), its bytes not yet collected (P16). Once a
-    grace period has passed, one that only checkpoints keep is named by their manifests alone.
+    """A replaced segment: readable by manifests in [added_at, retired_at), its bytes not yet collected (P16). After a
+    grace period, a segment that only checkpoints keep leaves the list; then only their manifests name it.
 
     `base_offset` and `rows` let a repeated append recognise itself after its segment was compacted (P6).
     """
@@ -150,7 +152,7 @@ class Retired(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, ren
 
 
 class CompletedJob(msgspec.Struct, frozen=True):
-    """A compaction whose commit is in the manifest, until `.compactor` shows it terminal (P13)."""
+    """A compaction whose commit is in the manifest, until `.compactor` has recorded its end (P13)."""
 
     id: str
     committed_at: int
@@ -163,7 +165,7 @@ class ProducerBatch(msgspec.Struct, frozen=True):
 
 
 class ProducerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An idempotent producer (KIP-98): what it may send next, and its latest batches, which it may repeat."""
+    """An idempotent producer (KIP-98): its next sequence, and its latest batches, which it may repeat."""
 
     id: str
     epoch: int
@@ -173,51 +175,52 @@ class ProducerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stretch(msgspec.Struct, frozen=True, array_like=True):
-    """Numbers one after the other. In JSON an array of the two."""
+    """A range of consecutive numbers. In JSON an array of the two."""
 
     first: int
     last: int  # inclusive
 
 
 class Transaction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The latest append of an application that numbers its own appends (a stream query and its batch id)."""
+    """The latest append of an application that numbers its appends (such as a stream query with its batch ids)."""
 
     application: str
     version: int
     base_offset: int
     rows: int
-    touched_at: int = 0  # manifest number of that append; 0: an earlier lithify wrote it, and did not say
+    touched_at: int = 0  # manifest number of that append; 0: unknown, written by an earlier lithify
     touched_at_ms: int = 0
-    ended: bool = False  # the application said that it sends no more
-    passed_over: tuple[Stretch, ...] = ()  # versions below the latest that were not sent, and may be; they ascend
+    ended: bool = False  # the application said that it will send no more
+    # Versions below the latest that were not sent and still may be; ascending.
+    passed_over: tuple[Stretch, ...] = ()
 
 
 class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pinned manifest: the one that this checkpoint's own commit created (P20).
 
-    An older lithify that commits drops `owner`, and the checkpoint looks like a user's from then on. That loses no pin:
-    who made it goes by its id (docs/rfcs/0016).
+    If an older lithify commits, `owner` is lost, and from then on the checkpoint looks like a user's. No pin is lost:
+    its maker finds it by its id (docs/rfcs/0016).
     """
 
     id: str
     owner: PinOwner = "user"
-    name: str  # of one of this owner's
+    name: str  # unique among this owner's
     manifest: int
     created_at_ms: int
     expires_at_ms: int | None = None  # by the store's clock; it pins until a commit removes it
 
 
 class Bucket(msgspec.Struct, frozen=True, array_like=True):
-    """A stretch of the log as the time index knows it: [start, the next bucket's start), or to the log's end.
+    """A stretch of the log in the time index: [start, the next bucket's start), or up to the log's end.
 
-    In JSON an array of the five numbers. Retention forgets whole buckets, oldest first (R3, docs/rfcs/0007).
+    In JSON an array of the five numbers. Retention drops whole buckets, oldest first (R3, docs/rfcs/0007).
     """
 
     start: int  # offset
-    max_timestamp_ms: int  # of all records ever appended to it: a merge does not move a floor
-    rows: int  # that live segments hold of it
-    bytes: int  # that its live records take in the store: as appended, or fewer since a merge
-    raw_bytes: int = 0  # of its live records, counted as in SegmentRef; too few where an earlier release appended them
+    max_timestamp_ms: int  # of all records ever appended to it, so that a merge moves no floor
+    rows: int  # of it in live segments
+    bytes: int  # that its live records take in the store: as appended, or fewer after a merge
+    raw_bytes: int = 0  # of its live records, counted as in SegmentRef; too low if an earlier release appended some
 
 
 class ConsumerPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -225,14 +228,15 @@ class ConsumerPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
 
     name: str
     offset: int  # of the next record it wants
-    committed_at: int  # the manifest number of its latest commit: what the next one must know
+    committed_at: int  # the manifest number of its latest commit, which the next commit must name
     committed_at_ms: int
-    instance: str = ""  # who made that commit: another process of this name that comes later takes the position over
-    missed_to: int = 0  # cleaning dropped tombstones between `offset` and here before it had read them
+    # The instance that made that commit. A later instance of this name takes the position over.
+    instance: str = ""
+    missed_to: int = 0  # cleaning dropped tombstones between `offset` and here before this consumer read them
 
 
 class Quarantine(msgspec.Struct, frozen=True):
-    """Why compaction of this partition is stopped until a person looked (R6)."""
+    """Why compaction of this partition is stopped until a person has looked (R6)."""
 
     reason: str
     segment: str
@@ -240,7 +244,7 @@ class Quarantine(msgspec.Struct, frozen=True):
 
 
 class Retention(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How much of a partition stays. -1: no bound. The more aggressive bound wins (D9)."""
+    """How much of a partition is kept. -1: no bound. If bounds differ, the one that keeps less wins (D9)."""
 
     ms: int = -1
     bytes: int = -1
@@ -248,7 +252,7 @@ class Retention(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="manifest"):
-    """The whole truth of a partition at version `id`."""
+    """The whole state of a partition at version `id`."""
 
     topic: str
     topic_id: str
@@ -276,7 +280,7 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     producers: tuple[ProducerEntry, ...] = ()
     transactions: tuple[Transaction, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
-    unpinned: tuple[int, ...] = ()  # manifests that no checkpoint pins any more: what only they name is to be deleted
+    unpinned: tuple[int, ...] = ()  # manifests no longer pinned by any checkpoint: what only they name can be deleted
     consumers: tuple[ConsumerPosition, ...] = ()
 
     def segments(self) -> tuple[SegmentRef, ...]:
@@ -285,12 +289,12 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
 
     @property
     def rows(self) -> int:
-        """Of all live segments, those below the floor included."""
+        """Rows of all live segments, including those below the floor."""
         return sum(segment.rows for segment in self.segments())
 
 
 class Boundary(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="boundary"):
-    """Numbers at or below `manifest` / `compactor` are dead (P4); the heads are what its writer saw (P17)."""
+    """Numbers at or below `manifest` / `compactor` are dead (P4). The heads are those that its writer saw (P17)."""
 
     topic: str
     topic_id: str
@@ -302,15 +306,15 @@ class Boundary(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="boundar
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """A topic was given more partitions: how many it had, and where their logs ended, by partition; what is missing,
-    or None, is not known."""
+    """A topic was given more partitions: how many it had, and where their logs ended, by partition. Missing or None:
+    unknown."""
 
     partitions: int
     ends: tuple[int | None, ...]
 
 
 class TopicFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="topic"):
-    """A topic's configuration at version `id`. Never collected; deletion is a version, too (P21)."""
+    """A topic's configuration at version `id`. Never collected; a deletion is a version too (P21)."""
 
     topic: str
     topic_id: str
@@ -318,13 +322,13 @@ class TopicFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="topic"
     config: dict[str, str]
     created_at_ms: int
     deleted: bool = False
-    # What the first alteration of retention found. Partitions whose manifests hold no bounds, because an earlier
-    # version of lithify wrote them, go by these until bounds are committed there (R3).
+    # The bounds that the first alteration of retention replaced. Partitions whose manifests have no bounds, because an
+    # earlier version of lithify wrote them, use these until bounds are committed there (R3).
     former_bounds: Retention | msgspec.UnsetType = msgspec.UNSET
-    growths: tuple[Growth, ...] | msgspec.UnsetType = msgspec.UNSET  # (docs/rfcs/0013) unset: not noted
+    growths: tuple[Growth, ...] | msgspec.UnsetType = msgspec.UNSET  # (docs/rfcs/0013) unset: not recorded
 
 
 class WarehouseFile(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="warehouse"):
-    """A warehouse's settings at version `id`: what was set, the rest has its defaults. Never collected."""
+    """A warehouse's settings at version `id`: those that were set; the rest have their defaults. Never collected."""
 
     config: dict[str, str]

@@ -14,9 +14,9 @@ __all__ = ["PartitionFiles"]
 
 
 class PartitionFiles:
-    """The three chains of a partition; the boundary chain says which numbers of the other two are dead (P4).
+    """The three chains of a partition. The boundary chain says which numbers of the other two are dead (P4).
 
-    Not thread-safe: one coroutine at a time. `events`: where the changes go that are committed through it.
+    Not thread-safe: one coroutine at a time. `events`: receives the changes committed through this object.
     """
 
     def __init__(self, keys: PartitionKeys, events: Sink | None = None) -> None:
@@ -53,7 +53,7 @@ class PartitionFiles:
         return 0 if boundary is None else boundary.compactor
 
     async def head(self) -> Manifest:
-        """The manifest's head (P3). Raises NotFound where the partition was never created."""
+        """The manifest's head (P3). Raises NotFound if the partition was never created."""
         manifest = (await self.manifest.refresh()).value
         if manifest is None:
             raise NotFound(
@@ -62,12 +62,12 @@ class PartitionFiles:
         return manifest
 
     async def live_head(self) -> Manifest:
-        """As `head`. Raises NotFound where the topic was deleted, too."""
+        """As `head`. Also raises NotFound if the topic was deleted."""
         manifest = await self.head()
         if manifest.sealed:
             raise topic_gone(manifest)
         return manifest
 
     async def compactor_state(self) -> CompactorState | None:
-        """The compactor's state, or None where no compactor and no request ever came."""
+        """The compactor's state, or None if there never was a compactor or a request."""
         return (await self.compactor.refresh()).value

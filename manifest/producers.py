@@ -1,4 +1,4 @@
-"""Idempotent producers: their epochs, and the sequence numbers by which a batch is recognised (P6, KIP-98). Pure."""
+"""Idempotent producers: their epochs, and the sequence numbers that identify a batch (P6, KIP-98). Pure."""
 
 from dataclasses import dataclass
 
@@ -23,25 +23,25 @@ class ProducerStamp:
 
 @dataclass(frozen=True, slots=True)
 class OpenProducer:
-    """Give a producer its next epoch, before its first append; answers with the stamp of that. Older epochs are fenced,
-    so the sequence says for good how many records of theirs there are: an instance that starts again goes on from it.
+    """Give a producer its next epoch, before its first append; answers with the stamp for that append.
 
-    At the bound of the list the producers idle for longest give way, and only those below the orphan floor: a batch of
-    theirs that is still under way is refused by its segment's age.
+    Older epochs are fenced, so the sequence is final: it counts the records of all earlier instances, and a new
+    instance continues from it. At the list's limit the longest idle producers give way, but only those below the orphan
+    floor: a batch of theirs still on its way is refused because of its segment's age.
     """
 
     id: str
 
-    repeatable = True  # twice is a later epoch; nobody has used the one before
+    repeatable = True  # a repeat gives a later epoch; nobody has used the one before
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ProducerStamp] | Refused:
         if head is None:
             return not_created()
         if head.sealed:
             return refused_for_good(head)
-        # The manifest's number: counted from 0, an entry that was forgotten and opened anew would give an epoch twice,
-        # and a stalled instance of long ago could append as its successor.
-        # Test: tests/protocol/test_p06_appends.py
+        # The epoch is the manifest's number. Counted from 0, an entry that was forgotten and opened again would give
+        # the same epoch twice, and a long stalled instance could append as its successor. Test:
+        # tests/protocol/test_p06_appends.py
         epoch = number
         others = [p for p in head.producers if p.id != self.id]
         if len(others) >= PRODUCERS_MAX:
@@ -64,7 +64,7 @@ def earlier_batch(head: Manifest, stamp: ProducerStamp, rows: int) -> Already[ra
     where = f"{head.topic}/{head.partition}: producer {stamp.id!r}"
     entry = find_producer(head, stamp.id)
     if entry is None:
-        # Never a fresh start at a sequence above 0: records of the forgotten past might be doubled.
+        # Never start at a sequence above 0: records from the forgotten past might be appended twice.
         return Refused(InvalidRequest(f"{where} is not known here (any more); open it again to get a new epoch"))
     if stamp.epoch < entry.epoch:
         return Refused(Fenced(f"{where} was opened again (epoch {entry.epoch}); this one, epoch {stamp.epoch}, stops"))

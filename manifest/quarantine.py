@@ -1,4 +1,4 @@
-"""The edits that stop compaction of a partition, and let it go on (R6). Pure."""
+"""The edits that stop compaction of a partition, and allow it again (R6). Pure."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ class SetQuarantine:
 
 @dataclass(frozen=True, slots=True)
 class LiftQuarantine:
-    """A person looked and repaired."""
+    """Allow compaction again: a person has looked and repaired."""
 
     repeatable = True
 

@@ -1,4 +1,4 @@
-"""What edits answer before a partition was created, and after its topic was deleted. Pure."""
+"""What edits answer before a partition is created, and after its topic is deleted. Pure."""
 
 from lithify.manifest.commit import Refused
 from lithify.manifest.model import Manifest
@@ -12,13 +12,15 @@ def topic_gone(head: Manifest) -> NotFound:
 
 
 def refused_for_good(head: Manifest) -> Refused:
-    """By a sealed partition. SUBTLE! A client that saw it alive a moment ago may create a number that is collected by
-    now, and then nobody can tell what became of that (P4). Nobody need: whatever was there went with the topic.
-    Test: tests/log/test_deleted_topics.py
+    """The refusal of a sealed partition; it is final.
+
+    SUBTLE! 1. A client sees the partition alive, and creates a number that is collected by now. 2. Nobody can tell what
+    happened to that commit (P4). It does not matter: whatever it was, it was deleted with the topic. Test:
+    tests/log/test_deleted_topics.py
     """
     return Refused(topic_gone(head), final=True)
 
 
 def not_created() -> Refused:
-    """By a partition that has no manifest yet."""
+    """The refusal of a partition that has no manifest yet."""
     return Refused(NotFound("the partition has no manifest; create the topic first"))

@@ -1,6 +1,6 @@
 """Where the log starts: the retention floor, one function for readers, compaction and deletion (R3; D1-D9). Pure.
 
-A floor forgets a prefix, whole buckets of the time index at a time: never early, late by at most one bucket.
+Retention drops whole buckets of the time index, oldest first: never early, late by at most one bucket.
 """
 
 import msgspec
@@ -24,18 +24,18 @@ KEEP_ALL = Retention()
 
 
 def retention_of(config: TopicConfig) -> Retention:
-    """A topic whose cleanup.policy is compact alone forgets nothing by age or size (D7)."""
+    """The bounds of a topic. With cleanup.policy=compact alone, nothing is dropped by age or size (D7)."""
     if not config.deleting:
         return KEEP_ALL
     return Retention(config.retention_ms, config.retention_bytes, config.retention_records)
 
 
 def bounds_before(topic: TopicFile) -> Retention:
-    """What a partition goes by whose manifest holds no bounds: an earlier version of lithify wrote it.
+    """The bounds for a partition whose manifest has none, because an earlier version of lithify wrote it.
 
-    SUBTLE! Not the bounds of today, once they were altered. Between the `.topic` and the partition's manifest somebody
-    may read, or the alteration may end: what readers have lost sight of would be back, and whoever then writes the
-    bounds down no longer knows where the log started. Test: tests/compactor/test_altered_meanwhile.py
+    SUBTLE! Not today's bounds, if they were altered. 1. An alter writes `.topic` with wider bounds, and stops before
+    the partition's manifest. 2. By the wider bounds readers would see again what was gone. 3. Whoever then stores the
+    bounds no longer knows where the log started. Test: tests/compactor/test_altered_meanwhile.py
     """
     if topic.former_bounds is not msgspec.UNSET:
         return topic.former_bounds
@@ -43,21 +43,21 @@ def bounds_before(topic: TopicFile) -> Retention:
 
 
 def floor_at(manifest: Manifest, now_ms: int) -> int:
-    """The first offset a reader may see at `now_ms`, by the bounds that the manifest itself holds.
+    """The first offset that a reader may see at `now_ms`, by the bounds in the manifest itself.
 
-    SUBTLE! Not by the topic's configuration. What one process has read of that may have been altered since, and a floor
-    that is stored by the former bounds is there for ever, under wider ones, too. The bounds lie in the manifest and
-    are set by a commit, so they and the floor that goes by them cannot disagree. Test: tests/manifest/test_bounds.py
+    SUBTLE! Not by the topic's configuration: a process may have read it before it was altered, and a floor stored by
+    the old bounds stays for ever, even under wider ones. The bounds are in the manifest and set by a commit, so they
+    agree with the floor computed from them. Test: tests/manifest/test_bounds.py
     """
     return log_start(manifest, manifest.retention or KEEP_ALL, now_ms)
 
 
 def log_start(manifest: Manifest, retention: Retention, now_ms: int) -> int:
-    """The stored floor, or what `retention` makes of the time index at `now_ms`, if that is more.
+    """The stored floor, or the floor that `retention` gives for the time index at `now_ms`, if that is higher.
 
     Time: a bucket goes while its latest record is older than retention.ms (strictly, D1). Size and records: the oldest
-    goes while at least the bound remains without it (D2). A bucket that stays keeps all after it (D3). Everything may
-    go (D4).
+    bucket goes while at least the bound remains without it (D2). A bucket that stays keeps everything after it (D3).
+    Everything may go (D4).
     """
     floor = manifest.log_start_offset
     index = manifest.time_index
@@ -79,8 +79,8 @@ def log_start(manifest: Manifest, retention: Retention, now_ms: int) -> int:
 
 
 def stalled_by_future(manifest: Manifest, floor: int, now_ms: int) -> str | None:
-    """Why retention by time stands still at `floor`: the oldest bucket that stays has a record from the future, and
-    keeps all that follows it (D5)."""
+    """Why retention by time is stalled at `floor`: the oldest remaining bucket has a record from the future, which
+    keeps everything after it (D5). None: it is not stalled."""
     if manifest.retention is None or manifest.retention.ms < 0:
         return None
     index = zip(manifest.time_index, _ends(manifest), strict=True)
@@ -95,7 +95,7 @@ def stalled_by_future(manifest: Manifest, floor: int, now_ms: int) -> str | None
 
 
 def logical_size(manifest: Manifest, floor: int) -> tuple[int, int]:
-    """(rows, bytes) that readers see at `floor`; of a bucket that the floor cuts, its part by offsets."""
+    """(rows, bytes) that readers see at `floor`; of a bucket that the floor cuts, in proportion to its offsets."""
     rows, size = 0, 0
     for bucket, end in zip(manifest.time_index, _ends(manifest), strict=True):
         if floor <= bucket.start:

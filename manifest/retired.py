@@ -1,4 +1,4 @@
-"""Segments that are live no more, and may still be read by earlier manifests (P16). Pure."""
+"""Segments that are no longer live, but may still be read by earlier manifests (P16). Pure."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ __all__ = ["retire"]
 
 
 def retire(segments: Iterable[SegmentRef], number: int) -> list[Retired]:
-    """The entries of `segments`, retired by manifest `number` (P16)."""
+    """The retired entries of `segments`, as of manifest `number` (P16)."""
     return [
         Retired(
             id=s.id,

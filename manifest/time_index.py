@@ -1,8 +1,8 @@
-"""The time index: what the log holds, stretch by stretch, in a bounded list (R3, docs/rfcs/0007). Pure.
+"""The time index: what each stretch of the log holds, in a bounded list (R3, docs/rfcs/0007). Pure.
 
-An append is a bucket of its own, until there are TIME_INDEX_MAX; then neighbours are joined, those that are small
-against the whole log in time, rows and bytes alike. So no bucket spans more than a few per cent of the log, however
-long it grows, and a bucket outlives the segments it told of: merging them changes its rows and bytes, not its time.
+Each append gets a bucket, until there are TIME_INDEX_MAX. Then neighbours are joined: those that are small compared to
+the whole log in time, rows and bytes. So no bucket covers more than a few per cent of the log, however long it grows. A
+bucket outlives the segments that it was made for: merging them changes its rows and bytes, not its time.
 """
 
 from bisect import bisect_right
@@ -16,10 +16,10 @@ from lithify.manifest.model import TIME_INDEX_MAX, Bucket, SegmentRef
 __all__ = ["Lost", "Sizes", "grow", "shrink", "trim", "uncounted", "weigh", "within"]
 
 Lost = tuple[int, int]
-"""(offset, rows): so many records are gone of the bucket in which `offset` lies."""
+"""(offset, rows): so many records were dropped from the bucket that contains `offset`."""
 
 Sizes = tuple[int, int, int]
-"""(offset, kept, lost): of the bucket in which `offset` lies, a merge kept and dropped records of so many raw bytes."""
+"""(offset, kept, lost): raw bytes that a merge kept and dropped, in the bucket that contains `offset`."""
 
 
 def grow(index: tuple[Bucket, ...], segment: SegmentRef) -> tuple[Bucket, ...]:
@@ -32,9 +32,9 @@ def grow(index: tuple[Bucket, ...], segment: SegmentRef) -> tuple[Bucket, ...]:
 
 
 def _join_cheapest(index: tuple[Bucket, ...]) -> tuple[Bucket, ...]:
-    """Join the two neighbours that together make the smallest part of the log, by its largest measure.
+    """Join the two neighbours that together make the smallest part of the log, by their largest measure.
 
-    Of n buckets with three measures, the cheapest pair makes at most 6 / n of any of them.
+    With n buckets and three measures, the cheapest pair is at most 6 / n of the log by each of them.
     """
     rows_all = sum(b.rows for b in index) or 1
     bytes_all = sum(b.bytes for b in index) or 1
@@ -50,7 +50,7 @@ def _join_cheapest(index: tuple[Bucket, ...]) -> tuple[Bucket, ...]:
             (reached_ms[at + 1] - since_ms) / span_ms,
         )
 
-    # The newest bucket stays apart: where all are alike, the first pair is joined.
+    # The newest bucket stays separate: if all are alike, the first pair is joined.
     at = min(range(len(index) - 1), key=cost)
     return (*index[:at], _joined(index[at], index[at + 1]), *index[at + 2 :])
 
@@ -62,9 +62,9 @@ def _joined(first: Bucket, second: Bucket) -> Bucket:
 
 
 def shrink(index: tuple[Bucket, ...], lost: Sequence[Lost]) -> tuple[Bucket, ...]:
-    """`index` once a merge dropped records. Buckets that are gone by now (below the floor) lost nothing more; one
-    without records left goes, too. Buckets only ever join, so what lay in one bucket when the merge was planned lies in
-    one now."""
+    """`index` after a merge dropped records. Buckets already gone (below the floor) lose nothing more, and one without
+    records goes too. Buckets only ever join, so offsets that shared a bucket when the merge was planned share one now.
+    """
     starts = [bucket.start for bucket in index]
     gone = [0] * len(index)
     for offset, rows in lost:
@@ -75,12 +75,12 @@ def shrink(index: tuple[Bucket, ...], lost: Sequence[Lost]) -> tuple[Bucket, ...
 
 
 def weigh(index: tuple[Bucket, ...], sizes: Sequence[Sizes], made_bytes: int) -> tuple[Bucket, ...]:
-    """`index` with the bytes of its buckets lessened by a merge into objects of `made_bytes` together. Never more: so
-    no floor rises because of a merge.
+    """`index` with its buckets' bytes reduced by a merge into objects of `made_bytes` in total. Bytes never grow, so no
+    merge raises a floor.
 
-    Within a bucket, bytes lie as the sizes of its records do. What is dropped takes its part along. What is kept takes
-    as much as before, but no more than its own size (of many small objects most is frame), and all of it together no
-    more than the objects made: where these are smaller, every part shrinks alike.
+    Within a bucket, bytes are spread like the raw sizes of its records. Dropped records take their part along. Kept
+    records take as much as before, but at most their raw size (most of many small objects is framing), and all together
+    at most what the objects have: if these are smaller, every part shrinks alike.
     """
     starts = [bucket.start for bucket in index]
     kept, gone, others = [0] * len(index), [0] * len(index), 0
@@ -89,9 +89,9 @@ def weigh(index: tuple[Bucket, ...], sizes: Sequence[Sizes], made_bytes: int) ->
         if at >= 0 and index[at].bytes:
             kept[at], gone[at] = kept[at] + stays, gone[at] + goes
         else:
-            others += stays  # below the floor by now, or of a bucket that counts nothing
+            others += stays  # already below the floor, or from a bucket that counts nothing
     inside = sum(kept)
-    # More was read than the bucket knows of where an earlier release appended it.
+    # A bucket may know of less than was read, if an earlier release appended its records.
     raw = [max(b.raw_bytes, stays + goes, 1) for b, stays, goes in zip(index, kept, gone, strict=True)]
     parts = [min(stays, b.bytes * stays // r) for b, stays, r in zip(index, kept, raw, strict=True)]
     whole = max(sum(parts), 1)
@@ -105,9 +105,9 @@ def weigh(index: tuple[Bucket, ...], sizes: Sequence[Sizes], made_bytes: int) ->
 
 
 def uncounted(index: tuple[Bucket, ...], sources: Sequence[SegmentRef]) -> tuple[Bucket, ...]:
-    """`index` after a merge of `sources` that was not counted by size, as an earlier release did it. Nobody knows what
-    is left of the buckets they reach into: so these count nothing from now on, which makes retention.bytes late once,
-    and never early."""
+    """`index` after a merge of `sources` that was not counted by size, as in an earlier release. What is left in the
+    buckets that they reach is unknown, so these count no bytes from now on: retention.bytes is late once, never early.
+    """
     starts = [bucket.start for bucket in index]
     reached: set[int] = set()
     for segment in sources:
@@ -117,8 +117,8 @@ def uncounted(index: tuple[Bucket, ...], sources: Sequence[SegmentRef]) -> tuple
 
 
 def within(index: tuple[Bucket, ...], segments: Sequence[SegmentRef]) -> tuple[Bucket, ...]:
-    """`index` with no more bytes from any bucket on than the live `segments` that reach there hold. Of joined buckets
-    that were stored at different densities, a merge may drop what took more than it seemed."""
+    """`index` reduced so that from each bucket on it counts no more bytes than the live `segments` there hold. If
+    joined buckets were stored at different densities, a merge may drop records that took more than their share."""
     starts = [bucket.start for bucket in index]
     room = [0] * len(index)
     for segment in segments:
@@ -135,9 +135,9 @@ def within(index: tuple[Bucket, ...], segments: Sequence[SegmentRef]) -> tuple[B
 
 
 def trim(index: tuple[Bucket, ...], floor: int, end: int, live_rows: int) -> tuple[Bucket, ...]:
-    """`index` without the buckets that lie wholly below `floor`, in a log that ends before offset `end`.
+    """`index` without the buckets wholly below `floor`, in a log that ends before offset `end`.
 
-    Of a bucket that the floor cuts, nobody knows how many rows lay below it: it holds at most what is left of
+    If the floor cuts a bucket, it is unknown how many of its rows lay below: it keeps at most what is left of
     `live_rows`.
     """
     if floor >= end:

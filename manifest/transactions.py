@@ -1,5 +1,5 @@
-"""Transactions: applications that number their own appends (a stream query and its batches, an import and its rows), so
-that what is sent again is appended once. Pure (P6; docs/rfcs/0011).
+"""Transactions: applications number their own appends (a stream query its batches, an import its rows), so that a
+repeated append is stored once. Pure (P6; docs/rfcs/0011).
 """
 
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ EXPIRATION_MS = 7 * 86_400_000  # the default of transactional.id.expiration.ms,
 
 
 class Reach(NamedTuple):
-    """How far an application came: every version up to `version` is in, but for those that were passed over."""
+    """How far an application has come: all versions up to `version` are stored, except those passed over."""
 
     version: int = 0
     passed_over: tuple[Stretch, ...] = ()
 
     def after(self, first: int, last: int) -> "Reach":
-        """What it comes to with the versions from `first` to `last`. Of those before, the ones it did not reach are
-        passed over."""
+        """The reach once the versions from `first` to `last` are stored too. Earlier versions that it has not reached
+        are passed over."""
         stretches = [*self.passed_over]
         if first > self.version + 1:
             stretches.append(Stretch(self.version + 1, first - 1))
@@ -51,10 +51,10 @@ class Reach(NamedTuple):
 class TransactionStamp:
     """`version` grows with each append of `application` to this partition; gaps are allowed.
 
-    With `previous` there is no gap that nobody knows of: the append holds only while the application came that far (an
-    empty one: it has sent nothing), and what another call appended is never taken for its own. After it the versions
-    from `first` to `version` are in, and those before that nobody sent are noted as passed over. `last`: the
-    application sends nothing more after it.
+    With `previous` no gap goes unnoticed: the append applies only if the application has come exactly that far (an
+    empty Reach: it has sent nothing), so another call's append is never taken for this one. Afterwards the versions
+    from `first` to `version` are stored, and earlier ones that nobody sent are noted as passed over. `last`: the
+    application sends nothing after it.
     """
 
     application: str
@@ -80,7 +80,7 @@ def find_transaction(head: Manifest, application: str) -> Transaction | None:
 
 
 def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] | Refused | None:
-    """What the head says of an earlier append of this version, or of a later one; None: it may be appended."""
+    """What the head says about an earlier append of this version, or of a later one. None: it may be appended."""
     where = f"{head.topic}/{head.partition}: transaction {stamp.application!r}"
     last = find_transaction(head, stamp.application)
     if last is None:
@@ -92,9 +92,9 @@ def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] |
                 "Nothing was appended; compare the log with what was sent before you begin anew"
             )
         )
-    # SUBTLE! Process 1 sends rows 1 to 10 as version 10 and is killed; its request is still on its way. Process 2 finds
-    # no version, and cuts rows 1 to 12 as version 12. Then the late request arrives: 12 is larger than 10, and rows 1
-    # to 10 would be there twice. Test: tests/protocol/test_p06_transactions.py
+    # SUBTLE! 1. Process 1 sends rows 1 to 10 as version 10 and is killed; its request is still on its way. 2. Process 2
+    # finds no version and sends rows 1 to 12 as version 12. 3. The late request is committed as version 10. 4. Since 12
+    # is larger than 10, rows 1 to 10 would be stored twice. Test: tests/protocol/test_p06_transactions.py
     if stamp.previous is not None and reach_of(last) != stamp.previous:
         return Refused(
             AlreadyExists(
@@ -104,7 +104,7 @@ def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] |
             )
         )
     if stamp.previous is not None and stamp.reach(last) != stamp.previous:
-        return None  # it goes further, or appends what was passed over
+        return None  # it goes further, or appends something that was passed over
     if last.version == stamp.version:
         return Already(range(last.base_offset, last.base_offset + last.rows))
     if last.version > stamp.version:
@@ -118,7 +118,7 @@ def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] |
 
 
 class Place(NamedTuple):
-    """Of an append that is about to be committed."""
+    """The context of an append that is about to be committed."""
 
     head: Manifest
     number: int
@@ -129,8 +129,8 @@ class Place(NamedTuple):
 def remember(
     entries: tuple[Transaction, ...], stamp: TransactionStamp, place: Place, expiration_ms: int
 ) -> tuple[Transaction, ...] | LithifyError:
-    """The entries after an append: where there is no room for its own, an application that has ended gives way, else
-    the one that was idle for longest, if that was longer than `expiration_ms`."""
+    """The entries after an append. At the limit an application that has ended gives way; otherwise the one that was
+    idle longest, if for longer than `expiration_ms`. An error if there is none."""
     reach = stamp.reach(next((entry for entry in entries if entry.application == stamp.application), None))
     if len(reach.passed_over) > PASSED_OVER_MAX:
         return InvalidRequest(
@@ -168,13 +168,13 @@ def remember(
 
 
 def _expired(entry: Transaction, place: Place, expiration_ms: int) -> bool:
-    # Below the orphan floor, too: a segment that a rival uploaded before the entry's last commit, and has not committed
-    # yet, is refused by its age.
+    # It must also be below the orphan floor: then a segment that a rival uploaded before the entry's last commit, and
+    # has not committed yet, is refused because of its age.
     return entry.touched_at < place.head.orphan_floor and place.now_ms - entry.touched_at_ms > expiration_ms
 
 
 def dated(entries: tuple[Transaction, ...], number: int, now_ms: int) -> tuple[Transaction, ...]:
-    """Entries from before their last commit was dated count from now on."""
+    """Give entries a date that an earlier lithify left undated: their time counts from now on."""
     if all(entry.touched_at for entry in entries):
         return entries
     return tuple(
@@ -184,7 +184,7 @@ def dated(entries: tuple[Transaction, ...], number: int, now_ms: int) -> tuple[T
 
 @dataclass(frozen=True, slots=True)
 class ForgetTransaction:
-    """By hand. Whatever the application sends afterwards is appended as if it came for the first time."""
+    """By hand. Anything that the application sends afterwards is appended as if it came for the first time."""
 
     application: str
 
@@ -199,9 +199,9 @@ class ForgetTransaction:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """The application has sent all it had: at the bound it gives way before any other. It can go on all the same.
+    """The application has sent everything: at the limit it gives way first. It may still continue.
 
-    With `at`: if it came no further than that.
+    `at`: end it only if it has come no further than that.
     """
 
     application: str
@@ -216,6 +216,6 @@ class EndTransaction:
         if known is None or known.ended or head.sealed:
             return Already(None)
         if self.at is not None and reach_of(known) != self.at:
-            return Already(None)  # another process goes on with it
+            return Already(None)  # another process continues it
         entries = tuple(replace(entry, ended=True) if entry is known else entry for entry in head.transactions)
         return Next(replace(head, transactions=entries), None)

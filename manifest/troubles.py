@@ -1,4 +1,4 @@
-"""What is wrong where, told once: a pass every few seconds meets the same failure again (docs/rfcs/0015)."""
+"""Current problems by place, reported once: a pass every few seconds meets the same failure again (docs/rfcs/0015)."""
 
 import threading
 from collections.abc import Container
@@ -20,16 +20,16 @@ class _Place(NamedTuple):
 
 
 class Troubles:
-    """Remembers what was told of TOLD_MAX places; what is wrong at the others is told again. Thread-safe."""
+    """Remembers the reports of TOLD_MAX places; problems elsewhere are reported again. Thread-safe."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._texts: dict[_Place, str] = {}  # the latest told last
+        self._texts: dict[_Place, str] = {}  # the latest reported last
         self._lock = threading.Lock()
 
     def tell(self, what: What, outcome: object, topic: str = "", partition: int = -1, topic_id: str = "") -> None:
-        """Emits `Trouble` when it begins or changes and `Recovered` when it ends. `outcome`: a Failure or its text;
-        whatever else says that all is well. Partition -1: the whole topic. Topic "": the warehouse."""
+        """Emit `Trouble` when a problem begins or changes, and `Recovered` when it ends. `outcome`: a Failure or its
+        text; anything else means that all is well. Partition -1: the whole topic. Topic "": the warehouse."""
         text = outcome.text if isinstance(outcome, Failure) else outcome if isinstance(outcome, str) else None
         if not self._is_news(_Place(what, topic, topic_id, partition), text):
             return
@@ -39,17 +39,17 @@ class Troubles:
             self._sink(Trouble(topic=topic, partition=partition, topic_id=topic_id, what=what, error=text))
 
     def rests(self, topic: str, partition: int, kind: str | None, outcome: str, reason: str) -> None:
-        """Emits `Rests` where `kind` is another one than before. None: it rests because nothing is due."""
+        """Emit `Rests` if `kind` differs from the last one. None: it rests because nothing is due."""
         if self._is_news(_Place("rests", topic, "", partition), kind) and kind is not None:
             self._sink(Rests(topic=topic, partition=partition, outcome=outcome, reason=reason))
 
     def waits(self, topic: str, partition: int, since_ms: int) -> bool:
-        """Whether it was not told yet that a job waits since then."""
+        """Whether it is new that a job has been waiting since then."""
         return self._is_news(_Place("waits", topic, "", partition), str(since_ms))
 
     def keep(self, topics: Container[str]) -> None:
-        """Forget what was wrong in topics that are gone: nobody tells of their end, and one that is made again under
-        the name of one of them begins anew."""
+        """Forget the problems of topics that are gone: nothing reports their end, and a new topic of the same name
+        begins without problems."""
         with self._lock:
             self._texts = {
                 place: text for place, text in self._texts.items() if place.topic in topics or not place.topic

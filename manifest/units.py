@@ -1,4 +1,4 @@
-"""What compaction takes whole: an L0 segment, or a sorted run with what its segments come to. Pure."""
+"""What compaction takes as a whole: an L0 segment, or a sorted run, with totals over its segments. Pure."""
 
 import msgspec
 
@@ -8,8 +8,8 @@ __all__ = ["Unit", "unit_of", "units"]
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """An L0 segment or a sorted run, as one thing to compact; or the first segments of a run in offset order, which
-    leave a run behind."""
+    """An L0 segment or a sorted run, to be compacted as one; or the first segments of a run in offset order, whose rest
+    stays a run."""
 
     id: str
     is_run: bool

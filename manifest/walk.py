@@ -26,8 +26,8 @@ class UnreadTopic(NamedTuple):
 
 
 def topics_found(driver: Driver) -> Iterator[tuple[str, TopicFile | Failure]]:
-    """Every live topic by its name, in the order of names, or why it cannot be read: then whether it was deleted is not
-    known. Raises what the listing of names raises."""
+    """Every live topic with its name, in name order, or the failure to read it (then it may also be deleted). Raises
+    what listing the names raises."""
     for name in sorted(driver.run(topic_names())):
         found = _read(driver, name)
         if not (isinstance(found, Failure) and isinstance(found.error, NotFound)):

@@ -1,7 +1,7 @@
-"""What a warehouse says of topics that nobody created: a numbered chain of its own, beside the topics.
+"""A warehouse's settings for topics that nobody created explicitly: a numbered chain of its own, beside the topics.
 
 Kafka's names. Values under `default.` are copied into a topic when its first append creates it, and change no topic
-afterwards: a topic's own file always says all of it.
+later: a topic's own file always has its whole configuration.
 """
 
 import difflib
@@ -39,7 +39,7 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
 
 
 class WarehouseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The parsed settings of a warehouse. The last two are of topics that their first append creates."""
+    """The parsed settings of a warehouse. The last two apply to topics created by their first append."""
 
     auto_create_topics: bool
     partitions: int
@@ -51,13 +51,13 @@ def warehouse_lineage() -> Lineage[WarehouseFile]:
 
 
 def warehouse_table() -> list[tuple[str, str, str]]:
-    """(name, default, meaning) of every setting but those under `default.`, in the order of the documentation."""
+    """(name, default, meaning) of every setting except those under `default.`, in documentation order."""
     return [(name, default, meaning) for name, (default, _, meaning) in _TABLE.items()]
 
 
 def parse_settings(stored: Mapping[str, str]) -> WarehouseSettings:
-    """Stored settings with their defaults filled in. Raises InvalidRequest for a value that only a later lithify can
-    have stored."""
+    """Stored settings with their defaults filled in. Raises InvalidRequest for a value that this lithify does not know:
+    a later one must have stored it."""
     value = {name: _parsed(name, stored.get(name, default)) for name, (default, _, _) in _TABLE.items()}
     return WarehouseSettings(
         auto_create_topics=value[_AUTO_CREATE], partitions=value[_PARTITIONS], topic_config=_of_topics(stored)
@@ -79,8 +79,8 @@ def _of_topics(stored: Mapping[str, str]) -> dict[str, str]:
 
 
 def spell_settings(changes: Mapping[str, Setting | None]) -> dict[str, str | None]:
-    """Changes of the settings, each value as a string; None puts a default back. Raises InvalidRequest for what is no
-    setting's name; values are checked together with those they join."""
+    """Changes of the settings, each value as a string; None: back to the default. Raises InvalidRequest for an unknown
+    name. Values are checked later, together with those that stay."""
     for name in changes:
         if name in _TABLE:
             continue
@@ -118,7 +118,7 @@ def _checked(stored: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AlterWarehouse:
-    """Change settings (None: back to the default); answers with all that is set now."""
+    """Change settings (None: back to the default); answers with all settings that are now set."""
 
     changes: dict[str, str | None]
 

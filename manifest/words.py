@@ -22,7 +22,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def numbers_text(noun: str, numbers: Sequence[int]) -> str:
-    """partition 3; partitions 0 to 4, 7. Requires: they ascend."""
+    """partition 3; partitions 0 to 4, 7. Requires: `numbers` ascend."""
     stretches = [
         [number for _, number in stretch] for _, stretch in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
     ]

@@ -1,8 +1,8 @@
-"""The Parquet segment: its schema, writing, reading, verifying, and the merge of many into one run.
+"""Parquet segments: schema, writing, reading, verifying, and the merge of many into one run.
 
-Promises: what is written can be read, as every output is decoded before it is recorded; a damaged byte is an error and
-never a record (`verify.py`); a merge keeps the order of keys and of the offsets of one key, and holds one row group of
-each source in memory (R1-R5). `merge` and `rules` decide which record stays; `execute.py` is a whole task.
+Promises: every output is decoded before it is recorded, so what is written can be read. A damaged byte is an error,
+never a record (`verify.py`). A merge keeps the order of keys and of each key's offsets, and holds one row group of each
+source in memory (R1-R5). `merge` and `rules` decide which record stays; `execute.py` is a whole task.
 """
 
 if __name__ != "lithify.segment":

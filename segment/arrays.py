@@ -1,4 +1,4 @@
-"""Arrow columns as numpy arrays and back, without copies where there can be none.
+"""Arrow columns as numpy arrays and back, without copies where possible.
 
 pyarrow's own conversions import pandas at their first call: more than a second and 60 MB in every worker.
 """
@@ -17,7 +17,7 @@ Longs = npt.NDArray[np.int64]
 
 
 def longs(column: Any) -> Longs:
-    """The values of an integer column of 64 bits; what stands under a null is anything."""
+    """The values of a 64-bit integer column; those under nulls are arbitrary."""
     whole = np.frombuffer(column.buffers()[1] or b"", np.int64)
     return whole[column.offset : column.offset + len(column)]
 
@@ -27,7 +27,7 @@ def from_longs(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def flags(column: Any) -> Flags:
-    """The values of a boolean column; what stands under a null is anything."""
+    """The values of a boolean column; those under nulls are arbitrary."""
     return _bits(column.buffers()[1], column)
 
 
@@ -43,7 +43,7 @@ def nulls(column: Any) -> Flags:
 
 
 def starts(column: Any) -> Longs:
-    """Of a column of variable-size values: where each begins in the column's content, and where the last ends."""
+    """For a column of variable-size values: where each begins in the column's content, and where the last ends."""
     if len(column) == 0:
         return np.zeros(1, np.int64)
     whole = np.frombuffer(column.buffers()[1], np.int32)
@@ -58,9 +58,9 @@ def _bits(buffer: Any, column: Any) -> Flags:
 
 
 class ByteStrings(Sequence[bytes]):
-    """A column of bytes as a sequence, to be searched: each row costs a tenth of what Arrow's own scalars do.
+    """A column of bytes as a sequence, for searching: each row costs a tenth of what Arrow's own scalars cost.
 
-    A null reads as whatever stands in its place.
+    A null reads as arbitrary bytes.
     """
 
     def __init__(self, column: Any) -> None:

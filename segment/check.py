@@ -1,4 +1,4 @@
-"""Segments to look at, and what is wrong with them: data that crosses process borders, without rows or secrets."""
+"""Segments to check, and what is wrong with them: data that crosses process borders, without rows or secrets."""
 
 from typing import Literal
 
@@ -24,7 +24,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckTask(msgspec.Struct, frozen=True, tag="check"):
-    """Segments of a partition to check; `deep`: their rows, too, and not only their bytes."""
+    """Segments of a partition to check. `deep`: their rows too, not only their bytes."""
 
     deep: bool
     keys: PartitionKeys
@@ -32,13 +32,13 @@ class CheckTask(msgspec.Struct, frozen=True, tag="check"):
 
 
 def finding(where: str, failure: Failure, text: str) -> Finding:
-    """What `failure` means for the object `where`, told as `text`."""
+    """What `failure` means for the object `where`; `text` is the message."""
     kind: Literal["missing", "corrupt", "unreadable"] = "corrupt" if failure.damaged else "unreadable"
     return Finding(object=where, kind="missing" if isinstance(failure.error, NotFound) else kind, message=text)
 
 
 def check_segments(homes: Homes, task: CheckTask) -> tuple[Finding, ...]:
-    """Never raises: what cannot be read is a finding, of the object by its key."""
+    """Check the task's segments. Never raises: an object that cannot be read is a finding, under its key."""
     segments = Segments(task.keys, homes)
     check = segments.verify_rows if task.deep else segments.verify
     found: list[Finding] = []

@@ -1,4 +1,4 @@
-"""Doing one merge task: read its range of the sources, merge, write the outputs (DESIGN, Engines; P10, R5)."""
+"""Execute one merge task: read its range of the sources, merge, write the outputs (DESIGN, Engines; P10, R5)."""
 
 import resource
 import sys
@@ -25,21 +25,21 @@ from lithify.store.metered import Metered
 __all__ = ["TaskCancelled", "execute"]
 
 _ROW_GROUP_BYTES_MIN = 64 << 10
-_STEPS = 16  # of an output at least, after each of which its size is looked at
+_STEPS = 16  # an output is written in at least so many steps, and its size checked after each
 _STEP_BYTES_MIN = 4096
 _OFFSET_MAX = (1 << 63) - 1
 
 
 class TaskCancelled(Exception):
-    """The task stopped because it was told to; the output in the making was given up, finished ones are orphans."""
+    """The task stopped because it was told to. Its open output was discarded; finished outputs are orphans."""
 
 
 def execute(task: MergeTask, homes: Homes, cancelled: Callable[[], bool] | None = None) -> TaskResult:
-    """Merge the task's range and answer with the segments written into the warehouse's store, each opened there once
-    (an output that cannot be read must not replace sources that can).
+    """Merge the task's range. Returns the segments written to the warehouse's store, after opening each once (an output
+    that cannot be read must not replace sources that can).
 
-    `cancelled` is asked at every block. Deletes nothing, whatever happens: what was written and is not recorded belongs
-    to the orphan sweep. Raises NotFound or Corrupt for a source, InvalidRequest for one in none of `homes`,
+    `cancelled` is called at every block. Deletes nothing in any case: outputs that are not recorded belong to the
+    orphan sweep. Raises NotFound or Corrupt for a source, InvalidRequest for a source in none of `homes`,
     TaskCancelled, and whatever a store raises.
     """
     cpu_ms_before = _cpu_ms()
@@ -52,7 +52,7 @@ def execute(task: MergeTask, homes: Homes, cancelled: Callable[[], bool] | None 
             if cancelled is not None and cancelled():
                 raise TaskCancelled(f"job {task.job}, range {task.range_index}")
             outputs.write(batch)
-            del batch  # or it is kept while the next is made
+            del batch  # otherwise it is kept while the next is made
         written = outputs.finish()
     asked = [each.snapshot() for each in metered.values()]
     counts = MergeCounts(
@@ -90,7 +90,7 @@ def _sources(task: MergeTask, segments: Segments) -> list[Source]:
 
 
 class _Outputs:
-    """The segments of one task, cut at the target size and between keys. Left early, it gives the open one up."""
+    """The segments of one task, cut at the target size and between keys. Leaving early discards the open one."""
 
     def __init__(self, task: MergeTask, segments: Segments) -> None:
         self._task = task
@@ -127,7 +127,7 @@ class _Outputs:
         self._last = position(rows, rows.num_rows - 1, self._order)
 
     def _rows_of_last_key(self, rows: pa.RecordBatch) -> int:
-        """How many of the next rows have the key written last (R5: every version of a key lies in one output)."""
+        """How many of the next rows have the key written last (R5: all versions of a key are in one output)."""
         if self._order == "offset":
             return 0
         assert self._last is not None
@@ -159,6 +159,6 @@ def _cpu_ms() -> int:
 
 
 def _peak_memory_bytes() -> int:
-    """Of the whole process, since it began."""
+    """Of the whole process, since it started."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

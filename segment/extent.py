@@ -1,4 +1,4 @@
-"""How far a segment's rows reach: the statistics that go into its reference."""
+"""Statistics of a segment's rows, for its reference."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -20,8 +20,8 @@ _ROW_FIXED_BYTES = 24  # offset, timestamp, and the two offsets into the key and
 def key_bounds(smallest: bytes, largest: bytes) -> tuple[bytes, bytes | None]:
     """Bounds of at most KEY_BOUND_BYTES around all keys from `smallest` to `largest`, rounded outward.
 
-    An upper bound shorter than that is the largest key itself: one that was rounded up is filled with zeros. It is None
-    (unbounded) where the cut key is 0xff throughout and cannot be rounded up.
+    An upper bound shorter than that is the largest key itself; one that was rounded up is padded with zeros. It is None
+    (unbounded) if the cut key is all 0xff and cannot be rounded up.
     """
     if len(largest) <= KEY_BOUND_BYTES:
         return smallest[:KEY_BOUND_BYTES], largest
@@ -31,7 +31,7 @@ def key_bounds(smallest: bytes, largest: bytes) -> tuple[bytes, bytes | None]:
 
 
 def are_bounds(low: bytes | None, high: bytes | None, smallest: bytes, largest: bytes) -> bool:
-    """Whether these are the `key_bounds`, now or as the first writers had them: those did not fill with zeros."""
+    """Whether these are the `key_bounds`, as computed now, or by the first writers, who did not pad with zeros."""
     expected = key_bounds(smallest, largest)
     if high is not None and len(largest) > KEY_BOUND_BYTES > len(high):
         high = high.ljust(KEY_BOUND_BYTES, b"\0")
@@ -39,13 +39,13 @@ def are_bounds(low: bytes | None, high: bytes | None, smallest: bytes, largest: 
 
 
 def shared_prefix(smallest: bytes, largest: bytes) -> bytes:
-    """What all keys from `smallest` to `largest` begin with."""
+    """The prefix that all keys from `smallest` to `largest` share."""
     apart = next((at for at, (a, b) in enumerate(zip(smallest, largest, strict=False)) if a != b), len(smallest))
     return smallest[:apart]
 
 
 def row_bytes(batch: pa.RecordBatch) -> Longs:
-    """Bytes in memory of each row."""
+    """The bytes of each row in memory."""
     size = np.full(batch.num_rows, _ROW_FIXED_BYTES, np.int64)
     for name in ("key", "value"):
         size += np.diff(starts(batch.column(name)))
@@ -62,7 +62,7 @@ def row_bytes(batch: pa.RecordBatch) -> Longs:
 
 
 def pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """`batch` in slices of at most `most_bytes`; a larger row is one by itself."""
+    """`batch` in slices of at most `most_bytes`; a larger row gets a slice of its own."""
     ends = np.cumsum(row_bytes(batch))
     start = 0
     while start < batch.num_rows:

@@ -1,9 +1,9 @@
-"""What a segment's footer says of its row groups, and the checksum that says whether to believe it.
+"""What a segment's footer says about its row groups, and the checksum that protects it.
 
-The checksum is the XXH3-64 of the footer with its own 16 digits read as zeros. It is the last entry of the key-value
-metadata. A footer's fields lie in the order of their numbers: the statistics, which hold users' keys, come before that
-metadata, and what follows it (who wrote the file, how columns are compared) holds nothing of theirs. So the entry is
-found from the footer's end, where no key can stand for it.
+The checksum is the XXH3-64 of the footer, with its own 16 digits read as zeros. It is the last entry of the key-value
+metadata. A footer's fields are in the order of their numbers: the statistics, which hold users' keys, come before that
+metadata, and what follows it (who wrote the file, how columns are compared) holds none. So the entry is found from the
+footer's end, where no key can be mistaken for it.
 """
 
 import re
@@ -33,17 +33,17 @@ ROW_GROUP_CHECKSUMS = "lithify.row_groups.xxh3"
 _FOOTER_CHECKSUM = "lithify.footer.xxh3"
 _ZEROS = b"0" * 16
 _DIGEST = len(_ZEROS)
-PLACEHOLDERS = {_FOOTER_CHECKSUM: _ZEROS.decode()}  # goes into the metadata last
+PLACEHOLDERS = {_FOOTER_CHECKSUM: _ZEROS.decode()}  # must be written to the metadata last
 _NAME = _FOOTER_CHECKSUM.encode()
 # Thrift's compact protocol: the name, then the header of field 2, a string of 16 bytes.
 _ENTRY = _NAME + bytes([0x18, _DIGEST])
 
 
 class RowGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """What the footer tells of one row group.
+    """What the footer says about one row group.
 
-    `min_key` and `max_key` bound its keys exactly; both are None where it has no keyed record, or where its keys are
-    too long for statistics (`bounded` False: nothing is known of its keys).
+    `min_key` and `max_key` are the exact bounds of its keys. Both are None if it has no keyed record, or if its keys
+    are too long for statistics (`bounded` False: nothing is known about its keys).
     """
 
     index: int
@@ -60,7 +60,7 @@ class RowGroup(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str
 
     def meets(self, low: bytes | None, high: bytes | None) -> bool:
-        """Whether a row of it can lie in [low, high); null keys lie before every key."""
+        """Whether one of its rows can lie in [low, high); null keys sort before every key."""
         if not self.bounded or (low is None and self.null_keys):
             return True
         if self.min_key is None or self.max_key is None:
@@ -69,7 +69,7 @@ class RowGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seal(footer: bytes) -> bytes:
-    """`footer` with its checksum in the place of the zeros. Requires: PLACEHOLDERS were written last."""
+    """`footer` with its checksum in place of the zeros. Requires: PLACEHOLDERS were written last."""
     at = _place(footer)
     if footer[at : at + _DIGEST] != _ZEROS:
         raise ValueError("the footer has no place for its checksum")
@@ -86,7 +86,7 @@ def verified(footer: bytes) -> bytes | None:
 
 
 def _place(footer: bytes) -> int:
-    """Where the digits begin; behind the footer's end where it has no such entry."""
+    """Where the digits begin; beyond the footer's end if it has no such entry."""
     at = footer.rfind(_ENTRY)
     return len(footer) if at < 0 else at + len(_ENTRY)
 
@@ -100,9 +100,9 @@ def _blank(footer: bytes, at: int) -> bytes:
 
 
 def _misplaced(footer: bytes) -> bytes | None:
-    """The first writers looked for the name from the footer's beginning and put the checksum over the next zeros. Where
-    a key's bound has both, it stands there, and the entry is still blank. Such a file holds all that was written:
-    the place is the one at which what stands there is the checksum of all else."""
+    """The first writers searched for the name from the footer's beginning, and put the checksum over the next zeros. If
+    a key's bound contains both, the checksum is there, and the entry is still blank. Nothing is lost in such a file:
+    the right place is the one whose digits are the checksum of everything else."""
     name = footer.find(_NAME)
     for found in re.finditer(rb"(?=([0-9a-f]{16}))", footer[name:]):
         at = name + found.start()
@@ -150,8 +150,8 @@ def _row_group(group: Any, index: int, checksum: str, base_offset: int) -> RowGr
 
 
 def problem(groups: tuple[RowGroup, ...], ref: SegmentRef) -> str | None:
-    """On what the row groups disagree with the reference, if on anything. Keys too long for statistics are passed
-    over."""
+    """In what the row groups disagree with the reference; None: they agree. Keys too long for statistics are not
+    compared."""
     if sum(group.rows for group in groups) != ref.rows:
         return "rows"
     if (min(g.min_offset for g in groups), max(g.max_offset for g in groups)) != (ref.min_offset, ref.max_offset):
@@ -165,7 +165,7 @@ def problem(groups: tuple[RowGroup, ...], ref: SegmentRef) -> str | None:
 
 
 def bounded(extremes: tuple[bytes, bytes] | None, ref: SegmentRef) -> bool:
-    """Whether the reference's bounds are those of its smallest and its largest key; None: it has none."""
+    """Whether the reference's bounds fit its smallest and its largest key; None: it has no keys."""
     if extremes is None:
         return ref.min_key is None and ref.max_key is None
     return are_bounds(ref.min_key, ref.max_key, *extremes)

@@ -1,7 +1,8 @@
-"""Bytes in whatever layout Arrow may hold them, made into its plain one: offsets of 32 bits into one content.
+"""Converts bytes in any of Arrow's layouts to the plain one: 32-bit offsets into one content buffer.
 
-Views, dictionaries and large offsets may stand for more than that layout can hold, from a few bytes of memory; Arrow's
-own cast of views does not notice, and its offsets wrap. So what a column stands for is counted before it is made plain.
+Views, dictionaries and large offsets may represent more than that layout can hold, from a few bytes of memory. Arrow's
+own cast of views does not notice, and its offsets wrap. So the represented size is counted before a column is
+converted.
 """
 
 from collections.abc import Callable
@@ -20,8 +21,8 @@ _LARGE: tuple[Callable[[Any], bool], ...] = (_T.is_large_binary, _T.is_large_str
 _VIEWS: tuple[Callable[[Any], bool], ...] = (_T.is_binary_view, _T.is_string_view)
 _LISTS: tuple[Callable[[Any], bool], ...] = (_T.is_list, _T.is_large_list, _T.is_fixed_size_list, _T.is_map)
 _PLAIN_BYTES_MAX = (1 << 31) - 1
-_ENTRY_BYTES = 8  # of a list of pairs in the plain layout: where its key ends, and its value
-_VIEW_WORDS = 4  # 32-bit words of a view, its length first
+_ENTRY_BYTES = 8  # of a list of pairs in the plain layout: the ends of its key and its value
+_VIEW_WORDS = 4  # 32-bit words of a view, the first is its length
 
 
 def _is(kind: Any, tests: tuple[Callable[[Any], bool], ...]) -> bool:
@@ -46,8 +47,8 @@ def is_pairs(kind: Any) -> bool:
 
 
 def content_bytes(array: Any) -> int:
-    """What the values of an array for which `is_bytes` or `is_pairs` holds have together, once each stands for itself;
-    of lists also those under a null, and for each entry of theirs the lengths of its two."""
+    """The size of all values together, once each is stored by itself, for an array with `is_bytes` or `is_pairs`. Of
+    lists, entries under a null count too, and for each entry the lengths of its key and value."""
     if _is(array.type, _LISTS):
         _, absent, *columns = _entries(array)
         return len(absent) * _ENTRY_BYTES + sum(content_bytes(column) for column in columns)
@@ -74,7 +75,7 @@ def _lengths(array: Any) -> Longs:
 
 
 def _offsets(array: Any) -> Longs:
-    """Where each value of an array that is not empty begins, and where the last ends."""
+    """Where each value of a non-empty array begins, and where the last ends."""
     if _T.is_fixed_size_list(array.type):
         return np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64) * array.type.list_size
     wide = _is(array.type, (*_LARGE, _T.is_large_list))
@@ -84,15 +85,15 @@ def _offsets(array: Any) -> Longs:
 
 def as_bytes(array: Any) -> pa.Array:
     """The same values as type `binary`. Requires: `content_bytes` is below 2 GiB. Raises ArrowInvalid for a dictionary
-    that has more, however little of it is used."""
+    above that, however little of it is used."""
     kind = array.type
-    if _T.is_dictionary(kind):  # by hand: Arrow does not decode dictionaries of views
+    if _T.is_dictionary(kind):  # by hand: Arrow cannot decode dictionaries of views
         if content_bytes(array.dictionary) > _PLAIN_BYTES_MAX:
             raise pa.ArrowInvalid("the dictionary is too large")
         return as_bytes(array.dictionary).take(array.indices)
     if not _is(kind, _LARGE) or len(array) == 0:
         return array.cast(pa.binary())
-    offsets = _offsets(array)  # by hand: Arrow refuses a short slice of a long array
+    offsets = _offsets(array)  # by hand: Arrow rejects a short slice of a long array
     first, last = int(offsets[0]), int(offsets[-1])
     content = array.buffers()[2]
     content = pa.py_buffer(b"") if content is None else content.slice(first, last - first)
@@ -101,7 +102,7 @@ def as_bytes(array: Any) -> pa.Array:
 
 def as_lists(array: Any) -> pa.Array:
     """Pairs as lists of structs of a text `key` and bytes `value`. Requires: `content_bytes` is below 2 GiB. Raises
-    ArrowInvalid where a key is not valid UTF-8."""
+    ArrowInvalid if a key is not valid UTF-8."""
     if len(array) == 0:
         return pa.array([], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
     offsets, absent, keys, values = _entries(array)
@@ -112,7 +113,7 @@ def as_lists(array: Any) -> pa.Array:
 
 
 def _entries(array: Any) -> tuple[Longs, Flags, Any, Any]:
-    """Of lists: where each begins among their entries, which of these are null, and what they hold."""
+    """For lists: where each begins among their entries, which entries are null, and the entries' keys and values."""
     if len(array) == 0:
         return np.zeros(1, np.int64), np.zeros(0, np.bool_), pa.nulls(0), pa.nulls(0)
     offsets = _offsets(array)

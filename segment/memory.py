@@ -1,8 +1,8 @@
-"""Keeping memory that was freed, in a process that merges for a while.
+"""Keep freed memory, in a process that merges for a while.
 
-A merge frees and asks again for a few megabytes at a time, thousands of times. Left to themselves, glibc and Arrow's
-own allocator hand such pieces back to the kernel, which clears every page of them before it gives them out again:
-measured, a fifth of a merge's CPU time. So glibc is told to keep them, and Arrow to use glibc.
+A merge frees and requests a few megabytes thousands of times. By default glibc and Arrow's own allocator return such
+pieces to the kernel, which clears every page before it hands them out again: measured, a fifth of a merge's CPU time.
+So glibc is told to keep them, and Arrow to use glibc.
 """
 
 import ctypes
@@ -15,13 +15,13 @@ __all__ = ["keep_freed_memory"]
 # The names and numbers are those of <malloc.h>; see mallopt(3).
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_KEPT_BYTES_MAX = 256 << 20  # what may lie free before it goes back
-_PIECE_BYTES_MAX = 32 << 20  # larger pieces come from the kernel and go back at once (the most that glibc takes)
+_KEPT_BYTES_MAX = 256 << 20  # what may lie free before it is returned
+_PIECE_BYTES_MAX = 32 << 20  # larger pieces come from the kernel and are returned at once (glibc's maximum)
 
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """For the whole process, for good. Where there is no glibc, nothing happens."""
+    """Set it for the whole process; it cannot be undone. Does nothing without glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return

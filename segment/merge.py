@@ -1,4 +1,4 @@
-"""The merge kernel: sorted sources in, the records that stay out. Pure; memory: lithify.segment.order."""
+"""The merge kernel: sorted sources in, surviving records out. Pure; memory: lithify.segment.order."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _HORIZON = RUN.get_field_index("horizon_ms")
 
 
 class Tally:
-    """Rows that went in, and by which fate they came out; `buckets` as in MergeRules."""
+    """Counts of the rows that went in, by fate; `buckets` as in MergeRules."""
 
     def __init__(self, buckets: Sequence[int] = ()) -> None:
         self.rows_in = 0
@@ -37,8 +37,8 @@ class Tally:
 
     @property
     def kept_bytes(self) -> tuple[int, ...]:
-        """Raw bytes of the records kept of each bucket, up to the last that has any. Never (), which says that nobody
-        counted, but where there is no bucket."""
+        """Raw bytes of the records kept of each bucket, up to the last that has any. () only if there are no buckets;
+        it would mean "not counted"."""
         return _up_to_the_last(self._kept_bytes[1:]) or (0,) * len(self._starts[:1])
 
     @property
@@ -47,7 +47,7 @@ class Tally:
         return _up_to_the_last(self._lost_bytes[1:])
 
     def count(self, rows: Fates, offset: Longs, size: Longs) -> None:
-        """`size`: raw bytes of each row."""
+        """Count rows by fate. `size`: raw bytes of each row."""
         self.rows_in += len(rows)
         for fate, count in enumerate(np.bincount(rows, minlength=len(Fate))):
             self.by_fate[fate] += int(count)
@@ -78,7 +78,7 @@ def merge(sources: Sequence[Iterator[pa.RecordBatch]], rules: MergeRules, tally:
         raise ValueError("superseded records are found in key order only")
     for block in blocks(sources, rules.order):
         kept = _survivors(block, rules, tally)
-        del block  # nor is what was kept of it, while the next rows are read
+        del block  # free it, and then what was kept of it, while the next rows are read
         if kept is not None:
             yield kept
         del kept

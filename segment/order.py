@@ -1,8 +1,8 @@
-"""The two orders of rows, and merging sources that are in one of them, block by block.
+"""The two orders of rows, and the merge of sources that are in one of them, block by block.
 
-A block holds, from every source, the rows up to the smallest of the sources' last buffered positions: none that is
-still unread can come before them. Memory is one batch of each source, whatever their lengths; a key with more versions
-than a batch holds is no exception, since positions are (key, offset) and not keys. Source: docs/rfcs/0004.
+A block has, from every source, the rows up to the smallest of the sources' last buffered positions: no unread row can
+come before them. Memory is one batch per source, whatever the sources' lengths, even if a key has more versions than a
+batch holds, since positions are (key, offset), not keys. Source: docs/rfcs/0004.
 """
 
 import bisect
@@ -21,14 +21,15 @@ from lithify.segment.sorting import Extremes, repeats, sorted_indices, stable_by
 __all__ = ["Block", "Position", "blocks", "position", "rows_through", "take"]
 
 Position = tuple[bool, bytes, int]
-"""Whether the row has a key, its key, its offset; in offset order (False, b"", offset). They compare as rows do."""
+"""Whether the row has a key, its key, its offset; in offset order (False, b"", offset). Compares as rows do."""
 
 
 class Block(msgspec.Struct, frozen=True):
     """Rows that precede all later blocks' rows.
 
-    `order` lists them in order; None: they lie in order already. `repeated` tells, in order, where the next row has the
-    same key; None: it is yet to be found out. `continued`: so does the row that follows the block's last.
+    `order`: the indices that put the rows in order; None: they are in order. `repeated`: in order, whether the next row
+    has the same key; None: not determined yet. `continued`: whether the first row after the block has the same key as
+    its last.
     """
 
     rows: pa.RecordBatch
@@ -40,7 +41,7 @@ class Block(msgspec.Struct, frozen=True):
         return self.rows if self.order is None else take(self.rows, self.order)
 
     def superseded(self) -> Flags:
-        """In order, where a later row has the same key. Requires: the block is in key order."""
+        """In order, whether a later row has the same key. Requires: the block is in key order."""
         keys: Any = self.rows.column("key")
         if self.repeated is not None:
             result = self.repeated.copy()
@@ -51,7 +52,7 @@ class Block(msgspec.Struct, frozen=True):
 
 
 def take(rows: pa.RecordBatch, indices: Longs) -> pa.RecordBatch:
-    """`rows` at `indices`. A column that is null throughout is made anew, which costs less."""
+    """`rows` at `indices`. An all-null column is made anew, which costs less."""
     chosen = from_longs(indices)
     columns = [
         pa.nulls(len(indices), column.type) if column.null_count == len(column) else column.take(chosen)
@@ -69,7 +70,7 @@ def position(batch: pa.RecordBatch, row: int, order: Order) -> Position:
 
 
 def rows_through(batch: pa.RecordBatch, bound: Position, order: Order) -> int:
-    """How many rows of `batch` lie at or before `bound`. Requires: the batch is in `order`."""
+    """How many rows of `batch` are at or before `bound`. Requires: the batch is in `order`."""
     keyed, key, offset = bound
     offsets = longs(batch.column("offset"))
     if order == "offset":
@@ -86,7 +87,7 @@ def rows_through(batch: pa.RecordBatch, bound: Position, order: Order) -> int:
 
 
 class _Head:
-    """A source and what of it is buffered. Empty batches are passed over."""
+    """A source and its buffered batch. Empty batches are skipped."""
 
     def __init__(self, source: Iterator[pa.RecordBatch], order: Order) -> None:
         self._source = source
@@ -96,7 +97,7 @@ class _Head:
         self._refill()
 
     def _refill(self) -> None:
-        self.batch = None  # let go of the old batch before the next is read
+        self.batch = None  # free the old batch before the next is read
         self.batch = next((batch for batch in self._source if batch.num_rows), None)
         if self.batch is not None:
             self.last = position(self.batch, self.batch.num_rows - 1, self._order)
@@ -116,22 +117,22 @@ class _Head:
 
 
 def blocks(sources: Sequence[Iterator[pa.RecordBatch]], order: Order) -> Iterator[Block]:
-    """Merge sources, each in `order`, into blocks that are in `order` within and among themselves."""
+    """Merge sources, each in `order`, into blocks that are in `order` within and across blocks."""
     heads = [head for head in (_Head(source, order) for source in sources) if head.batch is not None]
     while heads:
         bound = min(head.last for head in heads)
         pieces = [piece for piece in (head.take(bound) for head in heads) if piece.num_rows]
         heads = [head for head in heads if head.batch is not None]
-        # The block's last row is the one at `bound`; what follows it is the first row of some head.
+        # The block's last row is the one at `bound`; the row after it is the first of some head.
         continued = bound[0] and any(head.begins_with(bound[1]) for head in heads)
         block = _block(pieces, order, continued)
         pieces = []
         yield block
-        del block  # not kept while the next rows are read: one alone may be as large as 64 MiB
+        del block  # free it while the next rows are read: one block may take 64 MiB
 
 
 def _block(pieces: list[pa.RecordBatch], order: Order, continued: bool) -> Block:
-    """One block of pieces that are each in `order`."""
+    """One block from pieces that are each in `order`."""
     if len(pieces) == 1:
         return Block(pieces[0], continued=continued)
     extremes = [_offset_extremes(piece) for piece in pieces]
@@ -142,13 +143,13 @@ def _block(pieces: list[pa.RecordBatch], order: Order, continued: bool) -> Block
         return Block(rows, sorted_indices(rows, order), continued=continued)
     if order == "offset":
         return Block(rows)
-    # With the pieces in the order of their offsets, a stable sort by key alone sorts by (key, offset).
+    # Since the pieces are in offset order, a stable sort by key alone sorts by (key, offset).
     indices, repeated = stable_by_key(rows.column("key"), _key_extremes(pieces))
     return Block(rows, indices, repeated, continued)
 
 
 def _key_extremes(pieces: list[pa.RecordBatch]) -> Extremes | None:
-    """Of pieces in key order, unless a key is null."""
+    """The extremes of pieces in key order; None if a key is null."""
     keys: list[Any] = [piece.column("key") for piece in pieces]
     if any(column.null_count for column in keys):
         return None

@@ -1,4 +1,4 @@
-"""Cutting a job into key ranges of about one output each, from the row-group statistics of its sources. Pure."""
+"""Cut a job into key ranges of about one output each, by the row-group statistics of its sources. Pure."""
 
 import bisect
 import itertools
@@ -12,20 +12,20 @@ from lithify.segment.read import SegmentReader
 
 __all__ = ["BOUNDARY_BYTES_MAX", "Weight", "row_group_weights", "split_ranges"]
 
-BOUNDARY_BYTES_MAX = 64  # of a key between two ranges; any byte string can be a boundary
+BOUNDARY_BYTES_MAX = 64  # of the key between two ranges; any byte string can be a boundary
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """So many bytes of Parquet lie between these keys. None: it is not known where."""
+    """So many bytes of Parquet lie between these keys. None: their place is unknown."""
 
     min_key: bytes | None
     max_key: bytes | None
     weight_bytes: int
 
 
-_TWICE_SHARE_MIN = 8  # at most one part in so many is read twice,
-_TWICE_BYTES_MIN = 32 << 20  # but so much may always be: about a tenth of a second's work
-_DIGITS = 12  # bytes after the common prefix by which keys are told apart
+_TWICE_SHARE_MIN = 8  # at most 1/8 of the bytes are read twice,
+_TWICE_BYTES_MIN = 32 << 20  # but this much always may: about a tenth of a second's work
+_DIGITS = 12  # bytes after the common prefix that distinguish keys
 _FRACTION_BITS = 8 * _DIGITS
 _CLASSES = (b"0123456789", b"abcdef", b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -36,12 +36,12 @@ def row_group_weights(reader: SegmentReader) -> list[Weight]:
 
 
 def split_ranges(weights: Iterable[Weight], target_bytes: int) -> tuple[KeyRange, ...]:
-    """Ranges that cover all keys, in key order, without overlap, of about equal weight, each about `target_bytes` or
-    less. Weights are taken as spread evenly between their keys; their order does not matter.
+    """Ranges that cover all keys, in key order, without overlap, of about equal weight, each of about `target_bytes` or
+    less. Each weight is taken as spread evenly between its keys; their order does not matter.
 
-    Any ranges are right; these are balanced as well as the statistics tell. Both sides of a cut read and decode the row
-    groups it goes through: where that would come to more than an eighth of all (and more than 32 MiB), the ranges are
-    half as many, or a quarter... Fewer come out, too, where keys differ only beyond what a boundary holds.
+    Any ranges are correct; these are as balanced as the statistics allow. Both sides of a cut read and decode the row
+    groups that it divides. If that is more than an eighth of everything (and more than 32 MiB), the number of ranges is
+    halved, again if needed. There are also fewer if keys differ only beyond the length of a boundary.
     """
     known = [(w.min_key, w.max_key, w.weight_bytes) for w in weights if w.min_key is not None and w.max_key is not None]
     if not known:
@@ -64,14 +64,14 @@ def split_ranges(weights: Iterable[Weight], target_bytes: int) -> tuple[KeyRange
 
 
 def _read_twice(spans: list[tuple[int, int, int]], cuts: Iterable[int]) -> int:
-    """The weight of the spans that each cut goes through, together."""
+    """The total weight of the spans that the cuts divide."""
     begun = _Sums((low, weight) for low, _, weight in spans)
     ended = _Sums((high, weight) for _, high, weight in spans)
     return sum(begun.below(cut) - ended.below(cut + 1) for cut in cuts)
 
 
 class _Sums:
-    """How much weight lies below a number."""
+    """The total weight below a number."""
 
     def __init__(self, weights: Iterable[tuple[int, int]]) -> None:
         found = sorted(weights)
@@ -87,7 +87,7 @@ def _cuts(spans: list[tuple[int, int, int]], scale: "_Scale", count: int) -> lis
 
 
 def _even_cuts(spans: list[tuple[int, int, int]], count: int) -> Iterator[int]:
-    """Where `count` equal shares of all weight meet. Whole numbers throughout: the same on every machine."""
+    """Where `count` equal shares of the weight meet. Integers throughout: the same result on every machine."""
     slopes: dict[int, int] = {}
     total = 0
     for low, high, weight in spans:
@@ -106,8 +106,8 @@ def _even_cuts(spans: list[tuple[int, int, int]], count: int) -> Iterator[int]:
 
 
 class _Scale:
-    """Keys as whole numbers of the same order. Digits are ranks in the alphabet that the keys seem to be written in, so
-    that decimal, hexadecimal and textual keys spread evenly, as bytes of all values do."""
+    """Maps keys to integers of the same order. Digits are ranks in the alphabet that the keys seem to use, so that
+    decimal, hexadecimal and textual keys are spread as evenly as arbitrary bytes."""
 
     def __init__(self, stem: bytes, keys: Iterable[bytes]) -> None:
         seen = {byte for key in keys for byte in key[len(stem) : len(stem) + _DIGITS]}
@@ -131,7 +131,7 @@ class _Scale:
 
 
 def _fits(seen: set[int], letters: bytes) -> bool:
-    """Whether keys that hold these bytes are written with `letters`, among others. Those of hexadecimal are not taken
-    for the whole alphabet's."""
+    """Whether keys with these bytes seem to use `letters`, among others. Hexadecimal letters do not imply the whole
+    alphabet."""
     inside = seen & set(letters)
     return bool(inside) and (letters != _CLASSES[2] or not inside <= set(_CLASSES[1]))

@@ -1,8 +1,7 @@
-"""Reading one segment: by row groups, pruned by key range or offset, every byte that is used checked first.
+"""Read one segment by row groups, pruned by key range or offset; every byte used is checked first.
 
-A reader costs one GET for the footer and one for each run of needed row groups. What a range of bytes holds is trusted
-only after its checksum (lithify.segment.footer, lithify.segment.write) matched, so damage raises Corrupt and never
-yields wrong rows.
+A reader costs one GET for the footer and one for each run of needed row groups. Bytes are used only after their
+checksum (lithify.segment.footer, lithify.segment.write) matched, so damage raises Corrupt and never gives wrong rows.
 """
 
 import bisect
@@ -23,15 +22,15 @@ from lithify.store.port import Store
 
 __all__ = ["FETCH_BYTES_MAX", "OpenSegment", "SegmentReader"]
 
-FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups fetched at once; a single row group may be larger
+FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups, in one fetch; a single row group may be larger
 _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
 
 
 class SegmentReader:
-    """Opens the segment `ref` that lies under `key`. Memory: one fetch and one decoded row group at a time.
+    """Opens the segment `ref` that is stored under `key`. Memory: one fetch and one decoded row group at a time.
 
-    Raises NotFound where the object is gone, and Corrupt where it is not what was written.
+    Raises NotFound if the object is gone, Corrupt if it is not what was written.
     """
 
     def __init__(self, store: Store, key: str, ref: SegmentRef, *, fetch_bytes: int = FETCH_BYTES_MAX) -> None:
@@ -53,8 +52,8 @@ class SegmentReader:
         *,
         min_offset: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows with low ≤ key < high (None: unbounded; null keys lie before every key) and offset ≥ `min_offset`, in
-        the segment's order, a row group at a time, with schema RUN: offsets absolute, L0 rows without a horizon."""
+        """Rows with low ≤ key < high (None: unbounded; null keys sort before every key) and offset ≥ `min_offset`, in
+        the segment's order, one row group at a time, with schema RUN: offsets absolute, L0 rows without a horizon."""
         wanted = [
             group
             for group in self.row_groups
@@ -66,7 +65,7 @@ class SegmentReader:
             for group in run:
                 batch = self._decode(group, content[group.start - start :][: group.stored_bytes])
                 if group is run[-1]:
-                    content = memoryview(b"")  # not kept while the last batch is in use
+                    content = memoryview(b"")  # free it while the last batch is in use
                 batch = self._within(batch, low, high)
                 if min_offset is not None and group.min_offset < min_offset:
                     batch = batch.filter(from_flags(longs(batch.column("offset")) >= min_offset))
@@ -90,7 +89,7 @@ class SegmentReader:
         try:
             return memoryview(self._store.read(self.key, start, length))
         except (NotFound, Corrupt) as error:
-            error.segment = self.ref.id  # a store knows keys only
+            error.segment = self.ref.id  # a store knows only keys
             raise
 
     def _decode(self, group: RowGroup, content: memoryview) -> pa.RecordBatch:
@@ -147,7 +146,7 @@ class SegmentReader:
         return self._guard(lambda: decode(footer))
 
     def _guard(self, decode: Callable[[], Any]) -> Any:
-        """What a checked part of the file decodes to; a decoder that fails on it means the file was never right."""
+        """Decode a checked part of the file. If that fails, the file was wrong when it was written: raises Corrupt."""
         try:
             return decode()
         except (pa.ArrowException, OSError, ValueError, KeyError, IndexError, AttributeError) as error:
@@ -163,7 +162,7 @@ class SegmentReader:
 
 
 OpenSegment = Callable[[SegmentRef, int], SegmentReader]
-"""Opens a segment, fetching at most so many bytes at once."""
+"""Opens a segment; a fetch has at most so many bytes."""
 
 
 def _first_at(keys: Any, bound: bytes) -> int:
@@ -172,7 +171,7 @@ def _first_at(keys: Any, bound: bytes) -> int:
 
 
 class _Window:
-    """The bytes of one row group as a file of the object's size, for pyarrow, which asks for absolute positions."""
+    """The bytes of one row group as a file of the object's size, since pyarrow asks for absolute positions."""
 
     closed = False
 

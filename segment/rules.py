@@ -1,7 +1,7 @@
-"""What a merge does with each record: the rules R1, R3 and R4 in one place, once for a record and once for a block.
+"""What a merge does with each record: rules R1, R3 and R4, once for a single record and once for a block.
 
-`fate` and `fates` are the same function (a property test holds them together): the simulator asks the one, the kernel
-the other.
+`fate` and `fates` are the same function (a property test compares them): the simulator uses the first, the kernel the
+second.
 """
 
 import enum
@@ -16,26 +16,26 @@ from lithify.segment.arrays import Flags, Longs
 __all__ = ["NO_HORIZON", "Fate", "Fates", "fate", "fates", "stamped", "stamps"]
 
 NO_HORIZON: Final = np.iinfo(np.int64).max
-"""Stands for "no horizon" in arrays: no clock reaches it."""
+""""No horizon" in arrays: no clock reaches it."""
 
 Fates = npt.NDArray[np.uint8]
 
 
 class Fate(enum.IntEnum):
-    """What becomes of a record. Where several reasons to drop it hold, the first in this list is counted."""
+    """What happens to a record. If several reasons to drop it apply, the first in this list counts."""
 
     KEPT = 0
     BELOW_FLOOR = 1  # R3
-    KEYLESS = 2  # the topic became compacted: a record without a key has no identity to keep
+    KEYLESS = 2  # the topic became compacted: a record without a key cannot be superseded
     SUPERSEDED = 3  # R1: a higher offset of its key is in the merge
-    EXPIRED = 4  # R4: a tombstone whose stamped horizon has passed; in any merge, for its older values are gone
+    EXPIRED = 4  # R4: a tombstone whose stamped horizon has passed; in any merge, since its older values are gone
 
 
 def fate(
     rules: MergeRules, *, offset: int, key: bytes | None, tombstone: bool, horizon_ms: int | None, superseded: bool
 ) -> Fate:
-    """What becomes of one record. `superseded`: a higher offset of the same key bytes is in this merge (a record
-    without a key never is). A horizon that this very merge stamps drops nothing in it."""
+    """What happens to one record. `superseded`: the merge has a higher offset of the same key bytes (never for a record
+    without a key). A horizon stamped by this merge drops nothing in it."""
     if offset < rules.floor:
         return Fate.BELOW_FLOOR
     if rules.drop_keyless and key is None:
@@ -48,8 +48,8 @@ def fate(
 
 
 def stamped(rules: MergeRules, *, offset: int, tombstone: bool, horizon_ms: int | None) -> int | None:
-    """The horizon a kept record carries on: a clean stamps unstamped tombstones below its coverage offset (KIP-534;
-    never others: an older value may sit in a segment that is not in this merge)."""
+    """The horizon that a kept record gets: a clean stamps unstamped tombstones below its coverage offset (KIP-534).
+    Never others: an older value may be in a segment outside this merge."""
     if rules.stamp_horizon_ms is not None and tombstone and horizon_ms is None and offset < rules.coverage_offset:
         return rules.stamp_horizon_ms
     return horizon_ms
@@ -58,9 +58,9 @@ def stamped(rules: MergeRules, *, offset: int, tombstone: bool, horizon_ms: int 
 def fates(
     rules: MergeRules, *, offset: Longs, keyless: Flags, tombstone: Flags, horizon_ms: Longs, superseded: Flags
 ) -> Fates:
-    """`fate` of each row, with NO_HORIZON where there is none."""
+    """`fate` of each row, with NO_HORIZON for rows without one."""
     result = np.zeros(len(offset), np.uint8)
-    # From the last reason to the first: a later assignment wins.
+    # From the last reason to the first, so that later assignments win.
     result[tombstone & (horizon_ms <= rules.clock_ms)] = Fate.EXPIRED
     if rules.drop_superseded:
         result[superseded] = Fate.SUPERSEDED
@@ -71,7 +71,7 @@ def fates(
 
 
 def stamps(rules: MergeRules, *, offset: Longs, tombstone: Flags, horizon_ms: Longs) -> Flags:
-    """Where `stamped` gives a record a horizon it did not have."""
+    """Where `stamped` sets a horizon that was not set."""
     if rules.stamp_horizon_ms is None:
         return np.zeros(len(offset), np.bool_)
     return tombstone & (horizon_ms == NO_HORIZON) & (offset < rules.coverage_offset)

@@ -1,4 +1,4 @@
-"""The latest visible record of each key: of all keys (a streaming merge), or of one."""
+"""The latest visible record of each key (by a streaming merge), or of one key."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,11 +14,11 @@ from lithify.segment.schema import RECORDS
 
 __all__ = ["get", "latest", "records"]
 
-_NEVER_MS = -1  # no horizon has passed: an expired tombstone still hides what it hid
+_NEVER_MS = -1  # no horizon has passed, so that an expired tombstone still hides older values
 
 
 def records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of the merge as users see it: without the horizon."""
+    """A batch of the merge as users see it, without the horizon."""
     return pa.RecordBatch.from_arrays(batch.columns[: len(RECORDS)], schema=RECORDS)
 
 
@@ -27,8 +27,8 @@ def latest(
 ) -> Iterator[pa.RecordBatch]:
     """The record with the highest offset ≥ `floor` of each key, in key order, schema RECORDS.
 
-    Keys whose latest record is a tombstone are left out unless kept; records without a key always are. Requires: each
-    source is in key order with schema RUN. Memory: one batch of each source (lithify.segment.order).
+    Keys whose latest record is a tombstone are left out unless `keep_tombstones`; records without a key always are.
+    Requires: each source is in key order, with schema RUN. Memory: one batch per source (lithify.segment.order).
     """
     rules = MergeRules(order="key", drop_superseded=True, drop_keyless=True, floor=floor, clock_ms=_NEVER_MS)
     for batch in merge(sources, rules, Tally()):
@@ -39,11 +39,11 @@ def latest(
 
 
 def get(refs: Iterable[SegmentRef], open_segment: OpenSegment, key: bytes, floor: int) -> pa.RecordBatch | None:
-    """The latest record of `key` with an offset ≥ `floor`, as a batch of one row with schema RECORDS (a tombstone
-    included), or None. `refs` come in any order.
+    """The latest record of `key` with an offset ≥ `floor`, as a batch of one row with schema RECORDS (possibly a
+    tombstone), or None. `refs` may be in any order.
 
-    Opens, newest segment first, only those whose bounds hold the key, reads only row groups whose bounds do, and stops
-    where no older segment can win. Raises what `open_segment` does, NotFound and Corrupt.
+    Opens the newest segments first, and only those whose bounds include the key; reads only row groups whose bounds do;
+    stops when no older segment can win. Raises what `open_segment` raises, NotFound and Corrupt.
     """
     found: pa.RecordBatch | None = None
     wanted = Bounds.of_key(key)

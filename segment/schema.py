@@ -1,4 +1,4 @@
-"""Columns of a segment, with Parquet field ids that never change, and the door through which users' tables enter."""
+"""Columns of a segment, with Parquet field ids that never change, and the conversion of users' tables."""
 
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from lithify.store.errors import InvalidRequest
 
 __all__ = ["APPEND_BYTES_MAX", "FIELD_IDS", "L0", "RECORDS", "RUN", "normalise"]
 
-# By these numbers engines follow a column through renames: a number is never reused and never moves.
+# Engines follow a column through renames by these numbers: never reuse or change one.
 FIELD_IDS: Final = {
     "key": 1,
     "value": 2,
@@ -24,7 +24,7 @@ FIELD_IDS: Final = {
     "horizon_ms": 10,
 }
 
-APPEND_BYTES_MAX = 1 << 30  # of keys, values and headers of one table: binary columns count their bytes in 31 bits
+APPEND_BYTES_MAX = 1 << 30  # of keys, values and headers in one table: binary columns count their bytes in 31 bits
 
 
 def _field(path: str, kind: pa.DataType) -> pa.Field:
@@ -39,13 +39,13 @@ _TIMESTAMP = _field("timestamp_ms", pa.int64())
 _HEADERS = _field("headers", pa.list_(_field("headers.element", _HEADER)))
 
 RECORDS: Final = pa.schema([_KEY, _VALUE, _OFFSET, _TIMESTAMP, _HEADERS])
-"""What users see."""
+"""The columns that users see."""
 
 L0: Final = pa.schema([_KEY, _VALUE, _field("offset_delta", pa.int64()), _TIMESTAMP, _HEADERS])
-"""One append: the commit assigns the base offset, so rows carry their distance from it."""
+"""One append: the commit assigns the base offset, so rows have their distance from it."""
 
 RUN: Final = pa.schema([_KEY, _VALUE, _OFFSET, _TIMESTAMP, _HEADERS, _field("horizon_ms", pa.int64())])
-"""A compacted segment, and every batch inside the merge. `horizon_ms`: a stamped tombstone may go from then on (R4)."""
+"""A compacted segment, and every batch in a merge. `horizon_ms`: from then on a tombstone may be dropped (R4)."""
 
 _APPEND: Final = pa.schema([_KEY, _VALUE, _TIMESTAMP, _HEADERS])
 
@@ -53,8 +53,8 @@ _APPEND: Final = pa.schema([_KEY, _VALUE, _TIMESTAMP, _HEADERS])
 def normalise(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table:
     """A user's table as columns key, value, timestamp_ms, headers, one chunk each, rows in the order given.
 
-    Text, large, view, fixed-size and dictionary types are cast; a missing key or headers column is null throughout; a
-    missing or null timestamp becomes `now_ms`. Raises InvalidRequest naming the column and what to do.
+    Text, large, view, fixed-size and dictionary types are cast. A missing key or headers column is all null; a missing
+    or null timestamp becomes `now_ms`. Raises InvalidRequest, naming the column and what to do.
     """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
@@ -89,7 +89,7 @@ def _column(given: pa.ChunkedArray, field: pa.Field) -> pa.Array:
         chunks = [_plain(chunk, field) for chunk in given.chunks]
         return chunks[0] if len(chunks) == 1 else pa.concat_arrays([*chunks, pa.array([], field.type)])
     except pa.ArrowException:
-        # Not chained: Arrow's own message may quote the value that failed.
+        # Not chained: Arrow's message may quote the value that failed.
         raise _refused(given, field) from None
 
 
@@ -107,7 +107,7 @@ def _check_types(table: pa.Table) -> None:
 
 
 def _check_content(table: pa.Table) -> None:
-    """What Arrow would wrap around, or take gigabytes for, is refused before it is made plain."""
+    """Refuse, before the conversion, what Arrow would wrap around, or take gigabytes for."""
     named = [name for name in ("key", "value", "headers") if name in table.column_names]
     held = sum(content_bytes(chunk) for name in named for chunk in table.column(name).chunks)
     if held > APPEND_BYTES_MAX:
@@ -124,14 +124,14 @@ def _plain(chunk: Any, field: pa.Field) -> pa.Array:
         return as_bytes(chunk)
     if pa.types.is_dictionary(kind):
         chunk, kind = chunk.dictionary_decode(), kind.value_type
-    if pa.types.is_timestamp(kind):  # finer units are cut to milliseconds; a second beyond them is refused
+    if pa.types.is_timestamp(kind):  # finer units are cut to milliseconds; seconds that overflow are refused
         chunk = chunk.cast(pa.timestamp("ms", kind.tz), safe=kind.unit == "s")
     return chunk.cast(field.type)
 
 
 def _is_time(kind: Any) -> bool:
-    """Milliseconds since 1970, as a number or as text, or a timestamp. Of spans and days Arrow would take the bare
-    number, whatever its unit is."""
+    """Milliseconds since 1970 as a number or text, or a timestamp. Durations and dates are refused: Arrow would take
+    their bare number, whatever its unit."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     tests = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_null, *_IS_TEXT)

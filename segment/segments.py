@@ -1,4 +1,4 @@
-"""Opening and checking the segments of a partition, by their references: in whichever home each of them lives."""
+"""Open and check the segments of a partition by their references, whichever home each of them is in."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ __all__ = ["Segments"]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Thread-safe; it holds nothing open. Each of its methods raises InvalidRequest for a segment in a home that is
-    none of `homes`, and NotFound or Corrupt as the function of lithify.segment that it stands for."""
+    """Thread-safe; keeps nothing open. Each method raises InvalidRequest for a segment in none of `homes`, and NotFound
+    or Corrupt like the function of lithify.segment with its name."""
 
     keys: PartitionKeys
     homes: Homes

@@ -1,8 +1,8 @@
 """Sorting any number of rows in bounded memory: sort what fits, spill it to a local folder, merge the spilled runs.
 
-At most RUNS_MAX runs are merged at once, or fewer where memory is little or records are large. More of them are
-merged into longer ones first, which are spilled again: with 64 MiB of memory, what is above 2 GiB is written twice, and
-what is above 64 GiB three times.
+At most RUNS_MAX runs are merged at once; fewer if memory is short or records are large. If there are more, they are
+first merged into longer ones, which are spilled again: with 64 MiB of memory, rows beyond 2 GiB are written twice, and
+beyond 64 GiB three times.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ __all__ = ["RUNS_MAX", "SORT_BYTES", "external_sort"]
 
 SORT_BYTES = 64 << 20
 RUNS_MAX = 32
-_PIECE_BYTES = 1 << 20  # at most, of one spilled batch
+_PIECE_BYTES = 1 << 20  # the largest spilled batch
 
 
 def external_sort(
@@ -37,8 +37,8 @@ def external_sort(
     """The rows of `batches` (any order, schema RUN) in `order`.
 
     Memory: about three times `memory_bytes` while rows are sorted, twice as much while runs are merged, and three times
-    the largest row where that is more. Nothing is spilled where all rows fit. Runs go to nameless files in `spill_dir`
-    (None: the system's temporary folder). Raises Unavailable where that cannot hold them.
+    the largest row if that is more. Nothing is spilled if all rows fit. Runs go to nameless files in `spill_dir` (None:
+    the system's temporary folder). Raises Unavailable if that cannot hold them.
     """
     held: list[pa.RecordBatch] = []
     held_bytes = 0
@@ -59,7 +59,7 @@ def external_sort(
 
 
 class _Runs:
-    """What was spilled. Level 0 holds runs as they came, each higher one merged runs of the level below it."""
+    """Spilled runs. Level 0 has the original runs, each higher level merged runs of the level below."""
 
     def __init__(self, order: Order, piece_bytes: int, merged_bytes: int, folder: Path | None, disk: Disk) -> None:
         self._order: Order = order
@@ -83,7 +83,7 @@ class _Runs:
         found.runs.append(found.file.write(batches))
 
     def readers(self) -> list[Iterator[pa.RecordBatch]]:
-        """No more than can be merged at once: a batch of each is in memory, three times over."""
+        """As many as can be merged at once: a batch of each is in memory, three times over."""
         while True:
             runs = [run for level in self._levels if level for run in level.runs]
             if len(runs) <= 2 or (len(runs) <= RUNS_MAX and _largest(runs) <= self._merged_bytes):
@@ -114,7 +114,7 @@ class _Level(NamedTuple):
 
 
 def _largest(runs: Sequence[Run]) -> int:
-    """Bytes of the largest batches of all, together."""
+    """The bytes of all runs' largest batches together."""
     return sum(run.largest for run in runs)
 
 

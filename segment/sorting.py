@@ -1,4 +1,4 @@
-"""Sorting the rows of one batch: by offset, or by (key, offset) with null keys first."""
+"""Sort the rows of one batch: by offset, or by (key, offset) with null keys first."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ from lithify.segment.extent import Order, shared_prefix
 __all__ = ["Extremes", "repeats", "sorted_indices", "stable_by_key"]
 
 Extremes = tuple[bytes, bytes]
-"""A key that no other is below, and one that no other is above."""
+"""The smallest and the largest key, or bounds for them."""
 
 _HEAD_BYTES = 8
-# By the number of bytes that a key still has: what of a head is its own, and not the next key's.
+# By the number of bytes left in a key: which bytes of a head are its own, and not the next key's.
 _MASKS = np.array([(1 << 64) - (1 << 8 * (_HEAD_BYTES - own)) for own in range(_HEAD_BYTES + 1)], np.uint64)
 
 
 def sorted_indices(rows: pa.RecordBatch, order: Order) -> Longs:
-    """Indices that put any rows in `order`."""
+    """Indices that put the rows in `order`."""
     by_offset = np.argsort(longs(rows.column("offset")), kind="stable")
     if order == "offset":
         return by_offset
@@ -30,7 +30,7 @@ def sorted_indices(rows: pa.RecordBatch, order: Order) -> Longs:
 
 
 def repeats(keys: Any) -> Flags:
-    """Where the next row has the same key. Null is the same as nothing, and nothing follows the last row."""
+    """Whether the next row has the same key. Null equals nothing, and nothing follows the last row."""
     result = np.zeros(len(keys), np.bool_)
     if len(keys) > 1:
         same = pc.call_function("equal", [keys.slice(0, len(keys) - 1), keys.slice(1)])
@@ -39,12 +39,13 @@ def repeats(keys: Any) -> Flags:
 
 
 def stable_by_key(keys: Any, extremes: Extremes | None = None) -> tuple[Longs, Flags]:
-    """Indices that sort by key, null keys first, and leave rows of one key as they lie; and `repeats` of that order.
+    """Indices that sort by key, null keys first, and keep the order of rows with the same key; and `repeats` in that
+    order.
 
-    Who knows the extremes of the keys spares a search for them. Requires: at least one row.
+    `extremes` of the keys, if known, save a search for them. Requires: at least one row.
     """
-    # Eight bytes after what all keys share nearly always tell them apart, and whole numbers sort fast. Where two
-    # different keys have the same eight bytes, the general way is taken.
+    # The eight bytes after the shared prefix nearly always distinguish keys, and integers sort fast. If two different
+    # keys have the same eight bytes, whole keys are compared.
     return (_by_heads(keys, extremes or _extremes(keys)) if keys.null_count == 0 else None) or _by_whole_keys(keys)
 
 
@@ -67,18 +68,18 @@ def _by_heads(keys: Any, extremes: Extremes) -> tuple[Longs, Flags] | None:
 
 
 def _are_equal(keys: Any, indices: Longs, rows: Longs, rest_bytes: Longs) -> bool:
-    """Whether each of `rows`, and the row after it, are of one key. Their heads are equal."""
+    """Whether each of `rows` has the same key as the row after it. Their heads are equal."""
     one, other = indices[rows], indices[rows + 1]
-    if rest_bytes.max() <= _HEAD_BYTES:  # nothing stands behind a head: only zeros at the end may tell keys apart
+    if rest_bytes.max() <= _HEAD_BYTES:  # keys end within their heads: only zeros at the end may distinguish them
         return bool((rest_bytes[one] == rest_bytes[other]).all())
     return pc.call_function("equal", [keys.take(from_longs(one)), keys.take(from_longs(other))]).true_count == len(rows)
 
 
 def _heads(keys: Any, begin: Longs, shared: int, rest_bytes: Longs) -> npt.NDArray[np.uint64]:
-    """The eight bytes of each key after the `shared` first, as a big-endian number; zeros follow a short key."""
+    """The eight bytes of each key after its first `shared` bytes, as a big-endian number, padded with zeros."""
     content = np.frombuffer(keys.buffers()[2] or b"", np.uint8)[begin[0] : begin[-1]]
     padded = np.concatenate([content, np.zeros(_HEAD_BYTES, np.uint8)])
-    # A window of eight bytes at every byte. As raw bytes numpy copies them fast; as numbers it would align each first.
+    # A window of eight bytes at every byte. numpy copies raw bytes fast; numbers it would align one by one.
     windows = np.lib.stride_tricks.as_strided(padded[:0].view("V8"), (len(content) + 1,), (1,))
     heads = windows[begin[:-1] + (shared - begin[0])].view(">u8").astype(np.uint64)
     heads &= _MASKS[np.minimum(rest_bytes, _HEAD_BYTES)]

@@ -1,4 +1,4 @@
-"""A source of a merge: segments that follow each other, read one after the other within a key range."""
+"""A source of a merge: consecutive segments, read one after the other within a key range."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,21 +13,21 @@ from lithify.segment.sort import SORT_BYTES, external_sort
 
 __all__ = ["FETCHES_BYTES", "Source", "in_order"]
 
-FETCHES_BYTES = 32 << 20  # fetched at once by all sources of one merge
+FETCHES_BYTES = 32 << 20  # fetched at once by all sources of one merge together
 _SORT_BYTES_MIN = 1 << 20
 
 
 def in_order(segments: Sequence[SegmentRef], order: Order) -> bool:
-    """Whether their rows are stored in `order`, and need no sort."""
+    """Whether their rows are stored in `order`, so that no sort is needed."""
     return all(ref.order == order for ref in segments)
 
 
 class Source:
-    """Requires: the segments' rows follow each other in `order`, or are in the other order (after a change of
-    cleanup.policy): then all of them are sorted, in bounded memory.
+    """Requires: the segments' rows follow each other in `order`; or the segments are in the other order (after a change
+    of cleanup.policy), then all their rows are sorted in bounded memory.
 
-    `fan_in` is the number of sources of the same merge: together they fetch at most FETCHES_BYTES ahead. `sorts` is how
-    many of them must be sorted: together they take about as much memory as one would.
+    `fan_in`: the number of sources of the same merge, which together fetch at most FETCHES_BYTES ahead. `sorts`: how
+    many of them must be sorted; the sort memory is divided among them.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Source:
         self.bytes_read = 0
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Batches with schema RUN, in `order`. A segment is opened when its turn comes."""
+        """Batches with schema RUN, in `order`. Each segment is opened only when its turn comes."""
         if in_order(self._segments, self._order):
             return self._stored_rows()
         return external_sort(self._stored_rows(), self._order, memory_bytes=self._sort_bytes, spill_dir=self._spill_dir)

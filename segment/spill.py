@@ -1,6 +1,6 @@
-"""Sorted runs of a sort, on disk: one behind the other in a file that has no name.
+"""Sorted runs of a sort on disk, one after the other in a file without a name.
 
-So a sort takes one descriptor for many runs, and whoever is killed leaves nothing behind.
+So a sort takes one file descriptor for many runs, and a killed process leaves nothing behind.
 """
 
 import errno
@@ -24,12 +24,12 @@ __all__ = ["NoSpill", "Run", "SpillFile", "spill_folder"]
 
 
 class NoSpill(Unavailable):
-    """This machine's temporary folder cannot take what a sort spills. No store comes back that would end it: whoever
-    outlasts outages is told, too. Test: tests/cli/test_outages.py"""
+    """This machine's temporary folder cannot take the spilled runs. Waiting for a store will not help, so callers that
+    wait through outages report it too. Test: tests/cli/test_outages.py"""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Where the batches of a run lie in its file."""
+    """Where a run's batches are in its file."""
 
     start: int
     lengths: "array[int]"  # of its batches, in bytes
@@ -40,7 +40,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class SpillFile:
-    """Raises Unavailable naming the folder where it fails. Whoever makes one closes it."""
+    """Raises Unavailable, naming the folder. Whoever makes one closes it."""
 
     def __init__(self, disk: Disk, folder: Path, schema: pa.Schema) -> None:
         self._disk = disk
@@ -90,7 +90,7 @@ class SpillFile:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        with suppress(OSError):  # it may tell of writes that no longer matter
+        with suppress(OSError):  # closing may report writes that no longer matter
             self._disk.close(self._descriptor)
 
 

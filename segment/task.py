@@ -1,6 +1,6 @@
-"""One key range of a compaction, as data: what a worker is given and what it answers (docs/rfcs/0004). Pure.
+"""One key range of a compaction, as data: a worker's input and its answer (docs/rfcs/0004). Pure.
 
-A task crosses process borders as JSON. It holds references, never rows and never secrets.
+Tasks cross process borders as JSON. They contain references, never rows or secrets.
 """
 
 import msgspec
@@ -15,7 +15,7 @@ __all__ = ["MergeRules", "MergeTask", "TaskResult"]
 class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
     """Merge `sources` within [low, high) into outputs named `<job>-<attempt>-<range_index>-<nonce>`.
 
-    A source is a list of segments that follow each other in `rules.order` (an L0 segment alone, or a sorted run).
+    A source is a list of consecutive segments in `rules.order` (one L0 segment, or a sorted run).
     """
 
     topic: str
@@ -29,7 +29,7 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
     sources: tuple[tuple[SegmentRef, ...], ...]
     rules: MergeRules
     output_bytes: int  # cut outputs at about this many bytes of Parquet, and only between keys (R5)
-    short: bool = False  # of a short job: it has a thread, or a pool of Spark's, beside those of long ones (RFC 0014)
+    short: bool = False  # of a short job: it has a thread, or a Spark pool, beside those of long jobs (RFC 0014)
 
     @property
     def keys(self) -> PartitionKeys:
@@ -37,12 +37,12 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
 
     @property
     def segments(self) -> tuple[SegmentRef, ...]:
-        """Of all sources."""
+        """The segments of all sources."""
         return tuple(ref for source in self.sources for ref in source)
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task did. Outputs are in order; a task whose records all went has none. Counts are of this task only."""
+    """The result of one task. Outputs are in order; none if no record survived. Counts are of this task only."""
 
     range_index: int
     outputs: tuple[SegmentRef, ...]  # added_at 0: the commit sets it

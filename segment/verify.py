@@ -1,4 +1,4 @@
-"""Is a segment what its reference says? Three depths: its size and its footer, its bytes, its rows."""
+"""Is a segment what its reference says? Checked at three depths: size and footer, bytes, rows."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,8 +20,8 @@ _STEP_BYTES = 8 << 20
 
 
 def verify_quick(store: Store, key: str, ref: SegmentRef) -> None:
-    """The object is there, has the right size, and opens: its footer is intact and says of the rows what the reference
-    does. A HEAD and a GET. Raises NotFound or Corrupt."""
+    """The object exists, has the right size, and opens: its footer is intact, and agrees with the reference about the
+    rows. A HEAD and a GET. Raises NotFound or Corrupt."""
     found = store.head(key)
     if found is None:
         raise NotFound(f"segment {key} is missing: restore the object from a copy", key)
@@ -33,14 +33,13 @@ def verify_quick(store: Store, key: str, ref: SegmentRef) -> None:
 
 
 def verify(store: Store, key: str, ref: SegmentRef) -> None:
-    """All of `verify_quick`, and the checksum of the whole object, in bounded memory (8 MiB). Raises NotFound or
-    Corrupt."""
+    """As `verify_quick`, and checks the object's checksum, in bounded memory (8 MiB). Raises NotFound or Corrupt."""
     for _ in verify_steps(store, key, ref, whole=True):
         pass
 
 
 def verify_steps(store: Store, key: str, ref: SegmentRef, *, whole: bool) -> Iterator[None]:
-    """As `verify_quick` or, `whole`, `verify`, for whoever does something between the reads of one object."""
+    """As `verify_quick` or (`whole`) `verify`, for callers that do something between the reads of one object."""
     verify_quick(store, key, ref)
     if not whole:
         return
@@ -53,7 +52,7 @@ def verify_steps(store: Store, key: str, ref: SegmentRef, *, whole: bool) -> Ite
 
 
 def verify_rows(store: Store, key: str, ref: SegmentRef) -> None:
-    """All of `verify`, and that the rows are in order and exactly as far-reaching as the reference says."""
+    """As `verify`, and checks that the rows are in order and match the reference's statistics."""
     verify(store, key, ref)
     order: Order = "key" if ref.order == "key" else "offset"
     extent = Extent()

@@ -1,8 +1,8 @@
-"""Writing one segment: Parquet, streamed into an object, with the statistics its reference carries.
+"""Write one segment: Parquet, streamed into an object, with the statistics for its reference.
 
-Two checksums are put into the file beside Parquet's own page checksums, for these do not cover page headers and the
-footer: one XXH3-64 for each row group, and one for the footer (lithify.segment.footer). A reader of any part of the
-file therefore either gets what was written or raises Corrupt. Before the footer leaves, it is read as a reader will.
+Besides Parquet's own page checksums, which do not cover page headers and the footer, the file has two: an XXH3-64 for
+each row group, and one for the footer (lithify.segment.footer). So a reader of any part of the file gets what was
+written or raises Corrupt. Before the footer leaves, it is read as a reader will read it.
 """
 
 import inspect
@@ -27,18 +27,18 @@ from lithify.store.port import OutputFile
 __all__ = ["ROW_GROUP_BYTES_MAX", "ROW_GROUP_ROWS_MAX", "SegmentWriter", "encode_append"]
 
 ROW_GROUP_ROWS_MAX = 65_536
-ROW_GROUP_BYTES_MAX = 4 << 20  # in memory: a merge holds one of each source, three times over at its peak
+ROW_GROUP_BYTES_MAX = 4 << 20  # in memory: a merge holds one per source, three times over at its peak
 
-_NUMBERS = ("offset", "offset_delta", "timestamp_ms")  # in blocks of near values: as small as by zstd, and far cheaper
-_BLOOM_FILTERS = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters  # not before 24
+_NUMBERS = ("offset", "offset_delta", "timestamp_ms")  # blocks of near values: as small as with zstd, and far cheaper
+_BLOOM_FILTERS = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters  # new in pyarrow 24
 _BLOOM_FALSE_POSITIVES = 0.05
 _PAGE_BYTES = 1 << 20
 _BATCH_ROWS = 8192
 
 
 class _Sink:
-    """The file object pyarrow writes to: counts and hashes what passes. From `hold` on it keeps the bytes back, so
-    that the footer's checksum can be put in before they leave."""
+    """The file object that pyarrow writes to: counts and hashes the bytes. After `hold` it keeps them back, so that the
+    footer's checksum can be inserted before they leave."""
 
     closed = False
 
@@ -71,14 +71,14 @@ class _Sink:
         self._held = bytearray()
 
     def seal(self) -> bytes:
-        """Put the footer's checksum into what was held back; answers with the footer, its length and the magic."""
+        """Insert the footer's checksum into the held bytes; returns the footer, its length and the magic."""
         assert self._held is not None
         footer = len(self._held) - 8 - int.from_bytes(self._held[-8:-4], "little")
         self._held[footer:] = seal(bytes(self._held[footer:]))
         return bytes(self._held[footer:])
 
     def release(self) -> str:
-        """Pass on what was held back, and return the whole object's checksum."""
+        """Pass on the held bytes; returns the whole object's checksum."""
         assert self._held is not None
         held, self._held = self._held, None
         self._pass_on(held)
@@ -106,8 +106,8 @@ class _Sink:
 class SegmentWriter:
     """Writes one segment into `output`. Memory: one row group, twice.
 
-    Requires: the rows of all batches together are in `order` ("key": by (key, offset), null keys first), their schema
-    is `schema`, offsets and timestamps are not null, and there is at least one row.
+    Requires: the rows of all batches together are in `order` ("key": by (key, offset), null keys first) and have
+    `schema`; offsets and timestamps are not null; there is at least one row.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class SegmentWriter:
         self._row_group_bytes = row_group_bytes
         self._row_group_rows = row_group_rows
         self._file = pa.PythonFile(self._sink, mode="w")
-        self._parquet: Any = None  # opened at the first row group, whose size is the best guess at all others'
+        self._parquet: Any = None  # opened at the first row group, whose size is the best estimate for the others
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
         self._pending_bytes = 0
@@ -141,7 +141,7 @@ class SegmentWriter:
 
     @property
     def estimated_bytes(self) -> int:
-        """About the size of the object if it were closed now: a little more than it will be."""
+        """About the size of the object if it were closed now; slightly too high."""
         return self._sink.tell() + self._pending_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -169,7 +169,7 @@ class SegmentWriter:
     def _end_row_group(self) -> None:
         if self._parquet is None:
             self._parquet = _parquet_writer(self._file, self._schema, self._order, self._pending_rows)
-            self._sink.end_row_group()  # the magic number at the object's start belongs to no row group
+            self._sink.end_row_group()  # the magic number at the object's start is in no row group
         table = pa.Table.from_batches(self._pending, schema=self._schema)
         self._parquet.write_table(table, row_group_size=self._pending_rows)
         self._digests.append(self._sink.end_row_group())
@@ -191,15 +191,15 @@ class SegmentWriter:
         return self._ref(size, checksum)
 
     def _prove(self, footer: bytes, ref: SegmentRef) -> None:
-        """What no reader could open, or would read otherwise, is not written."""
+        """Refuse to write what no reader could open, or would read differently."""
         plain = verified(footer)
         what = "its checksum" if plain is None else problem(row_groups(decode(plain), 0), ref)
         if what is not None:
             raise Corrupt(f"segment {self._id} was not written: its footer disagrees on {what}. Please report this")
 
     def abort(self) -> None:
-        """Give the object up: it never becomes visible."""
-        self._sink.hold()  # what pyarrow still writes goes nowhere
+        """Discard the object: it never becomes visible."""
+        self._sink.hold()  # what pyarrow still writes is dropped
         if self._parquet is not None:
             self._parquet.close()
         self._file.close()
@@ -254,7 +254,7 @@ def _parquet_writer(file: Any, schema: pa.Schema, order: Order, row_group_rows: 
 
 
 class _MemoryOutput(OutputFile):
-    """An OutputFile in memory, for objects that are small enough to be put whole."""
+    """An OutputFile in memory, for objects small enough for one put."""
 
     def __init__(self) -> None:
         self.buffer = io.BytesIO()
@@ -282,7 +282,7 @@ def encode_append(table: pa.Table, order: Order, segment_id: str = "") -> tuple[
     key, value, timestamp, headers = batch.columns
     rows = pa.RecordBatch.from_arrays([key, value, deltas, timestamp, headers], schema=L0)
     if order == "key":
-        # Stable, so that rows of one key stay in the order of their offsets.
+        # Stable: rows with the same key keep their offset order.
         rows = rows.take(pc.call_function("array_sort_indices", [key], pc.ArraySortOptions(null_placement="at_start")))
     output = _MemoryOutput()
     writer = SegmentWriter(output, segment_id, order, schema=L0)

@@ -1,7 +1,7 @@
-"""Explicit secrets for worker processes of this machine: one private file, never a pickle, a log or an argument.
+"""Explicit secrets for worker processes on this machine, in one private file: never in a pickle, a log or an argument.
 
-Whoever starts workers writes the file, names it in `StoreSpec.credentials_file`, and deletes it at the end. A worker on
-another machine does not find it and uses its own credential chain.
+The process that starts workers writes the file, names it in `StoreSpec.credentials_file`, and deletes it at the end. A
+worker on another machine does not find it, and uses its own credential chain.
 """
 
 import os
@@ -17,8 +17,8 @@ __all__ = ["read_credentials", "write_credentials"]
 
 
 def write_credentials(secrets: Mapping[str, Any], path: str | os.PathLike[str] | int) -> None:
-    """Write `secrets` to a new file that only this user can read (mode 0600 from its first instant), or to the open
-    descriptor of one, which stays open."""
+    """Write `secrets` to a new file that only this user can read (mode 0600 from the start), or to the open descriptor
+    of one, which stays open."""
     if isinstance(path, int):
         with os.fdopen(path, "wb", closefd=False) as file:
             file.write(msgspec.json.encode(dict(secrets)))
@@ -32,7 +32,7 @@ def write_credentials(secrets: Mapping[str, Any], path: str | os.PathLike[str] |
 
 
 def read_credentials(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The secrets in `path`; none where it does not exist (another machine, or its maker has ended)."""
+    """The secrets in `path`; empty if it does not exist (another machine, or its maker has ended)."""
     try:
         body = Path(path).read_bytes()
     except FileNotFoundError:
@@ -42,5 +42,5 @@ def read_credentials(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError:
-        # Not chained: a decoder's message may quote what it read.
+        # Not chained: a decoder's message may quote its input.
         raise InvalidRequest(f"{os.fspath(path)}: holds no credentials written by lithify; delete it") from None

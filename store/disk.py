@@ -1,6 +1,6 @@
-"""The system calls that a local store is made of, each at one place and nowhere else.
+"""The system calls that a local store uses, each in one place only.
 
-So a test can answer any of them as a disk may (full, broken, read-only), and can cut the power between any two.
+So a test can make any of them fail as a disk may (full, broken, read-only), and cut the power between any two.
 """
 
 import ctypes
@@ -13,14 +13,15 @@ __all__ = ["Disk", "Entry", "sync_folder"]
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
-_MODE = 0o666  # what the umask leaves of it: a file made private would hide the log from other users' readers
+# Reduced by the umask. A private mode would hide the log from readers who are other users.
+_MODE = 0o666
 
 
 class Entry(NamedTuple):
     name: str
     is_folder: bool
     is_file: bool
-    is_link: bool = False  # of what it leads to the others tell
+    is_link: bool = False  # is_folder and is_file are about its target
 
 
 class Disk:
@@ -39,7 +40,7 @@ class Disk:
         return os.write(descriptor, data)
 
     def allocate(self, descriptor: int, length: int) -> None:
-        """Give the file `length` bytes that nobody else can have any more."""
+        """Reserve `length` bytes for the file, which nobody else can take any more."""
         os.posix_fallocate(descriptor, 0, length)
 
     def sync(self, descriptor: int) -> None:
@@ -56,7 +57,7 @@ class Disk:
             return [_entry(entry) for entry in entries]
 
     def resolve(self, path: Path) -> Path:
-        """Where it really is, all links followed."""
+        """The real path, with all links followed."""
         return Path(os.path.realpath(path))
 
     def make_folder(self, folder: Path) -> None:
@@ -66,18 +67,18 @@ class Disk:
         path.chmod(mode)
 
     def touch(self, path: Path) -> None:
-        """Set the times of what is there to now, by the filesystem's own clock."""
+        """Set the times of an existing file to now, by the filesystem's own clock."""
         os.utime(path)
 
     def link(self, source: Path, target: Path) -> None:
         os.link(source, target)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Replaces what has the name."""
+        """Replaces any file of that name."""
         source.replace(target)
 
     def rename_exclusively(self, source: Path, target: Path) -> None:
-        """renameat2(RENAME_NOREPLACE); ENOSYS where the system has no such call."""
+        """renameat2(RENAME_NOREPLACE); ENOSYS if the system has no such call."""
         rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         if rename is None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(target))
@@ -96,11 +97,11 @@ def _entry(found: "os.DirEntry[str]") -> Entry:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        return Entry(found.name, is_folder=False, is_file=False, is_link=True)  # it leads to itself
+        return Entry(found.name, is_folder=False, is_file=False, is_link=True)  # a link to itself
 
 
 def sync_folder(disk: Disk, folder: Path) -> None:
-    """Make the names in `folder` durable (POSIX: a file's own fsync does not)."""
+    """Make the names in `folder` durable (POSIX: syncing a file does not)."""
     descriptor = disk.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         disk.sync(descriptor)

@@ -1,6 +1,6 @@
 """The blocking driver: runs a protocol coroutine against a real store.
 
-The only file of the package that reads a clock, waits, or makes randomness.
+The only file of the package that reads a clock, waits, or makes random numbers.
 """
 
 import random
@@ -33,19 +33,19 @@ from lithify.store.port import (
 __all__ = ["Answer", "Clock", "Driver", "drive", "machine_ms", "monotonic_ms", "new_id", "pause", "store_answers"]
 
 T = TypeVar("T")
-_PAUSE_MS_MAX = 1 << 40  # some 34 years; a system refuses to sleep for some hundred
+_PAUSE_MS_MAX = 1 << 40  # some 34 years; systems refuse to sleep for centuries
 Clock = Callable[[], int]  # -> milliseconds since 1970
 Answer = Callable[[Request[Any]], Any]
 
 
 def drive(coroutine: Coroutine[Request[Any], Any, T], answer: Answer) -> T:
-    """Run `coroutine` to its end, answering each request it awaits; what `answer` raises, the coroutine sees."""
+    """Run `coroutine` to its end and answer each request that it awaits. An exception from `answer` is raised in it."""
     try:
         request = coroutine.send(None)
         while True:
             try:
                 reply = answer(request)
-            except Exception as error:  # noqa: BLE001 - handed on, not swallowed: the coroutine decides
+            except Exception as error:  # noqa: BLE001 - passed on, not swallowed: the coroutine decides
                 request = coroutine.throw(error)
             else:
                 request = coroutine.send(reply)
@@ -54,8 +54,8 @@ def drive(coroutine: Coroutine[Request[Any], Any, T], answer: Answer) -> T:
 
 
 def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: C901 - one flat table
-    """Answer requests from the stores of `homes`. With a clock injected, `Now` is that clock and modification times are
-    withheld: two clocks are never compared."""
+    """Answer requests from the stores of `homes`. With an injected clock, `Now` is that clock and modification times
+    are withheld, because times of two clocks must not be compared."""
     store = homes.here
 
     def answer(request: Request[Any]) -> Any:
@@ -93,11 +93,11 @@ def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: 
 
 
 class Driver:
-    """A store together with the clock that goes with it: what runs protocol coroutines for one process."""
+    """A store and its clock: runs protocol coroutines for one process."""
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self.store = store
-        self.homes = only_here(store)  # where the segments of its partitions live
+        self.homes = only_here(store)  # where the partitions' segments live
         self.answer = store_answers(self.homes, clock)
         self.monotonic_ms: Clock = monotonic_ms  # for spans inside this process
 
@@ -114,15 +114,15 @@ def new_id() -> str:
 
 
 def pause(ms: int) -> None:
-    """Sleep between half of `ms` and all of it, so that rivals do not stay in step."""
+    """Sleep between half of `ms` and all of it, so that rivals get out of step."""
     time.sleep(min(ms, _PAUSE_MS_MAX) * random.uniform(0.5, 1.0) / 1000)
 
 
 def monotonic_ms() -> int:
-    """A clock for spans inside this process only (leases of work, linger); never compared with a store's."""
+    """A clock for spans within this process only (leases, linger); never compared with a store's."""
     return int(time.monotonic() * 1000)
 
 
 def machine_ms() -> int:
-    """This machine's clock, milliseconds since 1970. Never compared with a store's but to show the difference."""
+    """This machine's clock, in milliseconds since 1970. Compared with a store's only to report the difference."""
     return int(time.time() * 1000)

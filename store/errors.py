@@ -1,4 +1,4 @@
-"""What can go wrong, ordered by what the caller must do next.
+"""What can go wrong, by what the caller must do next.
 
     LithifyError
     ├── InvalidRequest      fix the request
@@ -8,12 +8,13 @@
     │   └── EpochRegression stop, and look: the store went back in time
     ├── CommitUnknown       look before retrying: it may have happened
     ├── Unavailable         retry later
-    │   └── AccessDenied    let whoever asks in: the store refused the credentials, or a permission is missing
+│   └── AccessDenied    grant access: the store refused the credentials, or a permission is missing
     ├── SnapshotExpired     open a new snapshot, or pin the next one
     ├── Corrupt             a person must look
     └── OffsetOutOfRange    choose an offset inside the log
 
-What is merely not known yet is none of them: waiting for a delivery raises Python's TimeoutError, and goes on.
+A result that is only not known yet raises none of these: waiting for a delivery raises Python's TimeoutError, and goes
+on.
 
 Every message names the topic, partition or object and what to do next; none holds a secret or a record's contents.
 """
@@ -37,8 +38,8 @@ __all__ = [
 
 
 class LithifyError(Exception):
-    """The root. Each kind says what the command line and the HTTP API answer with, and whether the same request may
-    simply be made again."""
+    """The base class. Each kind has the exit code of the command line, the HTTP status, and whether the same request
+    may simply be repeated."""
 
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
@@ -51,8 +52,8 @@ class InvalidRequest(LithifyError):
 
 
 class NotFound(LithifyError):
-    """`key` is that of the object which is not there; "" where something else is missing, a topic or a checkpoint.
-    `segment` is the id of the segment that was read there, if one was."""
+    """`key`: that of the missing object; "" if something else is missing, such as a topic or a checkpoint. `segment`:
+    the id of the segment that was read there, if any."""
 
     exit_code = 3
     http_status = 404
@@ -80,7 +81,7 @@ class EpochRegression(Fenced):
 class CommitUnknown(LithifyError):
     """The commit may or may not have happened; nothing was deleted.
 
-    `token` can be given to `Partition.outcome` later, from any process, to learn which.
+    `token` can be given to `Partition.outcome` later, from any process, to find out.
     """
 
     exit_code = 6
@@ -98,13 +99,13 @@ class Unavailable(LithifyError):
 
 
 class AccessDenied(Unavailable):
-    """The store refused who asks: expired or wrong credentials, a missing permission, a folder of another user.
+    """The store refused access: expired or wrong credentials, a missing permission, another user's folder.
 
-    What was asked for certainly did not happen. To ask again at once is in vain; once access is granted, the same
-    request succeeds. So whoever goes on for ever waits, as for any `Unavailable`, and everybody else is told at once.
+    The request certainly did nothing. Repeating it at once is useless; once access is granted, it succeeds. So
+    long-running services wait, as for any `Unavailable`; everybody else gets the error at once.
     """
 
-    http_status = 502  # the store's answer to us, and not ours to the client
+    http_status = 502  # the store refused us; this is not our refusal of the client
     retryable = False
 
 
@@ -114,8 +115,8 @@ class SnapshotExpired(LithifyError):
 
 
 class Corrupt(LithifyError):
-    """`key` is that of the damaged object; "" where several disagree. `segment` is the id of the segment that was read
-    there, if one was."""
+    """`key`: that of the damaged object; "" if several disagree. `segment`: the id of the segment that was read there,
+    if any."""
 
     exit_code = 9
 

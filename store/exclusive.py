@@ -1,7 +1,7 @@
-"""Give a finished file its name if, and only if, nobody has it: the local stand-in for `If-None-Match: *`.
+"""Give a finished file its name only if no file has that name: the local equivalent of `If-None-Match: *`.
 
-`open(…, "x")` is no substitute: a reader sees the file half written, and a crash leaves an empty file that owns the
-name for ever. `link(2)` publishes the whole file or nothing, and fails with EEXIST where the name is taken.
+`open(…, "x")` is no replacement: readers see the file half written, and a crash leaves an empty file that keeps the
+name for ever. `link(2)` publishes the whole file or nothing, and fails with EEXIST if the name is taken.
 """
 
 import errno
@@ -13,7 +13,8 @@ from lithify.store.port import Outcome
 
 __all__ = ["REFUSED_FOR_CERTAIN", "publish_exclusively"]
 
-# What link(2) answers only where it did nothing. Anything else (EIO, ESTALE, ETIMEDOUT of a server) may have linked.
+# With these errors link(2) certainly did nothing. With any other (EIO, ESTALE, a server's ETIMEDOUT) it may have
+# linked.
 REFUSED_FOR_CERTAIN = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
     *(errno.EXDEV, errno.ENAMETOOLONG, errno.ENOTDIR),
@@ -23,10 +24,10 @@ _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 def publish_exclusively(disk: Disk, temporary: Path, final: Path) -> Outcome:
-    """Whether `final` is now the file that was `temporary`, which may be left behind under its own name.
+    """Whether `final` is now the file that was `temporary`; that name may be left behind.
 
-    The new name is visible, but not yet sure to survive a power cut. Raises OSError where nothing was published,
-    InvalidRequest where the filesystem can do neither hard links nor renameat2(RENAME_NOREPLACE).
+    The new name is visible, but may not survive a power cut yet. Raises OSError if nothing was published,
+    InvalidRequest if the filesystem supports neither hard links nor renameat2(RENAME_NOREPLACE).
     """
     try:
         disk.link(temporary, final)
@@ -42,7 +43,7 @@ def publish_exclusively(disk: Disk, temporary: Path, final: Path) -> Outcome:
 
 
 def _whose(disk: Disk, temporary: Path, final: Path) -> Outcome:
-    """NFS repeats a LINK whose reply was lost and is told EEXIST for its own work: only the inode tells."""
+    """NFS repeats a LINK whose reply was lost, and gets EEXIST for its own work: only the inode tells."""
     try:
         ours, named = disk.stat(temporary), disk.stat(final)
     except OSError:

@@ -1,10 +1,10 @@
 """A store in a local (or mounted) folder: whole, durable objects under their names, or nothing.
 
-Every object is written to a temporary file in one hidden folder of the root, flushed, and only then given its name;
-what a killed process leaves there is never listed or read, and `remove_stale_temporaries` clears it.
+Every object is written to a temporary file in one hidden folder of the root, flushed, and only then given its name.
+What a killed process leaves there is never listed or read; `remove_stale_temporaries` deletes it.
 
-A name is visible before it is sure to survive a power cut, so whoever builds on a name makes it sure first: `create`
-where it answers EXISTS, and `get` before it answers at all (docs/rfcs/0012).
+A name is visible before it is sure to survive a power cut. So code that relies on a name first makes it durable:
+`create` before it answers EXISTS, and `get` before it answers at all (docs/rfcs/0012).
 """
 
 import os
@@ -40,11 +40,11 @@ T = TypeVar("T")
 
 
 class FileStore(Store):
-    """Objects under the folder `root`, which is made by the first write.
+    """Objects under the folder `root`, which the first write creates.
 
-    Its clock is the filesystem's: modification times and `now` come from the same place, a file server's too. Where
-    this process may only read, `now` is this machine's clock. `reserve_pieces`: how much is kept for deletions on a
-    full disk (lithify.store.reserve); 0 keeps nothing.
+    Its clock is the filesystem's: modification times and `now` agree, even on a file server. If this process may only
+    read, `now` is this machine's clock. `reserve_pieces`: space kept for deletions on a full disk
+    (lithify.store.reserve); 0: none.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, disk: Disk | None = None, reserve_pieces: int = PIECES) -> None:
@@ -69,15 +69,14 @@ class FileStore(Store):
         return StoreSpec(self.url)
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
-        """Raises (Unavailable, InvalidRequest) only where this attempt certainly published nothing."""
+        """Raises (Unavailable, InvalidRequest) only if this attempt certainly published nothing."""
         final = self._path(key)
         with explained(final):
             if not frees:
                 self._require_room()
             outcome, temporary = self._try(frees, lambda: self._name_exclusively(final, body))
-        # From here on some object is visible, but not yet sure to survive a power cut. That goes for EXISTS, too: it
-        # may be our own body of an earlier attempt, whose folder could not be flushed. Test:
-        # tests/store/test_power_cut.py
+        # From here on an object is visible, but may not survive a power cut yet. That includes EXISTS: it may be our
+        # own body from an earlier attempt, whose folder could not be flushed. Test: tests/store/test_power_cut.py
         try:
             self._try(frees, lambda: sync_folder(self._disk, final.parent))
         except OSError:
@@ -86,9 +85,9 @@ class FileStore(Store):
         return outcome
 
     def get(self, key: str) -> Object | None:
-        """SUBTLE! Sure to survive a power cut, once answered: somebody may have created the object and died before
-        its name was flushed, and what we do next builds on it: acknowledges that commit, deletes what it replaced.
-        Who may only read gets what is visible. Test: tests/store/test_power_cut.py"""
+        """SUBTLE! The object is durable before it is returned. 1. A writer creates it, and dies before its name is
+        flushed. 2. We read it and build on it: acknowledge the commit, delete what it replaced. 3. The power fails, and
+        the object is gone. A process that may only read gets what is visible. Test: tests/store/test_power_cut.py"""
         path = self._path(key)
         with explained(path):
             try:
@@ -142,7 +141,7 @@ class FileStore(Store):
         return ObjectInfo(key, found.st_size, _modified_ms(found)) if stat.S_ISREG(found.st_mode) else None
 
     def list(self, prefix: str, token: str | None = None) -> Page:
-        """One page of 1,000 in key order; the token is the last key of the page."""
+        """One page of 1,000 in key order; the token is the page's last key."""
         folder = self._root / check_prefix(prefix)
         with explained(folder):
             found = tuple(islice(_walk(self._disk, folder, prefix, token or ""), _PAGE_KEYS + 1))
@@ -150,7 +149,7 @@ class FileStore(Store):
         return Page(page, page[-1].key if len(found) > len(page) else None)
 
     def folders(self, prefix: str) -> Sequence[str]:
-        """The names of the folders directly under `prefix`, sorted; emptied ones too."""
+        """The names of the folders directly under `prefix`, sorted; empty folders included."""
         folder = self._root / check_prefix(prefix)
         with explained(folder):
             try:
@@ -160,7 +159,7 @@ class FileStore(Store):
         return [name for name in names if prefix or name != _TEMPORARY]
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
-        """Sure to survive a power cut, once answered; what is not there may have gone just before."""
+        """Deletions are durable on return, including those of names that another process has just removed."""
         paths = {key: self._path(key) for key in keys}
         refused: dict[str, str] = {}
         for key, path in paths.items():
@@ -177,8 +176,8 @@ class FileStore(Store):
     def now(self) -> int:
         """The filesystem's clock, read by touching a folder at most once a second.
 
-        It cannot be read without: where this process may not write, the machine's clock serves. For a local folder
-        that is the same one; for a file server's, retention is seen earlier or later by as much as the two differ.
+        If this process may not write, the machine's clock is used instead. For a local folder it is the same clock; for
+        a file server's, retention appears earlier or later by the difference between the two.
         """
         return self._clock.now()
 
@@ -186,12 +185,12 @@ class FileStore(Store):
         return self._path(key)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is kept open."""
 
     def remove_stale_temporaries(
         self, ours: Callable[[str], bool], older_than_ms: int = _STALE_MS, *, dry_run: bool = False
     ) -> int:
-        """All of them: they lie in a folder of our own, under names that tell no key."""
+        """Remove all of them: they are in our own folder, under names that reveal no key."""
         removed = 0
         with explained(self._temporary):
             try:
@@ -200,7 +199,7 @@ class FileStore(Store):
                 return removed
             before = self.now() - older_than_ms
             for path in (self._temporary / name for name in sorted(unfinished)):
-                with suppress(FileNotFoundError):  # another process cleans, or the file just got its name
+                with suppress(FileNotFoundError):  # another process is cleaning, or the file has just got its name
                     if _modified_ms(self._disk.stat(path)) < before:
                         if not dry_run:
                             self._disk.unlink(path)
@@ -278,7 +277,7 @@ class FileStore(Store):
 
 def _walk(disk: Disk, folder: Path, prefix: str, after: str, trail: tuple[Path, ...] = ()) -> Iterator[ObjectInfo]:
     """Every object under `folder` with a key above `after`, in key order ('/' counts as part of the key). A link to a
-    folder is followed, unless it leads back to where the walk has come from: `trail` holds where it left for others."""
+    folder is followed, unless it leads back to where the walk came from: `trail` has the folders left by links."""
     try:
         entries = [(entry.name + "/" if entry.is_folder else entry.name, entry) for entry in disk.scan(folder)]
     except (FileNotFoundError, NotADirectoryError):
@@ -292,7 +291,7 @@ def _walk(disk: Disk, folder: Path, prefix: str, after: str, trail: tuple[Path, 
             if not beyond and not back and key != _TEMPORARY + "/":
                 yield from _walk(disk, folder / name, key, after, left)
         elif key > after and entry.is_file:
-            with suppress(FileNotFoundError):  # deleted since the folder was read
+            with suppress(FileNotFoundError):  # deleted after the folder was read
                 found = disk.stat(folder / name)
                 yield ObjectInfo(key, found.st_size, _modified_ms(found))
 

@@ -1,4 +1,4 @@
-"""What the system refuses, as errors that name the path and say what to do."""
+"""System errors as errors that name the path and say what to do."""
 
 import errno
 from collections.abc import Generator

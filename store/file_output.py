@@ -1,4 +1,4 @@
-"""A local object that is written piece by piece, and takes its name at `close`."""
+"""A local object that is written piece by piece, and gets its name at `close`."""
 
 import os
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _BUFFER_BYTES = 1024 * 1024
 
 
 class FileOutput(OutputFile):
-    """`require` asks for leave before each write to the disk; `publish` gives the finished file its name, or removes
+    """`require` raises if nothing may be written to the disk; `publish` gives the finished file its name, or removes
     it."""
 
     def __init__(
@@ -78,7 +78,7 @@ class FileOutput(OutputFile):
                 self._discard()
 
     def _spill(self) -> None:
-        """SUBTLE! What could not be written whole must not be closed as if it had been: it is given up at once."""
+        """SUBTLE! An object that could not be written whole must not be closed as if it were: give it up at once."""
         try:
             self._require()
             write_all(self._disk, self._descriptor, self._buffer)
@@ -92,7 +92,7 @@ class FileOutput(OutputFile):
         return Unavailable(f"{self._final}: an earlier write failed, so this object was given up; write it again")
 
     def _discard(self) -> None:
-        with suppress(OSError):  # closing may tell of writes that no longer matter
+        with suppress(OSError):  # closing may report writes that no longer matter
             self._disk.close(self._descriptor)
         forget(self._disk, self._temporary)
 

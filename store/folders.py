@@ -1,4 +1,4 @@
-"""Folders that survive a power cut, up to where the filesystem begins."""
+"""Folders that survive a power cut."""
 
 import errno
 import stat
@@ -14,18 +14,18 @@ _NOT_OURS_TO_FLUSH = READ_ONLY | {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
 
 
 class Folders:
-    """Makes folders under `root`, and flushes each chain of them once per process."""
+    """Makes folders under `root`, and flushes each path to them once per process."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk = disk
         self._root = root
-        self._durable: set[Path] = set()  # folders whose own names, and all above them, are known to be on disk
+        self._durable: set[Path] = set()  # folders whose names, and those of all parents, are known to be on disk
 
     def make(self, folder: Path) -> None:
-        """Make `folder`, and make sure that its own name, and its parents', survive a power cut.
+        """Make `folder`, so that its name and its parents' names survive a power cut.
 
-        That they exist proves nothing: somebody else may have made them just now. Above the root, what this process
-        neither made nor may flush was there long before.
+        That they exist proves nothing: somebody else may have made them just now. Above the root, folders that this
+        process neither made nor may flush have existed for long.
         """
         made = self._make_missing(folder)
         if folder in self._durable and not made:
@@ -40,8 +40,8 @@ class Folders:
                 inside = path != self._root and path.is_relative_to(self._root)
                 if inside or path in made or error.errno not in _NOT_OURS_TO_FLUSH:
                     raise
-        # SUBTLE! Only now: had each been noted as it was flushed, a failure further up would be forgotten by the next
-        # attempt, which would stop at the first one noted. Test: tests/store/test_power_cut.py
+        # SUBTLE! Note them all at the end only. If each were noted when flushed, the next attempt would stop at the
+        # first one noted, and a failed flush further up would never be repeated. Test: tests/store/test_power_cut.py
         self._durable.update(chain)
 
     def _make_missing(self, folder: Path) -> set[Path]:
@@ -54,7 +54,7 @@ class Folders:
             try:
                 self._disk.make_folder(path)
             except FileExistsError:
-                continue  # another was faster, and perhaps has not flushed it yet
+                continue  # another process was faster, and may not have flushed it yet
         return set(missing)
 
     def _is_folder(self, path: Path, wanted: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A clock that costs something to read: read now and then, and followed by this process's monotonic one meanwhile."""
+"""A clock that is costly to read: read now and then, and followed by this process's monotonic clock in between."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from lithify.store.driver import machine_ms, monotonic_ms
 
 __all__ = ["FollowedClock"]
 
-SLEPT_MS = 1_000  # a machine that stood still for less goes unnoticed
+SLEPT_MS = 1_000  # a machine that slept for less is not noticed
 
 
 class _Reading(NamedTuple):
@@ -17,9 +17,9 @@ class _Reading(NamedTuple):
 
 
 class FollowedClock:
-    """`read` asks the clock, and is asked again after `kept_ms`; sooner if this machine's own clock has gone on by more
-    than a second beyond the monotonic one, which stands still while a machine sleeps. So `now` is that much behind at
-    most. Threads may share it: a reading is replaced as a whole."""
+    """`read` reads the clock; it is called again after `kept_ms`, or sooner if this machine's own clock has advanced
+    over a second more than the monotonic one, which stops while a machine sleeps. So `now` is at most that much behind.
+    Threads may share it: a reading is replaced as a whole."""
 
     def __init__(
         self,

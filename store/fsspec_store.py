@@ -1,9 +1,9 @@
-"""Any filesystem that fsspec knows: bulk bytes everywhere, commits where the server itself creates if absent.
+"""Any filesystem that fsspec supports: bulk bytes on all, commits only where the server itself creates if absent.
 
 fsspec's `mode="create"` means put-if-absent on some filesystems (gcsfs, adlfs) and "look, then write" on others (local,
-memory, sftp, s3fs above one part), and nothing tells which. No number of tries proves that nobody comes between look
-and write: so those that have a conditional put are named here, and all others refuse to create. The first `create` of a
-process probes the place itself, too.
+memory, sftp, s3fs above one part), and nothing says which. No number of trials proves that nobody can come between look
+and write. So the filesystems with a conditional put are listed here, and all others refuse to create. In addition the
+first `create` of a process probes the store.
 """
 
 import os
@@ -28,7 +28,7 @@ from lithify.store.urls import shown
 
 __all__ = ["FsspecStore"]
 
-# Options of the common filesystems that are surely no secret; all others are treated as one.
+# Options of the common filesystems that are certainly not secret; all others are treated as secrets.
 _PUBLIC_OPTIONS = frozenset({"project", "account_name", "host", "port", "default_location", "requester_pays"})
 _MODIFIED_FIELDS = ("mtime", "last_modified", "LastModified", "updated", "modified", "created")
 _PROBE_ROUNDS = 16
@@ -38,13 +38,13 @@ _SETTINGS = {"use_listings_cache": False, "skip_instance_cache": True}
 
 
 class FsspecStore(Store):
-    """Objects under `url` through fsspec, with `options` for its filesystem. `proven` skips the probe."""
+    """Objects under `url` through fsspec, with `options` for its filesystem. `proven`: skip the probe."""
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None, proven: bool = False) -> None:
         self._url = url.rstrip("/")
         self._options = dict(options or {})
         self._proven = proven
-        self._opened: tuple[int, Any, str] | None = None  # process, filesystem, root in it
+        self._opened: tuple[int, Any, str] | None = None  # process, filesystem, its root
         self._clock = FollowedClock(self._store_ms, _CLOCK_KEPT_MS)
         self._filesystem()
 
@@ -59,8 +59,8 @@ class FsspecStore(Store):
         return self._url
 
     def spec(self) -> StoreSpec:
-        """What the filesystem was made with, fsspec's own configuration included; options that may be secret are
-        named, and a worker without them refuses."""
+        """The options that the filesystem was made with, including fsspec's own configuration. Options that may be
+        secret are only named; a worker without them refuses to run."""
         options = self._given()
         public = {name: options[name] for name in options.keys() & _PUBLIC_OPTIONS}
         return StoreSpec(self._url, public, withheld=tuple(sorted(options.keys() - _PUBLIC_OPTIONS)))
@@ -82,12 +82,12 @@ class FsspecStore(Store):
         return written.modified_ms
 
     def _given(self) -> dict[str, Any]:
-        """The options of the filesystem as it is: those given here, and what FSSPEC_* variables and files added."""
+        """The options in force: those given here, and those that FSSPEC_* variables and files add."""
         made: Mapping[str, Any] = self._filesystem().storage_options
         return {name: value for name, value in made.items() if name not in _SETTINGS}
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
-        """Raises InvalidRequest where two writers could both win here."""
+        """Raises InvalidRequest if two writers could both win here."""
         path = self._path(key)
         scheme = self._url.partition("://")[0]
         if not self._proven and scheme not in _CONDITIONAL:
@@ -156,7 +156,7 @@ class FsspecStore(Store):
         return ObjectInfo(key, found["size"], _modified_ms(found)) if found["type"] == "file" else None
 
     def list(self, prefix: str, token: str | None = None) -> Page:
-        """Everything under `prefix` as one page: fsspec has no listing by pages."""
+        """Everything under `prefix` as one page: fsspec cannot list by pages."""
         check_prefix(prefix)
         root = self._root()
         with self._explained(prefix):
@@ -211,8 +211,8 @@ class FsspecStore(Store):
             self._filesystem().put_file(local, path)
 
     def _filesystem(self) -> Any:
-        # Instances hold sockets and an event loop's thread: one per process, and never fsspec's shared one, which
-        # caches listings.
+        # An instance holds sockets and an event loop's thread: one per process. Never fsspec's shared one, which caches
+        # listings.
         if self._opened is None or self._opened[0] != os.getpid():
             protocol = self._url.partition("://")[0]
             try:
@@ -222,7 +222,7 @@ class FsspecStore(Store):
             except ImportError as error:
                 raise InvalidRequest(f"{shown(self._url)}: {error}") from error
             except (TypeError, ValueError) as error:
-                # Not chained: such messages quote the options they dislike.
+                # Not chained: such messages quote the options.
                 raise InvalidRequest(
                     f"{shown(self._url)}: fsspec cannot open this URL with storage options "
                     f"{sorted(self._options)} ({type(error).__name__})"
@@ -251,12 +251,12 @@ class FsspecStore(Store):
         except PermissionError as error:
             raise self._denied(key) from error
         except Exception as error:
-            # Every filesystem has errors of its own; Unavailable is what all of them have in common.
+            # Every filesystem has its own errors; Unavailable is what they have in common.
             raise Unavailable(f"{self._where(key)}: {type(error).__name__}; nothing is lost, try again") from error
 
 
 class _SpooledOutput(OutputFile):
-    """Spooled to a local temporary file: not every filesystem can give up a half-written object."""
+    """Spooled to a local temporary file: not every filesystem can discard a half-written object."""
 
     def __init__(self, store: FsspecStore, key: str) -> None:
         self._store = store
@@ -289,7 +289,7 @@ class _SpooledOutput(OutputFile):
 
 
 def _modified_ms(info: Mapping[str, Any]) -> int | None:
-    """fsspec has no one name, or type, for a modification time."""
+    """fsspec has no common name or type for modification times."""
     value = next((info[name] for name in _MODIFIED_FIELDS if info.get(name)), None)
     if isinstance(value, str):
         value = datetime.fromisoformat(value)

@@ -9,7 +9,7 @@ __all__ = ["HERE", "Homes", "only_here"]
 
 
 class Homes:
-    """Opened stores, each under the name of its home. The warehouse's own is `HERE`."""
+    """Opened stores by the name of their home. The warehouse's own is `HERE`."""
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
         """Requires: the store of `HERE` is among them."""
@@ -17,7 +17,7 @@ class Homes:
 
     @property
     def here(self) -> Store:
-        """The warehouse's store: numbered files lie there, and what is written."""
+        """The warehouse's store: it has the numbered files, and everything new is written to it."""
         return self._stores[HERE]
 
     @property
@@ -25,14 +25,14 @@ class Homes:
         return frozenset(self._stores)
 
     def store(self, home: str) -> Store:
-        """Raises InvalidRequest where this lithify does not know that home."""
+        """The store of `home`. Raises InvalidRequest if this lithify does not know that home."""
         found = self._stores.get(home)
         if found is None:
             raise InvalidRequest(f"home {home!r} is none that this lithify can reach: upgrade lithify")
         return found
 
     def __iter__(self) -> Iterator[tuple[str, Store]]:
-        """Names and stores."""
+        """Pairs of home and store."""
         return iter(self._stores.items())
 
 

@@ -1,4 +1,4 @@
-"""Objects in this process's memory: for tests, the demo, and the shape of the contract at its simplest."""
+"""Objects in this process's memory: for tests, the demo, and as the simplest form of the contract."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,7 +99,7 @@ class MemoryStore(Store):
         return None
 
     def close(self) -> None:
-        """Nothing: the objects stay, as they would in any store."""
+        """Nothing to close: the objects stay, as in any store."""
 
 
 class _MemoryOutput(OutputFile):

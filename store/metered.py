@@ -1,4 +1,4 @@
-"""The same port, counting what it costs."""
+"""A store that counts the requests to another store, and what they cost."""
 
 import os
 import threading
@@ -17,15 +17,15 @@ _PUT_USD = 0.005 / 1000
 _GET_USD = 0.0004 / 1000
 _DELETE_KEYS = 1000  # per request
 
-# One lock for all: it is held for an addition, and crosses a fork only when it is free.
+# One lock for all: it is held only for an addition, and processes fork only while it is free.
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests asked of a store, by kind, and the bytes of objects that went each way.
+    """Requests to a store, by kind, and the object bytes transferred each way.
 
-    What a client repeats by itself below the port is not seen here.
+    Repetitions by the client below the port are not counted.
     """
 
     creates: int = 0
@@ -44,13 +44,13 @@ class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cost_usd(self) -> float:
-        """What S3 would bill for these requests by its list prices (without storage and transfer)."""
+        """What S3 would charge for these requests at its list prices (without storage and transfer)."""
         puts = self.creates + self.puts + self.output_requests + self.lists
         return puts * _PUT_USD + (self.gets + self.reads + self.heads) * _GET_USD
 
 
 class Metered(Store):
-    """Wraps any store; `inner` is it."""
+    """Wraps any store, `inner`, and counts its requests."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
@@ -76,7 +76,7 @@ class Metered(Store):
         return msgspec.structs.replace(self.inner.spec(), credentials_file=credentials_file)
 
     def hasty(self) -> Store:
-        """A store that has no shorter deadlines goes on being counted."""
+        """If the store has no shorter deadlines, this counter is returned."""
         hasty = self.inner.hasty()
         return self if hasty is self.inner else hasty
 
@@ -170,7 +170,7 @@ class _MeteredOutput(OutputFile):
         self._end(self._inner.abort)
 
     def _end(self, end: Callable[[], None]) -> None:
-        """What could not be closed can still be aborted."""
+        """An output that could not be closed can still be aborted."""
         if self.closed:
             return
         try:

@@ -1,4 +1,4 @@
-"""From a URL, or another process's spec, to a store."""
+"""Opens a store from a URL, or from another process's spec."""
 
 import os
 import re
@@ -21,15 +21,16 @@ from lithify.store.urls import shown
 __all__ = ["open_spec", "open_store"]
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-_memory: dict[str, MemoryStore] = {}  # one per name: opening "memory://x" twice sees the same data
+_memory: dict[str, MemoryStore] = {}  # by name: opening "memory://x" twice gives the same data
 _opened: dict[tuple[int, bytes], Metered] = {}
 
 
 def open_store(url: str, options: Mapping[str, Any] | None = None, clock: Clock | None = None) -> Metered:
-    """Open a warehouse's root: `s3://bucket/prefix`, `file:///folder`, a path, `memory://name`, or what fsspec knows.
+    """Open a warehouse's root: `s3://bucket/prefix`, `file:///folder`, a path, `memory://name`, or a URL that fsspec
+    knows.
 
-    `options` are storage options as s3fs (or the filesystem) spells them; `clock` (-> milliseconds) gives a new memory
-    store its time. Makes no request. Raises InvalidRequest.
+    `options` are storage options, spelled as for s3fs (or that filesystem). `clock` (-> milliseconds) is the clock of a
+    new memory store. Makes no request. Raises InvalidRequest.
     """
     if not url:
         raise InvalidRequest("no URL given: use s3://bucket/prefix, file:///folder or a path")
@@ -59,7 +60,7 @@ def _open_s3(rest: str, url: str, options: Mapping[str, Any] | None) -> Store:
 
     bucket, _, prefix = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
-        # The URL is not shown: what stands before an '@' in it may be a secret.
+        # The URL is not shown: the part before an '@' may be a secret.
         raise InvalidRequest("an S3 URL is s3://bucket/prefix; credentials belong into the storage options")
     if "?" in prefix or "#" in prefix:
         raise InvalidRequest(f"{shown(url)}: an S3 URL has no '?' or '#'; settings belong into the storage options")
@@ -91,10 +92,10 @@ def _refuse_options(url: str, options: Mapping[str, Any] | None) -> None:
 
 
 def open_spec(spec: StoreSpec) -> Metered:
-    """Open a store by another process's description of it; once per process and spec, as workers run many tasks.
+    """Open a store from another process's description of it; once per process and spec, since workers run many tasks.
 
-    Secrets come from the spec's credentials file if it is on this machine, else from this process's own chain. Where
-    the store is comes from the spec alone. Raises InvalidRequest where not all of that was sent.
+    Secrets come from the spec's credentials file if it is on this machine, else from this process's own credential
+    chain. The store's location comes from the spec alone. Raises InvalidRequest if some of this is missing.
     """
     key = (os.getpid(), msgspec.json.encode(spec, order="deterministic"))
     found = _opened.get(key)

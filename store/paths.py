@@ -1,14 +1,14 @@
-"""What a key may be: checked at the door of every store, so that one key means one object on each of them."""
+"""Valid keys: checked by every store, so that one key means one object on each of them."""
 
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["check_key", "check_prefix", "check_range"]
 
-_KEY_BYTES_MAX = 1024  # of UTF-8: the limit of S3, GCS and Azure alike
+_KEY_BYTES_MAX = 1024  # in UTF-8: the limit of S3, GCS and Azure
 
 
 def check_key(key: str) -> str:
-    """Refuse what is no relative '/'-separated key, or would name another object on some store."""
+    """Refuses keys that are not relative and '/'-separated, or that could name another object on some store."""
     parts = key.split("/")
     if any(part in ("", ".", "..") for part in parts):
         raise InvalidRequest(
@@ -22,7 +22,7 @@ def check_key(key: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """A prefix to list: empty for the whole root, else a key followed by '/'."""
+    """A prefix to list: empty for the whole root, else a key and a '/'."""
     if prefix and not prefix.endswith("/"):
         raise InvalidRequest(f"prefix {prefix[:300]!r} is not allowed: end it with '/'")
     if prefix:

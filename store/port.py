@@ -1,9 +1,9 @@
-"""The port to an object store: the requests protocol code awaits, and the blocking interface that answers them.
+"""The port to an object store: the requests that protocol code awaits, and the blocking interface that answers them.
 
-Protocol code (commit, claim, job states, sweep) is written as coroutines that await nothing but the requests below. A
-driver (`lithify.store.driver`) answers them from a real store; a simulator answers them from a seed. So nothing in the
-protocol reads a clock, makes randomness or waits by itself. The one conditional primitive is create-if-absent
-(protocol rule P1): it is the only one that every usable store offers with the same meaning.
+Protocol code (commit, claim, job states, sweep) is written as coroutines that await only the requests below. A driver
+(`lithify.store.driver`) answers them from a real store; a simulator answers them from a seed. So nothing in the
+protocol reads a clock, makes random numbers or waits by itself. The only conditional primitive is create-if-absent
+(protocol rule P1): no other has the same meaning on every usable store.
 """
 
 import enum
@@ -38,19 +38,19 @@ __all__ = [
 
 T = TypeVar("T")
 
-HERE = ""  # the home of what lies in the warehouse itself (lithify.store.homes)
+HERE = ""  # the home of segments in the warehouse itself (lithify.store.homes)
 
 
 class Outcome(enum.Enum):
-    """What one attempt at create-if-absent is known to have done."""
+    """What is known about one attempt at create-if-absent."""
 
     CREATED = "created"  # this attempt stored the body
-    EXISTS = "exists"  # the key holds some body: perhaps ours, from an attempt whose reply was lost
-    UNKNOWN = "unknown"  # neither is known, and a late arrival may still store the body
+    EXISTS = "exists"  # the key holds a body: perhaps ours, from an attempt whose reply was lost
+    UNKNOWN = "unknown"  # neither is known, and the request may still arrive and store the body
 
 
 class Object(msgspec.Struct, frozen=True):
-    """A whole object. `modified_ms` is by the store's clock; None where an injected clock makes it meaningless."""
+    """A whole object. `modified_ms` is by the store's clock; None if an injected clock makes it meaningless."""
 
     body: bytes
     modified_ms: int | None
@@ -63,17 +63,17 @@ class ObjectInfo(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One page of a listing, in no promised order. `token` continues it; None ends it."""
+    """One page of a listing, in no particular order. `token` continues it; None: it was the last."""
 
     objects: tuple[ObjectInfo, ...]
     token: str | None
 
 
 class Request(Generic[T]):
-    """Something protocol code asks of the world; `await request` answers with its reply, of type T.
+    """Something that protocol code asks of the world; `await request` returns its reply, of type T.
 
-    A reply that cannot be had raises `Unavailable` at the await, never anything less specific; where the store refuses
-    who asks that is `AccessDenied`, and nothing happened.
+    If there is no reply, the await raises `Unavailable`, never anything less specific; if the store refuses access it
+    raises `AccessDenied`, and nothing happened.
     """
 
     __slots__ = ()
@@ -87,11 +87,11 @@ class Create(Request[Outcome], msgspec.Struct, frozen=True):
 
     key: str
     body: bytes
-    frees: bool = False  # it leads to deletions: a full disk may give it the reserve (docs/rfcs/0012)
+    frees: bool = False  # it leads to deletions: on a full disk it may use the reserve (docs/rfcs/0012)
 
 
 class Get(Request[Object | None], msgspec.Struct, frozen=True):
-    """The whole object, or None where the key holds nothing."""
+    """The whole object, or None if there is none."""
 
     key: str
 
@@ -121,15 +121,15 @@ class Folders(Request[tuple[str, ...]], msgspec.Struct, frozen=True):
 
 
 class Delete(Request[Mapping[str, str]], msgspec.Struct, frozen=True):
-    """Delete these keys of one home; a key that is not there counts as deleted. Answers with those that the store would
-    not delete (a lock on one object, a missing permission), each with the reason; all others are gone."""
+    """Delete these keys of one home; a missing key counts as deleted. Answers with those that the store refused to
+    delete (a lock on an object, a missing permission), each with the reason; all others are gone."""
 
     keys: tuple[str, ...]
     home: str = HERE
 
 
 class Now(Request[int], msgspec.Struct, frozen=True):
-    """Milliseconds since 1970 by the store's own clock (or an injected one). Costs no request once any was answered."""
+    """Milliseconds since 1970 by the store's own clock (or an injected one). Free once any request was answered."""
 
 
 class NewId(Request[str], msgspec.Struct, frozen=True):
@@ -137,18 +137,18 @@ class NewId(Request[str], msgspec.Struct, frozen=True):
 
 
 class Pause(Request[None], msgspec.Struct, frozen=True):
-    """Let this much time pass; the driver spreads it at random between half and the whole."""
+    """Let this much time pass; the driver waits a random time between half of it and all."""
 
     ms: int
-    gives_way: bool = False  # to compaction, or to rivals: who has no time left goes on at once
+    gives_way: bool = False  # to compaction, or to rivals: skipped when the caller is out of time
 
 
 class StoreSpec(msgspec.Struct, frozen=True):
-    """How another process opens the same store. Holds no secret: a worker uses its own credential chain,
-    or, on this machine, the private file that `credentials_file` names (mode 0600, deleted with its maker).
+    """How another process opens the same store. Holds no secret: a worker uses its own credential chain, or on this
+    machine the private file `credentials_file` (mode 0600, deleted with its maker).
 
-    `withheld` are the names of options that only that file holds, and without which the store is not reached, or
-    another one is."""
+    `withheld`: names of options that only that file contains. Without them the store cannot be reached, or another one
+    would be."""
 
     url: str
     options: dict[str, Any] = {}
@@ -157,14 +157,14 @@ class StoreSpec(msgspec.Struct, frozen=True):
 
 
 class OutputFile(Protocol):
-    """A binary sink for one object. It becomes visible, whole, at `close`; after `abort` it never does.
+    """A binary sink for one object. The object becomes visible, whole, at `close`; after `abort` it never does.
 
-    `write` accepts anything with the buffer interface, so that pyarrow writes into it without copying.
+    `write` accepts anything with the buffer interface, so that pyarrow can write without copying.
     """
 
     @property
     def requests(self) -> int:
-        """How many the store was asked so far: to start, for parts, and to complete."""
+        """Requests made to the store so far: to start, for parts, and to complete."""
         return 1
 
     def write(self, data: Any, /) -> int: ...
@@ -173,14 +173,14 @@ class OutputFile(Protocol):
 
 
 class Store(Protocol):
-    """Blocking access to one root. Keys are relative to it, '/'-separated, never empty, never containing '..'.
+    """Blocking access to one root. Keys are relative to it, '/'-separated, never empty, and never contain '..'.
 
     Reads and unconditional writes retry by themselves and raise `Unavailable` when they give up. Refused credentials
-    and missing permissions are `AccessDenied`, at once; a missing bucket is `InvalidRequest`. All name the object.
+    and missing permissions raise `AccessDenied` at once, a missing bucket `InvalidRequest`. All errors name the object.
     `create` never retries.
-    Thread-safe. Not shared across fork or pickle: reopen from `spec()`.
+    Thread-safe. Do not share across fork or pickle: open it again from `spec()`.
 
-    An adapter derives from this class, and has its answers for what only some stores can do.
+    An adapter derives from this class, and overrides what only some stores can do.
     """
 
     @property
@@ -189,7 +189,7 @@ class Store(Protocol):
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome: ...
     def get(self, key: str) -> Object | None: ...
     def read(self, key: str, start: int, length: int) -> bytes:
-        """Exactly the bytes [start, start + length). Raises NotFound, or Corrupt where the object is shorter."""
+        """Exactly the bytes [start, start + length). Raises NotFound, or Corrupt if the object is shorter."""
         ...
 
     def put(self, key: str, body: bytes) -> None: ...
@@ -201,35 +201,35 @@ class Store(Protocol):
     def list(self, prefix: str, token: str | None = None) -> Page: ...
     def folders(self, prefix: str) -> Sequence[str]: ...
     def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
-        """As the request `Delete`: answers with what could not be deleted, and why."""
+        """As the request `Delete`: returns the keys that could not be deleted, with the reasons."""
         ...
 
     def now(self) -> int: ...
     def local_path(self, key: str) -> Path | None:
-        """Where the object lies as a plain local file (to be memory-mapped), or None where it does not."""
+        """The path of the object as a plain local file (for memory-mapping), or None if it is not one."""
         ...
 
     def close(self) -> None: ...
 
     @property
     def endpoint_url(self) -> str:
-        """Where requests go, whatever decided that; "" where `url` says it all."""
+        """Where requests go, whatever decided that; "" if `url` says it all."""
         return ""
 
     def hasty(self) -> "Store":
-        """The same place, with deadlines of a few seconds in all: to tell an outage while somebody waits for it."""
+        """The same place, with total deadlines of a few seconds: detects an outage while somebody waits."""
         return self
 
     def versioning(self) -> str | None:
-        """Whether deleted objects stay as old versions: 'Enabled', 'Suspended' or 'Off'; None where it does not tell,
-        or has no such thing."""
+        """Whether deleted objects stay as old versions: 'Enabled', 'Suspended' or 'Off'; None if the store does not
+        say, or has no versioning."""
         return None
 
     def write_credentials(self, target: str | os.PathLike[str] | int) -> bool:
-        """Write explicit secrets to a private file for workers of this machine; False where there are none."""
+        """Write explicit secrets to a private file for workers of this machine; returns False if there are none."""
         return False
 
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
-        """Clear what killed processes left half written, if it is a day old by the store's clock; how many that was, or
-        would be. Where others may write beside us, only what would become a key that is `ours`."""
+        """Remove what killed processes left half written, if it is a day old by the store's clock; returns how many (or
+        would, in a dry run). If others may write here too, only what would become a key that is `ours`."""
         return 0

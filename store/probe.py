@@ -1,12 +1,12 @@
-"""Does this very bucket and prefix keep the promises that commits rest on? `lithify doctor` prints the answer.
+"""Does this very bucket and prefix keep the promises that commits rely on? `lithify doctor` prints the answer.
 
-Four answers that are no yes are kept apart, since the caller does something else for each: *unsafe* (it was seen to
-break a promise), *unfit* (no log can be there: no such bucket, no conditional put, a file where a folder should be),
-*refused* (this identity or user may not do what a log needs), *unavailable* (it did not answer, so nothing is known of
-it). The probe is impatient, so that an outage is told within seconds.
+Four negative answers are distinguished, because the caller reacts to each differently: *unsafe* (it was seen to break a
+promise), *unfit* (a log cannot be kept there: no such bucket, no conditional put, a file where a folder should be),
+*refused* (this identity or user lacks a permission that a log needs), *unavailable* (it did not answer, so nothing is
+known about it). The probe has short deadlines, so that an outage is reported within seconds.
 
-Creating twice in a row proves little: stores exist that refuse the second create and let two simultaneous ones both
-win. So rounds of simultaneous creates decide, and the object's body tells who really won.
+Creating twice in a row proves little: there are stores that refuse the second create, but let two simultaneous ones
+both win. So rounds of simultaneous creates decide, and the object's body shows who really won.
 """
 
 import threading
@@ -30,11 +30,11 @@ _SKEW_WARNING_MS = 5 * 60 * 1000  # S3 refuses requests that are 15 minutes off
 _REMEDY = "do not keep a log here: commits of two writers could both win"
 
 
-Finding = Literal["unsafe", "unfit", "refused", "unavailable"]  # the gravest first
+Finding = Literal["unsafe", "unfit", "refused", "unavailable"]  # the most serious first
 
 
 class ProbeCheck(msgspec.Struct, frozen=True):
-    """`severity` is what it means when not ok; `finding` is why a failure is one."""
+    """`severity`: how serious it is if not ok. `finding`: why a failure is one."""
 
     name: str
     ok: bool
@@ -44,13 +44,13 @@ class ProbeCheck(msgspec.Struct, frozen=True):
 
 
 class ProbeReport(msgspec.Struct, frozen=True):
-    """What a probe of `url` found, up to the first answer that did not come. `skew_ms` is the store's clock minus this
+    """What a probe of `url` found, up to the first request without an answer. `skew_ms`: the store's clock minus this
     machine's."""
 
     url: str
     checks: tuple[ProbeCheck, ...]
     skew_ms: int | None = None
-    endpoint: str = ""  # where a store beyond the network was asked
+    endpoint: str = ""  # the address asked, for stores on the network
 
     @property
     def ok(self) -> bool:
@@ -58,13 +58,13 @@ class ProbeReport(msgspec.Struct, frozen=True):
 
     @property
     def finding(self) -> Finding | None:
-        """The gravest one; None where all is well."""
+        """The most serious one; None if all is well."""
         found = {check.finding for check in self.checks}
         return next((each for each in get_args(Finding) if each in found), None)
 
     def require(self) -> None:
-        """Raises InvalidRequest where the store is unsafe or unfit, AccessDenied where it refuses who asks, Unavailable
-        where it did not answer."""
+        """Raises InvalidRequest if the store is unsafe or unfit, AccessDenied if it refuses access, Unavailable if it
+        did not answer."""
         because = "; ".join(f"{check.name} ({check.detail})" for check in self.checks if check.finding == self.finding)
         at = f" at {self.endpoint}" if self.endpoint else ""
         match self.finding:
@@ -81,8 +81,8 @@ class ProbeReport(msgspec.Struct, frozen=True):
 
 
 def probe(store: Store, rounds: int = 16) -> ProbeReport:
-    """Try `store` under a prefix of its own, which is removed afterwards. Takes about 30 requests per round, and ends
-    at the first one that is not answered.
+    """Probe `store` under a prefix of its own, which is removed afterwards. Takes about 30 requests per round; ends at
+    the first one that is not answered.
 
     Never raises for what it finds: each finding is a check.
     """
@@ -101,7 +101,7 @@ def probe(store: Store, rounds: int = 16) -> ProbeReport:
     checks: list[ProbeCheck] = []
     for name, step in steps:
         if name == "simultaneous creates" and checks[-1].finding in ("refused", "unfit"):
-            continue  # eight writers would be refused as one was
+            continue  # eight writers would be refused as the one was
         checks.append(_run(name, step, store, prefix))
         if checks[-1].finding == "unavailable":
             return ProbeReport(shown(store.url), tuple(checks), endpoint=_endpoint(store))
@@ -150,7 +150,7 @@ def _create_twice(store: Store, prefix: str) -> str:
 
 
 def _settled(store: Store, key: str, body: bytes) -> Outcome:
-    """One create, repeated while its outcome is unknown; EXISTS of our own body is CREATED."""
+    """One create, repeated while its outcome is unknown. EXISTS with our own body counts as CREATED."""
     for number in range(_CREATES_MAX):
         if number:
             pause(50 * 2**number)
@@ -174,7 +174,7 @@ def _race(store: Store, prefix: str, rounds: int) -> str:
 
             def attempt(body: bytes, key: str = key) -> Outcome | LithifyError:
                 try:
-                    store.get(key)  # the connection is open and idle before the start
+                    store.get(key)  # so that the connection is open and idle before the start
                     barrier.wait()
                     return store.create(key, body)
                 except LithifyError as error:
@@ -256,7 +256,7 @@ def _keys(store: Store, prefix: str) -> list[str]:
 
 
 def _versioning(store: Store, conditional: bool) -> tuple[ProbeCheck, ...]:
-    """On Ceph, versioned buckets ignore the condition; elsewhere they keep, and bill, what is deleted."""
+    """On Ceph, versioned buckets ignore conditions; elsewhere they keep deleted objects, and charge for them."""
     state = store.versioning()
     if state is None:
         return ()

@@ -1,4 +1,4 @@
-"""The store's clock, followed through the Date of its replies; no request is made for it."""
+"""The store's clock, followed through the Date of its replies; it makes no requests."""
 
 import threading
 from bisect import bisect_right
@@ -13,32 +13,32 @@ from lithify.store.driver import machine_ms, monotonic_ms
 __all__ = ["REPLIES_KEPT", "REPLIES_SURE", "ReplyClock"]
 
 REPLIES_KEPT = 9
-REPLIES_SURE = 3  # as many agree, or outvote one that does not
-STEP_MS = 1_000  # Date has whole seconds, rounded down; a machine that stood still for less goes unnoticed
-AGREE_MS = 5_000  # the nodes of one store tell the time alike within this, and so does a machine that is set right
-STAND_STILL_MS = 10_000  # a step back by less is waited out
+REPLIES_SURE = 3  # this many agree, or outvote one that does not
+STEP_MS = 1_000  # Date has whole seconds, rounded down; a machine that slept for less is not noticed
+AGREE_MS = 5_000  # the clocks of one store's nodes agree within this, and so does a machine whose clock is set right
+STAND_STILL_MS = 10_000  # if the clock would step back by less, it stands still instead
 
 
 class _Reply(NamedTuple):
-    ahead_ms: int  # store - monotonic, as it said
-    machine_ahead_ms: int  # this machine's clock - monotonic, when it arrived
+    ahead_ms: int  # store - monotonic, according to this reply
+    machine_ahead_ms: int  # this machine's clock - monotonic, when the reply arrived
 
 
 class ReplyClock:
-    """`now` is the store's clock: never ahead of what its replies say, within a second of it, and steady.
+    """`now` is the store's clock: never ahead of its replies, within a second of them, and steady.
 
-    A reply of date D that arrived at monotonic M says that (store - monotonic) is in [D - M, D - M + 1 s). Of the last
-    nine replies the median counts, and near it the largest of these lower bounds. What one reply says alone, by a node
-    whose clock is wrong or from a cache, moves nothing; what most of nine say is followed, forward at once, back by
-    standing still where it is a few seconds. The first reply of a process is believed if this machine's clock agrees
-    with it; else two more are asked for (`sure`).
+    A reply of date D that arrived at monotonic time M says that (store - monotonic) is in [D - M, D - M + 1 s). The
+    median of the last nine replies counts, and near it the largest of these lower bounds. A single reply, from a node
+    with a wrong clock or from a cache, changes nothing. What most of the nine say is followed: forward at once, back by
+    standing still if it is a few seconds. The first reply of a process is believed if this machine's clock agrees with
+    it; otherwise two more are needed (`sure`).
 
-    While a machine sleeps its monotonic clock may stand still. Where its own has gone on by more than a second
-    meanwhile, the replies from before are forgotten, and the clock is not `sure` until the next one. So what is built
-    upon is two seconds old at most: one of the Date, and one of sleep that goes unnoticed.
+    While a machine sleeps, its monotonic clock may stop. If its own clock has advanced by over a second more, earlier
+    replies are forgotten, and the clock is not `sure` until the next one. So the time that others build upon is at most
+    two seconds old: one from the Date, and one of unnoticed sleep.
 
-    All threads of a process tell one clock of their replies; another process needs its own, since the lock may be held
-    while it is forked. Test: tests/store/test_reply_clock.py
+    All threads of a process share one clock. Another process needs its own, since the lock may be held during a fork.
+    Test: tests/store/test_reply_clock.py
     """
 
     def __init__(self, monotonic: Callable[[], int] = monotonic_ms, machine: Callable[[], int] = machine_ms) -> None:
@@ -46,18 +46,18 @@ class ReplyClock:
         self._machine = machine
         self._lock = threading.Lock()
         self._replies: deque[_Reply] = deque(maxlen=REPLIES_KEPT)
-        self._ahead_ms: int | None = None  # store - monotonic, as they come to
+        self._ahead_ms: int | None = None  # store - monotonic, as the replies agree
         self._told_ms = 0
 
     def observe(self, date: str | None, age: str | None = None) -> None:
-        """`date` and `age` are a reply's headers (RFC 9110, 9111). One without a date or with nonsense tells nothing;
-        one with an age comes from a cache, and tells of another time. Whatever they are, nothing is raised: the reply
-        that they come with may be the word that a commit has happened."""
+        """Learn from a reply's headers `date` and `age` (RFC 9110, 9111). A reply without a date, or with nonsense, is
+        ignored; one with an age comes from a cache, and dates from another time. This never raises: the reply may be
+        the one that says that a commit has happened."""
         if not date or (age or "0").strip() != "0":
             return
         try:
             told = parsedate_to_datetime(date)
-            # All dates of HTTP are UTC: of a zone left out (or -0000) Python would make this machine's own.
+            # HTTP dates are UTC: without a zone (or with -0000) Python would take this machine's zone.
             date_ms = int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
         except (ValueError, OverflowError):
             return
@@ -72,14 +72,14 @@ class ReplyClock:
 
     @property
     def current(self) -> bool:
-        """Whether a reply has come since the machine last stood still."""
+        """Whether a reply has come since the machine last slept."""
         with self._lock:
             self._follow()
             return bool(self._replies)
 
     @property
     def sure(self) -> bool:
-        """Whether `now` can be built upon: enough replies were seen, or the machine's own clock bears out the few."""
+        """Whether `now` can be relied on: enough replies were seen, or the machine's own clock confirms the few."""
         with self._lock:
             self._follow()
             if len(self._replies) >= REPLIES_SURE:
@@ -98,14 +98,14 @@ class ReplyClock:
             return self._told_ms
 
     def _follow(self) -> None:
-        """Forget the replies from before a sleep, and go by the others. Requires: the lock is held."""
+        """Forget the replies from before a sleep, and follow the others. Requires: the lock is held."""
         machine_ahead_ms = self._machine() - self._monotonic()
         while self._replies and abs(machine_ahead_ms - self._replies[0].machine_ahead_ms) > STEP_MS:
             self._replies.popleft()
         if not self._replies:
-            return  # the last that was known stands
+            return  # keep the last known value
         told = sorted(reply.ahead_ms for reply in self._replies)
-        middle = told[(len(told) - 1) // 2]  # the lower one of two
+        middle = told[(len(told) - 1) // 2]  # the lower one, if there are two
         ahead_ms = told[bisect_right(told, middle + STEP_MS) - 1]
         known = self._ahead_ms
         if known is None or not known - STEP_MS <= ahead_ms <= known:

@@ -1,9 +1,9 @@
-"""A few megabytes kept back, so that a full disk can be freed: deleting needs commits first, and commits need space.
+"""A few megabytes kept in reserve, so that a full disk can be freed: deleting needs commits, and commits need space.
 
-Only what frees space may have them (`Create.frees`); it gives up piece after piece until it fits. Everybody else must
-find the reserve whole before writing, and makes it again when there is room: so appends, which would fill what was
-given up in no time, stop at once, and start again by themselves. In pieces, because inodes run out as well.
-Why and what else was considered: docs/rfcs/0012.
+Only requests that free space may use it (`Create.frees`); it gives up piece after piece until they fit. All others must
+find the reserve whole before they write, and restore it when there is room. So appends, which would use up the pieces
+at once, stop immediately and start again by themselves. It is in pieces because inodes run out as well. For the reasons
+and the alternatives see docs/rfcs/0012.
 """
 
 import errno
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Reserve:
-    """The pieces are files in `folder`, named by their numbers; given up from the last, made from the first."""
+    """The pieces are files in `folder`, named by number; they are given up from the last, and made from the first."""
 
     def __init__(self, disk: Disk, folder: Path, pieces: int) -> None:
         self._disk = disk
@@ -36,9 +36,9 @@ class Reserve:
         self._pieces = [folder / name for name in self._names]
 
     def require(self) -> None:
-        """Make sure that the reserve is whole. Raises Unavailable where there is no room for it.
+        """Make sure that the reserve is whole. Raises Unavailable if there is no room for it.
 
-        Not flushed: it is made long before it is needed, and after a power cut the next write makes it again.
+        It is not flushed: it is made long before it is needed, and after a power cut the next write makes it again.
         """
         if not self._pieces or self._is_whole():
             return
@@ -49,7 +49,7 @@ class Reserve:
                 self._make(piece)
         except OSError as error:
             if error.errno in _CANNOT_ALLOCATE:
-                self._pieces = []  # a filesystem that reserves nothing: it has to do without
+                self._pieces = []  # this filesystem cannot reserve space: do without
                 return
             if error.errno not in FULL:
                 raise
@@ -60,7 +60,7 @@ class Reserve:
             ) from error
 
     def lend(self, act: Callable[[], T]) -> T:
-        """Answers with `act()`, which frees space: where the disk is full, a piece is given up and it is tried again.
+        """Returns `act()`, which frees space. While the disk is full, a piece is given up and `act` is tried again.
 
         Requires: `act` can be repeated after it raised an OSError.
         """
@@ -78,14 +78,14 @@ class Reserve:
                 self._disk.unlink(piece)
             except FileNotFoundError:
                 continue
-            except OSError:  # another user's, perhaps: what was met in the first place is what counts
+            except OSError:  # perhaps another user's file: report the original error
                 return False
             return True
         return False
 
     def _is_whole(self) -> bool:
-        """All are there: those before the last, too, as another process may have given them up before that was made.
-        Test: tests/store/test_reserve.py"""
+        """Whether all pieces are there. Another process may have given up any of them since the last was made. Test:
+        tests/store/test_reserve.py"""
         try:
             there = {entry.name for entry in self._disk.scan(self._folder)}
         except (FileNotFoundError, NotADirectoryError):
@@ -105,7 +105,7 @@ class Reserve:
         try:
             self._disk.allocate(descriptor, PIECE_BYTES)
         except OSError:
-            with suppress(OSError):  # what is left of it is room for others
+            with suppress(OSError):  # make room for others
                 self._disk.unlink(piece)
             raise
         finally:

@@ -1,4 +1,4 @@
-"""A store in an S3 bucket, or in anything that speaks its API and honours `If-None-Match: *` on PUT."""
+"""A store in an S3 bucket, or in any store with S3's API that honours `If-None-Match: *` on PUT."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -26,14 +26,14 @@ __all__ = ["S3Store"]
 
 T = TypeVar("T")
 _STALE_MS = 24 * 3600 * 1000
-_ABSENT = "NoSuchKey"  # and nothing else: NoSuchBucket is a wrong URL, any other 404 somebody else's
+_ABSENT = "NoSuchKey"  # and nothing else: NoSuchBucket means a wrong URL, any other 404 is not S3's
 _BEYOND_END = "InvalidRange"
 _HASTY_MS = 3_000
-_NEVER_THERE = ".lithify-clock/none"  # a key to ask the time by
+_NEVER_THERE = ".lithify-clock/none"  # a key to read the time with
 
 
 class S3Store(Store):
-    """Objects under `prefix` of `bucket`. `options` as s3fs spells them (see `S3Options`); `pause` waits some ms."""
+    """Objects under `prefix` of `bucket`. `options`: as for s3fs (see `S3Options`); `pause` waits some ms."""
 
     def __init__(
         self,
@@ -62,16 +62,16 @@ class S3Store(Store):
 
     @property
     def endpoint_url(self) -> str:
-        """Where requests go, whatever said so: an option, a variable, a profile, or the region."""
+        """Where requests go, however that was decided: by an option, a variable, a profile, or the region."""
         return str(self.bulk_client().meta.endpoint_url)
 
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
-        """`credentials_file` as written by `write_credentials`; the spec itself never holds a secret. It names the
-        endpoint and the region that this process really uses: a worker's own variables decide neither."""
+        """`credentials_file`: as written by `write_credentials`; the spec itself never holds a secret. It names the
+        endpoint and the region that this process really uses, so that a worker's own variables change neither."""
         return StoreSpec(self.url, self._options.way(self.bulk_client()), credentials_file)
 
     def write_credentials(self, target: str | os.PathLike[str] | int) -> bool:
-        """Write explicit secrets to a private file for workers of this machine; False where none were given."""
+        """Write explicit secrets to a private file for workers of this machine; returns False if there are none."""
         secrets = self._options.secrets()
         if secrets:
             write_credentials(secrets, target)
@@ -82,18 +82,18 @@ class S3Store(Store):
         return self._of_this_process().conditional()
 
     def bulk_client(self) -> Any:
-        """The boto3 client of this process for everything else: it retries by itself."""
+        """The boto3 client of this process for everything else; it retries by itself."""
         return self._of_this_process().bulk()
 
     def hasty(self) -> "S3Store":
-        """The same place, with deadlines of a few seconds in all: to tell an outage while somebody waits for it."""
+        """The same place, with total deadlines of a few seconds: detects an outage while somebody waits."""
         if self._hasty is None:
             self._hasty = S3Store(self._bucket, self._prefix, self._options.hasty(), self._pause)
             self._hasty._repeats = Repeats(self._pause, _HASTY_MS, bulk_repeats=False)
         return self._hasty
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
-        """Raises (AccessDenied, InvalidRequest) only where this attempt certainly stored nothing."""
+        """Raises (AccessDenied, InvalidRequest) only if this attempt certainly stored nothing."""
         target = self._target(key)
         client = self.conditional_client()
         try:
@@ -159,7 +159,7 @@ class S3Store(Store):
         return S3Output(self.bulk_client(), target, self._where(key), self._additional, self._repeats, size, put)
 
     def head(self, key: str) -> ObjectInfo | None:
-        """By a GET of the first byte: the reply to a HEAD has no body, and so a proxy's 404 looks as S3's own does."""
+        """By a GET of the first byte: a reply to HEAD has no body, so a proxy's 404 would look like S3's own."""
         target = self._target(key)
         try:
             first = self._repeats.of_bulk(lambda: self._range(target, 0, 1))
@@ -168,12 +168,12 @@ class S3Store(Store):
                 return None
             if error_code(error) != _BEYOND_END:
                 raise explain(error, self._where(key)) from error
-            found = self.get(key)  # it has no first byte
+            found = self.get(key)  # it may be empty
             return ObjectInfo(key, len(found.body), found.modified_ms) if found is not None else None
         return ObjectInfo(key, first.size, first.modified_ms)
 
     def list(self, prefix: str, token: str | None = None) -> Page:
-        """One page of up to 1,000 keys, in whatever order the store has (S3 Express: none)."""
+        """One page of up to 1,000 keys, in the store's order (S3 Express: none)."""
         parameters = {"Bucket": self._bucket, "Prefix": self._prefix + check_prefix(prefix)}
         if token is not None:
             parameters["ContinuationToken"] = token
@@ -183,7 +183,7 @@ class S3Store(Store):
         infos = tuple(
             ObjectInfo(found["Key"][len(self._prefix) :], found["Size"], modified_ms(found))
             for found in reply.get("Contents", ())
-            if not found["Key"].endswith("/")  # consoles make such "folders"; no key of ours ends so
+            if not found["Key"].endswith("/")  # consoles make such "folders"; our keys never end with '/'
         )
         return Page(infos, reply.get("NextContinuationToken"))
 
@@ -208,17 +208,17 @@ class S3Store(Store):
         return Deletes(self.bulk_client(), place, self._additional, self._repeats, absent).delete(keys)
 
     def now(self) -> int:
-        """The store's clock, from the Date of its replies; never ahead of it, and at most two seconds behind."""
+        """The store's clock, from the Date of its replies: never ahead of it, and at most two seconds behind."""
         failure: LithifyError | None = None
-        for _ in range(REPLIES_SURE):  # the first reply may be dated wrongly: one is believed that others bear out
+        for _ in range(REPLIES_SURE):  # the first reply's date may be wrong: believe it only if others confirm it
             if self._clock.sure:
                 break
             try:
                 self.get(_NEVER_THERE)
-            except LithifyError as error:  # a refusal is dated too
+            except LithifyError as error:  # a refusal has a date too
                 failure = error
                 if not self._clock.current:
-                    break  # and silence is not: it was waited for long enough
+                    break  # but silence has none, and we have waited long enough
         if failure is not None and not self._clock.current:
             raise failure
         known = self._clock.now()
@@ -237,7 +237,7 @@ class S3Store(Store):
             self._hasty.close()
 
     def versioning(self) -> str | None:
-        """'Enabled', 'Suspended' or 'Off' (GetBucketVersioning); None where the store does not tell."""
+        """'Enabled', 'Suspended' or 'Off' (GetBucketVersioning); None if the store does not say."""
         try:
             reply = self.bulk_client().get_bucket_versioning(Bucket=self._bucket)
         except FAILURES:
@@ -247,7 +247,7 @@ class S3Store(Store):
     def remove_stale_temporaries(
         self, ours: Callable[[str], bool], older_than_ms: int = _STALE_MS, *, dry_run: bool = False
     ) -> int:
-        """Unfinished multipart uploads, which nobody sees and everybody is billed for."""
+        """Unfinished multipart uploads, which nobody sees but everybody is charged for."""
         try:
             before_ms = self.now() - older_than_ms
             place = self._bucket, self._prefix
@@ -256,7 +256,7 @@ class S3Store(Store):
             raise explain(error, self.url) from error
 
     def _holds(self, key: str, body: bytes) -> bool:
-        """Whether this body is there: proof of a write whose answer does not prove it."""
+        """Whether this body is stored: proof of a write whose answer is no proof."""
         try:
             found = self.get(key)
         except LithifyError:
@@ -267,7 +267,7 @@ class S3Store(Store):
         return read_range(self.bulk_client(), {**target, **self._additional("GetObject")}, start, length)
 
     def _ask(self, key: str, attempt: Callable[[], T]) -> T:
-        """A request of the bulk client that can be repeated, with its failure explained."""
+        """A repeatable request of the bulk client; its failure is explained."""
         try:
             return self._repeats.of_bulk(attempt)
         except FAILURES as error:
@@ -278,12 +278,12 @@ class S3Store(Store):
         return self._of_this_process().clock
 
     def _of_this_process(self) -> S3Clients:
-        if self._clients.pid != os.getpid():  # forked: the parent's sockets are the parent's
+        if self._clients.pid != os.getpid():  # forked: the sockets belong to the parent
             self._clients = S3Clients(self._options)
         return self._clients
 
     def _additional(self, operation: str) -> dict[str, Any]:
-        """The user's extra parameters that this operation takes."""
+        """The user's additional parameters that this operation accepts."""
         if not self._options.additional:
             return {}
         taken = self.bulk_client().meta.service_model.operation_model(operation).input_shape.members

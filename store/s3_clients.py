@@ -1,4 +1,4 @@
-"""The boto3 clients of one process, and the one place that knows about forks."""
+"""The boto3 clients of one process, and the only place that deals with forks."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ __all__ = ["S3Clients"]
 
 
 class S3Clients:
-    """Two clients, each made at its first use, and the clock that their replies tell. Neither sockets nor locks may
+    """Two clients, each made at its first use, and the clock that follows their replies. Neither sockets nor locks may
     cross a fork: compare `pid`."""
 
     def __init__(self, options: S3Options) -> None:

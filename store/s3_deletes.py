@@ -1,4 +1,4 @@
-"""Deletions, in batches where the store takes them, and what each left behind."""
+"""Deletions, in batches if the store accepts them, and what could not be deleted."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ __all__ = ["Deletes"]
 _KEYS_MAX = 1000  # of one request
 _NO_BATCH = frozenset({400, 404, 405, 501})
 _FORBIDDEN = 403
-_OF_THE_OBJECT = frozenset({"AccessDenied", "InvalidObjectState", "OperationAborted"})  # it may be locked
+_OF_THE_OBJECT = frozenset({"AccessDenied", "InvalidObjectState", "OperationAborted"})  # the object may be locked
 _ABSENT = "NoSuchKey"
 
 
 class Deletes:
-    """Of objects under `prefix` of `bucket`. `additional` is what the store adds to each kind of request, `absent` asks
-    whether a key is not there."""
+    """Deletes objects under `prefix` of `bucket`. `additional` returns the extra parameters for each kind of request;
+    `absent` checks whether a key is not there."""
 
     def __init__(
         self, client: Any, place: tuple[str, str], additional: Any, repeats: Repeats, absent: Callable[[str], bool]
@@ -30,7 +30,7 @@ class Deletes:
         self._absent = absent
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
-        """Why which of them could not be deleted."""
+        """The keys that could not be deleted, each with the reason."""
         refused: dict[str, str] = {}
         for first in range(0, len(keys), _KEYS_MAX):
             batch = keys[first : first + _KEYS_MAX]
@@ -40,9 +40,9 @@ class Deletes:
         return refused
 
     def _batch(self, batch: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
-        """What of the batch was refused, and what has to be deleted singly: where the store did not take it (some know
-        only single deletions, or want another checksum), what failed for now, and all of it where an error names no
-        key of the batch."""
+        """What of the batch was refused, and what must be deleted singly: everything, if the store did not accept the
+        batch (some know only single deletions, or want another checksum) or an error names no key of the batch;
+        otherwise the keys that failed for the moment."""
         objects = [{"Key": self._prefix + key} for key in batch]
         parameters = {"Bucket": self._bucket, "Delete": {"Objects": objects, "Quiet": True}}
         try:
@@ -70,12 +70,12 @@ class Deletes:
         return refused, again
 
     def _one(self, key: str) -> str | None:
-        """Why it could not be deleted; None where it is gone."""
+        """Why it could not be deleted; None: it is gone."""
         try:
             self._repeats.of_bulk(lambda: self._attempt(key))
         except FAILURES as error:
             code = error_code(error)
-            if code in _OF_THE_OBJECT and status_code(error) == _FORBIDDEN:  # the rest is about who asks
+            if code in _OF_THE_OBJECT and status_code(error) == _FORBIDDEN:  # anything else is about our access
                 return _why(code)
             if code != _ABSENT:
                 raise explain(error, self._where(key)) from error

@@ -1,9 +1,9 @@
-"""What a failure of S3, or of the way there, means: the caller's doing, a refusal of who asks, a passing trouble, or an
+"""What a failure of S3, or of the way there, means: the caller's mistake, refused access, a passing problem, or an
 unknown outcome.
 
-`FAILURES` is all that a request can raise, from the call itself or while its body is read: botocore wraps what goes
-wrong before the headers, and of what comes after them only some. A body that ends early over TLS raises what urllib3,
-http.client or ssl has for it (test: tests/store/test_s3_failures.py, which walks the exceptions of each library).
+`FAILURES` is everything that a request can raise, from the call itself or while its body is read. botocore wraps errors
+before the headers, but only some of those after them: a body that ends early over TLS raises errors of urllib3,
+http.client or ssl (test: tests/store/test_s3_failures.py, which walks each library's exceptions).
 """
 
 import http.client
@@ -42,10 +42,10 @@ __all__ = [
 
 _OF_THE_WAY = (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError)
 FAILURES = (ClientError, BotoCoreError, NotFromS3, *_OF_THE_WAY)
-# Those that botocore has not tried again by itself: bodies that broke off, and answers of others.
+# Those that botocore does not retry by itself: bodies that broke off, and replies that are not S3's.
 _BROKEN_OFF = (ResponseStreamingError, IncompleteReadError, ReadTimeoutError, FlexibleChecksumError)
 IN_BODY = (*_BROKEN_OFF, NotFromS3, *_OF_THE_WAY)
-# Told by botocore before anything is sent.
+# Raised by botocore before anything is sent.
 _NO_ACCESS = (NoCredentialsError, PartialCredentialsError, SSOError, LoginError)
 _OURS = (ProfileNotFound, NoRegionError, ParamValidationError)
 _IDENTITY = "check the credentials (storage options key/secret/token or profile, AWS_* variables, instance role)"
@@ -68,7 +68,7 @@ _ADVICE = {
     "RequestTimeTooSkewed": _CLOCK,
     "SignatureDoesNotMatch": _IDENTITY,
 }
-# Refusals of who asks that have another status than 401 and 403.
+# Refused access with a status other than 401 and 403.
 _ACCESS_CODES = frozenset(
     {
         *("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired", "InvalidIdentityToken"),
@@ -87,10 +87,10 @@ _PERMISSIONS = {
 _RETRY_CODES = frozenset(
     {
         *("RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"),
-        "InvalidPart",  # somebody else acknowledged it
+        "InvalidPart",  # somebody other than S3 acknowledged it
     }
 )
-PASSING_CODES = _RETRY_CODES | {"InternalError", "ServiceUnavailable"}  # of one key of a batch
+PASSING_CODES = _RETRY_CODES | {"InternalError", "ServiceUnavailable"}  # for one key of a batch
 _RETRY_STATUS = frozenset({408, 409, 425, 429})
 _NOT_IMPLEMENTED = 501
 _BAD_REQUEST = 400
@@ -99,19 +99,19 @@ _HEADER_REFUSED = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemente
 
 
 def status_code(error: BaseException) -> int:
-    """The HTTP status of a reply; 0 where there was none."""
+    """The HTTP status of a reply; 0 if there was none."""
     if isinstance(error, NotFromS3):
         return error.status
     return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) if isinstance(error, ClientError) else 0
 
 
 def error_code(error: BaseException) -> str:
-    """S3's own error code ('NoSuchKey'); the status itself for a 5xx of others; '' where there was no reply."""
+    """S3's own error code ('NoSuchKey'); for a 5xx from others the status; '' if there was no reply."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
-    """The error to raise for a failed request on the object or prefix `where`."""
+    """The error to raise for a failed request for the object or prefix `where`."""
     if isinstance(error, _NO_ACCESS):
         return AccessDenied(f"{where}: {error}; {_IDENTITY}")
     if isinstance(error, _OURS):
@@ -133,7 +133,7 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
 
 
 def refuses_who_asks(error: BaseException) -> bool:
-    """Whether S3 itself refused the request for who sent it. Of a proxy's refusal nothing is known."""
+    """Whether S3 itself refused access. A proxy's refusal proves nothing."""
     if not isinstance(error, ClientError):
         return False
     code, status = error_code(error), status_code(error)
@@ -142,16 +142,16 @@ def refuses_who_asks(error: BaseException) -> bool:
 
 def _grant(operation: str) -> str:
     if operation.startswith("AssumeRole"):
-        return _IDENTITY  # STS refuses them, before S3 is asked
+        return _IDENTITY  # STS refused it, before S3 was asked
     permission = _PERMISSIONS.get(operation, "s3:PutObject")
     return f"grant this identity {permission} on the bucket and prefix"
 
 
 def outcome_of_failure(error: BaseException, where: str) -> Outcome | InvalidRequest | AccessDenied:
-    """What one conditional PUT is known to have done; an error where the store has certainly done nothing.
+    """What one conditional PUT is known to have done; an error if the store certainly did nothing.
 
-    SUBTLE! 409 ConditionalRequestConflict proves nothing: a conflicting operation raced, and either may win. A reply of
-    5xx, or none, or one that is not S3's own, may follow a write that happened.
+    SUBTLE! 409 ConditionalRequestConflict proves nothing: a conflicting operation raced, and either may win. A 5xx
+    reply, no reply, or a reply that is not S3's may follow a write that happened.
     """
     if isinstance(error, NotFromS3):
         return Outcome.UNKNOWN

@@ -1,7 +1,7 @@
-"""Options of an S3 store, spelled as s3fs spells them, and the boto3 clients made from them.
+"""Options of an S3 store, spelled as for s3fs, and the boto3 clients made from them.
 
-Without `key` and `secret` the default chain applies: environment, profile, instance role; AWS_ENDPOINT_URL and
-AWS_ENDPOINT_URL_S3 are honoured by boto3 itself.
+Without `key` and `secret` the default credential chain applies: environment, profile, instance role. boto3 itself
+honours AWS_ENDPOINT_URL and AWS_ENDPOINT_URL_S3.
 """
 
 import re
@@ -39,7 +39,7 @@ _HASTY_TIMEOUTS_S = {"connect_timeout": 2, "read_timeout": 5}
 
 
 class S3Options:
-    """Checked options. Holds secrets, and so never shows them and never leaves the process."""
+    """Checked options. They hold secrets, so they are never shown and never leave the process."""
 
     __slots__ = ("_options", "additional")
 
@@ -66,14 +66,14 @@ class S3Options:
         raise TypeError("storage options may hold secrets and are never pickled")
 
     def public(self) -> dict[str, Any]:
-        """All but the secrets, for another process."""
+        """All options except the secrets, for another process."""
         return {name: value for name, value in self._options.items() if name not in SECRET_OPTIONS}
 
     def secrets(self) -> dict[str, Any]:
         return {name: value for name, value in self._options.items() if name in SECRET_OPTIONS}
 
     def way(self, client: Any) -> dict[str, Any]:
-        """For a worker: all but the secrets, and where `client` sends its requests, whatever told it that."""
+        """For a worker: the options without secrets, and where `client` sends requests, however that was decided."""
         undirected = {**self._options, "client_kwargs": _mapping(self._options, "client_kwargs")}
         undirected.pop("endpoint_url", None)
         undirected["client_kwargs"].pop("endpoint_url", None)
@@ -89,18 +89,18 @@ class S3Options:
             default.close()
 
     def hasty(self) -> dict[str, Any]:
-        """The same options for a client that gives up within seconds."""
+        """The same options, for a client that gives up within seconds."""
         given = _mapping(self._options, "config_kwargs")
         timeouts = {name: min(given.get(name, limit), limit) for name, limit in _HASTY_TIMEOUTS_S.items()}
         return {**self._options, "config_kwargs": {**given, **timeouts, "retries": {"total_max_attempts": 1}}}
 
     def session(self) -> Session:
-        """Where credentials come from; not to be carried across a fork."""
+        """The source of credentials; not to be carried across a fork."""
         try:
             core = botocore.session.get_session()
             core.register_component("data_loader", _loader())
             core.register_component("response_parser_factory", ReplyParsers())
-            core.set_config_variable("csm_enabled", False)  # reports of each request, sent to a port of some machine
+            core.set_config_variable("csm_enabled", False)  # would send a report of each request to a port
             return Session(
                 botocore_session=core,
                 aws_access_key_id=self._options.get("key"),
@@ -112,7 +112,7 @@ class S3Options:
             raise _no_client(error) from error
 
     def single_attempt_client(self, session: Session) -> Any:
-        """For create-if-absent: a retry by the client would meet its own first attempt and call it a rival (P1)."""
+        """For create-if-absent: a client that retries would take its own first attempt for a rival (P1)."""
         timeouts = {"connect_timeout": _CONNECT_TIMEOUT_S, "read_timeout": _CREATE_READ_TIMEOUT_S}
         return self._client(session, timeouts, {"retries": {"total_max_attempts": 1}})
 
@@ -142,7 +142,7 @@ def _no_client(error: Exception) -> InvalidRequest:
 
 @cache
 def _loader() -> Any:
-    """botocore's description of S3: to read it takes 0.2 s, and it is the same for every client."""
+    """botocore's description of S3: loading it takes 0.2 s, and all clients can share it."""
     return botocore.session.get_session().get_component("data_loader")
 
 

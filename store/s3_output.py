@@ -1,4 +1,4 @@
-"""Stream one object to S3: parts are uploaded while it is written, and it appears, whole, at `close`."""
+"""Streams one object to S3: parts are uploaded while it is written; it appears, whole, at `close`."""
 
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -12,13 +12,13 @@ from lithify.store.s3_repeats import Repeats
 
 __all__ = ["S3Output"]
 
-PART_BYTES = 8 << 20  # S3 takes 10,000 parts: 80 GiB, far above any segment
-_UPLOADS_MAX = 2  # with the part being filled and the copy handed over: at most 32 MiB in memory
+PART_BYTES = 8 << 20  # S3 accepts 10,000 parts: 80 GiB, far above any segment
+_UPLOADS_MAX = 2  # with the part being filled and its copy: at most 32 MiB in memory
 
 
 class S3Output(OutputFile):
-    """One upload. `target` holds Bucket and Key, `additional` what the store adds to each kind of request; `size` asks
-    how many bytes the object has, None where there is none; `put` stores what fits one request."""
+    """One upload. `target`: Bucket and Key. `additional` returns the extra parameters for each kind of request; `size`
+    returns the object's size, None if there is no object; `put` stores an object that fits one request."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class S3Output(OutputFile):
 
     @property
     def requests(self) -> int:
-        """How many requests at the price of a PUT it takes: one, or start, parts and completion."""
+        """The number of requests at the price of a PUT: one, or start, parts and completion."""
         return self._part_number + 2 if self._part_number else 1
 
     def write(self, data: Any, /) -> int:
@@ -79,13 +79,13 @@ class S3Output(OutputFile):
         self.closed = True
 
     def abort(self) -> None:
-        """Give the object up; what cannot be removed now is an unfinished upload, which `doctor` clears."""
+        """Discard the object. What cannot be removed now is an unfinished upload, for a sweep or `doctor`."""
         if self.closed:
             return
         self.closed = True
         self._buffer = bytearray()
         if self._pool is not None:
-            # A part that ends after the abort would stay, and be billed, for ever.
+            # Wait: a part that arrives after the abort would stay, and be charged for, for ever.
             self._pool.shutdown(wait=True, cancel_futures=True)
         if self._upload_id is not None:
             with suppress(LithifyError):
@@ -105,7 +105,7 @@ class S3Output(OutputFile):
         self._parts[number] = reply["ETag"]
 
     def _collect(self, running_max: int) -> None:
-        """Wait until at most `running_max` uploads run; raise what one of them raised."""
+        """Wait until at most `running_max` uploads run; raise the error of a failed one."""
         while True:
             ended = {future for future in self._running if future.done()}
             self._running -= ended
@@ -124,7 +124,7 @@ class S3Output(OutputFile):
         try:
             self._request("complete_multipart_upload", UploadId=self._upload_id, MultipartUpload={"Parts": parts})
         except FAILURES as error:
-            # A lost reply is asked for again, and meets an upload that its own first attempt has ended.
+            # A repeated request, after a lost reply, may find the upload already completed by the first one.
             if error_code(error) != "NoSuchUpload" or self._size() != self._bytes:
                 raise explain(error, self._where) from error
 

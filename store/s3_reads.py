@@ -1,4 +1,4 @@
-"""A range of an object, and what its reply proves: its bytes, the object's size, and when that was written."""
+"""A range of an object, and what its reply proves: its bytes, the object's size, and its modification time."""
 
 import re
 from collections.abc import Mapping
@@ -12,26 +12,26 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 
 
 class Range(NamedTuple):
-    body: bytes  # as asked for, or shorter where the object ends
+    body: bytes  # as requested, or shorter if the object ends
     size: int  # bytes of the whole object
     modified_ms: int
 
 
 def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: int) -> Range:
-    """One request. Raises NotFromS3 where fewer bytes came and the reply does not say that the object ends there.
+    """Make one request. Raises NotFromS3 if fewer bytes came, and the reply does not say that the object ends there.
 
-    Only S3's word for that makes an object Corrupt, and calls for a person: a proxy that cut the body, and its length
-    with it, is tried again.
+    Only S3 itself can make an object Corrupt, which calls for a person: a body that a proxy cut, together with its
+    length, is requested again.
     """
     asked = f"bytes={start}-{start + length - 1}"
     reply = client.get_object(**parameters, Range=asked)
     body = reply["Body"].read()
     told = reply.get("ContentRange")
-    # An empty object may be asked for its first byte, to see whether it is there.
+    # An empty object may be asked for its first byte, to see whether it exists.
     short = len(body) < length if told is not None else len(body) < start + length
     if short and (body or length > 1) and not marked(reply):
         raise NotFromS3(reply, f"that has {len(body)} bytes, fewer than asked for by {asked!r}")
-    if told is None:  # this server ignores ranges
+    if told is None:  # the server ignored the range
         return Range(body[start : start + length], len(body), modified_ms(reply))
     size = _size(told, start, len(body), length)
     if size is None:
@@ -40,12 +40,12 @@ def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: i
 
 
 def modified_ms(reply: Mapping[str, Any]) -> int:
-    """In whole seconds, as HTTP has it: Ceph's listing alone tells milliseconds, and one object has one time."""
+    """In whole seconds, as in HTTP: only Ceph's listings have milliseconds, and an object must have one time."""
     return int(reply["LastModified"].timestamp()) * 1000
 
 
 def _size(told: str, start: int, received: int, asked: int) -> int | None:
-    """The object's size, from a Content-Range that agrees with what was asked and received; else None."""
+    """The object's size, from a Content-Range that agrees with what was requested and received; else None."""
     found = _CONTENT_RANGE.fullmatch(told)
     if found is None:
         return None

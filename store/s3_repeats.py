@@ -1,4 +1,4 @@
-"""Reads and writes that are safe to repeat, repeated within bounds. `create` never is (P1)."""
+"""Repeats reads and writes that are safe to repeat, within limits. `create` never is (P1)."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,24 +15,24 @@ _BUDGET_MS = 15_000
 
 
 class Repeats:
-    """At most four attempts; none begins once `budget_ms` have passed. What the last one raises is raised."""
+    """At most four attempts; none begins after `budget_ms`. Raises what the last one raised."""
 
     def __init__(
         self, pause: Callable[[int], None] = driver.pause, budget_ms: int = _BUDGET_MS, bulk_repeats: bool = True
     ) -> None:
-        """`bulk_repeats`: whether the client of bulk bytes repeats requests by itself."""
+        """`bulk_repeats`: whether the bulk client retries by itself."""
         self._pause = pause
         self._budget_ms = budget_ms
         self._bulk_repeats = bulk_repeats
 
     def of_bulk(self, attempt: Callable[[], T]) -> T:
-        """For the client that repeats requests by itself: only what it leaves alone."""
+        """For the client that retries by itself: repeats only what that does not."""
         if not self._bulk_repeats:
             return self.of_single(attempt)
         return self._repeated(attempt, lambda error: isinstance(error, IN_BODY))
 
     def of_single(self, attempt: Callable[[], T]) -> T:
-        """For the client that sends each request once: all that may pass while one waits."""
+        """For the client that sends each request once: repeats everything that may pass."""
         return self._repeated(attempt, _may_pass)
 
     def _repeated(self, attempt: Callable[[], T], passing: Callable[[BaseException], bool]) -> T:

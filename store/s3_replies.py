@@ -1,12 +1,12 @@
-"""Is a reply S3's own? Proxies, load balancers and sign-in pages answer, too, and what they say is not about objects.
+"""Is a reply S3's own? Proxies, load balancers and sign-in pages answer too, but not about objects.
 
-S3 answers every refusal with `<Error><Code>…`, and every success with what is listed below. Whatever lacks that proves
-nothing, whatever its status: a 404 of theirs is no absence, a 200 no success. botocore's parser, given such a page,
-finds a bare status, nothing at all, or raises anything (KeyError, RecursionError); it is never given one here.
+S3 answers every refusal with `<Error><Code>…`, and every success as listed below. A reply without these proves nothing,
+whatever its status: another server's 404 is not an absence, its 200 not a success. Given such a page, botocore's parser
+finds a bare status, or nothing, or raises anything (KeyError, RecursionError); so it is never given one.
 
-The answer to a PUT or a DELETE has no body to know it by, and anything in front of an application may add an ETag. S3,
-Ceph and MinIO mark it with a request id. Not every server does, and some proxies take it off: what is not `marked` is
-refused nowhere, but believed only once the object has been asked for.
+A reply to PUT or DELETE has no body to recognise it by, and anything in front of an application may add an ETag. S3,
+Ceph and MinIO mark such replies with a request id. Not every server does, and some proxies remove it. A reply without a
+mark (`marked`) is not refused, but believed only after asking for the object.
 """
 
 import re
@@ -17,18 +17,18 @@ from botocore.parsers import ResponseParserFactory
 
 __all__ = ["NotFromS3", "ReplyParsers", "marked"]
 
-_MARKS = frozenset({"x-amz-request-id", "x-amz-id-2"})  # not those of AWS' gateways, which stand before anything
-_CHECKSUM = "x-amz-checksum-"  # of what was sent: who tells it has read that as S3 does
+_MARKS = frozenset({"x-amz-request-id", "x-amz-id-2"})  # not those of AWS' gateways, which can stand before anything
+_CHECKSUM = "x-amz-checksum-"  # of what was sent: a server that returns it has read the request as S3 does
 _ROOTS: Mapping[str, tuple[bytes, ...]] = {
     "CompleteMultipartUpload": (b"CompleteMultipartUploadResult",),
     "CreateMultipartUpload": (b"InitiateMultipartUploadResult",),
     "DeleteObjects": (b"DeleteResult",),
-    "GetBucketVersioning": (b"VersioningConfiguration", b"GetBucketVersioningResponse"),  # S3's word, and moto's
+    "GetBucketVersioning": (b"VersioningConfiguration", b"GetBucketVersioningResponse"),  # as S3 and as moto name it
     "ListMultipartUploads": (b"ListMultipartUploadsResult",),
     "ListObjectsV2": (b"ListBucketResult",),
 }
-_PROTOCOL = "rest-xml"  # of S3 alone, among those that a session talks to
-_REPEATED = frozenset({500, 502, 503, 504})  # by botocore, for the status alone
+_PROTOCOL = "rest-xml"  # of S3 only, among the services that a session talks to
+_REPEATED = frozenset({500, 502, 503, 504})  # by botocore, because of the status alone
 _LISTED = frozenset({"Key", "Size", "LastModified"})
 _EMPTY = frozenset({"AbortMultipartUpload", "DeleteObject"})
 _STORED = frozenset({"PutObject", "UploadPart"})
@@ -39,10 +39,10 @@ _LOOKED_AT_BYTES = 1024
 
 
 class NotFromS3(Exception):
-    """A reply that proves nothing of the request: not that it was done, nor that it was not."""
+    """A reply that proves nothing about the request: neither that it was done nor that it was not."""
 
     def __init__(self, reply: Mapping[str, Any], what: str) -> None:
-        """`reply` as botocore gives it, parsed or not."""
+        """`reply`: from botocore, parsed or not."""
         metadata = reply.get("ResponseMetadata", {})
         headers = metadata.get("HTTPHeaders") or reply.get("headers", {})
         self.status = int(metadata.get("HTTPStatusCode") or reply.get("status_code", 0))
@@ -51,12 +51,12 @@ class NotFromS3(Exception):
 
 
 def marked(reply: Mapping[str, Any]) -> bool:
-    """Whether a parsed reply bears a mark that only S3 gives."""
+    """Whether a parsed reply has a mark that only S3 sets."""
     return _marks(reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
 
 
 class ReplyParsers(ResponseParserFactory):
-    """botocore's component `response_parser_factory`, with the question above asked first."""
+    """botocore's component `response_parser_factory`, with this check before the parser."""
 
     def create_parser(self, protocol_name: str) -> Any:
         """The session's other clients ask who gives out credentials: STS, SSO. Their refusals look different."""
@@ -69,7 +69,7 @@ class _Parser:
         self._inner = inner
 
     def parse(self, response: dict[str, Any], shape: Any) -> Any:
-        """Raises NotFromS3, but not for a status that botocore repeats: then the status is all it is shown."""
+        """Raises NotFromS3, except for a status that botocore retries: then it gets to see only the status."""
         status, headers, body = response["status_code"], response["headers"], response["body"]
         operation = response.get("context", {}).get("operation_name", "")
         own = _refusal(body) if status >= 300 else _success(operation, status, headers, body)
@@ -86,11 +86,12 @@ class _Parser:
             if parsed.get("IsTruncated") and not _goes_on(operation, parsed):
                 raise LookupError("a listing goes on, and does not say where")
             if status >= 300 and parsed.get("Error", {}).get("Code") == str(status):
-                # SUBTLE! A refusal cut off behind its code: botocore does not notice, and falls back on the status.
+                # SUBTLE! A refusal that was cut off after its code: botocore does not notice, and uses the status
+                # instead.
                 raise EOFError("the refusal is cut off")
             return parsed
         except Exception as error:
-            # Whatever it stumbles over, from a size that is no number to a date of the year 20000.
+            # For any failure, from a size that is not a number to a date in the year 20000.
             raise NotFromS3(response, f"that cannot be read ({type(error).__name__})") from error
 
 
@@ -107,7 +108,7 @@ def _success(operation: str, status: int, headers: Mapping[str, str], body: Any)
         return _first_tag(body) in _ROOTS[operation]
     if operation in _EMPTY:
         return status in (200, _NO_CONTENT) and not body
-    # Without either, a body ends where the connection does, wherever that is.
+    # Without either header, a body ends where the connection does, wherever that is.
     ends = "content-length" in headers or "transfer-encoding" in headers
     if operation in _STORED:
         etag = str(headers.get("etag", ""))

@@ -1,4 +1,4 @@
-"""Multipart uploads that killed processes left unfinished: nobody sees them, and they are billed."""
+"""Multipart uploads that killed processes left unfinished: invisible, but charged for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,8 @@ def abort_stale_uploads(
     client: Any, place: tuple[str, str], ours: Callable[[str], bool], before_ms: int, repeats: Repeats, dry_run: bool
 ) -> int:
     """Abort the uploads under `place` (bucket, prefix) that began before `before_ms` and whose key, without the prefix,
-    is `ours`; the number of those. Others' uploads under the same prefix may take days, and are theirs to end."""
+    is `ours`; returns their number. Other applications' uploads under the same prefix may take days, and are left
+    alone."""
     bucket, prefix = place
     pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
     stale = [
@@ -28,6 +29,6 @@ def abort_stale_uploads(
         try:
             repeats.of_bulk(lambda upload=upload: client.abort_multipart_upload(**upload))
         except FAILURES as error:
-            if error_code(error) != "NoSuchUpload":  # it ended, or another process was faster
+            if error_code(error) != "NoSuchUpload":  # it has ended, or another process was faster
                 raise
     return len(stale)

@@ -1,7 +1,7 @@
-"""What another process needs to reach the same S3, wherever this one has it from: an option, a variable, a profile.
+"""What another process needs to reach the same S3, whatever decided this one's: an option, a variable, a profile.
 
-A worker has variables and a configuration of its own. Whatever of them says where requests go must lose against what
-the driver really uses, or a worker with the same keys writes to another store, and to Amazon's in the end.
+A worker has its own variables and configuration. Where they say where requests go, they must lose against what the
+driver really uses; otherwise a worker with the same keys writes to another store, possibly Amazon's.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["way_to"]
 
-# Each of these changes the host a request goes to. What a client does not say, the worker must not decide.
+# Each of these changes the host that a request goes to. If a client does not set one, the worker must not either.
 _HOST_SETTINGS: Mapping[str, Any] = {
     "addressing_style": "auto",
     "us_east_1_regional_endpoint": "legacy",
@@ -20,10 +20,10 @@ _HOST_SETTINGS: Mapping[str, Any] = {
 
 
 def way_to(public: Mapping[str, Any], client: Any, default_endpoint_url: str) -> dict[str, Any]:
-    """The options `public`, with all that decides where `client` sends its requests said outright.
+    """The options `public`, with everything that decides where `client` sends its requests made explicit.
 
-    `default_endpoint_url` is where it would send them if no variable and no profile named an endpoint. That one is not
-    pinned: boto3 addresses buckets by their own hosts there, and follows them into their region.
+    `default_endpoint_url`: where it would send them if no variable and no profile named an endpoint. That endpoint is
+    not pinned: there boto3 addresses buckets by their own hosts, and follows them into their region.
     """
     config = client.meta.config
     kwargs = dict(public.get("client_kwargs") or {})

@@ -1,17 +1,17 @@
-"""URLs as they may be shown: in messages, logs and tables, where nothing may be that opens a door."""
+"""URLs as shown in messages, logs and tables, without anything that gives access."""
 
 __all__ = ["shown"]
 
 
 def shown(url: str) -> str:
-    """The URL without user, password, query and fragment, whatever these hold.
+    """The URL without user, password, query and fragment, whatever these contain.
 
-    A password may hold any character unescaped, '@', '/', '?' and '#' among them. So what stands before the last '@' is
-    taken for one, and where a query may begin before that '@', only the scheme is left.
+    A password may contain any character unescaped, including '@', '/', '?' and '#'. So everything before the last '@'
+    counts as one; if a query may begin before that '@', only the scheme is left.
     """
     scheme, separator, rest = url.partition("://")
     if not separator or (scheme == "file" and rest.startswith("/")):
-        return url  # a path of this machine, which may hold any of these characters
+        return url  # a path on this machine, which may contain any of these characters
     before, at, place = rest.rpartition("@")
     if "?" in before or "#" in before:
         return f"{scheme}://…"

@@ -1,4 +1,4 @@
-"""The demo's change stream: users who sign up, change and leave. The same for the same seed."""
+"""The demo's change stream: users who sign up, change and leave. The same seed gives the same stream."""
 
 import string
 
@@ -12,7 +12,7 @@ _SCATTER = 0x9E37_79B9_7F4A_7C15  # odd, so no two users share an id (Knuth's mu
 _BEGIN_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 _STEP_MS = 250
 _DELETED = 0.08  # of all changes
-_SKEW = 2.0  # a few users change often, most seldom
+_SKEW = 2.0  # a few users change often, most rarely
 _FIRST = ("Ada", "Bela", "Chidi", "Dana", "Emre", "Fatou", "Goran", "Hana", "Ines", "Jun", "Kofi", "Lena", "Mei", "Noa")
 _LAST = ("Almeida", "Berg", "Castro", "Diallo", "Eriksen", "Fischer", "Gupta", "Haddad", "Ito", "Jovic", "Kim", "Lind")
 _CITY = ("Accra", "Bergen", "Cusco", "Dakar", "Erfurt", "Fukuoka", "Graz", "Hanoi", "Izmir", "Jaipur", "Kyoto", "Lyon")
@@ -20,8 +20,8 @@ _PLAN = ("free", "team", "pro", "enterprise")
 
 
 def change_stream(records: int, keys: int, commits: int, seed: int) -> list[pa.Table]:
-    """`records` changes of at most `keys` users in about `commits` tables of equal size, columns key, value (null: the
-    user left) and timestamp_ms."""
+    """`records` changes of at most `keys` users, in about `commits` tables of equal size, with columns key, value
+    (null: the user left) and timestamp_ms."""
     dice = np.random.default_rng(seed)
     users = (keys * dice.random(records) ** _SKEW).astype(np.int64).tolist()
     left = (dice.random(records) < _DELETED).tolist()
@@ -43,7 +43,7 @@ def change_stream(records: int, keys: int, commits: int, seed: int) -> list[pa.T
 
 
 def _key(user: int) -> bytes:
-    """An id as services hand them out, like usr_4fQ0aZx2Lk7: eleven digits to base 62, in no order."""
+    """An id as services assign them, like usr_4fQ0aZx2Lk7: eleven base-62 digits, in no order."""
     number = (user + 1) * _SCATTER % (1 << 64)
     return b"usr_" + bytes(_DIGITS[number // len(_DIGITS) ** place % len(_DIGITS)] for place in range(11))
 
@@ -59,7 +59,7 @@ def _value(user: int, fact: int, index: int) -> bytes:
 
 
 class Latest:
-    """What a scan must show, kept by plain Python: key → (offset, value) of every user who has not left."""
+    """What a scan must show, computed in plain Python: key → (offset, value) of every user who has not left."""
 
     def __init__(self) -> None:
         self.rows: dict[bytes, tuple[int, bytes]] = {}
@@ -71,7 +71,7 @@ class Latest:
         return other
 
     def apply(self, table: pa.Table, offsets: range) -> None:
-        """`table` was appended at `offsets`."""
+        """Apply `table`, which was appended at `offsets`."""
         keys, values = table["key"].to_pylist(), table["value"].to_pylist()
         for key, value, offset in zip(keys, values, offsets, strict=True):
             if value is None:

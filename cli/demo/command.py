@@ -1,4 +1,4 @@
-"""`lithify demo`: changes in, a compactor killed at half of its job, another that takes over, before and after."""
+"""`lithify demo`: changes in, a compactor killed halfway, another that takes over, and a comparison."""
 
 import os
 import shutil
@@ -60,7 +60,7 @@ def demo(invocation: Invocation, records: int, keys: int, engine: str, seed: int
 
 
 def _place(stack: ExitStack, invocation: Invocation, env: dict[str, str], folder: Path, engine: str) -> Place:
-    """Always a warehouse of its own: it is collected without a grace period, and deleted in the end."""
+    """Always a warehouse of its own: it is collected without a grace period, and deleted at the end."""
     own, root, options = None, invocation.warehouse_url, invocation.storage_options
     if options and setting("storage.option").variable not in env:
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""The demo's compactor: `lithify compactor run` as a process of its own, and how far its job has come."""
+"""The demo's compactor: `lithify compactor run` as a separate process, and the progress of its job."""
 
 import os
 import signal
@@ -19,9 +19,9 @@ _TAIL_LINES = 15
 
 
 class CompactorProcess:
-    """Runs until nothing is due. As a context manager it is killed where the block ends early.
+    """Runs until nothing is due. As a context manager it is killed if the block ends early.
 
-    Its output goes to `log`; `folder` takes its temporary files, so that a killed one leaves none elsewhere.
+    Its output goes to `log`; its temporary files go to `folder`, so that a killed one leaves none elsewhere.
     """
 
     def __init__(self, url: str, engine: str, env: Mapping[str, str], folder: Path, *, take_over: bool = False) -> None:
@@ -46,15 +46,15 @@ class CompactorProcess:
         return self._process.pid
 
     def kill(self) -> None:
-        """SIGKILL, to Spark's Java too: as when the machine goes."""
+        """SIGKILL, to Spark's Java too: as if the machine had died."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def watch(self, admin: Admin, topic: str, see: Callable[[CompactionInfo], bool]) -> bool:
-        """Show `see` the newest job until it asks to stop (True) or the process has ended well (False).
+        """Call `see` with the newest job until it returns True (True), or the process has ended without error (False).
 
-        Raises Unavailable, with the end of its log, where it has not.
+        Raises Unavailable, with the end of its log, if the process failed.
         """
         while self._process.poll() is None:
             job = newest(admin, topic)
@@ -68,6 +68,6 @@ class CompactorProcess:
 
 
 def newest(admin: Admin, topic: str) -> CompactionInfo | None:
-    """The job at work, or the last one that was."""
+    """The running job, or else the last one."""
     jobs = admin.compactions(topic, 0)
     return jobs[-1] if jobs else None

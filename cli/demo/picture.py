@@ -1,4 +1,4 @@
-"""What reading costs, measured: before and after a compaction."""
+"""What reading costs, measured before and after a compaction."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 _GETS = 20
 _REPORT = "keep the data (--keep) and report this"
-_PER = 1_000  # reads that a cost is given for: one alone costs too little to be read
+_PER = 1_000  # costs are given for so many reads: a single read costs too little to show
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What some reads took, as a mean of each."""
+    """Means over some reads."""
 
     ms: float
     requests: float
-    usd: float  # of its requests, at S3's list prices
+    usd: float  # of the requests, at S3's list prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class Picture:
 
     @property
     def read_amplification(self) -> float:
-        """Records a scan reads for each that it shows."""
+        """Records that a scan reads for each one that it shows."""
         return self.records / max(1, self.live)
 
 
 def measure(warehouse: Warehouse, partition: Partition, latest: Latest) -> Picture:
-    """Read everything and some keys, and count. Raises Corrupt where what comes differs from `latest`."""
+    """Read everything and some keys, and count. Raises Corrupt if the result differs from `latest`."""
     stored = list(objects(warehouse))
     described = partition.describe()
     found, scan = _timed(warehouse, 1, lambda: partition.scan().read_all())
@@ -86,7 +86,7 @@ def _timed(warehouse: Warehouse, times: int, read: Callable[[], T]) -> tuple[T, 
 
 
 def requests_of(counts: RequestCounts) -> int:
-    """All of them, whatever their kind."""
+    """All requests, of any kind."""
     return sum(getattr(counts, name) for name in counts.__struct_fields__ if not name.startswith("bytes_"))
 
 
@@ -102,7 +102,7 @@ def verify(found: pa.Table, latest: Latest, what: str) -> None:
 
 
 def verify_gets(source: Partition | Snapshot, latest: Latest) -> int:
-    """Ask for users who have left, and for one who never was; how many were asked for. Raises Corrupt."""
+    """Ask for users who have left, and for one who never existed; returns how many. Raises Corrupt if one is found."""
     absent = [*sorted(latest.gone)[:_GETS], b"nobody"]
     shown = sum(1 for key in absent if source.get(key) is not None)
     if shown:

@@ -1,6 +1,6 @@
-"""The demo's own S3: the testing server in a child process, which counts the requests of every process that asks it.
+"""The demo's own S3: the testing server in a child process, which counts the requests of all its clients.
 
-The child answers each line on its stdin with its counts so far, and ends when stdin does: a demo that is killed leaves
+The child answers each line on its stdin with its counts so far, and ends when stdin ends: a demo that is killed leaves
 no server behind.
 """
 
@@ -25,10 +25,10 @@ class _Greeting(msgspec.Struct, frozen=True):
 
 
 class OwnS3:
-    """A context manager. `env` is what other processes need to reach it, `options` are the storage options."""
+    """A context manager. `env` is what other processes need to reach the server; `options` are storage options."""
 
     def __init__(self) -> None:
-        """Raises InvalidRequest where moto is not installed."""
+        """Raises InvalidRequest if moto is not installed."""
         if find_spec("moto") is None or find_spec("werkzeug") is None:
             raise InvalidRequest(
                 "the demo's own S3 needs moto: pip install 'lithify[testing]', or let the demo use a folder: "
@@ -54,7 +54,7 @@ class OwnS3:
         self._child.stdout.close()
 
     def counts(self) -> RequestCounts:
-        """Requests of all processes since it started; bytes are not counted."""
+        """Requests of all processes since the start; bytes are not counted."""
         assert self._child.stdin is not None
         self._child.stdin.write("\n")
         self._child.stdin.flush()
@@ -69,7 +69,7 @@ class OwnS3:
 
 
 def kind_of(method: str, query: str) -> str:
-    """Which field of RequestCounts a request of the S3 API belongs to."""
+    """The field of RequestCounts for a request to the S3 API."""
     match method:
         case "GET":
             return "lists" if "list-type=" in query else "gets"
@@ -84,7 +84,7 @@ def kind_of(method: str, query: str) -> str:
 
 
 def main() -> None:
-    """The child."""
+    """The child process."""
     from lithify.testing.server import S3Server
 
     counted: Counter[str] = Counter()

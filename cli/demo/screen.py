@@ -1,4 +1,4 @@
-"""How the demo tells its story: numbered steps, and bars where somebody watches."""
+"""The demo's output: numbered steps, and progress bars on a terminal."""
 
 import sys
 from collections.abc import Callable, Generator
@@ -33,7 +33,7 @@ class Screen:
 
     @contextmanager
     def bar(self, text: str, total: float) -> Generator[Callable[[float], None]]:
-        """Give the answer how much is done; the bar goes when the block ends."""
+        """Call the yielded function with the amount done; the bar disappears when the block ends."""
         columns = (TextColumn(f"   {text}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
         off = not self._console.is_terminal
         with Progress(*columns, console=self._console, transient=True, disable=off) as progress:

@@ -1,4 +1,4 @@
-"""The demo's steps, in order. Every figure that is told was measured in this run."""
+"""The demo's steps, in order. Every figure shown was measured in this run."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ __all__ = ["TOPIC", "Place", "Story"]
 
 TOPIC = "users"
 PIN = "half-way"
-RANGES = 18  # key ranges of the job, about; each is recorded when it is done
+RANGES = 18  # key ranges of the job, about; each is recorded when done
 KILL_AT_PERCENT = 50
 COLLECT_PASSES_MAX = 20
 COLLECT_REST_MS = 300
@@ -33,31 +33,31 @@ COLLECT_REST_MS = 300
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the demo works. `open` gives a new handle, with request counts of its own."""
+    """Where the demo works. `open` returns a new handle, with its own request counts."""
 
     open: Callable[[], Warehouse]
     url: str
-    env: Mapping[str, str]  # of the compactor's process
+    env: Mapping[str, str]  # for the compactor's process
     folder: Path  # for its log and its temporary files
     engine: str
-    requests: Callable[[], RequestCounts] | None  # of all processes; None: this store does not tell
+    requests: Callable[[], RequestCounts] | None  # of all processes; None: this store does not count them
 
 
 class Story:
-    """Requires: nothing else works in the warehouse, which is collected without a grace period."""
+    """Requires: nothing else uses the warehouse, which is collected without a grace period."""
 
     def __init__(self, screen: Screen, place: Place) -> None:
         self._screen = screen
         self._place = place
         self._warehouse = place.open()
-        self._watching = place.open()  # another handle: what it takes to watch is nobody's cost
+        self._watching = place.open()  # a separate handle, so that watching is not counted as a cost
         self._admin = Admin(self._watching)
         self._topic = self._warehouse.create_topic(TOPIC, 1, {"cleanup.policy": "compact"})
         self._partition = self._topic.partition(0)
         self._counted = RequestCounts()
 
     def run(self, commits: Sequence[pa.Table]) -> None:
-        """Raises Corrupt where a read differs from the dict, Unavailable where a compactor fails."""
+        """Raises Corrupt if a read differs from the dict, Unavailable if a compactor fails."""
         latest, half = self._append(commits)
         before = self._read("Read it all, as it is", latest)
         self._compact()
@@ -72,7 +72,7 @@ class Story:
         self._screen.show(picture_table(before, after))
 
     def _append(self, commits: Sequence[pa.Table]) -> tuple[Latest, Latest]:
-        """Append them all; the state after, and the state at half, where a checkpoint was made."""
+        """Append all commits; returns the state after them, and the state halfway, where a checkpoint was made."""
         latest, half = Latest(), Latest()
         records = sum(table.num_rows for table in commits)
         took_ms = 0
@@ -104,7 +104,7 @@ class Story:
         return picture
 
     def _compact(self) -> None:
-        """The first compactor, which is killed."""
+        """Run the first compactor, and kill it."""
         stored_bytes = self._partition.describe().bytes
         self._topic.alter({"compaction.output.bytes": max(1024, stored_bytes // RANGES)})
         self._screen.step(f"Start a compactor ({self._place.engine}), and kill it at half of its job")
@@ -135,7 +135,7 @@ class Story:
         )
 
     def _take_over(self) -> None:
-        """The second compactor, which redoes only what was not recorded."""
+        """Run the second compactor, which redoes only what was not recorded."""
         stood = self._job()
         self._screen.step("Start another, which takes over")
         began_ms = monotonic_ms()
@@ -175,7 +175,7 @@ class Story:
                 break
             waiting = done.waiting
             found |= {garbage.key: garbage for garbage in done.deleted}
-            pause(COLLECT_REST_MS)  # the store's clock counts in seconds
+            pause(COLLECT_REST_MS)  # the store's clock has whole seconds
         kinds = Counter(self._kind(key) for key in found)
         self._screen.say(
             f"deleted: {kinds['replaced']} replaced segments, {kinds['orphan']} orphans of the killed attempt, "
@@ -211,14 +211,15 @@ class Story:
         return job
 
     def _outputs(self, job: CompactionInfo) -> list[int]:
-        """The attempt that wrote each segment of the job's run: its number is in the name (P10)."""
+        """For each segment of the job's run, the attempt that wrote it: its number is in the name (P10)."""
         name = job.destination + "-"
         runs = self._partition.describe().runs
         found = [segment.id for run in runs for segment in run.segments if segment.id.startswith(name)]
         return [int(segment.removeprefix(name).partition("-")[0]) for segment in found]
 
     def _requests(self) -> RequestCounts:
-        """Of compactors so far, where the store tells: of all processes, less what this one asked to watch them."""
+        """Requests of the compactors so far, if the store counts them: those of all processes, less our own for
+        watching."""
         if self._place.requests is None:
             return RequestCounts()
         watching = self._watching.store

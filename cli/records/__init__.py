@@ -1,1 +1,1 @@
-"""Records from and to files, objects and pipes: sources, formats, exports, imports that resume where they stopped."""
+"""Records from and to files, objects and pipes: sources, formats, exports, and imports that resume."""

@@ -1,4 +1,4 @@
-"""Where appended records come from: standard input, or any URL of fsspec's; JSON lines, or Parquet."""
+"""Sources of appended records: standard input, or any URL that fsspec can open; JSON lines, or Parquet."""
 
 import bisect
 import io
@@ -33,13 +33,13 @@ __all__ = [
 
 T = TypeVar("T")
 
-BATCH_BYTES_MAX = 32 << 20  # of one batch of an import: it is in memory a few times over
-_READ_ROWS = 128  # of Parquet at a time: few, as each may be as large as a record
+BATCH_BYTES_MAX = 32 << 20  # of one import batch: memory holds a few copies of it
+_READ_ROWS = 128  # of Parquet at a time: few, since each may be as large as a record
 _READ_BYTES = 1 << 20  # of lines at a time
-_LINE_BYTES_MIN = 1 << 20  # that any record may take, for spaces and headers without bytes
-_ESCAPED = 8  # bytes of a line for one of a record, at most: \\u0000 takes six
+_LINE_BYTES_MIN = 1 << 20  # that any record may need for spaces and headers without bytes
+_ESCAPED = 8  # at most so many bytes of a line for one byte of a record: \\u0000 takes six
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_FROM_THE_LOG = ("partition", "offset")  # what exports hold and the log assigns
+_FROM_THE_LOG = ("partition", "offset")  # columns of exports that the log assigns
 
 
 def file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
@@ -48,17 +48,17 @@ def file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     try:
         return fsspec.core.url_to_fs(url, **options, **settings)
     except (ImportError, TypeError, ValueError) as error:
-        # Not chained: such messages quote the options they dislike.
+        # Not chained: such messages quote the options.
         raise InvalidRequest(f"{shown(url)} cannot be opened ({type(error).__name__}); check the URL") from None
 
 
 class Source(NamedTuple):
     file: IO[bytes]
-    name: str  # as it may be shown
+    name: str  # as shown in messages
 
 
 def is_pipe(system: Any, path: str) -> bool:
-    """Or a terminal, or another device: what can be read once. Raises OSError."""
+    """Whether it is a pipe, a terminal or another device, which can be read only once. Raises OSError."""
     if not isinstance(system, LocalFileSystem):
         return False
     mode = os.stat(path).st_mode
@@ -67,8 +67,8 @@ def is_pipe(system: Any, path: str) -> bool:
 
 @contextmanager
 def open_source(url: str, options: Mapping[str, Any]) -> Generator[Source]:
-    """`-` is standard input. What ends in .gz, .zst, .bz2 or .xz is decompressed. What its reading raises is explained
-    by `text_lines` and `parquet_tables`; what else goes wrong while it is open is none of its."""
+    """`-` is standard input. URLs that end in .gz, .zst, .bz2 or .xz are decompressed. Errors while reading are
+    explained by `text_lines` and `parquet_tables`; other errors while the source is open are not."""
     if url == "-":
         yield Source(sys.stdin.buffer, "standard input")
         return
@@ -81,7 +81,7 @@ def open_source(url: str, options: Mapping[str, Any]) -> Generator[Source]:
                 raise InvalidRequest(
                     f"{shown(url)} is a pipe, and Parquet is not read in order; write it to a file first"
                 )
-            # fsspec would seek in it.
+            # fsspec would seek in a pipe.
             file = stack.enter_context(io.FileIO(path) if piped else system.open(path, "rb"))
             if not is_parquet(url):
                 file = stack.enter_context(decompressed(file, url))
@@ -89,14 +89,14 @@ def open_source(url: str, options: Mapping[str, Any]) -> Generator[Source]:
 
 
 def _read(items: Iterator[T], name: str) -> Iterator[T]:
-    """The same, and what their reading raises explained. What is done with them raises elsewhere."""
+    """The same items; errors while reading them are explained. What the caller does with them raises elsewhere."""
     with explained(name):
         yield from items
 
 
 def text_lines(source: Source, record_bytes_max: int) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, with their numbers from 1. Raises InvalidRequest at one that no record can be: it is
-    not held in memory to its end."""
+    """Lines that are not blank, with their numbers from 1. Raises InvalidRequest at a line too long for any record,
+    without reading it to its end."""
     longest = _LINE_BYTES_MIN + _ESCAPED * record_bytes_max
     for number, line in enumerate(_lines(_read(_pieces(source.file), source.name), longest), start=1):
         if line is None or len(line) > longest:
@@ -110,14 +110,14 @@ def text_lines(source: Source, record_bytes_max: int) -> Iterator[tuple[int, byt
 
 
 def _pieces(file: Any) -> Iterator[bytes]:
-    """As they come: of a pipe, what has arrived."""
+    """Pieces as they come: from a pipe, what has arrived."""
     read = getattr(file, "read1", file.read)
     while piece := read(_READ_BYTES):
         yield piece
 
 
 def _lines(pieces: Iterator[bytes], longest: int) -> Iterator[bytes | None]:
-    """Lines without their ends; None: one that is longer, at least."""
+    """Lines without their ends; None: a line is longer than `longest`."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -136,8 +136,8 @@ def _lines(pieces: Iterator[bytes], longest: int) -> Iterator[bytes | None]:
 
 class Rows(NamedTuple):
     table: pa.Table
-    first: int  # row of the file it begins with, from 1
-    last: bool  # nothing comes after it
+    first: int  # its first row in the file, counted from 1
+    last: bool  # the file ends with it
 
 
 def open_parquet(source: Source) -> pq.ParquetFile:
@@ -146,7 +146,7 @@ def open_parquet(source: Source) -> pq.ParquetFile:
 
 
 def parquet_tables(file: pq.ParquetFile, source: str, rows_max: int, skip: int) -> Iterator[Rows]:
-    """Tables of at most `rows_max` rows and BATCH_BYTES_MAX bytes after the first `skip` rows. `source`: its name."""
+    """Tables of at most `rows_max` rows and BATCH_BYTES_MAX bytes, after the first `skip` rows. `source`: its name."""
     with explained(source):
         columns = [name for name in file.schema_arrow.names if name not in _FROM_THE_LOG]
         count = file.metadata.num_rows
@@ -167,7 +167,7 @@ def _after(skip: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def _cut(batches: Iterator[pa.RecordBatch], rows_max: int) -> Iterator[pa.Table]:
-    """Where the cuts are depends on the rows from the first one on, and on nothing else."""
+    """The cuts depend only on the rows, counted from the first one."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -175,7 +175,7 @@ def _cut(batches: Iterator[pa.RecordBatch], rows_max: int) -> Iterator[pa.Table]
         while done < batch.num_rows:
             rest = batch.slice(done)
             fitting = _fitting(rest, rows_max - rows, BATCH_BYTES_MAX - size)
-            if fitting or not held:  # a row that is larger goes alone
+            if fitting or not held:  # a larger row goes alone
                 held.append(rest.slice(0, max(fitting, 1)))
                 done += held[-1].num_rows
                 rows, size = rows + held[-1].num_rows, size + _content(held[-1])
@@ -187,7 +187,7 @@ def _cut(batches: Iterator[pa.RecordBatch], rows_max: int) -> Iterator[pa.Table]
 
 
 def _fitting(batch: pa.RecordBatch, rows: int, size: int) -> int:
-    """How many of the first rows are at most `rows`, and at most of `size` bytes."""
+    """How many of the first rows fit: at most `rows`, and at most `size` bytes."""
     most = min(rows, batch.num_rows)
     if _content(batch.slice(0, most)) <= size:
         return most
@@ -195,5 +195,5 @@ def _fitting(batch: pa.RecordBatch, rows: int, size: int) -> int:
 
 
 def _content(batch: pa.RecordBatch) -> int:
-    """Bytes of keys, values and headers. A column of another type is refused by whoever appends it."""
+    """Bytes of keys, values and headers. A column of another type is refused when it is appended."""
     return sum(content_bytes(each) for each in batch.columns if is_bytes(each.type) or is_pairs(each.type))

@@ -1,4 +1,4 @@
-"""What goes wrong at a source or a target, whatever library raised it, as an error of ours."""
+"""Turns errors at a source or a target, from whatever library, into errors of lithify."""
 
 import errno
 import gzip
@@ -17,13 +17,13 @@ from lithify.store.s3_errors import explain
 
 __all__ = ["explained", "explained_target"]
 
-# What decoders raise about the bytes they are given; EOFError is gzip's, bz2's and lzma's about a file that ends too
-# early. click would take it for Ctrl-D, and say "interrupted".
+# Errors that decoders raise about their input. EOFError is raised by gzip, bz2 and lzma for a truncated file; click
+# would take it for Ctrl-D and say "interrupted".
 _OF_DECODERS = (
     *(EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowException, struct.error),
     *(ValueError, LookupError, ArithmeticError, NotImplementedError, RuntimeError),
 )
-_OF_CODECS = (OSError, gzip.BadGzipFile)  # these very types, without a number: about bytes as well
+_OF_CODECS = (OSError, gzip.BadGzipFile)  # exactly these types, without an errno: also about the input
 _NOT_A_PATH = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EROFS, errno.EINVAL}
 _REFUSED = {401, 402, 403, 407, 451}
 _GONE = {404, 410}
@@ -32,7 +32,7 @@ _LATER = {408, 421, 423, 425, 429}
 
 @contextmanager
 def explained(name: str) -> Generator[None]:
-    """What goes wrong within is said by `name`, as an error of ours. Requires: nothing of ours runs within."""
+    """Errors within the block become errors of lithify about `name`. Requires: none of lithify's code runs within."""
     try:
         yield
     except LithifyError:
@@ -40,19 +40,19 @@ def explained(name: str) -> Generator[None]:
     except (BotoCoreError, ClientError) as error:
         raise explain(error, name) from error
     except pa.ArrowInvalid:
-        # Not chained, nor are others of decoders: their messages may quote a value.
+        # Not chained, like those of other decoders: their messages may quote a value.
         raise InvalidRequest(f"{name} is not a Parquet file, or a damaged one") from None
     except Exception as error:
         if told := _told_by_others(error, name):
             raise told from error
         if isinstance(error, _OF_DECODERS) or type(error) in _OF_CODECS:
             raise _damaged(error, name) from None
-        raise _unreachable(error, name) from error  # every filesystem has its own
+        raise _unreachable(error, name) from error  # every filesystem has its own errors
 
 
 @contextmanager
 def explained_target(name: str) -> Generator[None]:
-    """The same of what is written to: nothing there can be damaged."""
+    """The same for what is written to: nothing there can be damaged."""
     try:
         yield
     except LithifyError:
@@ -66,7 +66,7 @@ def explained_target(name: str) -> Generator[None]:
 
 
 def _told_by_others(error: Exception, name: str) -> LithifyError | None:
-    """What the system, a server or a client of one says; None: it is about bytes, or not known."""
+    """The error for what the system, a server or its client reported; None: it is about bytes, or unknown."""
     status = _status(error)
     if status is not None:
         return _answered(status, name)
@@ -74,8 +74,8 @@ def _told_by_others(error: Exception, name: str) -> LithifyError | None:
         return InvalidRequest(f"{name}: the server sends from one place to another without an end; check the URL")
     match error:
         case FileNotFoundError():
-            # SUBTLE! Of HTTP fsspec makes one of whatever went wrong: a refusal, an outage, a name that is not known.
-            # Test: tests/cli/test_http_sources.py
+            # SUBTLE! fsspec raises this for any failure of HTTP: a refusal, an outage, an unknown host. The cause
+            # tells. Test: tests/cli/test_http_sources.py
             cause = error.__cause__
             told = _told_by_others(cause, name) if isinstance(cause, Exception) else None
             return told or NotFound(f"{name} does not exist; check the URL")
@@ -85,7 +85,7 @@ def _told_by_others(error: Exception, name: str) -> LithifyError | None:
             return InvalidRequest(f"{name} is a folder; name a file in it")
         case MemoryError() if not isinstance(error, pa.ArrowException):
             return Unavailable(f"{name}: this process has too little memory for it; give it more, and try again")
-        case TimeoutError() | ConnectionError():  # raised by clients, too, and then without a number
+        case TimeoutError() | ConnectionError():  # clients raise it too, without an errno
             return Unavailable(f"{name}: the connection was lost ({type(error).__name__}); try again")
         case OSError(errno=number) if number in _NOT_A_PATH:
             return InvalidRequest(f"{name}: {error.strerror}; check the URL")
@@ -100,7 +100,7 @@ def _told_by_others(error: Exception, name: str) -> LithifyError | None:
 
 
 def _status(error: Exception) -> int | None:
-    """What an HTTP server answered, as clients of it note that."""
+    """The status that an HTTP server answered, wherever its client stores it."""
     places = (error, getattr(error, "response", None))
     found = (getattr(place, word, None) for place in places for word in ("status", "status_code", "code"))
     first = next((each for each in found if isinstance(each, int)), 0)

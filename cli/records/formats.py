@@ -1,4 +1,4 @@
-"""How records lie in a file, by its name: Parquet, or lines of JSON, which may be compressed."""
+"""The format of a file of records, by its name: Parquet, or lines of JSON, possibly compressed."""
 
 import bz2
 import gzip
@@ -18,7 +18,7 @@ __all__ = ["check_format", "compressed", "decompressed", "is_parquet"]
 
 _PARQUET = "parquet"
 _COMPRESSED = ("gz", "bz2", "xz", "zst")
-# Of others a decoder reads what it takes for the whole (a zip's first file), and an export would be none of them.
+# Of these a decoder would read a part (a zip's first file), and an export would not be one of them.
 _NOT_OURS = {
     *("7z", "br", "deflate", "jar", "lz", "lz4", "lzma", "lzo", "rar", "snappy", "sz", "tar", "tbz", "tbz2", "tgz"),
     *("txz", "tzst", "z", "zip", "zlib", "zstd", "zz"),
@@ -27,7 +27,7 @@ _READ_BYTES = 1 << 16
 
 
 def _suffix(url: str) -> str:
-    """`gz` of http://host/in.jsonl.gz?signature=…: a query is no part of the name."""
+    """`gz` for http://host/in.jsonl.gz?signature=…: a query is not part of the name."""
     part = next((part for part in url.split("::") if "/" in part), url)  # simplecache::http://…
     if re.match(r"https?://", part, re.IGNORECASE):
         part = re.split(r"[?#]", part)[0]
@@ -40,7 +40,7 @@ def is_parquet(url: str) -> bool:
 
 
 def check_format(url: str) -> None:
-    """Raises InvalidRequest where the name says a format that is neither read nor written."""
+    """Raises InvalidRequest if the name ends in a format that is neither read nor written."""
     if not url:
         raise InvalidRequest("an empty URL was given; name a file, or - for standard input and output")
     suffix = _suffix(url)
@@ -50,11 +50,11 @@ def check_format(url: str) -> None:
 
 
 def decompressed(file: Any, url: str) -> Any:
-    """The bytes within, of all that the file holds: it may be several that were compressed and joined."""
+    """The decompressed content of the whole file, which may be several compressed files joined together."""
     suffix = _suffix(url)
     if suffix not in _COMPRESSED:
         return file
-    if getattr(file, "size", None) == 0:  # decompressors take it for nothing that was compressed
+    if getattr(file, "size", None) == 0:  # decompressors would take it for an empty content
         raise EOFError
     match suffix:
         case "gz":
@@ -82,15 +82,15 @@ def compressed(file: Any, url: str) -> Any:
 
 
 class _Members(io.RawIOBase):
-    """One compressed stream after the other. Python's readers take what follows the first one for garbage where it is
-    damaged, and leave it out without a word. `padding` may stand between them."""
+    """One compressed stream after the other. If a later stream is damaged, Python's own readers take it for trailing
+    garbage, and skip it silently. There may be `padding` between streams."""
 
     def __init__(self, file: Any, new: Callable[[], Any], padding: bytes) -> None:
         self._file = file
         self._new = new
         self._padding = padding
-        self._decoder: Any = None  # of the stream that is being read
-        self._rest = b""  # what was read and not decoded
+        self._decoder: Any = None  # of the current stream
+        self._rest = b""  # read, not decoded yet
         self._ended = 0  # streams
 
     def readable(self) -> bool:
@@ -112,7 +112,7 @@ class _Members(io.RawIOBase):
         return 0
 
     def _next(self) -> Any:
-        """Of the stream that comes now; None: there is no other."""
+        """A decoder for the next stream; None: there is none."""
         while self._ended:
             self._rest = self._rest.lstrip(self._padding) or self._file.read(_READ_BYTES)
             if not self._rest:

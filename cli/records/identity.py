@@ -1,7 +1,7 @@
-"""What a source of records is called, so that an import of it can be continued: other contents have other names.
+"""The name of a source of records, by which its import can be continued: different contents get different names.
 
-Its whole content would say it for certain, and costs as much to read as the import. So: where it lies, its size, what
-is told of its version or else of its time, and a digest of both its ends (docs/rfcs/0011).
+Only the whole content would be certain, and reading it costs as much as the import. So the name is made from: the
+location, the size, the version or else the time (if known), and a digest of both ends (docs/rfcs/0011).
 """
 
 import re
@@ -20,11 +20,11 @@ from lithify.store.urls import shown
 __all__ = ["LOCAL_BYTES", "LOOKED_AT_BYTES", "Identity", "identify", "mark_of"]
 
 LOOKED_AT_BYTES = 1 << 16  # of each end
-LOCAL_BYTES = 32 << 20  # of a local file, which takes a few hundredths of a second
+LOCAL_BYTES = 32 << 20  # of a local file: takes a few hundredths of a second
 _NAME_CHARACTERS_MAX = 100
 
-# What filesystems of fsspec call it, in small letters and without what is between words. The first that is there
-# counts: what follows the content comes before the time.
+# Names that fsspec's filesystems use for these, in lower case and without separators. The first one present counts:
+# those that depend on the content come before times.
 _VERSIONS = ("etag", "versionid", "generation", "contentmd5", "md5hash", "md5checksum", "md5", "digest", "contenthash")
 _SUMS = ("crc32c", "crc", "sha256", "sha1", "sha", "blobid", "checksum")
 _TIMES = ("mtime", "lastmodified", "modificationtime", "modifiedtime", "timemodified", "servermodified", "modify")
@@ -35,11 +35,12 @@ _MARKS = (*_VERSIONS, *_SUMS, *_TIMES, *_MORE_TIMES)
 class Identity(NamedTuple):
     name: str
     new: bool = False  # made at random: nobody else knows it
-    compared: str = ""  # what alone was, where neither a version nor a time is told and the source is larger
+    # The parts that were compared, if no version and no time is known and the source is larger than these.
+    compared: str = ""
 
 
 def identify(url: str, options: Mapping[str, Any]) -> Identity:
-    """Standard input and pipes have a new name each time: what they hold can be read once, and is not looked at."""
+    """Standard input and pipes get a new name each time: they can be read only once, so they are not looked at."""
     if url == "-":
         return Identity(f"stdin-{new_id()}", new=True)
     with explained(shown(url)):
@@ -51,21 +52,21 @@ def identify(url: str, options: Mapping[str, Any]) -> Identity:
             return Identity(f"{name}-{new_id()}", new=True)
         mark, size = mark_of(found), found.get("size")
         digest, compared = _ends(system, path, size)
-    # What was looked at as a whole is the same whenever it was fetched, copied or touched.
+    # A source that was read whole is the same whenever it was fetched, copied or touched.
     known = repr((path, size, mark if compared else "", digest)).encode()
-    place = xxhash.xxh32_hexdigest(path.encode())  # by which a mended source is known (cli/records/unfinished.py)
+    place = xxhash.xxh32_hexdigest(path.encode())  # identifies a repaired source (cli/records/unfinished.py)
     return Identity(f"{name}-{place}-{xxhash.xxh3_64_hexdigest(known)}", compared="" if mark else compared)
 
 
 def mark_of(found: Mapping[str, Any]) -> str:
-    """What is told of the version or the time; "" where nothing is."""
+    """The version or the time in `found`; "" if there is none."""
     told = {re.sub(r"[^a-z0-9]", "", key.lower()): value for key, value in found.items()}
     mark = next((told[name] for name in _MARKS if told.get(name)), "")
     return mark.isoformat() if isinstance(mark, datetime) else str(mark)
 
 
 def _ends(system: Any, path: str, size: int | None) -> tuple[str, str]:
-    """A digest of the first and the last bytes, and which these are; "" where there are no others."""
+    """A digest of the first and last bytes, and a text that says which; "" if these are all."""
     local = isinstance(system, LocalFileSystem)
     length = LOCAL_BYTES if local else LOOKED_AT_BYTES
     unit = f"{length >> 20} MiB" if local else f"{length >> 10} KiB"
@@ -79,7 +80,7 @@ def _ends(system: Any, path: str, size: int | None) -> tuple[str, str]:
             try:
                 file.seek((size or 0) - rest)
                 digest.update(_up_to(rest, file))
-            except (ValueError, NotImplementedError):  # a stream: it goes forward only
+            except (ValueError, NotImplementedError):  # a stream: it only goes forward
                 size = None
     if size is None:
         return digest.hexdigest(), f"its first {unit}"
@@ -87,7 +88,7 @@ def _ends(system: Any, path: str, size: int | None) -> tuple[str, str]:
 
 
 def _up_to(length: int, file: Any) -> bytes:
-    """Streams give what has arrived, which may be less than they are asked for."""
+    """Streams return what has arrived, which may be less than requested."""
     pieces: list[bytes] = []
     while length > 0 and (piece := file.read(length)):
         pieces.append(piece)

@@ -1,4 +1,4 @@
-"""What the partitions of a topic remember of an import."""
+"""What the partitions of a topic remember about an import."""
 
 import re
 from collections.abc import Collection
@@ -17,7 +17,7 @@ Entries = tuple[TransactionInfo, ...]
 
 
 def look_at(topic: Topic, numbers: Collection[int]) -> dict[int, Entries | LithifyError]:
-    """What each of these partitions remembers, or why it does not tell."""
+    """What each of these partitions remembers, or the error that it raised."""
 
     def look(number: int) -> Entries | LithifyError:
         try:
@@ -34,8 +34,8 @@ def look_at(topic: Topic, numbers: Collection[int]) -> dict[int, Entries | Lithi
 def began_over(
     topic: Topic, name: str, former: tuple[int, ...], looks: dict[int, Entries | LithifyError]
 ) -> int | None:
-    """Over how many partitions this import began; None: as many as there are, or it begins now. `former`: how many
-    there were before the topic grew. `looks`: at all partitions."""
+    """The number of partitions over which this import began; None: the present number, or it begins now. `former`: the
+    partition counts before the topic grew. `looks`: at all partitions."""
     shape = re.compile(re.escape(name) + r" over ([0-9]+)")
     entries = [each for look in looks.values() if not isinstance(look, LithifyError) for each in look]
     found = {int(match[1]) for each in entries if (match := shape.fullmatch(each.application))}
@@ -47,7 +47,7 @@ def began_over(
         )
     failed = {n: look for n, look in looks.items() if n < max(former) and isinstance(look, LithifyError)}
     if failed and not found:
-        # It may be the only one that knows. Over another count the import's rows would go elsewhere, and come twice.
+        # It may be the only one that knows. By another count the import's rows would go elsewhere, and be stored twice.
         error = next(iter(failed.values()))
         error.add_note(
             f"topic {topic.name} has grown to {counted(topic.partitions, 'partition')}, and without "

@@ -1,7 +1,7 @@
-"""An import: the rows of a source into a topic, each once, however often it is interrupted and begun again.
+"""An import: the rows of a source, each appended once, however often the import is interrupted and started again.
 
-In each partition it is an application that numbers its appends, and the version is a row's number in the source: what
-is in up to there is in, what comes after is not, and the rows lie in the order of the source (docs/rfcs/0011).
+In each partition an import is an application that numbers its appends; the version is a row's number in the source.
+Rows up to the version are stored, later ones are not, and rows are in the order of the source (docs/rfcs/0011).
 """
 
 import contextlib
@@ -28,8 +28,8 @@ from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, L
 __all__ = ["SOURCE_ID_CHARACTERS_MAX", "Import", "check_source_id"]
 
 SOURCE_ID_CHARACTERS_MAX = 200
-KEYLESS_STRETCH_ROWS = 10_000  # rows without a key that go to one partition, before the next one's turn
-_MADE = re.compile(r".*-[0-9a-f]{16}")  # a source's id that the command made itself
+KEYLESS_STRETCH_ROWS = 10_000  # consecutive rows without a key for one partition; then comes the next
+_MADE = re.compile(r".*-[0-9a-f]{16}")  # a source id made by the command
 _LIKE_A_COUNT = re.compile(r".* over [0-9]+")
 
 
@@ -43,8 +43,8 @@ def check_source_id(given: str) -> str:
 
 
 class Import:
-    """`partition`: all rows go there; None: each where its key belongs. `new`: nobody can have sent anything under this
-    name. `given`: a person gave the name. `new_source`: whatever was imported from this path before is another source.
+    """`partition`: all rows go there; None: each goes where its key belongs. `new`: nobody can have sent anything under
+    this name. `given`: a person chose the name. `new_source`: earlier imports of this path were of other sources.
     """
 
     def __init__(
@@ -61,16 +61,17 @@ class Import:
     ) -> None:
         self.source_id = source_id
         self._given = given
-        self.offsets: dict[int, range] = {}  # from the first to the last that each partition was given
+        self.offsets: dict[int, range] = {}  # from the first to the last offset of this run, by partition
         self.appended = self.already_there = self._unknown = 0
         self._topic = topic
         self._partition = partition
         self._new = new
-        self.passed_over = self._done_to = skip  # every row up to the latter is in, or was to be passed over
-        self._in_order_from: int | None = None  # rows up to there would come after later ones, and are left out
+        self.passed_over = self._done_to = skip  # every row up to the latter is stored, or was to be passed over
+        # Rows up to there would be stored after later ones, so they must be left out.
+        self._in_order_from: int | None = None
         self._forgotten = False
-        self._beside: set[int] = set()  # partitions that were looked at for others, and have no row yet
-        self._open: set[int] = set()  # partitions that know it, and not that it has ended
+        self._beside: set[int] = set()  # partitions looked at because of other imports, without a row of this one yet
+        self._open: set[int] = set()  # partitions that know this import, but not that it has ended
         self._reached: dict[int, Reach] = {}  # of the partitions that were looked at
         self.application = f"import {source_id}"
         self._count = topic.partitions
@@ -79,13 +80,13 @@ class Import:
         if self._name is not None and not (new or given):
             self._same_path = SamePath(topic, source_id, self._name, partition, now_ms)
         self._replaces = new_source
-        self._instead: Unfinished | None = None  # an earlier import of the path, which this one is refused for
+        self._instead: Unfinished | None = None  # an earlier import of the path, because of which this one is refused
         if partition is None:
             if not new:
                 self._count = self._began_over() or topic.partitions
             self.application += f" over {self._count}"
         else:
-            self._at(partition)  # refused at once where there is none of this number
+            self._at(partition)  # refused at once if there is no such partition
         self.began_over = self._count if self._count < topic.partitions else None  # the topic has grown since
         # Where rows without a key begin.
         self._first = murmur2(self.application.encode()) & 0xFFFF
@@ -93,7 +94,7 @@ class Import:
             self._first = self._name.first_place(self._count)
 
     def _began_over(self) -> int | None:
-        """Any partition may be the only one that knows, so all are looked at, where the topic has grown."""
+        """If the topic has grown, look at all partitions: any one may be the only one that knows."""
         former = self._topic.former_partitions()
         if not former:
             return None
@@ -104,8 +105,9 @@ class Import:
         return began_over(self._topic, self.application, former, looks)
 
     def _check_path(self, number: int, entries: Entries) -> None:
-        """SUBTLE! "line 5 is not a JSON object": it is mended, and the same command started again. The file has another
-        name by now, and its first rows are in under the former one. Test: tests/cli/test_unfinished_imports.py"""
+        """SUBTLE! 1. "line 5 is not a JSON object": the import ends after four rows. 2. The file is repaired; its
+        content, so its name, is another. 3. The same command would append the first rows again. Test:
+        tests/cli/test_unfinished_imports.py"""
         if self._same_path is None or self._replaces:
             return
         self._instead = self._same_path.met(entries, self.application, self._done_to)
@@ -113,22 +115,22 @@ class Import:
             raise self._instead.refusal(f"{self._topic.name}/{number}")
 
     def _check_paths(self, keyless: npt.NDArray[np.int64]) -> None:
-        """In partitions where the rows of another content of the path would have begun: with its first row an import
-        is known. `keyless`: rows of this batch without a key, which another content sends elsewhere."""
+        """Check the partitions where another content of the path would have begun: an import is known in the partition
+        of its first row. `keyless`: rows of this batch without a key, which another content sends elsewhere."""
         if self._same_path is None or self._partition is not None or self._name is None:
             return
         stretches = np.unique((keyless - 1) // KEYLESS_STRETCH_ROWS).tolist()
         numbers = {place for each in stretches for place in self._name.first_places(self._count, each)}
         if self._done_to and self._done_to == self.passed_over:
-            numbers = set(range(self._count))  # the first row of the other one does not come in this run
+            numbers = set(range(self._count))  # the first row of the other import is not in this run
         looks = look_at(self._topic, sorted(numbers - self._reached.keys() - self._beside))
         self._beside |= looks.keys()
         for number, entries in looks.items():
-            if not isinstance(entries, LithifyError):  # it counts once a row goes there
+            if not isinstance(entries, LithifyError):  # if it failed, a row that goes there will raise
                 self._check_path(number, entries)
 
     def _look(self, number: int) -> Reach:
-        """How far the import is in a partition."""
+        """How far the import has come in a partition."""
         return self._note(number, self._at(number).transactions())
 
     def _note(self, number: int, known: Entries) -> Reach:
@@ -140,7 +142,7 @@ class Import:
         return reach
 
     def _reach(self, number: int) -> Reach:
-        """As it was last seen: where it is another by now, the append is refused."""
+        """As last seen; if it has changed since, the append is refused."""
         known = self._reached.get(number)
         if known is not None:
             return known
@@ -154,13 +156,13 @@ class Import:
         return self._topic.partition(number)
 
     def append(self, records: Any, first: int, *, last: bool) -> None:
-        """A batch: rows `first` and on of the source, without a gap to the one before. `last`: it is its end. Requires:
-        none before it raised."""
+        """Append a batch: rows from `first` on, directly after those of the batch before. `last`: the source ends with
+        it. Requires: no earlier batch raised."""
         table = self._topic.prepare(records, first=first)
         rows = np.arange(first, first + table.num_rows)
         keys = table.column("key").chunk(0)
         places = self._places(keys, rows)
-        # In the order of their first rows: where an import is known at all, it is where its first row goes.
+        # By their first rows: if an import is known at all, it is in the partition of its first row.
         numbers = places[np.sort(np.unique(places, return_index=True)[1])].tolist()
         if self._replaces and self._same_path is not None:
             self._same_path.end()
@@ -169,15 +171,15 @@ class Import:
         for number in numbers:
             self._check_order(number, rows[places == number], self._reach(number))
         for number in numbers:
-            # SUBTLE! Only the last part of all says that it is the end. Said with another, it would be said of an
-            # import that is not over if a later part fails: the entry would give way first, and its rows come again.
+            # SUBTLE! Only the very last part says that the import has ended. 1. An earlier part says so. 2. A later
+            # part fails. 3. The entry gives way at the limit, since it has "ended", and the rows are appended again.
             # Test: tests/cli/test_imports.py
             final = last and number == numbers[-1]
             self._append_to(number, table, rows[places == number], first, last=final)
         self._done_to = first + table.num_rows - 1
 
     def _places(self, keys: Any, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Where each row goes. It must not depend on how the source is cut into batches."""
+        """The partition of each row. It must not depend on how the source is cut into batches."""
         if self._partition is not None:
             return np.full(len(rows), self._partition, np.int64)
         places = partitions_for_keys(keys, self._count)
@@ -185,7 +187,7 @@ class Import:
         return np.where(places < 0, stretches % self._count, places)
 
     def _append_to(self, number: int, table: pa.Table, mine: npt.NDArray[np.int64], first: int, *, last: bool) -> None:
-        """What is missing of the rows `mine`, which are all that this batch has for a partition."""
+        """Append the missing ones of the rows `mine`, which are all rows of this batch for a partition."""
         end = first + table.num_rows - 1
         while True:
             reach = self._reach(number)
@@ -197,12 +199,12 @@ class Import:
             part = table.take(from_longs(missing - first)).combine_chunks()
             last = last and self._made
             stamp = TransactionStamp(self.application, end, reach, first=self.passed_over + 1, last=last)
-            self._unknown = len(missing)  # until it is known: whatever ends the process now leaves it open
+            self._unknown = len(missing)  # until it is known; if the process ends now, this stays open
             try:
                 given = self._at(number).append_prepared(part, transaction=stamp)
             except AlreadyExists:
                 self._unknown = 0
-                # Another process sends the same source, or an earlier request came late.
+                # Another process sends the same source, or a delayed request has arrived.
                 if _progress(self._look(number)) <= _progress(reach):
                     raise
                 continue
@@ -220,8 +222,8 @@ class Import:
             return
 
     def _check_order(self, number: int, mine: npt.NDArray[np.int64], reach: Reach) -> None:
-        """What was passed over is not appended any more once later rows are in: of two values of a key the older one
-        would win, and where another import has these rows, they would be there twice."""
+        """Rows that were passed over cannot be appended once later ones are stored: the older of two values of a key
+        would win, and if another import has these rows, they would be stored twice."""
         late = [each for each in reach.passed_over if np.any((mine >= each.first) & (mine <= each.last))]
         if late:
             self._in_order_from = late[-1].last
@@ -245,7 +247,7 @@ class Import:
 
     @property
     def found_by_name(self) -> bool:
-        """A name that the command made itself and a person gave again: the source may have another name by now."""
+        """The command made this name and a person gave it again; the source may have another name by now."""
         return self._given and self._made
 
     @property
@@ -253,15 +255,14 @@ class Import:
         return _MADE.fullmatch(self.source_id) is not None
 
     def end(self) -> None:
-        """All rows are in, but for those that were passed over. Where a person named the source, it may grow, and is
-        not ended."""
-        # SUBTLE! Only where rows of this run went: what it passed over, it knows nothing of. `--skip 10` of a file that
-        # was cut short at row 8 has no row, and an import that it ended would give way, or let its mended source in,
-        # and the first rows come again. Test: tests/cli/test_skipped_rows.py
-        # The one that came furthest first: it says it for all, whatever ends the process now.
+        """All rows are stored, except those passed over. A source that a person named may grow, and is not ended."""
+        # SUBTLE! Only in partitions to which rows of this run went: of rows that it passed over it knows nothing. 1. A
+        # file was cut short at row 8. 2. `--skip 10` has no rows. 3. If it ended the import, that would give way, or
+        # let the repaired source in, and the first rows would be appended again. Test: tests/cli/test_skipped_rows.py
+        # The partition that has come furthest goes first: its entry speaks for all, whatever ends the process now.
         furthest_first = sorted(self._open, key=lambda number: (-self._reached[number].version, number))
         for number in furthest_first if self._made else []:
-            # Were it never told, the entry would expire by itself: no reason to say that the import failed.
+            # If it fails, the entry expires by itself, so the import need not fail for it.
             with contextlib.suppress(LithifyError):
                 self._at(number).end_transaction(self.application, at=self._reached[number])
 

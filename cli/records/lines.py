@@ -1,10 +1,10 @@
-"""Records as lines of JSON, both ways.
+"""Records as lines of JSON, in both directions.
 
     {"key": "k", "value": "v", "timestamp_ms": 1, "headers": {"name": "text"}, "partition": 0, "offset": 7}
 
-Bytes that are no UTF-8 stand as key_base64 and value_base64, in headers as {"base64": "…"}. A null value is a
-tombstone. Headers are an object, or a list of [name, value] where a name comes twice. Partition and offset are written
-and not read: the log assigns them.
+Bytes that are not UTF-8 are in key_base64 and value_base64, and in headers as {"base64": "…"}. A null value is a
+tombstone. Headers are an object, or a list of [name, value] if a name occurs twice. Partition and offset are written
+but ignored when read: the log assigns them.
 """
 
 import base64
@@ -47,7 +47,7 @@ class _Bad(Exception):
 
 
 def parse_line(line: bytes, number: int) -> Record:
-    """Line `number` of a file. Raises InvalidRequest naming it, never what it holds."""
+    """Parse line `number` of a file. Raises InvalidRequest, naming the line, never its content."""
     try:
         given = _decoder.decode(line)
         if line.count(b":") != _names(given):
@@ -62,7 +62,7 @@ def parse_line(line: bytes, number: int) -> Record:
         problem = str(error) if isinstance(error, _Bad) else _reason(error)
     except UnicodeEncodeError:
         problem = "has text that is not Unicode: give base64"
-    except UnicodeDecodeError:  # of a text of the line, or of what it stands in
+    except UnicodeDecodeError:  # in one of the line's texts, or outside them
         problem = "has bytes that are not UTF-8: give base64"
     except RecursionError:
         problem = "is not a record: it is nested too deeply"
@@ -83,7 +83,7 @@ def _reason(error: msgspec.DecodeError) -> str:
 
 
 def _names(given: _Line) -> int:
-    """How many names the line holds at least. A colon follows each: where there are no more colons, none is twice."""
+    """The least number of names in the line. A colon follows each: if there are no more colons, no name is twice."""
     pairs = zip(msgspec.structs.astuple(given), msgspec.structs.astuple(_Line()), strict=True)
     count = sum(value is not default for value, default in pairs)
     if isinstance(given.headers, dict):
@@ -93,8 +93,9 @@ def _names(given: _Line) -> int:
 
 
 def _check_names(line: str) -> None:
-    """The decoder keeps the last value of a name: of "value": "v", "value": null it would make a tombstone."""
-    twice: list[str | None] = []  # of each object one name that it has twice; the whole line comes last
+    """The decoder keeps the last value of a repeated name: "value": "v", "value": null would become a tombstone."""
+    # For each object one of its repeated names; the whole line comes last.
+    twice: list[str | None] = []
 
     def look(members: list[tuple[str, Any]]) -> None:
         names = Counter(name for name, _ in members)

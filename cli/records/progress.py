@@ -1,4 +1,4 @@
-"""What is said of an import when something ends it."""
+"""What is reported about an import that ends early."""
 
 import shlex
 
@@ -10,16 +10,16 @@ __all__ = ["Progress"]
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an import came, and how it goes on."""
+    """How far an import came, and how to continue it."""
 
     appended: int  # records that this run appended
-    already_there: int  # that an earlier run had
+    already_there: int  # that an earlier run had appended
     unknown: int  # that may have been appended
     source_id: str
-    skip: int | None  # with which --skip it goes on; None: with the one that was given
+    skip: int | None  # the --skip to continue with; None: the one that was given
     passed_over: int  # how many of the first records this run passed over
-    forgotten: bool = False  # a partition that had some of it knows nothing of it any more
-    told: bool = False  # the error says already how it goes on
+    forgotten: bool = False  # a partition that had some of it has forgotten it
+    told: bool = False  # the error already says how to continue
 
     def fields(self) -> dict[str, object]:
         kept = msgspec.structs.asdict(self).items()
@@ -37,9 +37,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
             return told
         if self.forgotten and self.skip is None:
             return f"{told}; compare the log with the source before you go on"
-        # SUBTLE! Always by the name. A bad line is mended, and the file has another name: with --skip alone the first
-        # rows would count as passed over there, although they are in. And always with the number where it is exact:
-        # it holds where the name is not remembered any more. Test: tests/properties/test_imports.py
+        # SUBTLE! Always by the name: if a bad line is repaired, the file gets another name, and with --skip alone the
+        # first rows would count as passed over, although they are stored. And always with the number if it is exact: it
+        # is right even if the name has been forgotten. Test: tests/properties/test_imports.py
         skip = self.passed_over if self.skip is None else self.skip
         how = f"--source-id {shlex.quote(self.source_id)}" + (f" --skip {skip}" if skip else "")
         return f"{told}; go on with {how}, which appends what is missing and nothing twice"

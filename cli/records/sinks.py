@@ -1,4 +1,4 @@
-"""Where exported records go: standard output, or a file or object that appears when it is complete, and only then."""
+"""Targets of exported records: standard output, or a file or object that appears only when it is complete."""
 
 import io
 import os
@@ -33,8 +33,8 @@ _PARTITION = pa.field("partition", pa.int32())
 
 
 class _Target(Protocol):
-    """`open` says at once what can be told before there is anything to write. Only `close` gives the object its name;
-    whatever happened, and whatever it answered, `abort` removes what else there is."""
+    """`open` raises what can be known before anything is written. Only `close` gives the object its name; in any case
+    `abort` then removes everything else."""
 
     def open(self) -> None: ...
     def write(self, data: Any, /) -> int: ...
@@ -43,7 +43,7 @@ class _Target(Protocol):
 
 
 class _LocalFile:
-    """Written beside `path`, so that it is renamed and not copied; a link stays, and what it names is replaced."""
+    """Written beside `path`, so that it can be renamed, not copied. A link stays, and its target is replaced."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -60,7 +60,7 @@ class _LocalFile:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(f"{self._path.parent} is not a folder that exists: make it, or name another") from error
         if before is not None and before != stat.S_IMODE(self._disk.stat(self._temporary).st_mode):
-            self._disk.set_mode(self._temporary, before)  # who could not read the former one cannot read this one
+            self._disk.set_mode(self._temporary, before)  # who could not read the former file cannot read this one
 
     def _mode_before(self) -> int | None:
         try:
@@ -96,7 +96,7 @@ class _LocalFile:
 
 
 class _StoredObject:
-    """Of an S3: the upload of the warehouse's own store, which is whole or nothing."""
+    """An object in S3, uploaded by lithify's own store: whole or nothing."""
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         root, _, self._key = url.rpartition("/")
@@ -106,7 +106,7 @@ class _StoredObject:
         self._output = self._store.output(self._key)
 
     def open(self) -> None:
-        """That it may not read tells nothing about writing."""
+        """A refusal to read says nothing about writing."""
         try:
             self._store.head(self._key)
         except LithifyError as error:
@@ -125,7 +125,7 @@ class _StoredObject:
 
 
 class _Elsewhere:
-    """A filesystem of fsspec's. Not all of them heed `autocommit=False`: it is written beside, and then moved."""
+    """A file of another fsspec filesystem. Not all of them support `autocommit=False`: written beside, then moved."""
 
     def __init__(self, system: Any, path: str) -> None:
         self._system = system
@@ -148,13 +148,13 @@ class _Elsewhere:
         if self._file is None:
             return
         for step in (self._file.close, lambda: self._system.rm_file(self._temporary)):
-            with suppress(Exception):  # every filesystem has its own, and the first error is what counts
+            with suppress(Exception):  # every filesystem has its own errors, and the first one counts
                 step()
 
 
 class _Pipe(io.RawIOBase):
-    """What encoders write to. They end by themselves when they are forgotten, and write their last bytes: then it must
-    not become an object."""
+    """What encoders write to. A forgotten encoder ends by itself and writes its last bytes, which must not become an
+    object."""
 
     def __init__(self, target: _Target) -> None:
         self._target = target
@@ -168,8 +168,8 @@ class _Pipe(io.RawIOBase):
 
 
 class Sink:
-    """Takes record batches; `rows` counts them. `name` is what errors of writing name; None: they are raised as they
-    are."""
+    """Takes record batches; `rows` counts them. `name`: the target's name in errors of writing; None: they are raised
+    unchanged."""
 
     def __init__(self, file: IO[bytes], name: str | None, *, parquet: bool) -> None:
         self.rows = 0
@@ -182,7 +182,7 @@ class Sink:
             )
 
     def write(self, batch: pa.RecordBatch, partition: int) -> None:
-        """`batch` has schema RECORDS."""
+        """Write `batch`, with schema RECORDS."""
         self.rows += batch.num_rows
         with explained_target(self._name) if self._name else nullcontext():
             if self._writer is None:
@@ -199,10 +199,10 @@ class Sink:
 
 @contextmanager
 def open_sink(url: str, options: Mapping[str, Any]) -> Generator[Sink]:
-    """`-` is standard output. Elsewhere the object appears when it is complete; whatever ends it before, what was there
-    stays as it was. Whether it can be written at all is told at once."""
+    """`-` is standard output. Elsewhere the object appears when it is complete; if anything fails before, the old
+    object stays. A target that cannot be written raises at once."""
     if url == "-":
-        yield Sink(sys.stdout.buffer, None, parquet=False)  # a reader that goes away is no error of ours
+        yield Sink(sys.stdout.buffer, None, parquet=False)  # a reader that goes away is not an error here
         return
     name = shown(url)
     check_format(url)

@@ -1,5 +1,5 @@
-"""Imports of the same path that did not come to their end, under the name of another content: most likely the source
-was mended since, and its first rows are in (docs/rfcs/0011)."""
+"""Imports of the same path, but another content, that have not ended: most likely the source was repaired since, and
+its first rows are stored (docs/rfcs/0011)."""
 
 import re
 import shlex
@@ -14,19 +14,20 @@ from lithify.store.errors import InvalidRequest, LithifyError
 
 __all__ = ["KEYLESS_PLACES", "MadeName", "SamePath", "Unfinished", "made_name"]
 
-KEYLESS_PLACES = 16  # among these partitions the content chooses where rows without a key begin; the path gives them
+# Rows without a key begin in one of so many partitions: the path determines these, the content chooses among them.
+KEYLESS_PLACES = 16
 _MADE = re.compile(r"((.*)-[0-9a-f]{8})-([0-9a-f]{16})")
 
 
 class MadeName(NamedTuple):
-    """A name that the command made of a source that it could look at."""
+    """A name that the command made for a source that it could look at."""
 
     path: str  # the end of the URL, and a digest of the path
     url_end: str
     content: str  # a digest
 
     def first_places(self, count: int, stretch: int = 0) -> list[int]:
-        """Where a stretch of rows without a key may go, whatever the content. The first stretch is 0."""
+        """Where a stretch of rows without a key may go, for any content. The first stretch is 0."""
         base = murmur2(f"import {self.path} over {count}".encode()) & 0xFFFF
         return [(base + stretch + n) % count for n in range(min(KEYLESS_PLACES, count))]
 
@@ -36,17 +37,17 @@ class MadeName(NamedTuple):
 
 
 def made_name(source_id: str) -> MadeName | None:
-    """None: a person gave it, an earlier lithify made it, or it was made at random."""
+    """None: a person gave the id, an earlier lithify made it, or it was made at random."""
     match = _MADE.fullmatch(source_id)
     return MadeName(*match.groups()) if match else None
 
 
 class Unfinished(NamedTuple):
-    """An import that has not come to its end."""
+    """An import that has not ended."""
 
     source_id: str
-    version: int  # how far it is where it was met
-    skip: int | None  # with which --skip its name goes on; 0: without; None: by none
+    version: int  # how far it has come where it was found
+    skip: int | None  # the --skip to continue it with; 0: none needed; None: it cannot be continued
 
     def refusal(self, where: str) -> InvalidRequest:
         text = (
@@ -64,7 +65,7 @@ class Unfinished(NamedTuple):
 
 
 class SamePath:
-    """Other imports of the path of `name`, with --partition those into this one partition."""
+    """Other imports of the path of `name`; with --partition, those into this one partition."""
 
     def __init__(
         self, topic: Topic, source_id: str, name: MadeName, partition: int | None, now_ms: Callable[[], int]
@@ -73,38 +74,38 @@ class SamePath:
         self._source_id = source_id
         self._partition = partition
         self._now_ms = now_ms
-        # An earlier lithify made names without a digest of the path: of these only the same content is known.
+        # An earlier lithify made names without a digest of the path: of these, only those with the same content count.
         former = re.escape(f"{name.url_end}-{name.content}")
         over = r" over ([0-9]+)" if partition is None else "()"
         self._shape = re.compile(rf"import ({re.escape(name.path)}-[0-9a-f]{{16}}|{former}){over}")
-        self._over: set[str] = set()  # applications that are known to have come to their end
+        self._over: set[str] = set()  # applications that are known to have ended
 
     def met(self, entries: Entries, application: str, done_to: int) -> Unfinished | None:
-        """The latest one that a partition remembers. `application` has sent the rows up to `done_to`, or passed over
-        them."""
+        """The latest one that a partition remembers; None: there is none. `application` has sent or passed over the
+        rows up to `done_to`."""
         for entry in reversed(self._open(entries)):
             theirs, mine, all_told = self._everywhere(entry.application, application)
             theirs = theirs or [entry]
             latest = max(each.version for each in theirs)
             if any(each.ended and each.version == latest for each in theirs):
-                self._over.add(entry.application)  # only saying so elsewhere has failed
+                self._over.add(entry.application)  # it has ended, but could not say so everywhere
                 continue
             found = self._shape.fullmatch(entry.application)
             assert found is not None
             source_id, count = found[1], int(found[2] or 1)
             reached = [each.version for each in theirs]
             if all_told and len(theirs) == count and min(reached) == latest:
-                skip = latest  # every row up to it is in, and no other
+                skip = latest  # all rows up to it are stored, and no others
             else:
                 skip = max((last for each in theirs for _, last in each.passed_over), default=0)
-            # The rows up to `done_to` are in by the present import, in partitions that the earlier one has not reached.
+            # The present import has stored the rows up to `done_to`, in partitions that the earlier one did not reach.
             skip = max(skip, done_to)
             ahead = any(each.version > skip for each in mine)
             return Unfinished(source_id, entry.version, None if ahead else skip)
         return None
 
     def end(self) -> None:
-        """Whoever calls it says that they are other sources: they give way, and nobody is refused because of them."""
+        """The caller says that they were other sources: mark them as ended, so that they refuse nobody."""
         looks = look_at(self._topic, self._numbers())
         for number, entries in looks.items():
             for entry in [] if isinstance(entries, LithifyError) else self._open(entries):
@@ -121,12 +122,12 @@ class SamePath:
         ]
         if not found:
             return []
-        # What is idle for longer counts as forgotten, whether its place was needed or not.
+        # An entry idle for longer counts as forgotten, whether or not its place was needed.
         since = self._now_ms() - self._topic.parsed_config.transactional_id_expiration_ms
         return [each for each in found if (each.committed_at_ms or 0) >= since]
 
     def _everywhere(self, *applications: str) -> tuple[list[TransactionInfo], list[TransactionInfo], bool]:
-        """What all partitions remember of two applications, and whether each of them told."""
+        """What all partitions remember of two applications, and whether all of them answered."""
         looks = look_at(self._topic, self._numbers())
         told = [each for look in looks.values() if not isinstance(look, LithifyError) for each in look]
         theirs, mine = ([each for each in told if each.application == name] for name in applications)

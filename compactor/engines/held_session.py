@@ -1,4 +1,4 @@
-"""The one session that an engine uses: when it is opened, when it is opened anew, and how it is let go."""
+"""The one Spark session that an engine uses: when it is opened, reopened and closed."""
 
 import threading
 from collections.abc import Callable
@@ -19,12 +19,12 @@ _REMEDIES = {
 }
 
 Known = Literal["nothing", "opening", "failed"] | Health
-"""What is known of the session: whether one was ever opened, and how it is."""
+"""The state of the session; "nothing": none was ever opened."""
 
 
 def next_use(known: Known, *, given: bool) -> Literal["use", "open", "refuse"]:
-    """What an attempt does about the session. One that died or was stopped is opened anew, unless it was given: what
-    its owner did to it is the owner's business, and another would not be the one that was asked for."""
+    """What an attempt does about the session. A session of ours that died or was stopped is opened again. One that was
+    given is not: its owner may have stopped it on purpose, and another session is not the one that was asked for."""
     match known:
         case "opening" | Health.WORKS:
             return "use"
@@ -36,7 +36,7 @@ def next_use(known: Known, *, given: bool) -> Literal["use", "open", "refuse"]:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session at work; `close` lets go of it, where it is ours, and never raises."""
+    """An open session. `close` closes it if it is ours, and never raises."""
 
     jobs: SparkJobs
     close: Callable[[], None] | None = None
@@ -56,8 +56,8 @@ class HeldSession:
             self._opening.set_result(given)
 
     def current(self, prepare: Callable[[], Any]) -> Future[Opened]:
-        """The session, or the one to come; `prepare` is called before one is opened. Raises Unavailable where the one
-        that was given is gone."""
+        """The session, or a future for the one that is being opened; `prepare` is called before one is opened. Raises
+        Unavailable if a session that was given is gone."""
         with self._lock:
             known = self._known()
             match next_use(known, given=self._given):
@@ -66,7 +66,7 @@ class HeldSession:
                     raise Unavailable(f"the Spark session given to SparkEngine {known.value}: {_REMEDIES[known]}")
                 case "open":
                     prepare()
-                    # Enters the pool's queue before the tasks that wait for it.
+                    # It enters the pool's queue before the tasks that wait for it.
                     self._opening = self._pool.submit(self._reopen, self._opening)
                 case "use":
                     pass
@@ -74,7 +74,7 @@ class HeldSession:
             return self._opening
 
     def close(self) -> None:
-        """Let go of the session, if it is ours. Requires: the pool is at rest, and `current` is asked no more."""
+        """Close the session, if it is ours. Requires: the pool is idle, and `current` is not called again."""
         with self._lock:
             opening, self._opening = self._opening, None
         _let_go(opening)

@@ -20,8 +20,8 @@ __all__ = ["LocalEngine"]
 
 
 class LocalEngine:
-    """At most `parallelism` tasks at a time (default: as many as the machine has processors), whatever the number of
-    attempts, and one more of a short job (docs/rfcs/0014). Peak memory in results is that of the whole process."""
+    """Runs at most `parallelism` tasks at a time (default: one per processor), whatever the number of attempts, and one
+    task of a short job besides (docs/rfcs/0014). The peak memory in results is that of the whole process."""
 
     def __init__(self, parallelism: int | None = None) -> None:
         if parallelism is not None and parallelism < 1:
@@ -46,8 +46,8 @@ class LocalEngine:
             if self._closed:
                 raise InvalidRequest(f"{label}: this engine is closed; make a new one")
             if any(attempt.hangs for attempt in self._attempts):
-                # Their threads never come back: those of the others end with what they do, and new ones take their
-                # place.
+                # Hanging tasks never give their threads back. The other attempts finish in the old pool; new ones get a
+                # new pool.
                 self._attempts = weakref.WeakSet(attempt for attempt in self._attempts if not attempt.hangs)
                 self._threads = Threads(self._width, "lithify-merge")
             attempt = Underway(self._threads, tasks, run)
@@ -55,7 +55,7 @@ class LocalEngine:
         return attempt
 
     def close(self) -> None:
-        """Stop what is under way."""
+        """Stop all running tasks."""
         with self._lock:
             self._closed = True
             attempts = list(self._attempts)

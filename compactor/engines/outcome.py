@@ -1,4 +1,4 @@
-"""What became of a task: its result, or a failure in words without record contents. One mapping for every engine."""
+"""How a task ended: its result, or a failure whose text quotes no record. One mapping for every engine."""
 
 import logging
 import traceback
@@ -46,8 +46,8 @@ def failure_of(task: MergeTask, error: Exception) -> TaskFailure:
 
 
 def _damaged(task: MergeTask, error: Corrupt | NotFound) -> TaskFailure:
-    """Only a source can be damaged or gone for good. What is told of any other object concerns an output just written,
-    which another attempt writes anew: to quarantine the partition for it would be wrong."""
+    """Only a source can be damaged or gone for good. If another object is, it is an output just written, which another
+    attempt writes again: that is no reason to quarantine the partition."""
     if error.segment in {ref.id for ref in task.segments}:
         category = Category.CORRUPT if isinstance(error, Corrupt) else Category.MISSING
         return TaskFailure(task.range_index, category, str(error), error.segment)
@@ -55,7 +55,7 @@ def _damaged(task: MergeTask, error: Corrupt | NotFound) -> TaskFailure:
 
 
 def _unexpected(task: MergeTask, error: Exception) -> TaskFailure:
-    """Of an error nobody foresaw only the type is told: its message may quote a record, and so may its locals."""
+    """Of an error that nobody foresaw only the type is reported: its message and its locals may quote a record."""
     log.debug(
         "task failed",
         topic=task.topic,

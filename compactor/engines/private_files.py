@@ -1,8 +1,8 @@
-"""Files for workers of this machine, which only this user can read, and which end with this process however it ends.
+"""Files for workers on this machine: readable by this user only, and gone when this process ends, however it ends.
 
-On Linux they lie in memory and have no name in any folder: workers open them through /proc for as long as this process
-lives. So a SIGKILL leaves no secret behind, and no cleaner of temporary files can take one away. Elsewhere they lie in
-a private folder, which is made again where a cleaner removed it; what a killed process left, the next one removes.
+On Linux they lie in memory and have no name in any folder; workers open them through /proc while this process lives. So
+a SIGKILL leaves no secret behind, and no cleaner of temporary files can remove one. Elsewhere they lie in a private
+folder, which is made again if a cleaner removed it; the next process removes what a killed one left.
 """
 
 import atexit
@@ -50,7 +50,7 @@ class PrivateFiles:
         self._deleted = False
 
     def create(self, name: str) -> PrivateFile:
-        """A new one; its `close` is the caller's. Raises Unavailable where there is no room for one."""
+        """A new file, which the caller closes. Raises Unavailable if none can be made."""
         with self._lock:
             return self._create(name)
 
@@ -70,8 +70,8 @@ class PrivateFiles:
             raise Unavailable(f"{where}: no private file for Spark's workers can be made: {error.strerror}") from error
 
     def spec(self, store: Store) -> StoreSpec:
-        """What a worker opens `store` by, explicit secrets included by way of a file: the same spec for every task, so
-        that a worker opens the store once."""
+        """How a worker opens `store`, with explicit secrets by way of a file. Every task gets the same spec, so that a
+        worker opens the store once."""
         with self._lock:
             known = self._specs.get(store)
             if known is not None and (known[1] is None or os.path.exists(known[1].path)):
@@ -89,7 +89,7 @@ class PrivateFiles:
         return msgspec.structs.replace(store.spec(), credentials_file=file.path), file
 
     def delete(self) -> None:
-        """Whoever opens one of these files by its path from now on finds nothing. Calling it again is harmless."""
+        """Delete the files: from now on nobody can open them by their paths. Calling it again is harmless."""
         with self._lock:
             self._deleted = True
             for _, file in self._specs.values():
@@ -101,7 +101,7 @@ class PrivateFiles:
 
 
 def _in_memory(name: str) -> PrivateFile | None:
-    """None where this system has none, or workers could not open it."""
+    """A file in memory; None if this system has none, or workers could not open it."""
     if sys.platform != "linux" or not os.path.isdir(f"/proc/{os.getpid()}/fd"):
         return None
     try:
@@ -113,8 +113,8 @@ def _in_memory(name: str) -> PrivateFile | None:
 
 
 class _Folder:
-    """A folder of mode 0700 among the temporary files, deleted with the process. One that a killed process left is
-    known by its lock, which nobody holds."""
+    """A folder of mode 0700 among the temporary files, deleted with the process. One left by a killed process is
+    recognised by its lock, which nobody holds."""
 
     def __init__(self) -> None:
         _remove_stale(Path(tempfile.gettempdir()))
@@ -139,12 +139,12 @@ def _remove_stale(parent: Path) -> None:
     for folder in parent.glob(f"{_PREFIX}*"):
         try:
             owner = os.open(folder / _OWNER, os.O_RDWR | os.O_NOFOLLOW)
-        except OSError:  # another user's, or one that is just being made
+        except OSError:  # another user's, or one that is being made right now
             continue
         try:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            continue  # its owner lives
+            continue  # its owner is alive
         else:
             shutil.rmtree(folder, ignore_errors=True)
         finally:

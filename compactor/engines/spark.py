@@ -1,7 +1,7 @@
 """The Spark engine: each task is one Spark job of one task, so that results come back one by one as they land.
 
-Spark carries descriptors, not rows: workers read, merge and write by themselves. What crosses a process border is JSON
-without secrets. Explicit secrets reach workers of this machine through a private file in memory; workers elsewhere use
+Spark carries descriptors, not rows: workers read, merge and write by themselves. Only JSON without secrets crosses a
+process border. Explicit secrets reach workers of this machine through a private file in memory; workers elsewhere use
 their own credential chain, and import lithify from the same wheel.
 """
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkEngine"]
 
-_JOBS_MAX = 32  # of Spark, at a time: enough to keep executors busy and let a cluster grow, few enough for threads
+_JOBS_MAX = 32  # Spark jobs at a time: enough to keep executors busy and let a cluster grow, few enough for threads
 
 
 class SparkEngine:
-    """Runs tasks on `session_or_master`: a session (Spark Connect's, too), which is never stopped here; a master
-    ("spark://host:7077", "local[2]"), or nothing for `local[*]`: that session starts with the first attempt.
+    """Runs tasks on `session_or_master`: a session (of Spark Connect, too), which is never stopped here; a master
+    ("spark://host:7077", "local[2]"); or None for `local[*]`. A master's session starts with the first attempt.
 
     `parallelism` bounds how many tasks run at a time, besides one of a short job (default: 32 Spark jobs, of which
-    Spark runs as many as it has processors for). `config` holds settings of a session started here. Raises
+    Spark runs as many as it has processors for). `config` holds settings for a session that is started here. Raises
     InvalidRequest.
     """
 
@@ -66,11 +66,11 @@ class SparkEngine:
         return "spark"
 
     def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> SparkAttempt:
-        """Returns at once: a session that is yet to start (5 to 25 s) starts behind it, so that leases are kept.
+        """Start the tasks and return at once: if the session has yet to start (5 to 25 s), it starts in the background,
+        so that leases are kept.
 
-        A session of our own that has died or was stopped is opened anew. Raises Unavailable where one that was given
-        has, InvalidRequest where the tasks cannot be done here: no Java, a store in this process's memory, a closed
-        engine.
+        A session of our own that died or was stopped is opened again. Raises Unavailable if a session that was given is
+        gone, InvalidRequest if the tasks cannot run here: no Java, a store in this process's memory, a closed engine.
         """
         for _, store in homes:
             if store.url.startswith("memory:"):
@@ -87,8 +87,8 @@ class SparkEngine:
         return attempt
 
     def close(self) -> None:
-        """Stop what is under way and the session, if it was started here; delete what was written for workers. Calling
-        it again is harmless, and so is a session that died."""
+        """Stop the running tasks, and the session if it was started here; delete what was written for workers. Calling
+        it again is harmless, even if the session died."""
         with self._lock:
             self._closed = True
             attempts = list(self._attempts)

@@ -27,9 +27,9 @@ __all__ = ["SparkAttempt"]
 
 log = structlog.wrap_logger(logging.getLogger("lithify.compactor.engines"))
 
-_ASKED_MS = 2_000  # what workers of this machine get to stop by themselves before Spark is told to cancel
+_ASKED_MS = 2_000  # time for workers of this machine to stop by themselves before Spark is told to cancel
 _CANCEL_AGAIN_MS = 500
-_KILLED_MS = 15_000  # by then Spark has long killed the workers of cancelled jobs on this machine
+_KILLED_MS = 15_000  # by then Spark has killed the workers of cancelled jobs on this machine
 
 
 class SparkAttempt:
@@ -57,14 +57,14 @@ class SparkAttempt:
         """See `Running`."""
         found = self._underway.results(timeout_ms)
         if not found and (jobs := self._jobs()) is not None and jobs.health() is not Health.WORKS:
-            jobs.abandon()  # the next look finds what became of the tasks
+            jobs.abandon()  # the next call of `results` gets what became of the tasks
         return found
 
     def stop(self) -> None:
-        """Workers of this machine stop at their next block, and none writes any more when this returns.
+        """Workers of this machine stop at their next block; none writes any more when this returns.
 
-        Elsewhere Spark cancels the jobs, and this returns within about a second; Spark kills their Python workers 3 to
-        4 seconds after that (`spark.python.task.killTimeout`), and until then they may still write: under names of this
+        Elsewhere Spark cancels the jobs, and this returns within about a second. Spark kills their Python workers 3 to
+        4 seconds after that (`spark.python.task.killTimeout`); until then they may still write, under names of this
         attempt, which nobody else uses.
         """
         self._underway.withdraw()
@@ -75,7 +75,7 @@ class SparkAttempt:
         for _ in range(STOP_MAX_MS // _CANCEL_AGAIN_MS):
             if self._underway.ended(0):
                 break
-            # Again and again: a job may be on its way to Spark, past its last look at whether it was withdrawn.
+            # Repeat it: a job may be on its way to Spark, after its last check whether it was withdrawn.
             if (jobs := self._jobs()) is not None:
                 self._cancel(jobs)
             self._underway.ended(_CANCEL_AGAIN_MS)

@@ -1,7 +1,7 @@
-"""A Spark session of our own, for who gave only a master, or nothing; and whether a session is still there.
+"""A Spark session of our own, if none was given; and whether a session is still there.
 
-A session leans on a JVM that may be killed, and on a context that anybody in this process may stop. PySpark keeps both
-in class attributes whatever becomes of them, and would look for the next session in a JVM that is gone.
+A session depends on a JVM that may be killed, and on a context that anybody in this process may stop. PySpark keeps
+both in class attributes even then, and would look for the next session in a JVM that is gone.
 """
 
 import logging
@@ -31,14 +31,14 @@ _OWN = {
 }
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
-    # The JVM carries nothing but descriptors: to compile it thoroughly (C2) costs a core for most of its first minute.
+    # The JVM carries only descriptors: compiling it thoroughly (C2) costs a core for most of its first minute.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.driver.host": "127.0.0.1",
 }
 
 
 class Health(Enum):
-    """Of a session; the value completes "the Spark session …"."""
+    """The state of a session; the value completes "the Spark session …"."""
 
     WORKS = "works"
     STOPPED = "was stopped"
@@ -46,7 +46,7 @@ class Health(Enum):
 
 
 def context_health(context: Any) -> Health:
-    """Of a SparkContext: one call of its JVM, where that still runs. Never raises."""
+    """The state of a SparkContext, by one call of its JVM if that still runs. Never raises."""
     if context._jsc is None:
         return Health.STOPPED
     if _jvm_ended(context._gateway):
@@ -59,13 +59,13 @@ def context_health(context: Any) -> Health:
 
 
 def _jvm_ended(gateway: Any) -> bool:
-    """Whether this process started the JVM, and it has ended: asking it would only fill the log."""
+    """Whether this process started the JVM and it has ended: calling it would only fill the log."""
     process = getattr(gateway, "proc", None)
     return process is not None and process.poll() is not None
 
 
 def prepare(master: str) -> None:
-    """What must hold before a session starts. Raises InvalidRequest where there is no Java, or for `sc://…`."""
+    """Check what a session needs before it starts. Raises InvalidRequest if there is no Java, or for `sc://…`."""
     if master.startswith("sc://"):
         raise InvalidRequest(
             f"{master}: for Spark Connect open the session yourself (SparkSession.builder.remote) and give it to "
@@ -73,13 +73,13 @@ def prepare(master: str) -> None:
         )
     use_java()
     if master.startswith("local"):
-        # PySpark starts its workers with this, else with whatever python3 comes first on PATH.
+        # PySpark starts its workers with this; else with the first python3 on PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def open_session(master: str, config: Mapping[str, str]) -> tuple[Any, bool]:
-    """A session on `master`, and whether it is new: a process holds one SparkContext, and one that already runs is
-    used and left alone. Raises InvalidRequest where that one has another master, Unavailable where none starts."""
+    """A session on `master`, and whether it is new. A process holds one SparkContext: one that already runs is used,
+    and never closed here. Raises InvalidRequest if that one has another master, Unavailable if none starts."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -108,7 +108,7 @@ def open_session(master: str, config: Mapping[str, str]) -> tuple[Any, bool]:
 
 
 def close_session(session: Any) -> None:
-    """Stop a session, or forget what PySpark still knows of it where its JVM is gone. Never raises."""
+    """Stop a session; if its JVM is gone, make PySpark forget it. Never raises."""
     context = session._sc
     if context_health(context) is not Health.LOST:
         try:
@@ -121,7 +121,7 @@ def close_session(session: Any) -> None:
 
 
 def _forget(context: Any) -> None:
-    """What `SparkContext.stop` and `SparkSession.stop` do in this process, without a word to the JVM."""
+    """What `SparkContext.stop` and `SparkSession.stop` do in this process, without a call to the JVM."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -139,7 +139,7 @@ def _forget(context: Any) -> None:
 
 
 def _forget_dead_gateway() -> None:
-    """A new context starts a JVM where PySpark knows of none; so one that is gone is forgotten."""
+    """Make PySpark forget a JVM that is gone: it starts a new one only if it knows of none."""
     from pyspark import SparkContext
 
     held: Any = SparkContext
@@ -151,7 +151,7 @@ def _forget_dead_gateway() -> None:
     process = getattr(gateway, "proc", None)
     if process is not None and process.stdin is not None:
         try:
-            process.stdin.close()  # one that lives on without answering ends by this
+            process.stdin.close()  # this ends a JVM that lives on without answering
         except OSError as error:
             log.debug("Spark's JVM is gone", error=error.strerror)
 

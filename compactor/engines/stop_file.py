@@ -1,9 +1,9 @@
-"""Stopping workers of this machine at once, and knowing that they have stopped.
+"""Stop workers on this machine at once, and know that they have stopped.
 
-Cancelling a Spark job does not end its Python worker: measured on Spark 4.3, one goes on writing for about 3 to 4
-seconds until Spark kills it (`spark.python.task.killTimeout`, 2 s, and then some), and nothing tells when. So every
-worker of an attempt holds a shared lock on one file while it works, and a byte in it is the order to stop. The lock
-goes with its process, however that ends. Workers also stop where the process that gave them work is gone.
+Cancelling a Spark job does not end its Python worker: measured on Spark 4.3, it goes on writing for 3 to 4 seconds
+until Spark kills it (`spark.python.task.killTimeout`, 2 s, and then some), and nothing reports when. So every worker of
+an attempt holds a shared lock on one file while it works, and a byte in that file is the order to stop. The lock ends
+with its process, however that ends. Workers also stop if the process that gave them work is gone.
 """
 
 import fcntl
@@ -31,11 +31,11 @@ class StopFile:
         return self._file.path
 
     def order(self) -> None:
-        """Tell the workers to stop at their next block; those that have yet to begin will not."""
+        """Tell the workers to stop at their next block; those that have not begun will not begin."""
         os.ftruncate(self._file.descriptor, 1)
 
     def obeyed(self, timeout_ms: int) -> bool:
-        """Whether no worker works any more; waits up to `timeout_ms` for it. Requires: `order` was called."""
+        """Whether no worker works any more; waits up to `timeout_ms` for that. Requires: `order` was called."""
         deadline_ms = monotonic_ms() + timeout_ms
         while True:
             try:
@@ -55,20 +55,21 @@ class StopFile:
 
 @contextmanager
 def working(path: str) -> Generator[Callable[[], bool]]:
-    """The worker's side: hold the lock within the block, and answer whether the order to stop was given."""
+    """The worker's side: hold the lock within the block. The function that it yields says whether to stop."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         raise TaskCancelled("stopped before it began") from None
 
     def stopped() -> bool:
-        # A file in memory is there for as long as its process; one in a folder may have been taken by a cleaner.
+        # A file in memory exists as long as its process; one in a folder may have been removed by a cleaner.
         gone = path.startswith("/proc/") and not os.path.exists(path)
         return gone or os.fstat(descriptor).st_size > 0
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        # Looked at only now: between opening and locking, the order may have been given and found to be obeyed.
+        # Checked only now: between open and lock the order may have been given, and the coordinator have seen no
+        # worker.
         if stopped():
             raise TaskCancelled("stopped before it began")
         yield stopped

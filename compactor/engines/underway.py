@@ -1,4 +1,4 @@
-"""Tasks in threads of an engine, and the queue into which each puts what became of it as soon as it ends."""
+"""Tasks in the threads of an engine, and the queue that receives each result as soon as its task ends."""
 
 import queue
 import threading
@@ -15,12 +15,13 @@ from lithify.store.errors import Unavailable
 __all__ = ["RunTask", "Threads", "Underway"]
 
 RunTask = Callable[[MergeTask, Callable[[], bool]], TaskResult | TaskFailure]
-"""Runs one task to its end, asking the second argument whether it was cancelled; then it raises TaskCancelled."""
+"""Runs one task to its end. The second argument says whether it was cancelled; then it raises TaskCancelled."""
 
 
 class Threads:
-    """Those of an engine: `width` for all tasks, and one more for tasks of short jobs. A task may take many minutes;
-    where all threads have such ones, what relieves a partition would wait for the first of them to end."""
+    """The threads of an engine: `width` for all tasks, and one more for tasks of short jobs. A task may take many
+    minutes: without that thread, if all others have such tasks, work that relieves a partition would wait for the first
+    of them to end."""
 
     def __init__(self, width: int, name: str) -> None:
         self.width = width
@@ -33,11 +34,11 @@ class Threads:
 
 
 class Underway:
-    """`tasks` begin in their order, as threads come free. Thread-safe.
+    """Runs `tasks` in their order, as threads come free. Thread-safe.
 
-    It stands in the queue of `threads.common` as often as there are threads, and goes to its end when one of its tasks
-    has ended. So attempts take turns, and a small one does not wait for all tasks of a large one. Short ones stand in
-    the queue of the short thread, too, where they take turns alike.
+    It has one place in the queue of `threads.common` for each thread. When one of its tasks has ended, the place goes
+    to the end of the queue. So attempts take turns, and a small one does not wait for all tasks of a large one. Short
+    ones also have a place in the queue of the short thread, where they take turns likewise.
     """
 
     def __init__(self, threads: Threads, tasks: Sequence[MergeTask], run: RunTask) -> None:
@@ -47,10 +48,10 @@ class Underway:
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._left = deque(tasks)
-        self._places: list[Future[None]] = []  # in queues; those that had their turn are removed now and then
+        self._places: list[Future[None]] = []  # in queues; finished ones are removed now and then
         self._waiting = self._running = 0  # places; tasks
         self._shut = False  # the engine takes no more tasks
-        self.hangs = False  # a task that was told to stop has not: it holds its thread, perhaps for ever
+        self.hangs = False  # a task did not stop when told to: it holds its thread, perhaps for ever
         with self._lock:
             for _ in range(min(threads.width, len(tasks))):
                 self._queue_in(threads.common)
@@ -62,7 +63,7 @@ class Underway:
         self._places = [place for place in self._places if not place.done()]
         try:
             self._places.append(pool.submit(self._take_turn, pool))
-        except RuntimeError:  # the interpreter ends, or the engine was closed meanwhile
+        except RuntimeError:  # the interpreter is ending, or the engine was closed meanwhile
             self._shut = True
         else:
             self._waiting += 1
@@ -87,7 +88,7 @@ class Underway:
                 self._settle()
 
     def _settle(self) -> None:
-        """Where nothing is left to begin, gives its places up; and has ended where nothing runs either."""
+        """If nothing is left to begin, give up the places; if nothing runs either, the attempt has ended."""
         none_begins = not self._left or self._withdrawn.is_set()
         if none_begins:
             self._waiting -= sum(place.cancel() for place in self._places)
@@ -97,7 +98,7 @@ class Underway:
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
         """What has landed since the last call; waits up to `timeout_ms` for something, if something can still come.
-        Raises Unavailable where nothing will, and tasks are left that were not withdrawn."""
+        Raises Unavailable if nothing will come although tasks are left that were not withdrawn."""
         found: list[TaskResult | TaskFailure] = []
         over = self.ended(0)
         if not over:
@@ -105,7 +106,7 @@ class Underway:
                 found.append(self._landed.get(timeout=timeout_ms / 1000))
             except queue.Empty:
                 return found
-        # All that had ended when it was asked has landed before, so nothing is left behind.
+        # Everything that had ended at that check has landed already, so nothing is left behind.
         while True:
             try:
                 found.append(self._landed.get_nowait())
@@ -116,13 +117,13 @@ class Underway:
         return found
 
     def withdraw(self) -> None:
-        """Tasks that wait do not begin; those that run are told at the next block they ask."""
+        """Waiting tasks do not begin; running ones learn it when they next ask, at their next block."""
         with self._lock:
             self._withdrawn.set()
             self._settle()
 
     def ended(self, timeout_ms: int) -> bool:
-        """Whether every task has ended; waits for it up to `timeout_ms`."""
+        """Whether every task has ended; waits up to `timeout_ms` for that."""
         return self._ended.wait(timeout_ms / 1000)
 
     def stop(self) -> None:
@@ -130,5 +131,5 @@ class Underway:
         self.give_up_after(STOP_MAX_MS)
 
     def give_up_after(self, timeout_ms: int) -> None:
-        """Waits so long for the end, and not at all once it has been waited for in vain."""
+        """Wait up to `timeout_ms` for the end; not at all if an earlier wait was in vain."""
         self.hangs = not self.ended(0 if self.hangs else timeout_ms)

@@ -1,6 +1,6 @@
 """What runs in a Spark worker: one sealed order in, one sealed reply out, both JSON.
 
-Everything foreseen and unforeseen is answered as data: an exception would reach Spark's logs with whatever it quotes.
+Every error, foreseen or not, is answered as data: an exception would reach Spark's logs with whatever it quotes.
 Clients are opened here, once per process and store; an order names stores and never holds a secret.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["Order", "Reply", "installed_version", "obey", "obey_batches", "seal"
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """The part of an order that every release reads."""
+    """The part of an order that every release can read."""
 
     version: str
 
@@ -41,12 +41,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of them; none: the task was cancelled."""
+    """One of the fields is set; none: the task was cancelled."""
 
     result: TaskResult | None = None
     failure: TaskFailure | None = None
     findings: tuple[Finding, ...] | None = None
-    refused: str = ""  # nothing was done, and why
+    refused: str = ""  # why nothing was done
 
 
 _replies = msgspec.json.Decoder(Reply)  # at import: msgspec prepares a type safely in one thread only
@@ -75,7 +75,7 @@ def obey(sealed: str) -> str:
 
 
 def obey_batches(sealed: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same as the function of a `mapInArrow` over one row, for Spark Connect."""
+    """`obey` as the function of a `mapInArrow` over one row, for Spark Connect."""
     for _ in rows:  # Spark wants its input read to the end
         pass
     yield pa.RecordBatch.from_pydict({"reply": pa.array([obey(sealed)], pa.string())})

@@ -136,7 +136,7 @@ SABOTAGES = (
         "SnapshotExpired reaches who follows",
         "following goes on",
         "log/follow.py",
-        "                # Its manifest was collected; what of it is still there, the head holds.\n",
+        "                # Its manifest was collected; the head has what is still there of it.\n",
         "                raise\n",
     ),
     Sabotage(
