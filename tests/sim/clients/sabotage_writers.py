@@ -107,8 +107,8 @@ SABOTAGED_WRITERS = (
         "a batch is tried for ever",
         "in time",
         "log/delivering.py",
-        "not isinstance(error, AccessDenied) and clock() < deadline_ms:",
-        "not isinstance(error, AccessDenied):",
+        "if error.retryable and clock() < deadline_ms:",
+        "if error.retryable:",
     ),
     Sabotage(
         "retries do not back off",
