@@ -24,16 +24,16 @@ from lithify.compactor.policy import (
 )
 from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
-from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
+from lithify.manifest.catalog import live_topic, partition_of, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.debt import Due, NotDue
-from lithify.manifest.jobs import CompactorState, Estimate, Job, Kind
-from lithify.manifest.keys import SegmentId
+from lithify.manifest.debt import NotDue
+from lithify.manifest.jobs import CompactorState, Estimate, Job
+from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Key, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import LiftQuarantine
 from lithify.manifest.units import Unit
-from lithify.manifest.walk import topics_found
+from lithify.manifest.walk import UnreadTopic, partitions_found
 from lithify.manifest.words import span_text
 from lithify.segment.segments import Segments
 from lithify.store.apart import Failure, attempt
@@ -133,7 +133,8 @@ class Admin:
     def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - the contract's name
         """The status of one compaction by its id, topic/partition/job. Raises NotFound."""
         topic, partition, job_id = _split(id)
-        found = next((info for info in self._infos(topic, partition) if info.id == id), None)
+        files, _ = self._partition(topic, partition)
+        found = next((info for info in self._infos(files.keys) if info.id == id), None)
         if found is None:
             raise NotFound(f"no compaction {job_id} is known in {topic}/{partition}; the oldest finished are forgotten")
         return found
@@ -150,20 +151,20 @@ class Admin:
         self, topic: str | None = None, partition: int | None = None
     ) -> tuple[list[CompactionInfo], list[Failure]]:
         """As `compactions`, but only those that can be read; and the failures for the rest."""
-        names = [topic] if topic is not None else [name for name, _ in topics_found(self._driver)]
-        found: list[CompactionInfo] = []
+        infos: list[CompactionInfo] = []
         failures: list[Failure] = []
-        for name in names:
-            numbers = attempt(lambda name=name: self._numbers(name, partition))
-            for number in () if isinstance(numbers, Failure) else numbers:
-                infos = attempt(lambda name=name, number=number: self._infos(name, number))
-                if isinstance(infos, Failure):
-                    failures.append(infos)
-                else:
-                    found += infos
-            if isinstance(numbers, Failure):
-                failures.append(numbers)
-        return found, failures
+        for found in partitions_found(self._driver, topic):
+            if isinstance(found, UnreadTopic):
+                failures.append(found.failure)
+                continue
+            if partition is not None and partition_of(found.topic, partition) != found.keys:
+                continue
+            read = attempt(lambda keys=found.keys: self._infos(keys))
+            if isinstance(read, Failure):
+                failures.append(read)
+            else:
+                infos += read
+        return infos, failures
 
     def cancel(self, id: str) -> CompactionInfo:  # noqa: A002
         """Request that a compaction be cancelled; its compactor ends it, so the returned status may be old.
@@ -208,7 +209,7 @@ class Admin:
                 foretold = estimate(
                     action.due.units,
                     config,
-                    _kind(action.due),
+                    action.due.job_kind,
                     state,
                     cleaned_to=manifest.cleaned_to,
                     floor=debt.log_start_offset,
@@ -218,7 +219,7 @@ class Admin:
             return Explanation(
                 topic=topic,
                 partition=partition,
-                action=type(action).__name__.lower(),
+                action=action.name,
                 reason=_reason(action, manifest, config, now_ms),
                 kind=due.kind if due else None,
                 debt=due.debt if due else None,
@@ -241,23 +242,15 @@ class Admin:
 
         return self._driver.run(explain())
 
-    def _numbers(self, topic: str, partition: int | None) -> Sequence[int]:
-        if partition is not None:
-            return [partition]
-        return range(self._driver.run(live_topic(topic_lineage(topic), topic)).partitions)
-
     def _partition(self, topic: str, partition: int) -> tuple[PartitionFiles, TopicConfig]:
         known = self._driver.run(live_topic(topic_lineage(topic), topic))
-        if not 0 <= partition < known.partitions:
-            raise NotFound(f"topic {topic} has partitions 0 to {known.partitions - 1}, and no {partition}")
-        return PartitionFiles(partition_keys(known)[partition]), parse(known.config)
+        return PartitionFiles(partition_of(known, partition)), parse(known.config)
 
-    def _infos(self, topic: str, partition: int) -> list[CompactionInfo]:
-        files, _ = self._partition(topic, partition)
-        state = self._driver.run(files.compactor_state())
+    def _infos(self, keys: PartitionKeys) -> list[CompactionInfo]:
+        state = self._driver.run(PartitionFiles(keys).compactor_state())
         now_ms = self._driver.now_ms()
         jobs = () if state is None else (*state.history, *state.jobs)
-        return [compaction_info(topic, partition, job, now_ms) for job in jobs]
+        return [compaction_info(keys.topic, keys.partition, job, now_ms) for job in jobs]
 
 
 def _split(compaction: str) -> tuple[str, int, str]:
@@ -284,10 +277,6 @@ def _input(unit: Unit) -> Input:
     )
 
 
-def _kind(due: Due) -> Kind:
-    return "clean" if due.kind == "clean" else "tier"
-
-
 def _beside(action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> str:
     """What would be done beside the running job of `action` (docs/rfcs/0014); "": nothing."""
     if not isinstance(action, Resume) or state is None or not incumbent_lives(state, now_ms):
@@ -295,7 +284,7 @@ def _beside(action: Action, manifest: Manifest, state: CompactorState | None, co
     meanwhile = relief(manifest, state, config, now_ms, action.job.id)
     if isinstance(meanwhile, Wait):
         return ""
-    return f"{type(meanwhile).__name__.lower()}: {_reason(meanwhile, manifest, config, now_ms)}"
+    return f"{meanwhile.name}: {_reason(meanwhile, manifest, config, now_ms)}"
 
 
 def _owner(action: Action, state: CompactorState | None, now_ms: int) -> str:

@@ -17,18 +17,17 @@ from lithify.compactor.engines.spark_jobs import RddJobs
 from lithify.compactor.engines.spark_session import close_session, open_session, prepare
 from lithify.compactor.engines.worker import Order, installed_version, obey, seal, unseal
 from lithify.gc.reachable import pinned_manifests
-from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.homes import reachable, unreachable, where
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.model import Manifest, SegmentRef, TopicFile
+from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import missing_text
-from lithify.manifest.walk import topics_found
+from lithify.manifest.walk import UnreadTopic, partitions_found
 from lithify.segment.check import CheckTask, Finding, check_segments, finding
 from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, Unavailable
 from lithify.store.homes import Homes
 from lithify.store.port import List
 
@@ -126,28 +125,19 @@ class Verifier:
         """Raises NotFound if `topic` does not exist; problems with its objects are in the report."""
         looks: list[_Look] = []
         checks: list[PartitionCheck] = []
-        for name, known in self._topics(topic):
-            if isinstance(known, Failure):
-                checks.append(_unread(name, -1, known))
+        for found in partitions_found(self._driver, topic):
+            if isinstance(found, UnreadTopic):
+                checks.append(_unread(found.topic, -1, found.failure))
                 continue
-            for keys in partition_keys(known):
-                look = attempt(lambda keys=keys: self._driver.run(_look(PartitionFiles(keys))))
-                if isinstance(look, Failure):
-                    checks.append(_unread(name, keys.partition, look))
-                else:
-                    looks.append(look)
+            look = attempt(lambda keys=found.keys: self._driver.run(_look(PartitionFiles(keys))))
+            if isinstance(look, Failure):
+                checks.append(_unread(found.keys.topic, found.keys.partition, look))
+            else:
+                looks.append(look)
         findings = self._check(looks)
         checks += [self._settle(look, findings) for look in looks]
         checks.sort(key=lambda check: (check.topic, check.partition))
         return VerifyReport(deep=self._deep, partitions=tuple(checks))
-
-    def _topics(self, topic: str | None) -> "Iterable[tuple[str, TopicFile | Failure]]":
-        if topic is None:
-            return topics_found(self._driver)
-        found = attempt(lambda: self._driver.run(live_topic(topic_lineage(topic), topic)))
-        if isinstance(found, Failure) and isinstance(found.error, NotFound):
-            raise found.error
-        return [(topic, found)]
 
     def _check(self, looks: "list[_Look]") -> dict[str, Finding]:
         tasks = [CheckTask(self._deep, look.keys, some) for look in looks for some in _tasks(look.segments().values())]

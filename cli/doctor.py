@@ -130,26 +130,24 @@ def _temporaries(warehouse: "Warehouse") -> Iterator[Check]:
 
 
 def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
-    from lithify.manifest.catalog import partition_keys
-    from lithify.manifest.walk import topics_found
+    from lithify.manifest.walk import UnreadTopic, partitions_found
     from lithify.store.apart import Failure, attempt
 
-    found = attempt(lambda: list(topics_found(warehouse.driver)))
-    if isinstance(found, Failure):
-        yield Check("topics", "failure", found.text)
+    all_found = attempt(lambda: list(partitions_found(warehouse.driver)))
+    if isinstance(all_found, Failure):
+        yield Check("topics", "failure", all_found.text)
         return
     readable = 0
-    for name, known in found:
-        if isinstance(known, Failure):
-            yield Check(f"topic {name}", "failure", known.text)
+    for found in all_found:
+        if isinstance(found, UnreadTopic):
+            yield Check(f"topic {found.topic}", "failure", found.failure.text)
             continue
-        for keys in partition_keys(known):
-            checks = attempt(lambda known=known, keys=keys: _partition(warehouse, keys, known))
-            if isinstance(checks, Failure):
-                yield Check(f"{name}/{keys.partition}", "failure", checks.text)
-                continue
-            readable += 1
-            yield from checks
+        checks = attempt(lambda found=found: _partition(warehouse, found.keys, found.topic))
+        if isinstance(checks, Failure):
+            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.text)
+            continue
+        readable += 1
+        yield from checks
     yield Check("topics", "ok", f"{readable} partitions are readable")
 
 

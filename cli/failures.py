@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -33,6 +33,7 @@ __all__ = [
     "TERMINATED",
     "UNEXPECTED",
     "Declined",
+    "exit_code_of",
     "exit_codes_table",
     "one_line",
     "tell",
@@ -137,7 +138,16 @@ def tell_failures(failures: Sequence[Failure]) -> int:
     """Report on standard error what a list does not include; returns the exit code."""
     for failure in failures:
         warn(" ".join(failure.text.split()))
-    return FOUND_DAMAGE if any(failure.damaged for failure in failures) else FAILED if failures else 0
+    return exit_code_of(failure.kind for failure in failures)
+
+
+def exit_code_of(kinds: Iterable[str | None], *, damaged: bool = False) -> int:
+    """Of a report over many partitions, by the kinds of their errors (None: there was none). `damaged`: something else
+    in it says that a person must look."""
+    found = {kind for kind in kinds if kind is not None}
+    if damaged or Corrupt.__name__ in found:
+        return FOUND_DAMAGE
+    return FAILED if found else 0
 
 
 def _usage(error: click.UsageError) -> str:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.cli.failures import FAILED, FOUND_DAMAGE
+from lithify.cli.failures import FAILED, exit_code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.settings import option
@@ -47,9 +47,8 @@ def run(
         report = collector.run_once(dry_run=dry_run, sweep=sweep)
     output = invocation.output
     output.answer(report, lambda: _show(output, report))
-    if any(partition.error_kind == "Corrupt" for partition in report.partitions):
-        return FOUND_DAMAGE
-    return FAILED if report.error or any(partition.error for partition in report.partitions) else 0
+    kinds = [partition.error_kind for partition in report.partitions]
+    return exit_code_of(kinds) or (FAILED if report.error else 0)
 
 
 def _show(output: Output, report: "GcReport") -> None:

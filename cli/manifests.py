@@ -48,12 +48,9 @@ def show(invocation: Invocation, topic: str, partition: int, number: int | None)
 
 
 def _keys(warehouse: "Warehouse", topic: str, partition: int) -> "PartitionKeys":
-    from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
+    from lithify.manifest.catalog import live_topic, partition_of, topic_lineage
 
-    known = warehouse.driver.run(live_topic(topic_lineage(topic), topic))
-    if not 0 <= partition < known.partitions:
-        raise NotFound(f"topic {topic} has partitions 0 to {known.partitions - 1}, and no {partition}")
-    return partition_keys(known)[partition]
+    return partition_of(warehouse.driver.run(live_topic(topic_lineage(topic), topic)), partition)
 
 
 def _head(warehouse: "Warehouse", keys: "PartitionKeys") -> "Manifest":

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import structlog
 
-from lithify.cli.failures import FAILED, FOUND_DAMAGE
+from lithify.cli.failures import FAILED, exit_code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.logs import set_up_logs
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.settings import option
 from lithify.manifest.event_log import log_event
 from lithify.manifest.words import counted, span_text
-from lithify.store.errors import Corrupt
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
@@ -156,9 +155,9 @@ def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compacto
         report = compactor.run_once(take_over)
     output.answer(report, lambda: _show(output, report))
     damaged = any(job.error is not None and job.error.damage for job in report.jobs)
-    if damaged or any(part.error == Corrupt.__name__ or part.quarantined for part in report.partitions):
-        return FOUND_DAMAGE
-    return FAILED if any(part.outcome is StepEnd.FAILED for part in report.partitions) else 0
+    damaged = damaged or any(part.quarantined for part in report.partitions)
+    failed = any(part.outcome is StepEnd.FAILED for part in report.partitions)
+    return exit_code_of((part.error for part in report.partitions), damaged=damaged) or (FAILED if failed else 0)
 
 
 def _show(output: Output, report: "MaintenanceReport") -> None:

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from lithify.cli.consumers import show_consumers
-from lithify.cli.failures import FAILED, FOUND_DAMAGE, Declined, tell_failures
+from lithify.cli.failures import Declined, exit_code_of, tell_failures
 from lithify.cli.invocation import Invocation, command, parse_changes, parse_pairs
 from lithify.cli.output import Output, count_text, quarantine_text, size_text, time_text
 from lithify.cli.settings import option
@@ -74,9 +74,7 @@ def describe(invocation: Invocation, name: str, defaults: bool) -> int:
     output.answer(
         msgspec.structs.replace(info, config={**info.config, **unset}), lambda: _describe(output, info, unset)
     )
-    if any(failed.kind == "Corrupt" for failed in info.failures):
-        return FOUND_DAMAGE
-    return FAILED if info.failures else 0
+    return exit_code_of(failed.kind for failed in info.failures)
 
 
 def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:

@@ -163,8 +163,7 @@ class Coordinator:
             case Drop():
                 return await self._drop(state)
             case Propose(due):
-                kind: Kind = "clean" if due.kind == "clean" else "tier"
-                return await self._start(manifest, config, due.units, kind, "scheduler", due.reason, now_ms)
+                return await self._start(manifest, config, due.units, due.job_kind, "scheduler", due.reason, now_ms)
 
     async def _relieve(self, config: TopicConfig) -> Step:
         """A step of the second coroutine of a claim: it never claims, and leaves to the main one what is the main

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from lithify.compactor.plan import in_key_order, merge_bytes
+from lithify.manifest.compacted import is_clean
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import CompactorState, Estimate, Kind, summed_up
 from lithify.manifest.units import Unit
@@ -73,9 +74,9 @@ def _peak_memory_bytes(chosen: Sequence[Unit], config: TopicConfig) -> int:
 
 
 def _stays(chosen: Sequence[Unit], cleaned_to: int, floor: int) -> tuple[int, int]:
-    """(rows, bytes) of the largest run that is clean already, less its tombstones and what lies below `floor`: each
-    key is in it once, so a clean leaves at least as many."""
-    clean = (unit for unit in chosen if unit.is_run and unit.max_offset < cleaned_to)
+    """(rows, bytes) of the largest run that is clean already (one that was divided has left several), less its
+    tombstones and what lies below `floor`: each key is in it once, so a clean leaves at least as many."""
+    clean = (unit for unit in chosen if unit.is_run and is_clean(unit, cleaned_to))
     run = max(clean, key=lambda unit: unit.rows, default=None)
     if run is None or not run.rows:
         return 0, 0

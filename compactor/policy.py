@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -12,7 +13,7 @@ from lithify.compactor.retiring import has_no_room, segments_of
 from lithify.manifest.ages import time_left_ms
 from lithify.manifest.categories import Category
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Debt, Due, NotDue, assess, left_out
+from lithify.manifest.debt import Debt, DebtName, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import IN_PROGRESS_MAX, CompactorState, Ended, FailureCount, Job, JobError
 from lithify.manifest.model import Manifest
 from lithify.manifest.units import Unit
@@ -47,8 +48,6 @@ __all__ = [
 # Attempts in a row on one set of sources under which the engine died: hours, with the pauses between them.
 ENGINE_LOST_MAX = 30
 GIVEN_UP_MS = 86_400_000  # then the sources of a job that was given up are tried once more
-PRESSING = ("runs-pressure", "l0-pressure")  # debts that grow while a long job runs, or waits for its next attempt
-FAN_IN = "fan-in"  # the debt of work with more inputs than one merge can hold: some are merged first
 LEASE_MS = 30_000  # an owner with running work may be replaced after so long without a sign of life (P5)
 
 
@@ -56,6 +55,7 @@ LEASE_MS = 30_000  # an owner with running work may be replaced after so long wi
 class Settle:
     """Write down how a job ended."""
 
+    name: ClassVar[str] = "settle"
     job: Job
     status: Ended
     reason: str
@@ -64,6 +64,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
+    name: ClassVar[str] = "resume"
     job: Job
 
 
@@ -71,11 +72,13 @@ class Resume:
 class Admit:
     """Decide on a manual request: run it or refuse it."""
 
+    name: ClassVar[str] = "admit"
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class Propose:
+    name: ClassVar[str] = "propose"
     due: Due
 
 
@@ -83,6 +86,7 @@ class Propose:
 class Drop:
     """Retire the segments below the floor: an edit, not a job."""
 
+    name: ClassVar[str] = "drop"
     due: Due
 
 
@@ -90,6 +94,7 @@ class Drop:
 class Wait:
     """Nothing to do, and why. `until_ms`: when there will be something (a failed job's next attempt, the throttle)."""
 
+    name: ClassVar[str] = "wait"
     reason: str
     until_ms: int | None = None
 
@@ -181,7 +186,7 @@ def survey(manifest: Manifest, state: CompactorState | None, config: TopicConfig
     for due in debt.all_due:
         if chosen is None or due.debt != chosen.debt:
             wait = _postponed(_fitting(due, config), manifest, state, config, now_ms)
-            passed.append(NotDue(f"{due.kind} for {due.debt}", _why_not(due, action, wait)))
+            passed.append(NotDue(due.debt.text, _why_not(due, action, wait)))
     passed += (each for each in debt.weighed if isinstance(each, NotDue))
     passed += left_out(debt, manifest, config, now_ms, chosen, held)
     return Decision(action, debt, tuple(passed))
@@ -294,7 +299,7 @@ def pressing(
     would otherwise stop for. `debt`: of the segments that no job holds."""
     if sum(job.status == "in_progress" for job in (() if state is None else state.jobs)) >= IN_PROGRESS_MAX:
         return Wait(f"{IN_PROGRESS_MAX} jobs are in progress, the limit")
-    return proposed(tuple(due for due in debt.all_due if due.debt in PRESSING), manifest, state, config, now_ms)
+    return proposed(tuple(due for due in debt.all_due if due.debt.grows), manifest, state, config, now_ms)
 
 
 def _fitting(due: Due, config: TopicConfig) -> Due:
@@ -303,7 +308,7 @@ def _fitting(due: Due, config: TopicConfig) -> Due:
     if first is None:
         return due
     held, reason = first
-    return replace(due, kind="tier", units=tuple(held), debt=FAN_IN, reason=reason)
+    return replace(due, units=tuple(held), debt=DebtName.FAN_IN, reason=reason)
 
 
 def _postponed(

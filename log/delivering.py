@@ -10,7 +10,7 @@ from lithify.log.record import Record
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.producers import ProducerStamp
 from lithify.store.driver import Clock, Driver
-from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
+from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
 from lithify.store.port import Pause, Request
 
 __all__ = ["deliver", "until"]
@@ -57,7 +57,7 @@ def deliver(
             if clock() >= deadline_ms:
                 raise unknown from None
         except LithifyError as error:
-            if isinstance(error, Unavailable) and not isinstance(error, AccessDenied) and clock() < deadline_ms:
+            if error.retryable and clock() < deadline_ms:
                 pass
             elif unknown is not None:
                 raise unknown from error

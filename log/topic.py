@@ -26,7 +26,7 @@ from lithify.log.retention_policy import RetentionPolicy, policy_of, with_retent
 from lithify.log.topic_consumer import TopicConsumer, came_later
 from lithify.log.topic_snapshot import TopicSnapshot, pinned_topic
 from lithify.manifest.ages import young
-from lithify.manifest.catalog import alter_topic, former_partitions, growths_of, live_topic, partition_keys
+from lithify.manifest.catalog import alter_topic, former_partitions, growths_of, live_topic, no_partition, partition_of
 from lithify.manifest.commit import Lineage
 from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
@@ -112,13 +112,13 @@ class Topic:
     def partition(self, number: int) -> Partition:
         """A handle of one partition, the same each time. Raises NotFound."""
         if type(number) is not int or not (0 <= number < self.partitions or 0 <= number < self.partitions_now()):
-            raise NotFound(f"topic {self.name} has partitions 0 to {self.partitions - 1}, no {number!r}")
+            raise no_partition(self._topic, number)
         # SUBTLE! This lock is its own, which nobody holds while the store is asked: a producer's `append` comes here,
         # and must not wait. Test: tests/log/test_growing_producer.py
         with self._handing_out.mine():
             found = self._partitions.get(number)
             if found is None:
-                keys = partition_keys(self._topic)[number]
+                keys = partition_of(self._topic, number)
                 found = self._partitions[number] = Partition(self._driver, keys, self._fresh_config, self._unbounded)
             return found
 

@@ -27,7 +27,9 @@ __all__ = [
     "growths_of",
     "keep_bounds",
     "live_topic",
+    "no_partition",
     "partition_keys",
+    "partition_of",
     "take_next_version",
     "topic_lineage",
     "topic_names",
@@ -44,6 +46,17 @@ def topic_lineage(name: str) -> Lineage[TopicFile]:
 
 def partition_keys(topic: TopicFile) -> list[PartitionKeys]:
     return [PartitionKeys(topic.topic, topic.topic_id, index) for index in range(topic.partitions)]
+
+
+def partition_of(topic: TopicFile, number: int) -> PartitionKeys:
+    """Raises NotFound."""
+    if not 0 <= number < topic.partitions:
+        raise no_partition(topic, number)
+    return partition_keys(topic)[number]
+
+
+def no_partition(topic: TopicFile, number: object) -> NotFound:
+    return NotFound(f"topic {topic.topic} has partitions 0 to {topic.partitions - 1}, and no {number!r}")
 
 
 async def topic_names() -> list[str]:

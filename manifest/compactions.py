@@ -32,6 +32,13 @@ def coverage_offset(head: Manifest, sources: frozenset[str]) -> int:
     return min((s.min_offset for s in head.segments() if s.id not in sources), default=head.next_offset)
 
 
+def _reach(head: Manifest, sources: frozenset[str]) -> int:
+    """The lowest offset that was ever merged into any of `sources` (segment ids); 0: that is not known."""
+    loose = [s.min_offset for s in head.l0 if s.id in sources]
+    runs = [run.reaches_to for run in head.runs if any(s.id in sources for s in run.segments)]
+    return min((*loose, *runs), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class CommitCompaction:
     """Replace exactly the segments that the job holds by one run of outputs (P13). The run is empty if no record
@@ -71,7 +78,8 @@ class CommitCompaction:
         left = (replace(run, segments=tuple(s for s in run.segments if s.id not in held)) for run in head.runs)
         runs = [run for run in left if run.segments]
         if self.run.segments:
-            runs.append(replace(self.run, segments=tuple(replace(s, added_at=number) for s in self.run.segments)))
+            made = tuple(replace(s, added_at=number) for s in self.run.segments)
+            runs.append(replace(self.run, reaches_to=_reach(head, held), segments=made))
             runs.sort(key=_run_order)
         # Store the floor that readers see now with the smaller sizes; otherwise it would fall (R3).
         floor = max(self.floor, floor_at(head, now_ms))

@@ -6,18 +6,21 @@ names its debt and leaves less of it, so that a partition left alone comes to re
 """
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from typing import Literal
 
 import msgspec
 
+from lithify.manifest.compacted import is_clean
 from lithify.manifest.config import LONG_MAX, TopicConfig, slows_from
 from lithify.manifest.floor import droppable
+from lithify.manifest.jobs import Kind
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit, units
 from lithify.manifest.words import counted, span_text
 
-__all__ = ["Debt", "Due", "NotDue", "Work", "appends_slowed", "assess", "latest_cleanable_ms", "left_out"]
+__all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess", "latest_cleanable_ms", "left_out"]
 
 SIMILAR_SIZE_RATIO = 2  # runs within this factor of each other are of similar size; what runs.tier of them make is not
 RUNS_CROWDED_TIERS = 8  # so many times runs.tier of similar size are merged before L0 is
@@ -26,14 +29,60 @@ SOON_CLEANED_PARTS = 4  # a tier of a larger part of what makes a clean due is l
 Work = Literal["drop", "tier", "clean"]
 
 
-class Due(msgspec.Struct, frozen=True):
-    """Work that would pay a named debt. A drop has no units: it retires the segments below the floor."""
+class DebtName(StrEnum):
+    """What a partition may owe."""
 
-    kind: Work
+    FLOOR = "floor"  # segments below the log start offset take room
+    OVERDUE = "overdue"  # a record has waited for its clean longer than max.compaction.lag.ms
+    RUNS_PRESSURE = "runs-pressure"  # reads touch far too many runs
+    L0_PRESSURE = "l0-pressure"  # appends are slowed down
+    DIRTY = "dirty"  # too large a share is not cleaned
+    TOMBSTONES = "tombstones"  # some have expired
+    L0 = "l0"  # there are L0 segments enough to merge
+    RUNS = "runs"  # there are runs enough to merge
+    FAN_IN = "fan-in"  # more inputs than one merge can hold: some of them are tiered first, on the way to another debt
+
+    @property
+    def work(self) -> Work:
+        """What pays it."""
+        match self:
+            case DebtName.FLOOR:
+                return "drop"
+            case DebtName.OVERDUE | DebtName.DIRTY | DebtName.TOMBSTONES:
+                return "clean"
+            case DebtName.RUNS_PRESSURE | DebtName.L0_PRESSURE | DebtName.L0 | DebtName.RUNS | DebtName.FAN_IN:
+                return "tier"
+
+    @property
+    def grows(self) -> bool:
+        """Whether it grows while a job runs for hours, or waits to be tried again."""
+        return self in (DebtName.RUNS_PRESSURE, DebtName.L0_PRESSURE)
+
+    @property
+    def text(self) -> str:
+        return self.work if self is DebtName.FLOOR else f"{self.work} for {self}"
+
+
+class Due(msgspec.Struct, frozen=True):
+    """Work that would pay a debt. A drop has no units: it retires the segments below the floor."""
+
+    debt: DebtName
     units: tuple[Unit, ...]
-    debt: str  # floor, overdue, runs-pressure, l0-pressure, dirty, tombstones, l0, runs; fan-in on the way to one
     reason: str
     urgency: int = 0  # place of the debt in the order in which debts are paid, the same for every topic; 0 first
+
+    @property
+    def kind(self) -> Work:
+        return self.debt.work
+
+    @property
+    def job_kind(self) -> Kind:
+        """Requires: it is no drop, which is an edit and no job."""
+        match self.debt.work:
+            case "tier" | "clean" as kind:
+                return kind
+            case "drop":
+                raise AssertionError("a drop is no job")
 
 
 class NotDue(msgspec.Struct, frozen=True):
@@ -102,7 +151,7 @@ def left_out(
     same arguments."""
     chosen = frozenset[str]() if due is None else frozenset(unit.id for unit in due.units)
     old = {unit.id for unit in debt.cleanable}
-    takers = {unit.id: f"{each.kind} for {each.debt}" for each in reversed(debt.all_due) for unit in each.units}
+    takers = {unit.id: each.debt.text for each in reversed(debt.all_due) for unit in each.units}
 
     def reason(unit: Unit) -> str:
         if not held.isdisjoint(s.id for s in unit.segments):
@@ -112,7 +161,8 @@ def left_out(
         if unit.id in takers:
             return f"the {takers[unit.id]} will take it"
         if unit.id in old:
-            return "clean" if config.compacted and unit.max_offset < manifest.cleaned_to else "no due work needs it"
+            clean = config.compacted and is_clean(unit, manifest.cleaned_to)
+            return "clean" if clean else "no due work needs it"
         if unit.max_timestamp_ms > latest_cleanable_ms(config, now_ms):
             wait_ms = unit.max_timestamp_ms + config.min_compaction_lag_ms - now_ms
             return f"younger than min.compaction.lag.ms, for another {span_text(wait_ms)}"
@@ -144,8 +194,8 @@ class _Books:
 
     def _weigh(self) -> None:
         to = self._manifest.cleaned_to
-        dirty = [u for u in self.old if u.max_offset >= to]
-        self.clean_bytes = sum(u.bytes for u in self.units if u.max_offset < to)
+        dirty = [u for u in self.old if not is_clean(u, to)]
+        self.clean_bytes = sum(u.bytes for u in self.units if is_clean(u, to))
         self.dirty_bytes = sum(u.bytes for u in dirty)
         self.young_bytes = sum(u.bytes for u in self.units) - self.clean_bytes - self.dirty_bytes
         if self.dirty_bytes:
@@ -172,34 +222,36 @@ class _Books:
 
     def _drop(self) -> Due | NotDue:
         if not self.droppable:
-            return NotDue("drop", "no segment lies wholly below the log start offset")
+            return NotDue(DebtName.FLOOR.text, "no segment lies wholly below the log start offset")
         size = sum(s.bytes for s in self.droppable)
         held = f"{counted(len(self.droppable), 'segment')} ({size} bytes)"
         lie = "lies" if len(self.droppable) == 1 else "lie"
-        return Due("drop", (), "floor", f"{held} {lie} below the log start offset")
+        return Due(DebtName.FLOOR, (), f"{held} {lie} below the log start offset")
 
-    def _clean(self, debt: str, reason: str) -> Due | NotDue:
+    def _clean(self, debt: DebtName, reason: str) -> Due | NotDue:
         # A clean holds every unit below its boundary; it waits for running jobs rather than go around them.
         if any(unit.id not in self._free for unit in self.old):
-            return NotDue(f"clean for {debt}", f"{reason}; it waits for the jobs that hold some of its inputs")
-        return Due("clean", tuple(self.old), debt, reason)
+            return NotDue(debt.text, f"{reason}; it waits for the jobs that hold some of its inputs")
+        return Due(debt, tuple(self.old), reason)
 
     def _clean_overdue(self) -> Due | NotDue:
         lag_ms = self._config.max_compaction_lag_ms
         if self.oldest_dirty_ms is None:
-            return NotDue("clean for overdue", "nothing is dirty")
+            return NotDue(DebtName.OVERDUE.text, "nothing is dirty")
         age_ms = self._now_ms - self.oldest_dirty_ms
         if age_ms <= lag_ms:
             if lag_ms == LONG_MAX:
-                return NotDue("clean for overdue", "there is no max.compaction.lag.ms")
-            return NotDue("clean for overdue", f"due in {span_text(lag_ms - age_ms + 1)}")
-        return self._clean("overdue", f"max.compaction.lag.ms: the oldest uncleaned record is {span_text(age_ms)} old")
+                return NotDue(DebtName.OVERDUE.text, "there is no max.compaction.lag.ms")
+            return NotDue(DebtName.OVERDUE.text, f"due in {span_text(lag_ms - age_ms + 1)}")
+        return self._clean(
+            DebtName.OVERDUE, f"max.compaction.lag.ms: the oldest uncleaned record is {span_text(age_ms)} old"
+        )
 
     def _clean_dirty(self) -> Due | NotDue:
         least = self._config.min_cleanable_dirty_ratio
         if not self.dirty_bytes or self.dirty_ratio <= least:
-            return NotDue("clean for dirty", f"dirty ratio {self.dirty_ratio:.2f} is not above {least:g}")
-        return self._clean("dirty", f"dirty ratio {self.dirty_ratio:.2f} is above {least:g}")
+            return NotDue(DebtName.DIRTY.text, f"dirty ratio {self.dirty_ratio:.2f} is not above {least:g}")
+        return self._clean(DebtName.DIRTY, f"dirty ratio {self.dirty_ratio:.2f} is above {least:g}")
 
     def _clean_tombstones(self) -> Due | NotDue:
         """Once the latest stamped horizon has passed, one clean drops them all; under a steady stream of deletes,
@@ -207,11 +259,11 @@ class _Books:
         earliest = min((u.min_horizon_ms for u in self.old if u.min_horizon_ms is not None), default=None)
         latest = max((u.max_horizon_ms for u in self.old if u.max_horizon_ms is not None), default=None)
         if earliest is None or latest is None:
-            return NotDue("clean for tombstones", "no tombstone has a horizon")
+            return NotDue(DebtName.TOMBSTONES.text, "no tombstone has a horizon")
         at_ms = min(latest, earliest + self._config.delete_retention_ms)
         if self._now_ms < at_ms:
-            return NotDue("clean for tombstones", f"tombstones expire in {span_text(at_ms - self._now_ms)}")
-        return self._clean("tombstones", f"tombstones expired {span_text(self._now_ms - earliest)} ago")
+            return NotDue(DebtName.TOMBSTONES.text, f"tombstones expire in {span_text(at_ms - self._now_ms)}")
+        return self._clean(DebtName.TOMBSTONES, f"tombstones expired {span_text(self._now_ms - earliest)} ago")
 
     def _tier_under_pressure(self) -> Due | NotDue:
         """Appends are being slowed down. Where most L0 segments are younger than the lag these are merged among
@@ -219,22 +271,22 @@ class _Books:
         most, count = self._config.l0_segments_max, len(self._manifest.l0)
         if not appends_slowed(self._manifest, self._config):
             told = f"{counted(count, 'L0 segment')}, too few to slow appends down; {most} would stop them"
-            return NotDue("tier for l0-pressure", told)
+            return NotDue(DebtName.L0_PRESSURE.text, told)
         old = frozenset(unit.id for unit in self.old)
         free = [u for u in self.units if not u.is_run and u.id in self._free]
         groups = [[u for u in free if u.id in old], [u for u in free if u.id not in old]]
         chosen = max(groups, key=len)
         if not chosen:
-            return NotDue("tier for l0-pressure", f"{counted(count, 'L0 segment')}, held by active jobs")
+            return NotDue(DebtName.L0_PRESSURE.text, f"{counted(count, 'L0 segment')}, held by active jobs")
         told = f"appends are slowed down: {counted(count, 'L0 segment')} of at most {most}"
-        return Due("tier", tuple(chosen), "l0-pressure", told)
+        return Due(DebtName.L0_PRESSURE, tuple(chosen), told)
 
     def _tier_l0(self) -> Due | NotDue:
         free = [u for u in self.old if not u.is_run and u.id in self._free]
         least = self._config.l0_segments_tier
         if len(free) < least:
-            return NotDue("tier for l0", f"{counted(len(free), 'L0 segment')} to merge, tiered at {least}")
-        return Due("tier", self._with_similar(free), "l0", f"{counted(len(free), 'L0 segment')}, tiered at {least}")
+            return NotDue(DebtName.L0.text, f"{counted(len(free), 'L0 segment')} to merge, tiered at {least}")
+        return Due(DebtName.L0, self._with_similar(free), f"{counted(len(free), 'L0 segment')}, tiered at {least}")
 
     def _tier_crowded_runs(self) -> Due | NotDue:
         """Where tiers of L0 are always due, no other work would bound the number of runs."""
@@ -242,8 +294,8 @@ class _Books:
         most = max(self._run_steps(), key=len, default=())
         if len(most) < least:
             told = f"{counted(len(most), 'neighbouring run')} of similar size, crowded at {least}"
-            return NotDue("tier for runs-pressure", told)
-        return Due("tier", tuple(most), "runs-pressure", f"{len(most)} sorted runs of similar size, crowded at {least}")
+            return NotDue(DebtName.RUNS_PRESSURE.text, told)
+        return Due(DebtName.RUNS_PRESSURE, tuple(most), f"{len(most)} sorted runs of similar size, crowded at {least}")
 
     def _tier_runs(self) -> Due | NotDue:
         least = self._config.runs_tier
@@ -251,10 +303,12 @@ class _Books:
         full = [step for step in steps if len(step) >= least]
         best = next((step for step in full if not self._soon_cleaned(step)), None)
         if best is not None:
-            return Due("tier", tuple(best), "runs", f"{len(best)} sorted runs of similar size, tiered at {least}")
+            return Due(DebtName.RUNS, tuple(best), f"{len(best)} sorted runs of similar size, tiered at {least}")
         most = max(map(len, steps), default=0)
         told = "; so large that they wait for the clean" if full else ""
-        return NotDue("tier for runs", f"{counted(most, 'neighbouring run')} of similar size, tiered at {least}{told}")
+        return NotDue(
+            DebtName.RUNS.text, f"{counted(most, 'neighbouring run')} of similar size, tiered at {least}{told}"
+        )
 
     def _run_steps(self) -> list[Sequence[Unit]]:
         """The runs on each step of size: the old among themselves; the young, too, which pressure has merged before."""
@@ -286,7 +340,7 @@ class _Books:
         return [run for run in runs if not self._clean_already(run)]
 
     def _clean_already(self, unit: Unit) -> bool:
-        return unit.max_offset < self._manifest.cleaned_to
+        return is_clean(unit, self._manifest.cleaned_to)
 
     def _with_similar(self, chosen: Sequence[Unit]) -> tuple[Unit, ...]:
         """`chosen`, and the older runs with which the run that they make would be merged at once: written once instead

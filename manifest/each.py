@@ -8,7 +8,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.words import numbers_text
-from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
+from lithify.store.errors import CommitUnknown, LithifyError
 
 __all__ = ["AWAY_MAX", "commit_to_each"]
 
@@ -38,4 +38,4 @@ async def commit_to_each(all_keys: Sequence[PartitionKeys], edit: Edit[Manifest,
 
 
 def _is_away(error: LithifyError) -> bool:
-    return isinstance(error, Unavailable | CommitUnknown) and not isinstance(error, AccessDenied)
+    return error.retryable or isinstance(error, CommitUnknown)

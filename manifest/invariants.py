@@ -138,8 +138,11 @@ def _shape(manifest: Manifest) -> Iterator[str]:
         yield "L0 segments are in offset order and disjoint"
     if any(s.base_offset != s.min_offset or s.max_offset - s.min_offset + 1 != s.rows for s in manifest.l0):
         yield "an L0 segment's offsets are dense from its base"
-    if any(not _run_is_sorted(run) for run in manifest.runs):
-        yield "a run's segments are disjoint and in order"
+    for run in manifest.runs:
+        if not _run_is_sorted(run):
+            yield "a run's segments are disjoint and in order"
+        elif run.reaches_to > min(s.min_offset for s in run.segments):
+            yield "a run reaches down to its records"
     for name, bound in (
         ("completed_jobs", COMPLETED_JOBS_MAX),
         ("producers", PRODUCERS_MAX),

@@ -125,10 +125,13 @@ class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, 
     checksum: str  # XXH3-64 of the object's bytes, 16 hexadecimal digits
 
 
-class SortedRun(msgspec.Struct, frozen=True, kw_only=True):
+class SortedRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Segments with disjoint key ranges in key order (in offset-ordered topics: disjoint offsets, in offset order)."""
 
     id: str
+    # Of all that was ever merged into it nothing lay below this offset. An older lithify that commits drops it: 0 says
+    # that nothing is known, and costs no more than the compacted state until the next clean (docs/rfcs/0017).
+    reaches_to: int = 0
     segments: tuple[SegmentRef, ...]
 
 
@@ -258,7 +261,11 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     next_offset: int = 0
     log_start_offset: int = 0  # stored retention floor (R3)
     deleted_to: int = 0  # the highest offset before which records were deleted by hand
-    cleaned_to: int = 0  # all offsets below were merged with each other (R4)
+    # All offsets below were merged with each other (R4). It only grows, and is not a state of the log: a clean of the
+    # first and third of three appends raises it to where the second begins, and what gave way to the third is missing
+    # below it.
+    # Readers may rely on `as_of` of `lithify.manifest.compacted`, if there is one.
+    cleaned_to: int = 0
     orphan_floor: int = 0  # appends with an older id are refused, so that orphans can be deleted (P7)
     retention: Retention | None = None  # the bounds in force; None: an earlier version of lithify stored none
     config_at: int = 0  # the `.topic` number that gave these bounds; 0: the one that announced the partition

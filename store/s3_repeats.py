@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from lithify.store import driver
 from lithify.store.driver import monotonic_ms
-from lithify.store.errors import AccessDenied, Unavailable
 from lithify.store.s3_errors import FAILURES, IN_BODY, explain
 
 __all__ = ["Repeats"]
@@ -49,5 +48,4 @@ class Repeats:
 
 
 def _may_pass(error: BaseException) -> bool:
-    failure = explain(error, "")
-    return isinstance(failure, Unavailable) and not isinstance(failure, AccessDenied)
+    return explain(error, "").retryable

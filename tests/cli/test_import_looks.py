@@ -155,7 +155,7 @@ def test_a_name_that_was_taken_for_new_and_is_not_costs_a_second_look() -> None:
 
 
 def test_a_partition_that_is_not_there_is_refused_before_the_source_is_read() -> None:
-    with pytest.raises(NotFound, match="has partitions 0 to 1, no 7"):
+    with pytest.raises(NotFound, match="has partitions 0 to 1, and no 7"):
         begun(Driver(Metered(new_store(2))), partition=7)
 
 

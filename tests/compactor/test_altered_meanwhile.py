@@ -24,8 +24,9 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import KEEP_ALL, Retention, bounds_before, floor_at
 from lithify.segment.task import MergeTask
 from lithify.store.driver import Driver
+from lithify.store.homes import Homes
 from lithify.store.memory import MemoryStore
-from lithify.store.port import Create, Store
+from lithify.store.port import Create
 from tests.interleave import World
 from tests.log.conftest import HandClock
 from tests.protocol.scene import Held, segment
@@ -47,10 +48,10 @@ class Meanwhile:
         self._engine = LocalEngine(1)
         self._happens: list[Callable[[], object]] = [happens]
 
-    def start(self, store: Store, tasks: Sequence[MergeTask], label: str) -> Running:
+    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> Running:
         while self._happens:
             self._happens.pop()()
-        return self._engine.start(store, tasks, label)
+        return self._engine.start(homes, tasks, label)
 
     def close(self) -> None:
         self._engine.close()

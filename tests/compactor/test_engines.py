@@ -116,7 +116,7 @@ def test_an_unreachable_store_is_unavailable(engine: Engine, store: Store) -> No
         "client_kwargs": {"region_name": "us-east-1"},
         "config_kwargs": {"retries": {"total_max_attempts": 1}},
     }
-    failed = failure(engine.start(open_store("s3://nowhere/x", options), tasks(refs), LABEL))
+    failed = failure(engine.start(only_here(open_store("s3://nowhere/x", options)), tasks(refs), LABEL))
     assert failed.category == "unavailable"
     assert "s3://nowhere/x" in failed.reason
 

@@ -167,7 +167,7 @@ def test_secrets_reach_workers_by_a_private_file_alone(engine: SparkEngine, s3_s
     assert len(sealed) == 2
     assert all(SECRET not in order and "access" not in order for order in sealed)
     assert SECRET.encode() not in pickled(worker.obey)
-    (path,) = {msgspec.json.decode(order, type=worker.Order).stores[""].credentials_file for order in sealed}
+    (path,) = {msgspec.json.decode(order, type=worker.Order).homes[HERE].credentials_file for order in sealed}
     assert path is not None
     assert SECRET in Path(path).read_text()
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -347,6 +347,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from lithify.compactor.engines.spark import SparkEngine
 from lithify.store.errors import Unavailable
+from lithify.store.homes import only_here
 from lithify.store.opening import open_store
 from tests.compactor.engine_tasks import appends, results, rows_of, survivors, tasks
 

@@ -5,10 +5,11 @@ from msgspec.structs import replace
 
 from lithify.compactor.failures import source_set
 from lithify.compactor.needs import SHORT_BYTES, SHORT_SECONDS, want
-from lithify.compactor.policy import FAN_IN, Admit, Propose, Resume, Wait, decide
+from lithify.compactor.policy import Admit, Propose, Resume, Wait, decide
 from lithify.compactor.retiring import segments_of
 from lithify.compactor.turns import Want
 from lithify.manifest.config import TopicConfig
+from lithify.manifest.debt import DebtName
 from lithify.manifest.jobs import Attempt, FailureCount, JobError
 from lithify.manifest.model import Manifest
 from tests.compactor.test_policy import NOW_MS, config, head, job, segment, state
@@ -40,7 +41,7 @@ def test_what_relieves_pressure_is_short_whether_one_merge_can_hold_it_or_not(
     manifest = head(*(replace(segment(10 + at, LARGE), min_offset=at, max_offset=at) for at in range(count)))
     begun = decide(manifest, None, settings, NOW_MS)
     assert isinstance(begun, Propose)
-    assert (begun.due.debt == FAN_IN) is (count > 12)
+    assert (begun.due.debt is DebtName.FAN_IN) is (count > 12)
     assert wanted(manifest, settings).short is short
     left = job("left", kind="tier", origin="scheduler", segments=segments_of(begun.due.units))
     assert left.plan is not None

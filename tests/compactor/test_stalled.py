@@ -28,6 +28,7 @@ from lithify.compactor.step import Step
 from lithify.manifest.jobs import CompactorState, FailureCount, JobError, KeyRange, MergeCounts
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
 from tests.compactor.engine_tasks import KEYS as ENGINE_KEYS
 from tests.compactor.simulated_engine import merge
@@ -184,12 +185,12 @@ def test_a_task_that_hangs_keeps_neither_a_stop_nor_the_next_attempt_waiting(
         rules=plan.rules,
         output_bytes=1,
     )
-    hanging = engine.start(store, [task], "label")
+    hanging = engine.start(only_here(store), [task], "label")
     assert hangs.wait(60)
     hanging.stop()
     assert hanging.hangs
     hanging.stop()
-    again = engine.start(store, [replace(task, attempt=2)], "label")
+    again = engine.start(only_here(store), [replace(task, attempt=2)], "label")
     assert again.ended(60_000)
     assert [type(each) for each in again.results(0)] == [TaskResult]
     engine.close()

@@ -69,7 +69,7 @@ def test_a_hot_partition_has_one_job_and_then_all_are_ranked_anew(
         return found
 
     class Hot(LocalEngine):
-        def start(self, store: Any, tasks: Any, label: str, **named: Any) -> Any:
+        def start(self, homes: Any, tasks: Any, label: str) -> Any:
             jobs.append(tasks[0].topic)
             if jobs.count("hot") < 20:
                 append_to(hot, 4)
@@ -79,7 +79,7 @@ def test_a_hot_partition_has_one_job_and_then_all_are_ranked_anew(
             for _ in range(3 if "late" not in jobs else 0):  # a look that began after that, and was taken in
                 while looks.get(timeout=60) != "late":
                     pass
-            return super().start(store, tasks, label, **named)
+            return super().start(homes, tasks, label)
 
     monkeypatch.setattr(ServedPartition, "look", noted)
     compactor = lithify.Compactor(warehouse, Hot(1), concurrency=1, interval_ms=1)

@@ -18,6 +18,7 @@ from lithify.manifest.jobs import IN_PROGRESS_MAX, REQUESTS_MAX, FailureCount, J
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import new_id
 from lithify.store.errors import AccessDenied
+from lithify.store.homes import only_here
 from tests.compactor.simulated_engine import with_engine
 from tests.compactor.test_policy import HOUR_MS, NOW_MS, config, head, job, segment, state
 from tests.protocol.scene import CONFIG, KEYS, ROWS, append_rows, new_partition
@@ -90,8 +91,9 @@ class _Denying:
 class _Denied(LocalEngine):
     denied = ""
 
-    def start(self, store: Any, *args: Any, **named: Any) -> Any:
-        return super().start(_Denying(store, self.denied), *args, **named)
+    def start(self, homes: Any, tasks: Any, label: str) -> Any:
+        denying: Any = _Denying(homes.here, self.denied)
+        return super().start(only_here(denying), tasks, label)
 
 
 def test_appends_go_on_for_as_long_as_one_object_is_denied() -> None:

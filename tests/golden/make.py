@@ -166,7 +166,8 @@ MANIFEST_PASSED_OVER = Manifest(
 # What checkpoints let go of, since a manifest notes it.
 MANIFEST_UNPINNED = Manifest(**HEAD, **PARTITION, id=19, next_offset=103, orphan_floor=12, unpinned=(4, 11))
 _SCAN = Checkpoint(id="c2", owner="scan", name="00aa", manifest=14, created_at_ms=1_000, expires_at_ms=3_601_000)
-MANIFEST_OWNERS = Manifest(**HEAD, **PARTITION, id=20, next_offset=103, checkpoints=(_SCAN,))
+_RUN = SortedRun(id=JOB, reaches_to=2, segments=(msgspec.structs.replace(OUTPUT, min_offset=5),))
+OWNERS = Manifest(**HEAD, **PARTITION, id=20, next_offset=103, log_start_offset=2, checkpoints=(_SCAN,), runs=(_RUN,))
 # The bounds of retention, since a manifest says which hold in it.
 MANIFEST_BOUNDS = Manifest(
     **HEAD, **PARTITION, id=16, next_offset=103, retention=Retention(ms=604_800_000, bytes=5, records=7), config_at=3
@@ -372,7 +373,7 @@ FILES: dict[str, Numbered] = {
     "manifest-transactions": MANIFEST_TRANSACTIONS,
     "manifest-passed-over": MANIFEST_PASSED_OVER,
     "manifest-unpinned": MANIFEST_UNPINNED,
-    "manifest-owners": MANIFEST_OWNERS,
+    "manifest-owners": OWNERS,
     "manifest-bounds": MANIFEST_BOUNDS,
     "manifest-rows": MANIFEST_ROWS,
     "compactor": COMPACTOR,
@@ -391,8 +392,7 @@ FILES: dict[str, Numbered] = {
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, value in FILES.items():
-        path = FOLDER / f"{name}.json"
-        if not path.exists():
+        if not (path := FOLDER / f"{name}.json").exists():
             path.write_bytes(encode(value))
 
 

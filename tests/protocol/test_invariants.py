@@ -248,6 +248,9 @@ DAMAGES: dict[str, Any] = {
     "a run's segments are disjoint": lambda m, n: replace(
         m, runs=(SortedRun(id="r", segments=m.runs[0].segments * 2),)
     ),
+    "a run reaches down to its records": lambda m, n: replace(
+        m, runs=(replace(m.runs[0], reaches_to=m.runs[0].segments[0].min_offset + 1 + n),)
+    ),
     "a checkpoint pins a manifest that exists": lambda m, n: replace(
         m, checkpoints=(Checkpoint(id="c", name="c", manifest=m.id + 1 + n, created_at_ms=0),)
     ),

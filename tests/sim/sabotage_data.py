@@ -227,4 +227,18 @@ OF_DATA = (
         "done=_carried(left, _sums(filter(_by_size, job.done)))",
         "done=_carried(left, _sums(filter(_by_size, left)))",
     ),
+    Sabotage(
+        "a run forgets what gave way in it",
+        "R4",
+        "manifest/compactions.py",
+        "replace(self.run, reaches_to=_reach(head, held), segments=made)",
+        "replace(self.run, reaches_to=min(s.min_offset for s in made), segments=made)",
+    ),
+    Sabotage(
+        "a part of what was cleaned is the compacted state",
+        "R4",
+        "manifest/compacted.py",
+        "any(other.reaches_to < as_of for other in runs)",
+        "any(other.reaches_to < 0 for other in runs)",
+    ),
 )

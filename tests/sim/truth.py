@@ -19,6 +19,7 @@ from tests.sim.judge.settings import Settings, settings
 from tests.sim.judged import Readings, kept_by_all
 from tests.sim.ledger import Ledger
 from tests.sim.rows import decode
+from tests.sim.states import no_state
 from tests.sim.world import World
 
 __all__ = ["Truth"]
@@ -194,6 +195,7 @@ class Truth:
     def _same_contents(self, manifest: Manifest) -> None:
         self._compacted = self._compacted or any(config.compacted for config in self.configs)
         self._refuse(self.contents.differences(manifest, self._compacted), f"manifest {manifest.id}: ")
+        self._refuse(no_state(manifest, self.contents), f"manifest {manifest.id}: ")
         self.world.held("R1", "R2", "R4")
 
     def _compaction(
