@@ -307,6 +307,6 @@ def _reason(action: Action, manifest: Manifest, config: TopicConfig, now_ms: int
         case Settle(job, status, reason):
             return f"job {job.id} is {status}: {reason}"
         case Admit(job):
-            return f"job {job.id} was asked for and waits for {waits_for(manifest, job, config, now_ms)}"
+            return f"job {job.id} was requested and waits for {waits_for(manifest, job, config, now_ms)}"
         case Resume(job):
-            return f"job {job.id} is under way: {job.reason}"
+            return f"job {job.id} is running: {job.reason}"

@@ -8,7 +8,7 @@ import click
 from lithify.cli.failures import tell_failures
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, size_text, time_text
-from lithify.manifest.words import counted
+from lithify.manifest.words import DEBT_TEXTS, counted
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError
 from lithify.store.metered import RequestCounts
 
@@ -183,7 +183,7 @@ def explain(invocation: Invocation, topic: str, partition: int | None) -> None:
 
 def _explain(output: Output, found: "list[Explanation]") -> None:
     for each in found:
-        what = f"{each.kind} for {each.debt}: " if each.kind else ""
+        what = f"{DEBT_TEXTS[each.debt]}: " if each.debt else ""
         output.line(f"{each.topic}/{each.partition}: {each.action}: {what}{each.reason}")
         if each.beside:
             output.line(f"  beside that job: {each.beside}")

@@ -18,7 +18,7 @@ from lithify.manifest.jobs import Kind
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit, units
-from lithify.manifest.words import counted, span_text
+from lithify.manifest.words import DEBT_TEXTS, counted, span_text
 
 __all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess", "latest_cleanable_ms", "left_out"]
 
@@ -64,7 +64,8 @@ class DebtName(StrEnum):
 
     @property
     def text(self) -> str:
-        return self.work if self is DebtName.FLOOR else f"{self.work} for {self}"
+        """The work, as a person would say it."""
+        return DEBT_TEXTS[self]
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -163,14 +164,14 @@ def left_out(
         if unit.max_offset < debt.log_start_offset:
             return "below the log start offset: a drop retires it"
         if unit.id in takers:
-            return f"the {takers[unit.id]} will take it"
+            return f"other work that is due will take it: {takers[unit.id]}"
         if unit.id in old:
             clean = config.compacted and is_clean(unit, manifest.cleaned_to)
-            return "clean" if clean else "no due work needs it"
+            return "already clean" if clean else "no work that is due needs it"
         if unit.max_timestamp_ms > latest_cleanable_ms(config, now_ms):
             wait_ms = unit.max_timestamp_ms + config.min_compaction_lag_ms - now_ms
             return f"younger than min.compaction.lag.ms, for another {span_text(wait_ms)}"
-        return "it follows one that is younger than min.compaction.lag.ms"
+        return "it comes after one that is younger than min.compaction.lag.ms"
 
     return tuple(NotDue(unit.id, reason(unit)) for unit in debt.units if unit.id not in chosen)
 
@@ -241,11 +242,11 @@ class _Books:
     def _clean_overdue(self) -> Due | NotDue:
         lag_ms = self._config.max_compaction_lag_ms
         if self.oldest_dirty_ms is None:
-            return NotDue(DebtName.OVERDUE.text, "nothing is dirty")
+            return NotDue(DebtName.OVERDUE.text, "everything is clean")
         age_ms = self._now_ms - self.oldest_dirty_ms
         if age_ms <= lag_ms:
             if lag_ms == LONG_MAX:
-                return NotDue(DebtName.OVERDUE.text, "there is no max.compaction.lag.ms")
+                return NotDue(DebtName.OVERDUE.text, "max.compaction.lag.ms is not set")
             return NotDue(DebtName.OVERDUE.text, f"due in {span_text(lag_ms - age_ms + 1)}")
         return self._clean(
             DebtName.OVERDUE, f"max.compaction.lag.ms: the oldest uncleaned record is {span_text(age_ms)} old"
@@ -264,7 +265,7 @@ class _Books:
         earliest = min((u.min_horizon_ms for u in self.old if u.min_horizon_ms is not None), default=None)
         latest = max((u.max_horizon_ms for u in self.old if u.max_horizon_ms is not None), default=None)
         if earliest is None or latest is None:
-            return NotDue(DebtName.TOMBSTONES.text, "no tombstone has a horizon")
+            return NotDue(DebtName.TOMBSTONES.text, "no tombstone is due to expire")
         at_ms = min(latest, earliest + self._config.delete_retention_ms)
         if self._now_ms < at_ms:
             return NotDue(DebtName.TOMBSTONES.text, f"tombstones expire in {span_text(at_ms - self._now_ms)}")
@@ -275,7 +276,7 @@ class _Books:
         themselves, and nothing is dropped: a merge never crosses the lag."""
         most, count = self._config.l0_segments_max, len(self._manifest.l0)
         if not appends_slowed(self._manifest, self._config):
-            told = f"{counted(count, 'L0 segment')}, too few to slow appends down; {most} would stop them"
+            told = f"{counted(count, 'L0 segment')}: appends slow down at {slows_from(most)} and stop at {most}"
             return NotDue(DebtName.L0_PRESSURE.text, told)
         old = frozenset(unit.id for unit in self.old)
         free = [u for u in self.units if not u.is_run and u.id in self._free]
@@ -289,31 +290,31 @@ class _Books:
     def _tier_l0(self) -> Due | NotDue:
         free = [u for u in self.old if not u.is_run and u.id in self._free]
         least = self._config.l0_segments_tier
+        limit = f"l0.segments.tier is {least}"
         if len(free) < least:
-            return NotDue(DebtName.L0.text, f"{counted(len(free), 'L0 segment')} to merge, tiered at {least}")
-        return Due(DebtName.L0, self._with_similar(free), f"{counted(len(free), 'L0 segment')}, tiered at {least}")
+            return NotDue(DebtName.L0.text, f"{counted(len(free), 'L0 segment')} to merge ({limit})")
+        return Due(DebtName.L0, self._with_similar(free), f"{counted(len(free), 'L0 segment')} to merge ({limit})")
 
     def _tier_crowded_runs(self) -> Due | NotDue:
         """If tiers of L0 are always due, no other work would limit the number of runs."""
         least = RUNS_CROWDED_TIERS * self._config.runs_tier
         most = max(self._run_steps(), key=len, default=())
+        told = f"reads touch {counted(len(most), 'run')} of similar size (limit {least})"
         if len(most) < least:
-            told = f"{counted(len(most), 'neighbouring run')} of similar size, crowded at {least}"
             return NotDue(DebtName.RUNS_PRESSURE.text, told)
-        return Due(DebtName.RUNS_PRESSURE, tuple(most), f"{len(most)} sorted runs of similar size, crowded at {least}")
+        return Due(DebtName.RUNS_PRESSURE, tuple(most), told)
 
     def _tier_runs(self) -> Due | NotDue:
         least = self._config.runs_tier
+        limit = f"of similar size (runs.tier is {least})"
         steps = self._run_steps()
         full = [step for step in steps if len(step) >= least]
         best = next((step for step in full if not self._soon_cleaned(step)), None)
         if best is not None:
-            return Due(DebtName.RUNS, tuple(best), f"{len(best)} sorted runs of similar size, tiered at {least}")
+            return Due(DebtName.RUNS, tuple(best), f"{counted(len(best), 'neighbouring run')} {limit}")
         most = max(map(len, steps), default=0)
-        told = "; so large that they wait for the clean" if full else ""
-        return NotDue(
-            DebtName.RUNS.text, f"{counted(most, 'neighbouring run')} of similar size, tiered at {least}{told}"
-        )
+        told = "; so large that they wait for a clean" if full else ""
+        return NotDue(DebtName.RUNS.text, f"{counted(most, 'neighbouring run')} {limit}{told}")
 
     def _run_steps(self) -> list[Sequence[Unit]]:
         """The runs on each size step: the old among themselves, and the young ones, which l0-pressure has made."""

@@ -70,7 +70,7 @@ def test_a_drop_beside_a_quarantine_tells_of_both(on_files: Lithify, folder: Pat
     result = on_files(*ONCE)
     assert result.exit_code == 9
     assert "dropped 1 segment below" in result.stdout
-    assert "; quarantined since a corrupt segment" in result.stdout
+    assert "; quarantined because of a damaged segment" in result.stdout
 
 
 def test_a_status_tells_why_records_went(lithify: Lithify) -> None:

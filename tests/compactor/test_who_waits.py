@@ -23,12 +23,12 @@ def test_a_request_names_the_tier_that_comes_before_it(warehouse: lithify.Wareho
     admin = lithify.Admin(warehouse)
     asked = admin.submit("users", 0)
     job = asked.id.rpartition("/")[2]
-    assert admin.explain("users", 0).reason == f"job {job} was asked for and waits for a compactor"
+    assert admin.explain("users", 0).reason == f"job {job} was requested and waits for a compactor"
     append_to(part, 298)
     told = admin.explain("users", 0).reason
     assert told == (
-        f"job {job} was asked for and waits for a compactor; a tier comes before it: "
-        "300 inputs are too many for one merge: 45 neighbours of them are tiered first"
+        f"job {job} was requested and waits for a compactor; another merge comes first: "
+        "300 inputs are too many for one merge: 45 neighbours are merged first"
     )
 
 
