@@ -192,7 +192,9 @@ def _lasts_too_long(owner: PinOwner, ttl_ms: int | None) -> LithifyError | None:
     """A scan whose process was killed must not pin for ever, since nobody else knows about it."""
     if owner != "scan" or (ttl_ms is not None and ttl_ms <= SCAN_TTL_MS_MAX):
         return None
-    return InvalidRequest(f"a scan pins for at most {span_text(SCAN_TTL_MS_MAX)}, and refreshes its pin: give it a ttl")
+    return InvalidRequest(
+        f"a scan pins for at most {span_text(SCAN_TTL_MS_MAX)}, and refreshes its pin: give a ttl up to that"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ class RefreshCheckpoint:
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, Checkpoint] | Refused:
         mine = None if head is None else next((c for c in head.checkpoints if c.id == self.id), None)
         if head is None or mine is None or expired(mine, now_ms):
-            return Refused(NotFound(f"checkpoint {self.id} is gone (deleted or expired); make a new one"))
+            return Refused(NotFound(f"checkpoint {self.id} was deleted or has expired; create a new one"))
         error = _lasts_too_long(mine.owner, self.ttl_ms)
         if error is not None:
             return Refused(error)

@@ -139,7 +139,7 @@ def test_records_of_several_partitions_are_deleted_in_the_one_that_is_named(lith
     lithify.ok("topic", "create", "wide", "--partitions", "2")
     lithify.ok("append", "wide", "--partition", "0", input=changes(3))
     words = ("topic", "delete-records", "wide", "--before", "2", "--yes")
-    lithify.refused(*words, code=2, saying="say which of the 2 with --partition")
+    lithify.refused(*words, code=2, saying="choose one of the 2 with --partition")
     assert lithify.json(*words, "--partition", "0")["log_start_offset"] == 2
 
 
