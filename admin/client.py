@@ -136,7 +136,7 @@ class Admin:
         files, _ = self._partition(topic, partition)
         found = next((info for info in self._infos(files.keys) if info.id == id), None)
         if found is None:
-            raise NotFound(f"no compaction {job_id} is known in {topic}/{partition}; the oldest finished are forgotten")
+            raise NotFound(f"{topic}/{partition} knows no compaction {job_id}; the oldest finished are forgotten")
         return found
 
     def compactions(self, topic: str | None = None, partition: int | None = None) -> list[CompactionInfo]:
@@ -150,7 +150,7 @@ class Admin:
     def readable_compactions(
         self, topic: str | None = None, partition: int | None = None
     ) -> tuple[list[CompactionInfo], list[Failure]]:
-        """As `compactions`, of all that can be read; and why the rest cannot."""
+        """As `compactions`, but only those that can be read; and the failures for the rest."""
         infos: list[CompactionInfo] = []
         failures: list[Failure] = []
         for found in partitions_found(self._driver, topic):
@@ -258,7 +258,7 @@ def _split(compaction: str) -> tuple[str, int, str]:
     partition, _, job = rest.partition("/")
     if not job or not partition.isdecimal():
         example = compaction_id("users", 0, "000000000042-1a2b3c4d")
-        raise InvalidRequest(f"{compaction[:300]!r} is no compaction id: it looks like {example}")
+        raise InvalidRequest(f"{compaction[:300]!r} is not a compaction id; one looks like {example}")
     return topic, int(partition), job
 
 
@@ -307,6 +307,6 @@ def _reason(action: Action, manifest: Manifest, config: TopicConfig, now_ms: int
         case Settle(job, status, reason):
             return f"job {job.id} is {status}: {reason}"
         case Admit(job):
-            return f"job {job.id} was asked for and waits for {waits_for(manifest, job, config, now_ms)}"
+            return f"job {job.id} was requested and waits for {waits_for(manifest, job, config, now_ms)}"
         case Resume(job):
-            return f"job {job.id} is under way: {job.reason}"
+            return f"job {job.id} is running: {job.reason}"

@@ -42,17 +42,15 @@ class _Passing:
 
 @command()
 @click.argument("topic")
-@click.option("--partition", type=int, help="Append to this partition; else Kafka's partitioner chooses by the key.")
+@click.option("--partition", type=int, help="Append to this partition. Default: chosen by the key, as in Kafka.")
 @click.option(
     "--from", "source", default="-", metavar="URL", help="A file or URL: JSON lines, or .parquet.  [default: -]"
 )
+@click.option("--source-id", metavar="ID", help="A name for the source, to resume its import from another URL.")
 @click.option(
-    "--source-id", metavar="ID", help="What the source is called, so that it can be continued under another URL."
+    "--new-source", is_flag=True, help="This URL now holds another source: do not resume an earlier import from it."
 )
-@click.option(
-    "--new-source", is_flag=True, help="Another source is under this URL now: an import that stopped part-way stays so."
-)
-@click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Pass over the first N records.")
+@click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Skip the first N records.")
 @option("batch.size")
 def append(
     invocation: Invocation,
@@ -71,8 +69,8 @@ def append(
 
     A null value is a tombstone. Put bytes that are not UTF-8 in key_base64 and value_base64. Each batch is appended by
     one atomic commit per partition; a bad line ends the command before anything of its batch is written. If it is
-    interrupted, start it again: what is in is not appended twice. A TOPIC that does not exist is created where the
-    warehouse says so: see 'lithify warehouse alter'.
+    interrupted, run it again: nothing is appended twice. If TOPIC does not exist, the warehouse's settings decide
+    whether it is created: see 'lithify warehouse alter'.
     """
     from lithify.cli.records import bulk
     from lithify.cli.records.formats import check_format, is_parquet
@@ -80,7 +78,7 @@ def append(
     from lithify.cli.records.imports import Import, check_source_id
 
     if new_source and source_id is not None:
-        raise InvalidRequest("give either --source-id or --new-source: by another name it is another source anyway")
+        raise InvalidRequest("give either --source-id or --new-source: another name makes it another source anyway")
     check_format(source)
     warehouse = invocation.warehouse()
     opened = warehouse.topic(topic, for_append=True)

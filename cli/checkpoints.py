@@ -6,6 +6,7 @@ import click
 
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, time_text
+from lithify.manifest.words import counted
 from lithify.store.errors import AlreadyExists, NotFound
 
 if TYPE_CHECKING:
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["checkpoint"]
 
-_partition = click.option("--partition", type=int, help="Only this partition; else all of them.")
+_partition = click.option("--partition", type=int, help="Only this partition. Default: all.")
 
 
 @click.group()
 def checkpoint() -> None:
-    """Pin manifests by name, so that collections leave what they show."""
+    """Pin manifests by name, so that collections keep what they show."""
 
 
 def _chosen(invocation: Invocation, topic: str, partition: int | None) -> "list[Partition]":
@@ -40,9 +41,11 @@ def _named(part: "Partition", name: str, at_ms: int = 0) -> "Checkpoint | None":
 @click.argument("topic")
 @click.argument("name")
 @_partition
-@click.option("--ttl-ms", type=click.IntRange(1), help="Let it expire so much later; else it stays until deleted.")
+@click.option(
+    "--ttl-ms", type=click.IntRange(1), help="Let it expire after this time. Default: it stays until deleted."
+)
 def create(invocation: Invocation, topic: str, name: str, partition: int | None, ttl_ms: int | None) -> None:
-    """Pin what TOPIC holds now under NAME. Partitions that have a checkpoint of that name keep theirs."""
+    """Pin the present state of TOPIC as NAME. Partitions that already have a checkpoint NAME keep it."""
     parts = _chosen(invocation, topic, partition)
     now_ms = invocation.warehouse().driver.now_ms()
     missing = [part for part in parts if _named(part, name, now_ms) is None]
@@ -57,7 +60,7 @@ def create(invocation: Invocation, topic: str, name: str, partition: int | None,
 @click.argument("topic")
 @_partition
 def list_(invocation: Invocation, topic: str, partition: int | None) -> None:
-    """The checkpoints of TOPIC."""
+    """List the checkpoints of TOPIC."""
     parts = _chosen(invocation, topic, partition)
     _show(invocation.output, [(part, found) for part in parts for found in part.checkpoints()])
 
@@ -67,7 +70,7 @@ def list_(invocation: Invocation, topic: str, partition: int | None) -> None:
 @click.argument("name")
 @_partition
 def delete(invocation: Invocation, topic: str, name: str, partition: int | None) -> None:
-    """Unpin NAME of TOPIC; what only it kept goes with the next collections."""
+    """Delete checkpoint NAME of TOPIC; the next collections delete what only it kept."""
     parts = [part for part in _chosen(invocation, topic, partition) if _named(part, name) is not None]
     if not parts:
         raise NotFound(f"{topic} has no checkpoint {name!r}; 'lithify checkpoint list {topic}' shows what there is")
@@ -75,7 +78,9 @@ def delete(invocation: Invocation, topic: str, name: str, partition: int | None)
         part.delete_checkpoint(name)
     output = invocation.output
     value = {"topic": topic, "checkpoint": name, "partitions": [part.number for part in parts]}
-    output.answer(value, lambda: output.line(f"checkpoint {name} deleted in {len(parts)} partitions of {topic}"))
+    output.answer(
+        value, lambda: output.line(f"checkpoint {name} deleted in {counted(len(parts), 'partition')} of {topic}")
+    )
 
 
 def _show(output: Output, found: "list[tuple[Partition, Checkpoint]]") -> None:

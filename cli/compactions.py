@@ -8,7 +8,7 @@ import click
 from lithify.cli.failures import tell_failures
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, size_text, time_text
-from lithify.manifest.words import counted
+from lithify.manifest.words import DEBT_TEXTS, counted
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError
 from lithify.store.metered import RequestCounts
 
@@ -25,7 +25,7 @@ _partition = click.option("--partition", type=int, help="Only this partition.")
 
 @click.group()
 def compaction() -> None:
-    """Ask for compactions, follow them, and learn why there is none."""
+    """Request compactions, follow them, and see why there is none."""
 
 
 def _admin(invocation: Invocation) -> "Admin":
@@ -42,15 +42,17 @@ def _partitions(invocation: Invocation, topic: str, partition: int | None) -> li
 @command(compaction)
 @click.argument("topic")
 @_partition
-@click.option("--full", is_flag=True, help="Everything that is old enough.")
-@click.option("--sources", metavar="ID,ID", help="These L0 segments and runs ('lithify manifest show' lists them).")
+@click.option("--full", is_flag=True, help="Compact everything that is old enough.")
+@click.option(
+    "--sources", metavar="ID,ID", help="Compact these L0 segments and runs (listed by 'lithify manifest show')."
+)
 def submit(invocation: Invocation, topic: str, partition: int | None, full: bool, sources: str | None) -> None:
-    """Ask for a compaction of TOPIC. A compactor must be running; it has the last word."""
+    """Request a compaction of TOPIC. A running compactor decides about it."""
     if full == (sources is not None):
         raise InvalidRequest("give either --full or --sources ID,ID")
     numbers = _partitions(invocation, topic, partition)
     if sources is not None and len(numbers) > 1:
-        raise InvalidRequest(f"--sources are of one partition: say which of the {len(numbers)} with --partition")
+        raise InvalidRequest(f"--sources are in one partition: choose one of the {len(numbers)} with --partition")
     chosen = None if sources is None else [part.strip() for part in sources.split(",") if part.strip()]
     admin = _admin(invocation)
     infos = [admin.submit(topic, number, "full" if chosen is None else chosen) for number in numbers]
@@ -69,7 +71,7 @@ def _submitted(admin: "Admin", topic: str, partition: int, info: "CompactionInfo
 @command(compaction)
 @click.argument("compaction_id", metavar="ID")
 def status(invocation: Invocation, compaction_id: str) -> None:
-    """How compaction ID (topic/partition/job) goes."""
+    """Show the status of compaction ID (topic/partition/job)."""
     info = _admin(invocation).compaction(compaction_id)
     output = invocation.output
     output.answer(info, lambda: show(output, info))
@@ -99,7 +101,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
         ("completed", time_text(info.completed_at)),
     ]
     if progress.estimated_completion is not None:
-        rows.append(("expected", time_text(progress.estimated_completion)))
+        rows.append(("expected end", time_text(progress.estimated_completion)))
     if info.error is not None:
         rows.append(("error", f"{info.error.category}: {info.error.reason}"))
     elif (failed := info.attempts[-1] if info.attempts else None) is not None and failed.error is not None:
@@ -111,7 +113,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
 def _foretold(known: "Estimate | None") -> "Iterator[tuple[str, str]]":
     if known is not None:
         rows, size = count_text(known.output_rows), size_text(known.output_bytes)
-        yield "foretold", f"{rows} rows and {size} out, by {known.basis}"
+        yield "expected", f"{rows} rows and {size} out, by {known.basis}"
         memory = size_text(known.peak_memory_bytes)
         yield "", f"{_requests_text(known.gets, known.puts)}, by its workers; {memory} in the largest"
         yield "", f"{_requests_text(known.own_gets, known.own_puts)}, by the compactor"
@@ -135,9 +137,9 @@ def _requests_text(gets: int, puts: int) -> str:
 @command(compaction, "list")
 @click.argument("topic", required=False)
 @_partition
-@click.option("--active", is_flag=True, help="Only submitted and running ones.")
+@click.option("--active", is_flag=True, help="Only submitted and running compactions.")
 def list_(invocation: Invocation, topic: str | None, partition: int | None, active: bool) -> int:
-    """Active and remembered compactions, of TOPIC or of the whole warehouse, oldest first in each partition."""
+    """List active and remembered compactions of TOPIC, or of the whole warehouse, oldest first in each partition."""
     found, failures = _admin(invocation).readable_compactions(topic, partition)
     if failures and topic is not None and partition is not None:
         raise failures[0].error or LithifyError(failures[0].text)
@@ -162,11 +164,11 @@ def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
 @command(compaction)
 @click.argument("compaction_id", metavar="ID")
 def cancel(invocation: Invocation, compaction_id: str) -> None:
-    """Ask for compaction ID to be cancelled; its compactor ends it at its next step. Refused where it has
-    completed or failed."""
+    """Request that compaction ID be cancelled; its compactor ends it at its next step. Refused if it has completed or
+    failed."""
     info = _admin(invocation).cancel(compaction_id)
     output = invocation.output
-    told = "is cancelled" if info.status == "cancelled" else f"cancellation asked for (now {info.status})"
+    told = "is cancelled" if info.status == "cancelled" else f"cancellation requested (now {info.status})"
     output.answer(info, lambda: output.line(f"{info.id}: {told}"))
 
 
@@ -174,7 +176,7 @@ def cancel(invocation: Invocation, compaction_id: str) -> None:
 @click.argument("topic")
 @_partition
 def explain(invocation: Invocation, topic: str, partition: int | None) -> None:
-    """What a compactor would do next in TOPIC, and why, or why nothing."""
+    """Show what a compactor would do next in TOPIC, and why not more."""
     admin = _admin(invocation)
     found = [admin.explain(topic, number) for number in _partitions(invocation, topic, partition)]
     output = invocation.output
@@ -183,7 +185,7 @@ def explain(invocation: Invocation, topic: str, partition: int | None) -> None:
 
 def _explain(output: Output, found: "list[Explanation]") -> None:
     for each in found:
-        what = f"{each.kind} for {each.debt}: " if each.kind else ""
+        what = f"{DEBT_TEXTS[each.debt]}: " if each.debt else ""
         output.line(f"{each.topic}/{each.partition}: {each.action}: {what}{each.reason}")
         if each.beside:
             output.line(f"  beside that job: {each.beside}")
@@ -236,7 +238,7 @@ def _details(each: "Explanation") -> "Iterator[str]":
 @click.argument("topic")
 @_partition
 def retry(invocation: Invocation, topic: str, partition: int | None) -> None:
-    """Let quarantined partitions of TOPIC be compacted again: each whose damaged segment is whole again, or gone from
+    """Allow compaction of quarantined partitions of TOPIC again, once the damaged segment is whole again or gone from
     the log."""
     admin = _admin(invocation)
     lifted: dict[int, bool] = {}
@@ -254,4 +256,4 @@ def retry(invocation: Invocation, topic: str, partition: int | None) -> None:
 
 
 def _retried(where: str, lifted: bool) -> str:
-    return f"{where}: the quarantine is lifted, the next pass goes on" if lifted else f"{where} was not quarantined"
+    return f"{where}: the quarantine is lifted; the next pass continues" if lifted else f"{where} was not quarantined"

@@ -7,6 +7,7 @@ import click
 
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, time_text
+from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["consumer", "show_consumers"]
 
-_partition = click.option("--partition", type=int, help="Only this partition; else all of them.")
+_partition = click.option("--partition", type=int, help="Only this partition. Default: all.")
 
 
 @click.group()
 def consumer() -> None:
-    """Named readers: how far they are, and where they go on."""
+    """List, reset and delete named consumers."""
 
 
 def _chosen(invocation: Invocation, topic: str, partition: int | None) -> "list[Partition]":
@@ -43,7 +44,7 @@ def _known(invocation: Invocation, topic: str, partition: int | None, name: str)
 @click.argument("topic")
 @_partition
 def list_(invocation: Invocation, topic: str, partition: int | None) -> None:
-    """The consumers of TOPIC: position, lag, and what they have missed."""
+    """List the consumers of TOPIC: position, lag, and what they have missed."""
     _show(invocation.output, _chosen(invocation, topic, partition))
 
 
@@ -51,8 +52,8 @@ def list_(invocation: Invocation, topic: str, partition: int | None) -> None:
 @click.argument("topic")
 @click.argument("name")
 @_partition
-@click.option("--to-earliest", is_flag=True, help="To where the log starts.")
-@click.option("--to-latest", is_flag=True, help="To its end.")
+@click.option("--to-earliest", is_flag=True, help="To the start of the log.")
+@click.option("--to-latest", is_flag=True, help="To the end of the log.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
 def reset(
     invocation: Invocation,
@@ -63,12 +64,12 @@ def reset(
     to_latest: bool,
     to_offset: int | None,
 ) -> None:
-    """Move the position of consumer NAME of TOPIC. An instance that runs is refused at its next commit."""
+    """Move the position of consumer NAME of TOPIC. A running instance is refused at its next commit."""
     if to_earliest + to_latest + (to_offset is not None) != 1:
         raise InvalidRequest("give one of --to-earliest, --to-latest and --to-offset N")
     parts = _known(invocation, topic, partition, name)
     if to_offset is not None and len(parts) > 1:
-        raise InvalidRequest(f"an offset is of one partition: say which of the {len(parts)} with --partition")
+        raise InvalidRequest(f"--to-offset is in one partition: choose one of the {len(parts)} with --partition")
     place: int | Literal["earliest", "latest"] = "earliest" if to_earliest else "latest"
     for part in parts:
         part.reset_consumer(name, place if to_offset is None else to_offset)
@@ -80,13 +81,15 @@ def reset(
 @click.argument("name")
 @_partition
 def delete(invocation: Invocation, topic: str, name: str, partition: int | None) -> None:
-    """Forget consumer NAME of TOPIC. An instance that runs is refused at its next commit."""
+    """Delete consumer NAME of TOPIC. A running instance is refused at its next commit."""
     parts = _known(invocation, topic, partition, name)
     for part in parts:
         part.delete_consumer(name)
     output = invocation.output
     value = {"topic": topic, "consumer": name, "partitions": [part.number for part in parts]}
-    output.answer(value, lambda: output.line(f"consumer {name} deleted in {len(parts)} partitions of {topic}"))
+    output.answer(
+        value, lambda: output.line(f"consumer {name} deleted in {counted(len(parts), 'partition')} of {topic}")
+    )
 
 
 def _show(output: Output, parts: "list[Partition]", name: str | None = None) -> None:

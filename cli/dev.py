@@ -15,11 +15,11 @@ BUCKET = "lithify"
 
 
 @command()
-@click.option("--port", type=click.IntRange(0, 65_535), default=9000, show_default=True, help="0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=9000, show_default=True, help="0: any free port.")
 def dev(invocation: Invocation, port: int) -> None:
-    """Run an S3 with atomic conditional writes on loopback, until Ctrl-C; its objects live in memory.
+    """Run an S3 server on loopback, with atomic conditional writes, until Ctrl-C. Its objects are kept in memory.
 
-    Standard output is what to export, for 'source' or, with --json, for programs.
+    Standard output has the variables to export, for 'source' or, with --json, for programs.
     """
     if find_spec("moto") is None or find_spec("werkzeug") is None:
         raise InvalidRequest("lithify dev needs moto: pip install 'lithify[testing]'")

@@ -12,7 +12,7 @@ import msgspec
 from lithify.cli.failures import FOUND_DAMAGE
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, quarantine_text, size_text
-from lithify.manifest.words import span_text
+from lithify.manifest.words import counted, span_text
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 from lithify.store.urls import shown
 
@@ -41,9 +41,15 @@ class Check(msgspec.Struct, frozen=True):
 
 
 @command()
-@click.option("--rounds", type=click.IntRange(1), default=16, show_default=True, help="Of the probe's races.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Rounds of simultaneous creates in the probe.",
+)
 def doctor(invocation: Invocation, rounds: int) -> int:
-    """Probe the warehouse's store, and look at versions, Java, clocks, free space, topics and debt."""
+    """Probe the warehouse's store, and check versions, Java, clocks, free space, topics and overdue compaction."""
     from lithify.store.probe import probe
 
     warehouse = invocation.warehouse()
@@ -74,7 +80,7 @@ def _code(report: "ProbeReport", checks: list[Check]) -> int:
 def _show(output: Output, url: str, checks: list[Check]) -> None:
     output.table(("verdict", "check", "what was found"), [(c.verdict, c.name, c.detail) for c in checks], url)
     bad = [check for check in checks if check.verdict == "failure"]
-    output.line(f"{len(bad)} checks failed" if bad else "fit")
+    output.line(f"{counted(len(bad), 'check')} failed" if bad else "fit")
 
 
 def _versions() -> Iterator[Check]:

@@ -53,10 +53,10 @@ _KINDS: tuple[tuple[type[LithifyError], str], ...] = (
     (InvalidRequest, "fix the request, the flags or the configuration; nothing was done"),
     (NotFound, "name something that exists"),
     (AlreadyExists, "pick another name, or use what is there"),
-    (Fenced, "stop: another compactor, producer or consumer took over"),
-    (CommitUnknown, "look before retrying: it may have happened"),
+    (Fenced, "stop: another compactor, producer or consumer has taken over"),
+    (CommitUnknown, "check before you retry: it may have happened"),
     (Unavailable, "retry later: the store cannot be reached, or compaction is behind"),
-    (AccessDenied, "grant access, or renew the credentials, and retry: the store refused who asked; nothing was done"),
+    (AccessDenied, "grant access or renew the credentials, then retry: the store refused access; nothing was done"),
     (SnapshotExpired, "open a new snapshot, or pin the next one"),
     (Corrupt, "a person must look: an object is missing or damaged, or `verify` or `doctor` found something"),
     (OffsetOutOfRange, "choose an offset inside the log"),
@@ -64,7 +64,7 @@ _KINDS: tuple[tuple[type[LithifyError], str], ...] = (
 
 
 _DONE_IN_PART = (
-    "done in part: the report names the partitions that failed; or a question was answered with no (`Declined`), and "
+    "partly done: the report names the partitions that failed; or you answered a question with no (`Declined`), and "
     "nothing was done"
 )
 
@@ -75,14 +75,14 @@ class Declined(Exception):
 
 def exit_codes_table() -> str:
     """The table in docs/cli.md, as Markdown."""
-    rows = [(0, "", "done; a service left as it was asked to")]
+    rows = [(0, "", "done; a service ended as requested")]
     rows.append((FAILED, "", _DONE_IN_PART))
     rows += [(kind.exit_code, kind.__name__, what) for kind, what in _KINDS]
-    rows.append((UNEXPECTED, "Unexpected", "a fault of lithify: please report it"))
-    rows.append((HUNG_UP, "HungUp", "SIGHUP, of a terminal that goes away: as with SIGTERM"))
+    rows.append((UNEXPECTED, "Unexpected", "a bug in lithify: please report it"))
+    rows.append((HUNG_UP, "HungUp", "SIGHUP, when a terminal is closed: as for SIGTERM"))
     rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
     rows.append((BROKEN_PIPE, "", "the reader of the output went away"))
-    rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came, `export` leaves what was there"))
+    rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came, `export` leaves the old file"))
     lines = ["| Code | Kind | What to do |", "|---|---|---|"]
     lines += [f"| {code} | {f'`{kind}`' if kind else ''} | {what} |" for code, kind, what in rows]
     return "\n".join(lines) + "\n"
@@ -165,6 +165,6 @@ def _unexpected(error: BaseException) -> str:
         frame = frame.tb_next
     version = sys.version.split()[0]
     return (
-        f"unexpected {type(error).__name__} at {where} (Python {version}). This is a fault of lithify: please report "
+        f"unexpected {type(error).__name__} at {where} (Python {version}). This is a bug in lithify: please report "
         "it, with what --log-level debug shows"
     )

@@ -17,13 +17,13 @@ __all__ = ["gc"]
 
 @click.group()
 def gc() -> None:
-    """Collect what nothing can read any more."""
+    """Delete objects that nothing can read any more."""
 
 
 @command(gc)
-@click.option("--once", is_flag=True, help="One pass, then leave. Else for ever.")
-@click.option("--dry-run", is_flag=True, help="Delete nothing; say what would go, and why. One pass.")
-@click.option("--sweep", is_flag=True, help="List every object, too, and delete orphans. One pass.")
+@click.option("--once", is_flag=True, help="One pass. Default: run until stopped.")
+@click.option("--dry-run", is_flag=True, help="One pass that deletes nothing; it shows what would be deleted, and why.")
+@click.option("--sweep", is_flag=True, help="One pass that also lists every object and deletes orphans.")
 @option("gc.grace.ms")
 @option("gc.interval.ms")
 @option("gc.sweep.interval.ms")
@@ -36,7 +36,7 @@ def run(
     gc_interval_ms: int,
     gc_sweep_interval_ms: int,
 ) -> int:
-    """Delete what was replaced a grace period ago and no checkpoint pins."""
+    """Delete what was replaced at least a grace period ago, unless a checkpoint pins it."""
     from lithify.cli.service import make_collector, serve
 
     collector = make_collector(invocation.warehouse(), gc_grace_ms, stays=not (once or dry_run or sweep))

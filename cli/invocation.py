@@ -52,7 +52,7 @@ class Invocation:
             from lithify.log import warehouse
 
             if not self.warehouse_url:
-                raise InvalidRequest("which warehouse? Give --warehouse URL, or set LITHIFY_WAREHOUSE")
+                raise InvalidRequest("no warehouse given: use --warehouse URL, or set LITHIFY_WAREHOUSE")
             self._open = warehouse.open(self.warehouse_url, storage_options=self.storage_options)
         return self._open
 
@@ -74,9 +74,9 @@ def parse_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
         name, separator, value = pair.partition("=")
         name = name.strip()
         if not separator or not name:
-            raise InvalidRequest(f"{flag}: give NAME=VALUE")
+            raise InvalidRequest(f"{flag} must be NAME=VALUE")
         if parsed.get(name, value) != value:
-            raise InvalidRequest(f"{flag} {name}: it is given twice, with two values: leave one of them out")
+            raise InvalidRequest(f"{flag} {name} is given twice, with different values: leave one out")
         parsed[name] = value
     return parsed
 

@@ -26,9 +26,9 @@ def manifest() -> None:
 @command(manifest)
 @click.argument("topic")
 @click.option("--partition", type=int, default=0, show_default=True)
-@click.option("--number", type=click.IntRange(1), help="This manifest; else the head.")
+@click.option("--number", type=click.IntRange(1), help="This manifest. Default: the head.")
 def show(invocation: Invocation, topic: str, partition: int, number: int | None) -> None:
-    """The manifest of a partition of TOPIC. With --json: the stored bytes."""
+    """Show the manifest of a partition of TOPIC. With --json: the stored bytes."""
     warehouse = invocation.warehouse()
     keys = _keys(warehouse, topic, partition)
     if number is None:
@@ -36,7 +36,7 @@ def show(invocation: Invocation, topic: str, partition: int, number: int | None)
     key = keys.manifest.key(number)
     stored = warehouse.store.get(key)
     if stored is None:
-        raise NotFound(f"{key} does not exist (any more): numbers run up to the head, and old ones are collected", key)
+        raise NotFound(f"{key} does not exist: numbers go up to the head, and old ones are collected", key)
     if invocation.as_json:
         # Not decoded: an operator may have to see a file that lithify cannot read.
         click.echo(plain_bytes(stored.body) if is_terminal(sys.stdout) else stored.body, nl=False)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export", "get", "read", "scan"]
 
-_partition = click.option("--partition", type=int, help="Only this partition; else all, one after the other.")
+_partition = click.option("--partition", type=int, help="Only this partition. Default: all, one after the other.")
 
 
 def _at_most(_: click.Context, __: click.Parameter, given: int | None) -> int | None:
@@ -32,7 +32,7 @@ def _at_most(_: click.Context, __: click.Parameter, given: int | None) -> int | 
 
 _limit = click.option("--limit", type=click.IntRange(0), callback=_at_most, metavar="N", help="At most N records.")
 _checkpoint = click.option(
-    "--checkpoint", metavar="NAME", help="What this checkpoint pins, instead of what is there now."
+    "--checkpoint", metavar="NAME", help="Read what this checkpoint pins, instead of the present state."
 )
 
 _Read = Callable[["Snapshot"], "Iterable[pa.RecordBatch]"]
@@ -41,7 +41,9 @@ _Read = Callable[["Snapshot"], "Iterable[pa.RecordBatch]"]
 @command()
 @click.argument("topic")
 @_partition
-@click.option("--from-offset", type=click.IntRange(0), help="Begin here; else where --auto-offset-reset says.")
+@click.option(
+    "--from-offset", type=click.IntRange(0), help="Begin at this offset. Default: where --auto-offset-reset says."
+)
 @click.option("--to-offset", type=click.IntRange(0), help="End before this offset.")
 @click.option(
     "--auto-offset-reset",
@@ -49,10 +51,10 @@ _Read = Callable[["Snapshot"], "Iterable[pa.RecordBatch]"]
     type=click.Choice(["earliest", "latest", "error"]),
     default="earliest",
     show_default=True,
-    help="Where to begin where the log has no such offset any more.",
+    help="Where to begin if the log no longer has that offset.",
 )
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C or SIGTERM.")
-@click.option("--consumer", metavar="NAME", help="Go on where this consumer left off, and commit its position.")
+@click.option("--follow", is_flag=True, help="Keep reading new records, until Ctrl-C or SIGTERM.")
+@click.option("--consumer", metavar="NAME", help="Resume where this consumer stopped, and commit its position.")
 @_checkpoint
 @_limit
 def read(
@@ -67,13 +69,13 @@ def read(
     checkpoint: str | None,
     limit: int | None,
 ) -> None:
-    """Every stored record of TOPIC in offset order, tombstones included, as lines of JSON."""
+    """Print every stored record of TOPIC in offset order, including tombstones, as lines of JSON."""
     if to_offset is not None and (follow or consumer is not None):
-        raise InvalidRequest("--to-offset is for reading without --follow and --consumer; --limit N ends them")
+        raise InvalidRequest("--to-offset cannot be used with --follow or --consumer; use --limit N")
     if checkpoint is not None and (follow or consumer is not None):
-        raise InvalidRequest("a checkpoint does not change: leave out --follow and --consumer")
+        raise InvalidRequest("--checkpoint cannot be used with --follow or --consumer: a checkpoint does not change")
     if from_offset is not None and consumer is not None:
-        raise InvalidRequest(f"consumer {consumer} begins at its position; move it by 'lithify consumer reset'")
+        raise InvalidRequest(f"consumer {consumer} begins at its position; to move it: 'lithify consumer reset'")
     if not follow and consumer is None:
         from lithify.log.follow import bounded
 
@@ -93,7 +95,7 @@ def read(
 @command()
 @click.argument("topic")
 @_partition
-@click.option("--tombstones", is_flag=True, help="Show deleted keys, too.")
+@click.option("--tombstones", is_flag=True, help="Also show deleted keys.")
 @_checkpoint
 @_limit
 def scan(
@@ -104,7 +106,7 @@ def scan(
     checkpoint: str | None,
     limit: int | None,
 ) -> None:
-    """The latest record of each key of TOPIC, in key order, as lines of JSON."""
+    """Print the latest record of each key of TOPIC, in key order, as lines of JSON."""
     _write(invocation, topic, partition, checkpoint, "-", limit, lambda found: found.scan(tombstones), latest=True)
 
 
@@ -114,14 +116,16 @@ def scan(
 @click.option("--base64", "is_base64", is_flag=True, help="KEY is base64.")
 @_checkpoint
 def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoint: str | None) -> None:
-    """The latest record of KEY in TOPIC, as a line of JSON."""
+    """Print the latest record of KEY in TOPIC, as a line of JSON."""
     from lithify.cli.records.lines import record_line
     from lithify.log.partitioner import partition_for_key
 
     try:
         wanted = base64.b64decode(key, validate=True) if is_base64 else key.encode()
     except (binascii.Error, UnicodeEncodeError, ValueError):
-        raise InvalidRequest("KEY is no base64" if is_base64 else "KEY is no text: give it as --base64") from None
+        raise InvalidRequest(
+            "KEY is not valid base64" if is_base64 else "KEY is not valid text: give it as --base64"
+        ) from None
     opened = invocation.warehouse().topic(topic)
     places = opened.key_places()
     number = partition_for_key(wanted, places.partitions)
@@ -140,16 +144,18 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
 @click.argument("topic")
 @click.option("--to", "target", required=True, metavar="URL", help="A file or URL: JSON lines, or .parquet.")
 @_partition
-@click.option("--log", "shape", flag_value="log", help="Every stored record. The default where nothing is compacted.")
 @click.option(
-    "--latest", "shape", flag_value="latest", help="The latest of each key. The default for compacted topics."
+    "--log", "shape", flag_value="log", help="Every stored record. The default for topics that are not compacted."
+)
+@click.option(
+    "--latest", "shape", flag_value="latest", help="The latest record of each key. The default for compacted topics."
 )
 @_checkpoint
 def export(
     invocation: Invocation, topic: str, target: str, partition: int | None, shape: str | None, checkpoint: str | None
 ) -> None:
-    """Write the records of TOPIC to a file or URL, which appears when it is complete. Until then, and where it fails,
-    what was there stays."""
+    """Write the records of TOPIC to a file or URL, which appears only when it is complete. If the export fails, the old
+    file stays."""
     compacted = invocation.warehouse().topic(topic).parsed_config.compacted
     latest = compacted if shape is None else shape == "latest"
     with told_to_end():
@@ -161,7 +167,7 @@ def export(
     if target != "-":
         output = invocation.output
         value = {"topic": topic, "exported": rows}
-        output.answer(value, lambda: output.line(f"{rows} records exported from {topic}"))
+        output.answer(value, lambda: output.line(f"{counted(rows, 'record')} exported from {topic}"))
 
 
 def _found(part: "Partition", checkpoint: str | None) -> "Snapshot":

@@ -39,12 +39,12 @@ log = structlog.wrap_logger(logging.getLogger("lithify.service"))
 
 @click.group()
 def compactor() -> None:
-    """Compact: once, or as a service."""
+    """Run a compactor, once or as a service."""
 
 
 @command(compactor)
-@click.option("--once", is_flag=True, help="Until nothing is due, then a report. Else for ever.")
-@click.option("--take-over", is_flag=True, help="Claim partitions whose compactor is at work, too.")
+@click.option("--once", is_flag=True, help="Run until nothing is due, then print a report. Default: run until stopped.")
+@click.option("--take-over", is_flag=True, help="Also claim partitions whose compactor is at work.")
 @option("engine")
 @option("master")
 @option("compactor.interval.ms")
@@ -57,8 +57,8 @@ def compactor() -> None:
 @option("gc.grace.ms")
 @option("gc.sweep.interval.ms")
 def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master: str | None, **settings: Any) -> int:
-    """Compact what is due, in every partition of the warehouse. SIGTERM or Ctrl-C: it records what has finished and
-    leaves; a second one ends it at once."""
+    """Compact what is due, in every partition of the warehouse. On SIGTERM or Ctrl-C it records what has finished and
+    ends; a second one ends it at once."""
     from lithify.compactor.compactor import Compactor
 
     warehouse = invocation.warehouse()
@@ -114,10 +114,10 @@ def make_collector(warehouse: "Warehouse", grace_ms: int, *, stays: bool) -> "Co
     if 0 < grace_ms < GRACE_MS_MIN:
         raise InvalidRequest(
             f"gc.grace.ms is {grace_ms}, and must be at least {GRACE_MS_MIN} ({span_text(GRACE_MS_MIN)}): writers "
-            "build on what they read up to a minute ago. Only where nothing else uses the warehouse meanwhile, give 0"
+            "build on what they read up to a minute ago. Give 0 only if nothing else uses the warehouse"
         )
     if grace_ms == 0 and stays:
-        log.warning("there is no grace period: whoever uses the warehouse beside this may end in CommitUnknown")
+        log.warning("there is no grace period: others who use the warehouse now may get CommitUnknown")
     return Collector(warehouse, grace_ms=grace_ms)
 
 
@@ -174,9 +174,9 @@ def _show(output: Output, report: "MaintenanceReport") -> None:
     ]
     output.table(_COLUMNS, rows)
     if not rows:
-        output.line("there is no topic in this warehouse")
+        output.line("this warehouse has no topics")
     elif report.more_work:
-        output.line("something is left to do: run again, or see the reasons above")
+        output.line("there is more to do: run again, or see the reasons above")
 
 
 def _change(text: "Callable[[int], str]", before: int, after: int) -> str:

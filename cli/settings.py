@@ -53,9 +53,9 @@ SETTINGS: tuple[Setting, ...] = (
         name="warehouse",
         flag="--warehouse",
         metavar="URL",
-        default_text="none: it must be given",
+        default_text="none: required",
         commands=_EVERYWHERE,
-        meaning="the warehouse's root: s3://bucket/prefix, file:///folder or a path",
+        meaning="root of the warehouse: s3://bucket/prefix, file:///folder or a path",
     ),
     Setting(
         name="storage.option",
@@ -64,8 +64,8 @@ SETTINGS: tuple[Setting, ...] = (
         repeated=True,
         default_text="none",
         commands=_EVERYWHERE,
-        meaning="how the store is reached, spelled as s3fs spells it; dots nest (client_kwargs.endpoint_url=…). "
-        "The variable holds several, separated by spaces",
+        meaning="how to reach the store, in the spelling of s3fs; dots nest (client_kwargs.endpoint_url=…). "
+        "The variable takes several, separated by spaces",
     ),
     Setting(
         name="json",
@@ -73,7 +73,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="switch",
         default=False,
         commands=_EVERYWHERE,
-        meaning="answer with one JSON document (records: one per line); errors as JSON, too",
+        meaning="print one JSON document (records: one per line); errors are JSON too",
     ),
     Setting(
         name="log.format",
@@ -82,7 +82,7 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("text", "json"),
         default="text",
         commands=_EVERYWHERE,
-        meaning="how log lines on standard error look",
+        meaning="format of the log on standard error",
     ),
     Setting(
         name="log.level",
@@ -91,7 +91,7 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("debug", "info", "warning", "error"),
         default_text="info for a running service, else warning",
         commands=_EVERYWHERE,
-        meaning="which log lines are written; debug shows where an unexpected error came from",
+        meaning="lowest level that is logged; debug shows where an unexpected error came from",
     ),
     Setting(
         name="batch.size",
@@ -109,7 +109,7 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("spark", "local"),
         default="spark",
         commands="compactor run, verify",
-        meaning="what carries the work: Spark, or threads of this process",
+        meaning="where the work runs: on Spark, or in threads of this process",
     ),
     Setting(
         name="master",
@@ -117,7 +117,7 @@ SETTINGS: tuple[Setting, ...] = (
         metavar="URL",
         default_text="local[*]",
         commands="compactor run, verify",
-        meaning="Spark's master, as in spark://host:7077",
+        meaning="Spark master, such as spark://host:7077",
     ),
     Setting(
         name="compactor.interval.ms",
@@ -126,7 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=15_000,
         commands=_DAEMON,
-        meaning="rest between two looks at all partitions",
+        meaning="pause between two looks at all partitions",
     ),
     Setting(
         name="compactor.initial.delay.ms",
@@ -134,7 +134,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="ms",
         default=0,
         commands=_DAEMON,
-        meaning="rest before the first look",
+        meaning="pause before the first look",
     ),
     Setting(
         name="compactor.concurrency",
@@ -143,16 +143,16 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=2,
         commands=_DAEMON,
-        meaning="jobs at once; where all of them are long, one short and one requested job besides",
+        meaning="jobs that run at once; if all are long, one short and one requested job run besides",
     ),
     Setting(
         name="compactor.bytes.in.flight",
         flag="--bytes-in-flight",
         kind="count",
         smallest=1,
-        default_text="no bound",
+        default_text="no limit",
         commands=_DAEMON,
-        meaning="bytes that compactions of this process read at once, one short one aside; a larger one runs alone",
+        meaning="bytes that the jobs of this process may read at once, except one short job; a larger job runs alone",
     ),
     Setting(
         name="compactor.probe",
@@ -160,7 +160,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="switch",
         default=True,
         commands="compactor run, topic create",
-        meaning="prove that the store keeps its promises when the service starts, and before a warehouse's first topic",
+        meaning="probe the store when the service starts, and before the first topic of a warehouse is created",
     ),
     Setting(
         name="gc",
@@ -168,7 +168,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="switch",
         default=True,
         commands=_DAEMON,
-        meaning="collect garbage beside compacting",
+        meaning="also collect garbage",
     ),
     Setting(
         name="gc.interval.ms",
@@ -177,7 +177,7 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=600_000,
         commands=_COLLECTING,
-        meaning="rest between two collections",
+        meaning="pause between two collections",
     ),
     Setting(
         name="gc.grace.ms",
@@ -185,8 +185,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="ms",
         default=3_600_000,
         commands=_COLLECTING,
-        meaning="how long what was replaced stays readable, at least; from 300000 up, or 0 where nothing else uses the "
-        "warehouse meanwhile",
+        meaning="how long replaced data stays readable: at least 300000, or 0 if nothing else uses the warehouse",
     ),
     Setting(
         name="gc.sweep.interval.ms",
@@ -195,8 +194,7 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=86_400_000,
         commands=_COLLECTING,
-        meaning="how often a collection also lists every object and deletes orphans; the first time with the second "
-        "collection",
+        meaning="how often a collection also lists every object and deletes orphans; first with the second collection",
     ),
 )
 
@@ -210,7 +208,8 @@ def setting(name: str) -> Setting:
 def option(name: str, **more: Any) -> Callable[[F], F]:
     """The click option of a setting. `more` goes to click; its `default` replaces the setting's."""
     it = _BY_NAME[name]
-    attributes: dict[str, Any] = {"envvar": it.variable, "show_envvar": True, "default": it.default, "help": it.meaning}
+    meaning = f"{it.meaning[0].upper()}{it.meaning[1:]}."
+    attributes: dict[str, Any] = {"envvar": it.variable, "show_envvar": True, "default": it.default, "help": meaning}
     match it.kind:
         case "count" | "ms":
             most = _INTERVAL_MS_MAX if it.kind == "ms" else None

@@ -107,11 +107,11 @@ class _Outage:
             raise
         except Unavailable as error:
             if partition not in self._of:
-                warn(f"warning: {error}. Reading {where} goes on as soon as the store answers")
+                warn(f"warning: {error}. Reading {where} continues as soon as the store answers")
             self._of.add(partition)
         else:
             if partition in self._of:
-                warn(f"the store answers again, and reading {where} goes on")
+                warn(f"the store answers again; reading {where} continues")
             self._of.discard(partition)
 
 

@@ -13,6 +13,7 @@ from lithify.cli.output import Output, count_text, quarantine_text, size_text, t
 from lithify.cli.settings import option
 from lithify.cli.terminal import plain, warn
 from lithify.manifest.config import config_table
+from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["topic"]
 
 _config = click.option(
-    "--config", "pairs", multiple=True, metavar="NAME=VALUE", help="Kafka's names, as in cleanup.policy=compact."
+    "--config",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A topic configuration, such as cleanup.policy=compact; may be repeated.",
 )
 
 
@@ -37,12 +42,12 @@ def topic() -> None:
 @_config
 @option("compactor.probe")
 def create(invocation: Invocation, name: str, partitions: int, pairs: tuple[str, ...], probe: bool) -> None:
-    """Create topic NAME. A warehouse's first one proves before that its store keeps its promises."""
+    """Create topic NAME. Before the warehouse's first topic is created, the store is probed."""
     warehouse = invocation.warehouse()
     config = parse_pairs(pairs, "--config")
     with invocation.output.progress("asking the store"):
         made = warehouse.create_topic(name, partitions, config, probe=probe)
-    _tell(invocation.output, made, f"topic {name} created with {partitions} partitions")
+    _tell(invocation.output, made, f"topic {name} created with {counted(partitions, 'partition')}")
 
 
 def _tell(output: Output, made: "Topic", text: str) -> None:
@@ -52,7 +57,7 @@ def _tell(output: Output, made: "Topic", text: str) -> None:
 
 @command(topic, "list")
 def list_(invocation: Invocation) -> int:
-    """The topics of the warehouse. One whose file cannot be read is among them, and named on standard error."""
+    """List the topics of the warehouse. Topics that cannot be read are listed too, and named on standard error."""
     from lithify.manifest.walk import topics_found
     from lithify.store.apart import Failure
 
@@ -65,9 +70,9 @@ def list_(invocation: Invocation) -> int:
 
 @command(topic)
 @click.argument("name")
-@click.option("--defaults", is_flag=True, help="Show the whole configuration, not only what was set.")
+@click.option("--defaults", is_flag=True, help="Show the whole configuration, including defaults.")
 def describe(invocation: Invocation, name: str, defaults: bool) -> int:
-    """Configuration and partitions of topic NAME: what they hold and what they owe."""
+    """Show the configuration and partitions of topic NAME, and the compaction work that is due."""
     info = invocation.warehouse().topic(name).describe()
     unset = {each: value for each, value, _ in config_table() if each not in info.config} if defaults else {}
     output = invocation.output
@@ -116,8 +121,8 @@ def _row(part: "PartitionInfo") -> tuple[object, ...]:
 @command(topic)
 @click.argument("name")
 @_config
-@click.option("--unset", multiple=True, metavar="NAME", help="Put a configuration back to its default.")
-@click.option("--partitions", type=click.IntRange(1), help="Grow to so many; keys then move to other partitions.")
+@click.option("--unset", multiple=True, metavar="NAME", help="Restore the default of a configuration; may be repeated.")
+@click.option("--partitions", type=click.IntRange(1), help="Grow to N partitions; keys then move to other partitions.")
 def alter(
     invocation: Invocation, name: str, pairs: tuple[str, ...], unset: tuple[str, ...], partitions: int | None
 ) -> None:
@@ -129,38 +134,40 @@ def alter(
     before = altered.partitions
     altered.alter(dict(changes), partitions)
     if altered.partitions > before:
-        moved = "most keys have another partition now, and scan and get show what is written of them from now on"
-        warn(f"warning: {name}: {moved}; scan --partition N shows what was there (docs/operations.md)")
+        moved = "most keys now belong to another partition; scan and get show only what is written from now on"
+        warn(f"warning: {name}: {moved}. scan --partition N shows the older records (docs/operations.md)")
     _tell(invocation.output, altered, f"topic {name} altered")
 
 
 @command(topic, "delete-records")
 @click.argument("name")
-@click.option("--partition", type=click.IntRange(0), help="May be left out where there is only one.")
-@click.option("--before", type=click.IntRange(-1), required=True, help="The first offset that stays; -1: none stays.")
+@click.option("--partition", type=click.IntRange(0), help="Required if the topic has several partitions.")
+@click.option(
+    "--before", type=click.IntRange(-1), required=True, help="Delete all records before this offset; -1: all records."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete_records(invocation: Invocation, name: str, partition: int | None, before: int, yes: bool) -> None:
-    """Move the log start of NAME up to an offset: readers see nothing before it any more, and there is no way back.
-    Bytes go with the next compaction and collection."""
+    """Delete the records of topic NAME before an offset. Readers stop seeing them at once; it cannot be undone. The
+    next compaction and collection free the bytes."""
     opened = invocation.warehouse().topic(name)
     if partition is None and opened.partitions > 1:
-        raise InvalidRequest(f"an offset is of one partition: say which of the {opened.partitions} with --partition")
+        raise InvalidRequest(f"--before is in one partition: choose one of the {opened.partitions} with --partition")
     part = opened.partition(partition or 0)
     where = f"{name}/{part.number}"
     what = "all records" if before == -1 else f"the records before offset {before}"
     _confirm(yes, f"Delete {what} of {where}?", f"{where}: this deletes {what}")
     start = part.delete_records(before)
     value = {"topic": name, "partition": part.number, "log_start_offset": start}
-    invocation.output.answer(value, lambda: invocation.output.line(f"{where} starts at offset {start}"))
+    invocation.output.answer(value, lambda: invocation.output.line(f"{where} now starts at offset {start}"))
 
 
 def _confirm(yes: bool, question: str, warning: str) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InvalidRequest(f"{warning}; say --yes where nobody can be asked")
+        raise InvalidRequest(f"{warning}; there is no terminal to ask for confirmation: give --yes")
     if not click.confirm(plain(question), err=True):
-        raise Declined("nothing was done: the answer was no")
+        raise Declined("nothing was done: you answered no")
 
 
 @command(topic)
@@ -170,9 +177,9 @@ def delete(invocation: Invocation, name: str, yes: bool) -> None:
     """Delete topic NAME and, once garbage is collected, all its data."""
     warehouse = invocation.warehouse()
     known = warehouse.topic(name)
-    question = f"Delete topic {name} ({known.partitions} partitions) and its data?"
-    _confirm(yes, question, f"topic {name}: deleting it deletes its data")
+    question = f"Delete topic {name} ({counted(known.partitions, 'partition')}) and its data?"
+    _confirm(yes, question, f"topic {name}: this deletes all its data")
     warehouse.delete_topic(name)
     output = invocation.output
-    text = f"topic {name} deleted; its data go with the next collections"
+    text = f"topic {name} deleted; the next collections delete its data"
     output.answer({"topic": name, "deleted": True}, lambda: output.line(text))

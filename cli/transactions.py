@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["transaction"]
 
-_partition = click.option("--partition", type=int, help="Only this partition; else all of them.")
+_partition = click.option("--partition", type=int, help="Only this partition. Default: all.")
 
 
 @click.group()
 def transaction() -> None:
-    """Applications that number their appends, imports among them: how far each is."""
+    """List and forget applications that number their appends, such as imports."""
 
 
 def _chosen(invocation: Invocation, topic: str, partition: int | None) -> "list[Partition]":
@@ -33,7 +33,7 @@ def _chosen(invocation: Invocation, topic: str, partition: int | None) -> "list[
 @click.argument("topic")
 @_partition
 def list_(invocation: Invocation, topic: str, partition: int | None) -> None:
-    """The applications that TOPIC remembers, with their latest versions."""
+    """List the applications that TOPIC remembers, with their latest versions."""
     found = [(part.number, known) for part in _chosen(invocation, topic, partition) for known in part.transactions()]
     rows = [
         (number, known.application, known.version, time_text(known.committed_at_ms), _state(known))
@@ -55,7 +55,7 @@ def _state(known: "TransactionInfo") -> str:
 @click.argument("application")
 @_partition
 def forget(invocation: Invocation, topic: str, application: str, partition: int | None) -> None:
-    """Forget APPLICATION of TOPIC. What it sends afterwards is appended as if it came for the first time."""
+    """Forget APPLICATION of TOPIC. Whatever it sends later is appended as if it came for the first time."""
     parts = [
         part
         for part in _chosen(invocation, topic, partition)

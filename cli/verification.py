@@ -18,12 +18,12 @@ __all__ = ["verify"]
 
 @command()
 @click.argument("topic", required=False)
-@click.option("--deep", is_flag=True, help="Decode the rows, too: their order, and what the manifest says of them.")
+@click.option("--deep", is_flag=True, help="Also decode the rows, and check their order and statistics.")
 @option("engine")
 @option("master")
 def verify(invocation: Invocation, topic: str | None, deep: bool, engine: str, master: str | None) -> int:
-    """Check every segment that TOPIC (or the warehouse) names, live or pinned: it is there, with the right size and
-    checksum. Manifests are checked against their invariants, and objects that nobody names are counted."""
+    """Check every live or pinned segment of TOPIC, or of the warehouse: its existence, size and checksum. Also checks
+    the invariants of manifests, and counts objects that nothing names."""
     from lithify.admin.verify import Verifier
 
     warehouse = invocation.warehouse()
@@ -61,6 +61,8 @@ def _show(output: Output, report: "VerifyReport") -> None:
     for finding in report.findings:
         output.line(f"{finding.kind}: {finding.message}")
     if any(check.unnamed for check in report.partitions):
-        output.line("objects that no manifest names are orphans, or uploads under way: 'lithify gc run --sweep' tells")
+        output.line(
+            "objects that no manifest names are orphans or running uploads: 'lithify gc run --sweep' lists them"
+        )
     if not report.findings:
-        output.line("everything that is named is there and intact")
+        output.line("everything that is named exists and is intact")

@@ -6,6 +6,7 @@ import click
 
 from lithify.cli.invocation import Invocation, command, parse_changes
 from lithify.cli.output import Output
+from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def warehouse() -> None:
 
 @command(warehouse)
 def describe(invocation: Invocation) -> None:
-    """Where the warehouse lies, its settings and its topics."""
+    """Show the warehouse's location, settings and topics."""
     info = invocation.warehouse().describe()
     output = invocation.output
     output.answer(info, lambda: _describe(output, info))
@@ -30,7 +31,7 @@ def describe(invocation: Invocation) -> None:
 def _describe(output: Output, info: "WarehouseInfo") -> None:
     output.line(f"warehouse {info.url}")
     output.lines(_lines(info.settings))
-    output.line(f"{len(info.topics)} topics")
+    output.line(counted(len(info.topics), "topic"))
     output.lines(f"  {name}" for name in info.topics)
 
 
@@ -39,11 +40,17 @@ def _lines(settings: dict[str, str]) -> list[str]:
 
 
 @command(warehouse)
-@click.option("--config", "pairs", multiple=True, metavar="NAME=VALUE", help="As in auto.create.topics.enable=true.")
-@click.option("--unset", multiple=True, metavar="NAME", help="Put a setting back to its default.")
+@click.option(
+    "--config",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting, such as auto.create.topics.enable=true; may be repeated.",
+)
+@click.option("--unset", multiple=True, metavar="NAME", help="Restore the default of a setting; may be repeated.")
 def alter(invocation: Invocation, pairs: tuple[str, ...], unset: tuple[str, ...]) -> None:
-    """Change settings: auto.create.topics.enable, num.partitions, and topics' configuration under default., as in
-    default.cleanup.policy=compact. They hold for topics that their first append creates; others keep what they have."""
+    """Change settings: auto.create.topics.enable, num.partitions, and default.NAME for topic configurations, such as
+    default.cleanup.policy=compact. They apply to topics created by their first append, not to others."""
     changes = parse_changes(pairs, unset)
     if not changes:
         raise InvalidRequest("nothing to change; give --config or --unset")

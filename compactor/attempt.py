@@ -124,7 +124,7 @@ class JobWork:
 
     async def _end_altered(self, job: Job, why: str) -> Step:
         """Cancel the job; it has not failed. What is due is planned anew, by today's rules (P9, P14)."""
-        text = f"the topic was altered: {why}; what is due will be planned anew"
+        text = f"the topic was altered: {why}; what is due will be planned again"
         return await self.finish(job, "cancelled", text, JobError(Category.ALTERED, text))
 
     async def _run_tasks(self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]) -> Step | None:
@@ -159,7 +159,7 @@ class JobWork:
     async def _rest_job(self, job: Job) -> Step:
         state = (await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, None))).version.value
         return Step(
-            StepEnd.STOPPED, f"job {job.id} rests; it goes on from what is recorded", state and state.job(job.id)
+            StepEnd.STOPPED, f"job {job.id} rests; it resumes from what is recorded", state and state.job(job.id)
         )
 
     async def _cancel(self, job: Job) -> Step:

@@ -38,7 +38,7 @@ def make_engine(engine: "str | Engine") -> Engine:
         from lithify.compactor.engines.spark import SparkEngine
 
         return SparkEngine()
-    raise InvalidRequest(f"no engine is named {engine!r}: use 'spark' or 'local', or give a SparkEngine")
+    raise InvalidRequest(f"unknown engine {engine!r}: use 'spark' or 'local', or give a SparkEngine")
 
 
 class Compactor:

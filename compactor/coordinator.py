@@ -319,7 +319,7 @@ class Coordinator:
                 return await end(request, "failed", given_up, JobError(Category.GIVEN_UP, given_up))
             return await self._start(manifest, config, held, "tier", "scheduler", reason, now_ms)
         kind = kind_of(manifest, config, chosen, now_ms)
-        reason = "asked for: full" if not request.requested else "asked for: by sources"
+        reason = "requested: full" if not request.requested else "requested: by sources"
         return await self._start(manifest, config, chosen, kind, "manual", reason, now_ms, request)
 
     async def _start(

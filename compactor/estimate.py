@@ -1,4 +1,4 @@
-"""What a compaction will take, foretold from its inputs and from how the last ones went. Pure (docs/rfcs/0008)."""
+"""Predicts what a compaction will take, from its inputs and the results of earlier ones. Pure (docs/rfcs/0008)."""
 
 from collections.abc import Sequence
 
@@ -13,17 +13,17 @@ from lithify.segment.source import FETCHES_BYTES
 
 __all__ = ["SPLIT_BYTES_MIN", "estimate", "target_bytes"]
 
-SPLIT_BYTES_MIN = 32 * 1024 * 1024  # smaller jobs are one range; larger ones have at least RANGES_MIN
+SPLIT_BYTES_MIN = 32 * 1024 * 1024  # smaller jobs have one range, larger ones at least RANGES_MIN
 RANGES_MIN = 8
-_PROCESS_BYTES = 160 * 1024 * 1024  # of a worker before it merges: the interpreter and its libraries
-_OUTPUT_BYTES = 64 * 1024 * 1024  # what is held of the output: a row group decoded, encoded and on its way
-_PART_BYTES = 16 * 1024 * 1024  # of a streamed object
+_PROCESS_BYTES = 160 * 1024 * 1024  # of a worker before it merges: interpreter and libraries
+_OUTPUT_BYTES = 64 * 1024 * 1024  # of output held: a row group decoded, encoded and on its way
+_PART_BYTES = 16 * 1024 * 1024  # of a part of a streamed object
 _JOB_PUTS = 4  # admit, start, commit, finish; each output range adds one at most
 _JOB_GETS = 8
 
 
 def target_bytes(config: TopicConfig, input_bytes: int) -> int:
-    """How many input bytes a key range of a job has."""
+    """The number of input bytes in a key range of a job."""
     return min(config.output_bytes, max(SPLIT_BYTES_MIN, input_bytes // RANGES_MIN))
 
 
@@ -36,8 +36,8 @@ def estimate(
     cleaned_to: int = 0,
     floor: int = 0,
 ) -> Estimate:
-    """Rows and bytes out go by the last finished compaction of the same kind; without one they are at most what goes
-    in. What is clean already (below `cleaned_to`) is no fewer for it."""
+    """Rows and bytes out follow the last finished compaction of the same kind; without one, they are at most what goes
+    in. Clean data (below `cleaned_to`) is not expected to shrink."""
     input_bytes, input_rows = sum(u.bytes for u in chosen), sum(u.rows for u in chosen)
     target = target_bytes(config, input_bytes)
     ranges = 1 if input_bytes <= target else -(-input_bytes // target)
@@ -74,8 +74,8 @@ def _peak_memory_bytes(chosen: Sequence[Unit], config: TopicConfig) -> int:
 
 
 def _stays(chosen: Sequence[Unit], cleaned_to: int, floor: int) -> tuple[int, int]:
-    """(rows, bytes) of the largest run that is clean already (one that was divided has left several), less its
-    tombstones and what lies below `floor`: each key is in it once, so a clean leaves at least as many."""
+    """(rows, bytes) of the largest clean run (a divided run has left several), less its tombstones and what lies below
+    `floor`: each key is in it once, so a clean leaves at least as many."""
     clean = (unit for unit in chosen if unit.is_run and is_clean(unit, cleaned_to))
     run = max(clean, key=lambda unit: unit.rows, default=None)
     if run is None or not run.rows:

@@ -137,7 +137,7 @@ class Submit:
             return Already(None)
         if _count(state, "submitted") >= REQUESTS_MAX:
             where = f"{state.topic}/{state.partition}"
-            return Refused(Unavailable(f"{where} has {REQUESTS_MAX} requests that wait, its limit; cancel one"))
+            return Refused(Unavailable(f"{where} has {REQUESTS_MAX} waiting requests, its limit; cancel one"))
         return Next(replace(state, jobs=(*state.jobs, replace(self.job, created_at_ms=now_ms))), None)
 
 
@@ -154,12 +154,12 @@ class RequestCancel:
     def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
         job = None if head is None else head.job(self.job)
         if head is None or job is None:
-            return Refused(NotFound(f"no compaction {self.job} is known here; see 'lithify compaction list'"))
+            return Refused(NotFound(f"compaction {self.job} is not known here; see 'lithify compaction list'"))
         if job.status == "cancelled" or (job.active and job.cancel_requested):
             return Already(None)
         if not job.active:
             where = f"{head.topic}/{head.partition}: compaction {self.job}"
-            return Refused(InvalidRequest(f"{where} has ended, it is {job.status}. There is nothing to cancel"))
+            return Refused(InvalidRequest(f"{where} has ended ({job.status}); there is nothing to cancel"))
         return Next(replace(head, jobs=_with(head.jobs, replace(job, cancel_requested=True))), None)
 
 
@@ -238,7 +238,7 @@ class Admit(_Owned):
         if known is not None and known.status != "submitted":
             return Already(None)
         if known is not None and known.cancel_requested:
-            return Refused(InvalidRequest(f"job {self.job.id}: its cancellation was asked for meanwhile"))
+            return Refused(InvalidRequest(f"job {self.job.id}: its cancellation was requested in the meantime"))
         taken = {s for job in head.jobs if job.id != self.job.id and job.plan is not None for s in job.segments}
         shared = taken & set(self.job.segments)
         if shared:

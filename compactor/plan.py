@@ -49,7 +49,7 @@ def choose_requested(manifest: Manifest, requested: Sequence[str], now_ms: int, 
     where = f"{manifest.topic}/{manifest.partition}"
     if unknown:
         raise InvalidRequest(
-            f"{where}: {unknown[0]} is no live L0 segment or run (any more); see 'lithify manifest show' for what is"
+            f"{where}: {unknown[0]} is not a live L0 segment or run; 'lithify manifest show' lists them"
         )
     chosen = [known[name] for name in dict.fromkeys(requested)]
     young = [u.id for u in chosen if config.compacted and u.max_timestamp_ms > latest_ms]

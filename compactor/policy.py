@@ -45,9 +45,10 @@ __all__ = [
     "urgency_of",
 ]
 
-ENGINE_LOST_MAX = 30  # attempts in a row on one set of sources under which the engine died, hours by the pauses between
-GIVEN_UP_MS = 86_400_000  # after which the sources of a job that was given up are tried once more
-LEASE_MS = 30_000  # a compactor without a sign of life for so long, while a job of its runs, may be replaced (P5)
+# Attempts in a row on one set of sources under which the engine died: hours, with the pauses between them.
+ENGINE_LOST_MAX = 30
+GIVEN_UP_MS = 86_400_000  # then the sources of a job that was given up are tried once more
+LEASE_MS = 30_000  # an owner with running work may be replaced after so long without a sign of life (P5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def decide(
     if debt.due is not None and debt.due.kind == "drop" and has_no_room(debt.due, manifest) is None:
         return Drop(debt.due)  # retention continues beside jobs, and where compaction is stopped
     if manifest.quarantine is not None:
-        return Wait(f"quarantined since a corrupt segment: {manifest.quarantine.reason}")
+        return Wait(f"quarantined because of a damaged segment: {manifest.quarantine.reason}")
     if not jobs and not debt.all_due:
         return Wait(NOTHING_DUE)
     if config.compaction_paused:
@@ -209,7 +210,7 @@ def _before_it(action: Action) -> str:
         case Settle(job) | Resume(job):
             return f"job {job.id} comes first"
         case Admit(job):
-            return f"job {job.id} was asked for, and comes first"
+            return f"job {job.id} was requested and comes first"
 
 
 URGENCY_NONE = 1_000
@@ -297,7 +298,7 @@ def pressing(
     """What may start beside jobs in progress, whether they run or wait for their next attempt: only work that appends
     would otherwise stop for. `debt`: of the segments that no job holds."""
     if sum(job.status == "in_progress" for job in (() if state is None else state.jobs)) >= IN_PROGRESS_MAX:
-        return Wait(f"{IN_PROGRESS_MAX} jobs are in progress, the limit")
+        return Wait(f"{IN_PROGRESS_MAX} jobs are in progress, which is the limit")
     return proposed(tuple(due for due in debt.all_due if due.debt.grows), manifest, state, config, now_ms)
 
 
@@ -347,11 +348,11 @@ def tiered_first(chosen: Sequence[Unit], config: TopicConfig) -> tuple[Sequence[
     sorted_first = to_sort(chosen, config.output_bytes) if config.compacted else ()
     if sorted_first:
         left = sum(unit.bytes for unit in chosen if not in_key_order(unit))
-        return sorted_first, f"{left} bytes of its inputs are in the order of offsets: they are sorted by key first"
+        return sorted_first, f"{left} bytes of its inputs are in offset order: they are sorted by key first"
     held = fan_in(chosen)
     if len(held) == len(chosen):
         return None
-    return held, f"{len(chosen)} inputs are too many for one merge: {len(held)} neighbours of them are tiered first"
+    return held, f"{len(chosen)} inputs are too many for one merge: {len(held)} neighbours are merged first"
 
 
 def given_up_first(

@@ -18,7 +18,7 @@ def waits_for(manifest: Manifest, request: Job, config: TopicConfig, now_ms: int
         first = tiered_first(choose_requested(manifest, request.requested, now_ms, config), config)
     except InvalidRequest as error:
         return f"a compactor, which will refuse it: {error}"
-    return "a compactor" if first is None else f"a compactor; a tier comes before it: {first[1]}"
+    return "a compactor" if first is None else f"a compactor; another merge comes first: {first[1]}"
 
 
 def after_merge(request: Job, done: Job, divided: frozenset[str]) -> Job:

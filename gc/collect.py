@@ -235,7 +235,7 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     for found in listed:
         segment_id = files.keys.segment_id(found.key)
         if segment_id is None and not files.keys.is_numbered(found.key):
-            others.append(Garbage(found.key, found.size, "its name is none of lithify's"))
+            others.append(Garbage(found.key, found.size, "its name is not one of lithify's"))
         if segment_id is None or segment_id in named:
             continue
         # In a sealed partition no job can commit any more, and no compactor will come back to end it.

@@ -94,10 +94,10 @@ class Collector:
 
     def __init__(self, warehouse: WarehouseLike, *, grace_ms: int = GRACE_MS, events: Sink = log_event) -> None:
         if grace_ms < 0:
-            raise InvalidRequest(f"a grace period of {grace_ms} ms is not possible: give milliseconds from 0 up")
+            raise InvalidRequest(f"grace_ms is {grace_ms}, and must be at least 0")
         if 0 < grace_ms < GRACE_MS_MIN:
             log.warning(
-                "the grace period is short: writers that run meanwhile may end in CommitUnknown, and readers in "
+                "the grace period is short: writers that run now may end with CommitUnknown, and readers with "
                 "SnapshotExpired",
                 grace_ms=grace_ms,
                 grace_ms_min=GRACE_MS_MIN,

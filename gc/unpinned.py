@@ -45,7 +45,7 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
             left = await look.only_in(number)
             refuse_unreachable(files.keys, left or ())
         except (Corrupt, InvalidRequest) as error:
-            kept.append(Garbage(key, 0, f"what only manifest {number} names stays, until it can be told: {error}"))
+            kept.append(Garbage(key, 0, f"what only manifest {number} names stays until this is solved: {error}"))
             continue
         why = f"only manifest {number} named it, and no checkpoint pins that any more"
         found = [segment_garbage(files.keys, ref, why) for ref in left or ()]

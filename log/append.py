@@ -129,13 +129,13 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
         return None
     if owner is None:
         raise CommitUnknown(
-            f"{files.name}: the token is of an earlier version of lithify, and does not say of which partition. If it "
-            "is of this one, the append did not happen; ask the other partitions as well",
+            f"{files.name}: the token is from an earlier version of lithify, and does not name its partition. If it is "
+            "this one, the append did not happen; ask the other partitions too",
             token,
         )
     raise CommitUnknown(
-        f"{files.name}: whether the append happened can no longer be told, the time of its manifest {number} was "
-        "collected. Read the log from about then and look for the records",
+        f"{files.name}: whether the append happened can no longer be determined: the manifests of that time (number "
+        f"{number}) were collected. Look for the records in the log",
         token,
     )
 
@@ -158,15 +158,13 @@ def _check_partition(files: PartitionFiles, owner: str | None) -> None:
         return
     topic, topic_id, partition = owner.split("/")
     recreated = topic == files.keys.topic and topic_id != files.keys.topic_id
-    anew = ", in a topic that was deleted and made anew since" if recreated else ""
-    raise InvalidRequest(
-        f"{files.name}: the token is of an append to {topic}/{partition}{anew}; only that one can tell"
-    )
+    anew = ", in a topic that was deleted and created again since" if recreated else ""
+    raise InvalidRequest(f"{files.name}: the token is from an append to {topic}/{partition}{anew}; ask that partition")
 
 
 def _parse(token: str) -> tuple[str | None, int, str]:
     """The partition (None: the token is from an earlier lithify), the manifest number, the segment's id."""
     found = _TOKEN.fullmatch(token)
     if found is None or not SegmentId.is_one(found.group(3)):
-        raise InvalidRequest(f"{token[:120]!r} is not the token of an append: give the token of its CommitUnknown")
+        raise InvalidRequest(f"{token[:120]!r} is not the token of an append; give the token of its CommitUnknown")
     return found.group(1), int(found.group(2)), found.group(3)

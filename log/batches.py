@@ -80,7 +80,7 @@ class Delivery:
     def _check_process(self) -> None:
         if self._batch.pid != os.getpid():
             raise InvalidRequest(
-                f"what becomes of this record, only process {self._batch.pid} knows, which handed it over; ask there"
+                f"only process {self._batch.pid}, which handed this record over, knows its outcome; ask there"
             )
 
 

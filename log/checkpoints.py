@@ -35,7 +35,7 @@ async def pin(
         if manifest is None or manifest.id != made.result.manifest:
             manifest = await _pinned(files, made.result)
         return manifest, made.result
-    raise Unavailable(f"{files.name}: others create and delete checkpoint {name!r} all the time; retry later")
+    raise Unavailable(f"{files.name}: others keep creating and deleting checkpoint {name!r}; retry later")
 
 
 async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
@@ -43,7 +43,7 @@ async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
     version = await files.manifest.read(checkpoint.manifest)
     if version is None or version.value is None:
         raise SnapshotExpired(
-            f"{files.name}: {pin_text(checkpoint)} was let go, and manifest {checkpoint.manifest} with it; "
+            f"{files.name}: {pin_text(checkpoint)} was deleted, and manifest {checkpoint.manifest} with it; "
             "take a new snapshot"
         )
     return version.value

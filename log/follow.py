@@ -69,12 +69,12 @@ def check_reset(value: object) -> OffsetReset:
     for known in get_args(OffsetReset):
         if value == known:
             return known
-    raise InvalidRequest(f"auto_offset_reset is one of {', '.join(get_args(OffsetReset))}")
+    raise InvalidRequest(f"auto_offset_reset must be one of {', '.join(get_args(OffsetReset))}")
 
 
 def check_poll_ms(value: object) -> int:
     if type(value) is not int or not 1 <= value <= _POLL_MS_MAX:
-        raise InvalidRequest(f"poll_ms is a whole number of milliseconds from 1 to {_POLL_MS_MAX}, a day")
+        raise InvalidRequest(f"poll_ms must be an integer from 1 to {_POLL_MS_MAX} (a day)")
     return value
 
 
@@ -127,7 +127,7 @@ class Follower:
         """`files` belong to this follower only. With `manifest`, the newest seen through them, nothing is asked of the
         store. Raises NotFound, OffsetOutOfRange; with `manifest` the first `take` raises them."""
         if start_offset is not None and (type(start_offset) is not int or start_offset < 0):
-            raise InvalidRequest(f"{files.name}: offsets are whole numbers from 0")
+            raise InvalidRequest(f"{files.name}: start_offset must be an integer ≥ 0")
         self._driver = driver
         self._files = files
         self._snapshot_of = snapshot_of
@@ -243,7 +243,7 @@ class Follower:
         if lost_from >= self.position:
             return None
         floor = self._snapshot.log_start_offset
-        reason = f"the log starts at offset {floor} by now; auto_offset_reset is {reset}"
+        reason = f"the log now starts at offset {floor}; auto_offset_reset is {reset}"
         return Gap(lost_from, self.position, reason)
 
     def _placed(self, offset: int | None) -> int:

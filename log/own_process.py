@@ -21,4 +21,4 @@ class OwnProcess:
 
     def check(self, what: str) -> None:
         if not self.is_here:
-            raise InvalidRequest(f"{what} is process {self._pid}'s; open another one here")
+            raise InvalidRequest(f"{what} belongs to process {self._pid}; open another one here")

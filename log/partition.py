@@ -209,7 +209,7 @@ class Partition:
             snapshot = self.snapshot()
             return snapshot.read(*bounded(snapshot, start_offset, end_offset, reset))
         if end_offset is not None:
-            raise InvalidRequest(f"{self._files.name}: following never ends: give either follow or end_offset")
+            raise InvalidRequest(f"{self._files.name}: give either follow or end_offset: following has no end")
         return _follow(self.follower(start_offset, reset), check_poll_ms(poll_ms), stop)
 
     def read_batches(
@@ -303,7 +303,7 @@ class Partition:
         from now."""
         if pin is None:
             if ttl is not None:
-                raise InvalidRequest(f"{self._files.name}: a ttl is a pin's; give the snapshot a pin, too")
+                raise InvalidRequest(f"{self._files.name}: a ttl needs a pin: give both, or neither")
             return self._snapshot(self._head(), None)
         name = checkpoints.check_checkpoint_name(pin)
         manifest, checkpoint = self._run(checkpoints.pin(self._files, name, _ttl_ms(ttl)))
@@ -337,7 +337,7 @@ class Partition:
         """
         if type(before_offset) is not int or before_offset < -1:
             raise InvalidRequest(
-                f"{self._files.name}: an offset is a whole number from 0, or -1 for the end of the log"
+                f"{self._files.name}: before_offset must be an integer ≥ 0, or -1 for the end of the log"
             )
         before = self._head().next_offset if before_offset == -1 else before_offset
         return self._run(self._files.manifest.commit(RaiseFloor(before))).result
@@ -385,12 +385,12 @@ def _transaction(txn: tuple[str, int] | None) -> TransactionStamp | None:
         return None
     application, version = txn if type(txn) is tuple and len(txn) == 2 else ("", -1)
     if type(application) is not str or type(version) is not int or version < 0:
-        raise InvalidRequest("txn is (application, version): a text and a whole number from 0")
+        raise InvalidRequest("txn must be (application, version): a text and an integer ≥ 0")
     return TransactionStamp(check_name("txn's application", application), version)
 
 
 def _ttl_ms(ttl: int | timedelta | None) -> int | None:
     ttl_ms = ttl // timedelta(milliseconds=1) if isinstance(ttl, timedelta) else ttl
     if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms <= 0):
-        raise InvalidRequest("a ttl is a number of milliseconds above 0, or a timedelta; None never expires")
+        raise InvalidRequest("a ttl must be a positive number of milliseconds or a timedelta; None: it never expires")
     return ttl_ms

@@ -62,7 +62,7 @@ async def take(
         edit = await look(files, name, start, holds)
         with contextlib.suppress(Fenced):  # somebody took it over meanwhile: does this one still hold its first?
             return (await files.manifest.commit(edit)).result
-    raise Unavailable(f"{files.name}: others take consumer {name!r} over all the time; is its name used twice?")
+    raise Unavailable(f"{files.name}: other instances keep taking over consumer {name!r}; is its name used twice?")
 
 
 async def reset(
@@ -72,7 +72,7 @@ async def reset(
     instance is refused at its next commit, however often it commits. Raises NotFound if there is no such consumer,
     OffsetOutOfRange."""
     if to not in ("earliest", "latest") and (type(to) is not int or to < 0):
-        raise InvalidRequest(f"{files.name}: reset a consumer to an offset, 'earliest' or 'latest'")
+        raise InvalidRequest(f"{files.name}: a consumer can be reset to an offset ≥ 0, 'earliest' or 'latest'")
     head = await files.live_head()
     if find_consumer(head, name) is None:
         raise _unknown(files, name)

@@ -224,7 +224,7 @@ class Producer:
             self._changed.wait(wait_s(deadline_ms - now_ms))
             self._refuse_after_failure()
         if self._closing:
-            raise InvalidRequest(f"topic {self._topic}: the producer is closed; open another")
+            raise InvalidRequest(f"topic {self._topic}: the producer is closed; open another one")
 
     def _check_process(self) -> None:
         """SUBTLE! A forked child has no senders, and perhaps locks that nobody will release: it would wait for ever.

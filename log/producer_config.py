@@ -51,10 +51,10 @@ def parse_producer_config(config: Mapping[str, str | int]) -> ProducerConfig:
     for name, given in config.items():
         field = name.replace(".", "_") if isinstance(name, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
         if name in _INSTEAD:
-            raise InvalidRequest(f"{name} is no configuration of a producer here; {_INSTEAD[name]}")
+            raise InvalidRequest(f"{name} is not a producer configuration of lithify; {_INSTEAD[name]}")
         if field not in ProducerConfig.__struct_fields__:
             known = ", ".join(known.replace("_", ".") for known in ProducerConfig.__struct_fields__)
-            raise InvalidRequest(f"no producer configuration is named {str(name)[:80]!r}; there are {known}")
+            raise InvalidRequest(f"unknown producer configuration {str(name)[:80]!r}; known are {known}")
         if field in fields:
             raise InvalidRequest(f"{field.replace('_', '.')} is given twice: leave one out")
         fields[field] = _number(name, given, *_BOUNDS.get(field, (0, LONG_MAX)))
@@ -65,5 +65,5 @@ def _number(name: str, given: object, low: int, high: int) -> int:
     """A text is parsed as for topics. A float is refused even if it is whole: otherwise 0.9 would become 0."""
     value = int(given) if isinstance(given, str) and _WHOLE.fullmatch(given) else given
     if type(value) is not int or not low <= value <= high:
-        raise InvalidRequest(f"{name}: give a whole number between {low} and {high}")
+        raise InvalidRequest(f"{name} must be a whole number between {low} and {high}")
     return value

@@ -45,11 +45,11 @@ def record_problem(record: object) -> str | None:
             return f"has a {name} of type {type(given).__name__}: give bytes or None"
     time = record.timestamp_ms
     if type(time) not in (int, NoneType) or not 0 <= (time or 0) < 1 << 63:
-        return "has a timestamp_ms that is no whole number of milliseconds since 1970"
+        return "has a timestamp_ms that is not a whole number of milliseconds since 1970"
     if type(record.headers) not in _PAIRS or not all(_is_header(pair) for pair in record.headers):
-        return "has headers that are no sequence of (str, bytes or None) pairs"
+        return "has headers that are not a sequence of (str, bytes or None) pairs"
     if len(record.headers) > HEADERS_MAX:
-        return f"has {len(record.headers)} headers; at most {HEADERS_MAX} are taken"
+        return f"has {len(record.headers)} headers; at most {HEADERS_MAX} are allowed"
     return None
 
 

@@ -37,7 +37,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True):
 def _check(name: str, bound: Any, kind: Any, most: float) -> None:
     if bound is None or (isinstance(bound, kind) and not isinstance(bound, bool) and 0 <= bound <= most):
         return
-    raise InvalidRequest(f"RetentionPolicy: {name} is a number from 0, or None for no bound")
+    raise InvalidRequest(f"RetentionPolicy: {name} must be a number ≥ 0, or None for no bound")
 
 
 def with_retention(
@@ -49,7 +49,7 @@ def with_retention(
         return dict(config)
     twice = sorted(config.keys() & _bounds(policy).keys())
     if twice:
-        raise InvalidRequest(f"{', '.join(twice)}: say it in the configuration or as retention, not in both")
+        raise InvalidRequest(f"{', '.join(twice)}: set it in the configuration or in retention, not in both")
     said = config.get("cleanup.policy", cleanup_policy)
     return {**config, **_bounds(policy), "cleanup.policy": "compact,delete" if "compact" in str(said) else "delete"}
 

@@ -98,11 +98,11 @@ class Snapshot:
     def _in_offset_order(self, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
         following = self.next_offset
         if type(start) is not int or start < 0 or (end is not None and (type(end) is not int or end < start)):
-            raise InvalidRequest(f"{self._where}: offsets are whole numbers from 0, and none ends before it starts")
+            bounds = "start_offset and end_offset must be integers ≥ 0, with end_offset ≥ start_offset"
+            raise InvalidRequest(f"{self._where}: {bounds}")
         if start > following:
             raise OffsetOutOfRange(
-                f"{self._where}: offset {start} lies beyond the log, which ends before {following}: read from "
-                f"{self._floor} to {following}"
+                f"{self._where}: offset {start} is beyond the end of the log; read from {self._floor} to {following}"
             )
         start, end = max(start, self._floor), following if end is None else min(end, following)
         if start >= end:

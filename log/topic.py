@@ -113,8 +113,8 @@ class Topic:
         """A handle of one partition, the same each time. Raises NotFound."""
         if type(number) is not int or not (0 <= number < self.partitions or 0 <= number < self.partitions_now()):
             raise no_partition(self._topic, number)
-        # SUBTLE! By a lock of its own, which nobody holds while the store is asked: `append` of a producer comes here,
-        # and waits for nothing. Test: tests/log/test_growing_producer.py
+        # SUBTLE! This lock is its own, which nobody holds while the store is asked: a producer's `append` comes here,
+        # and must not wait. Test: tests/log/test_growing_producer.py
         with self._handing_out.mine():
             found = self._partitions.get(number)
             if found is None:
@@ -133,7 +133,7 @@ class Topic:
         to other partitions but leaves their records, which `scan` and `get` then no longer show (RFC 0013). `retention`
         replaces all bounds, and adds delete to cleanup.policy. Raises InvalidRequest, NotFound."""
         if partitions is not None and type(partitions) is not int:
-            raise InvalidRequest(f"topic {self.name}: a partition count is a whole number")
+            raise InvalidRequest(f"topic {self.name}: partitions must be an integer")
         with self._lock.mine():
             if retention is not None:
                 self._read()
@@ -166,7 +166,7 @@ class Topic:
         asked_ms = self._driver.now_ms()
         topic = self._driver.run(live_topic(self._lineage, self.name))
         if topic.topic_id != self._topic.topic_id:
-            raise NotFound(f"topic {self.name} was deleted, and another made under its name: open it anew")
+            raise NotFound(f"topic {self.name} was deleted, and another one has its name: open it again")
         self._set(topic, asked_ms)
         return topic
 
@@ -272,7 +272,7 @@ class Topic:
     def _chosen(self, partitions: object) -> list[int]:
         numbers: list[Any] = list(partitions) if isinstance(partitions, Iterable) else []
         if not numbers or not all(type(number) is int for number in numbers):
-            raise InvalidRequest(f"{self.name}: a consumer's partitions are a list of numbers, at least one: [0, 2]")
+            raise InvalidRequest(f"{self.name}: partitions must be a list of at least one number, such as [0, 2]")
         return sorted(set(numbers))
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:

@@ -98,7 +98,7 @@ class Warehouse:
         trusts it. Raises AlreadyExists, InvalidRequest, Unavailable.
         """
         if type(partitions) is not int:
-            raise InvalidRequest(f"topic {name}: a partition count is a whole number")
+            raise InvalidRequest(f"topic {name}: partitions must be an integer")
         stored = validate(with_retention(config or {}, retention, "delete"))
         lineage = topic_lineage(name)
         if probe:
@@ -135,7 +135,7 @@ class Warehouse:
         settings = parse_settings(self._settings())
         if not settings.auto_create_topics:
             remedy = "'lithify warehouse alter --config auto.create.topics.enable=true'"
-            raise NotFound(f"{missing}. Appends create no topics in this warehouse; let them with {remedy}") from None
+            raise NotFound(f"{missing}. Appends do not create topics here; to change that: {remedy}") from None
         try:
             return self.create_topic(name, settings.partitions, settings.topic_config)
         except AlreadyExists:

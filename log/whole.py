@@ -33,7 +33,7 @@ class Whole(Iterator[T], Generic[T]):
             self._failed = _alike(error)
             raise
         except BaseException:  # Ctrl-C
-            self._failed = Unavailable(f"{self._where}: reading was interrupted before its end; read it anew")
+            self._failed = Unavailable(f"{self._where}: reading was interrupted before its end; read it again")
             raise
 
     def close(self) -> None:

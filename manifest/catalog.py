@@ -129,7 +129,7 @@ class _Announce:
         if head is not None and not head.deleted:
             return Refused(AlreadyExists(f"topic {head.topic} exists already; open it, or delete it first"))
         if number != self.after + 1:
-            return Refused(Unavailable(f"topic {self.topic.topic} was made and deleted meanwhile: try again"))
+            return Refused(Unavailable(f"topic {self.topic.topic} was created and deleted in the meantime; try again"))
         topic = replace(self.topic, created_at_ms=now_ms)
         return Next(topic, topic)
 
@@ -152,10 +152,10 @@ class _Alter:
         """Answers with the topic before and after. Requires: `head` was read after the call began; otherwise "nothing
         to change" could be about a configuration that was altered in the meantime."""
         if head is None or head.deleted or head.topic_id != self.topic_id:
-            return Refused(NotFound("the topic was deleted meanwhile; open it anew"))
+            return Refused(NotFound("the topic was deleted in the meantime; open it again"))
         partitions = head.partitions if self.partitions is None else self.partitions
         if partitions < head.partitions:
-            text = f"topic {head.topic} has {head.partitions} partitions; a partition count never shrinks"
+            text = f"topic {head.topic} has {head.partitions} partitions, and a partition count cannot shrink"
             return Refused(InvalidRequest(text))
         merged = {**head.config, **self.changes}
         config = validate({name: value for name, value in merged.items() if value is not None})
@@ -213,7 +213,7 @@ async def take_next_version(lineage: Lineage[TopicFile], name: str, after: int) 
 async def create_topic(lineage: Lineage[TopicFile], name: str, partitions: int, config: dict[str, str]) -> TopicFile:
     """Make every partition's first manifest, then announce the topic. Raises AlreadyExists, InvalidRequest."""
     if not 1 <= partitions <= PARTITIONS_MAX:
-        raise InvalidRequest(f"topic {name}: {partitions} partitions; choose between 1 and {PARTITIONS_MAX}")
+        raise InvalidRequest(f"topic {name}: {partitions} partitions requested; choose between 1 and {PARTITIONS_MAX}")
     newest = await lineage.refresh()
     known = newest.value
     if known is not None and not known.deleted:
@@ -269,7 +269,7 @@ async def alter_topic(
     bounds = SetBounds(retention_of(parse(altered.config)), altered.id, bounds_before(altered))
     # Including the new ones: they were made by the configuration that this client knew.
     behind = partition_keys(altered)[0 if KEEPING_KEYS & changes.keys() else before.partitions :]
-    note = f"topic {topic.topic} is altered; a compactor's pass, or the same alter again, finishes that in"
+    note = f"topic {topic.topic} is altered; a compactor's pass, or the same alter again, completes it in"
     await commit_to_each(behind, bounds, note)
     return altered
 
@@ -299,5 +299,5 @@ async def delete_topic(lineage: Lineage[TopicFile], topic: TopicFile) -> None:
     """Commit `deleted`, then seal every partition. If this is interrupted, the next collection pass finishes it. Data
     lies under the topic's id, so a new topic of the same name shares nothing."""
     await lineage.commit(_Delete(topic.topic_id))
-    note = f"topic {topic.topic} is deleted; a collection finishes that in"
+    note = f"topic {topic.topic} is deleted; a collection completes it in"
     await commit_to_each(partition_keys(topic), Seal(), note)

@@ -58,7 +58,7 @@ def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
     envelope = _decoded(_envelope, body, key)
     if envelope.format > FORMAT:
         raise InvalidRequest(
-            f"{key} has format {envelope.format} and this lithify reads up to {FORMAT}: upgrade lithify"
+            f"{key} has format {envelope.format}, and this lithify reads up to format {FORMAT}: upgrade lithify"
         )
     value = _decoded(_decoders[kind], body, key)
     if value.id != number:

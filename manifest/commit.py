@@ -174,7 +174,9 @@ class Lineage(Generic[S]):
         while True:
             # Each round doubles the distance. After some 60 rounds it is not the store that answers.
             if distance > DISTANCE_MAX:
-                raise Unavailable(f"{self.chain.prefix}: every number exists, it is answered: is that the store? Retry")
+                raise Unavailable(
+                    f"{self.chain.prefix}: every number seems to exist: is it the store that answers? Retry"
+                )
             if await Head(self.chain.key(low.number + distance)) is None:
                 break
             low, distance = Version(low.number + distance, None), distance * 2
@@ -264,7 +266,7 @@ class Lineage(Generic[S]):
             if not edit.repeatable:
                 raise Unavailable("collection passed this number before its outcome was known")
             head, verified = await self.refresh(), True
-        raise Unavailable(f"{self.chain.prefix}: {COMMIT_ATTEMPTS_MAX} rivals were faster")
+        raise Unavailable(f"{self.chain.prefix}: {COMMIT_ATTEMPTS_MAX} rivals were faster; retry")
 
     async def _create(
         self, number: int, value: S, attempt: "_Attempt", *, frees: bool

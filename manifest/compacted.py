@@ -1,9 +1,9 @@
 """The compacted state: for each key exactly its latest record below an offset, and nothing else. Pure (R1, R4;
 docs/rfcs/0017).
 
-A view publishes it, and a scan needs no merge within it. `cleaned_to` alone does not tell that there is one: records
-below it may have given way to records above, and then the state at that offset is nowhere any more. Three histories
-in which that happens, and a model that remembers everything: tests/manifest/test_compacted.py.
+A view publishes it, and a scan needs no merge within it. `cleaned_to` alone does not prove that there is one: records
+below it may have given way to records above, and then the state at that offset no longer exists.
+tests/manifest/test_compacted.py has three histories in which that happens, and a model that remembers everything.
 """
 
 import msgspec
@@ -16,17 +16,17 @@ __all__ = ["Compacted", "compacted", "is_clean"]
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     run: str
-    segments: tuple[SegmentRef, ...]  # in key order, apart in keys; each key has one record in them
-    as_of: int  # exclusive: every record of these lies below it, and nothing else in the manifest does
-    floor: int  # records below are hidden from readers; they may still be in it, or not
-    tombstones: int  # rows without a value; 0: the segments are the table as they stand
+    segments: tuple[SegmentRef, ...]  # in key order, with disjoint keys; each key has one record
+    as_of: int  # exclusive: all records of these are below it, and nothing else in the manifest is
+    floor: int  # records below it are hidden from readers, and may or may not still be stored
+    tombstones: int  # rows without a value; 0: the segments are the table as it is
 
 
 def compacted(manifest: Manifest, floor: int) -> Compacted | None:
-    """The compacted state as of `cleaned_to`; None: there is none, or nothing is left of it.
+    """The compacted state as of `cleaned_to`. None: there is none, or nothing is left of it.
 
-    SUBTLE! It is not enough that one run alone lies below `cleaned_to`. Of three appends the first and third are merged
-    around the second, and a record of the first gives way to one of the third. What is made of the second then is all
+    SUBTLE! It is not enough that only one run lies below `cleaned_to`. 1. Of three appends the first and third are
+    merged around the second; a record of the first gives way to one of the third. 2. The run made of the second is all
     that lies below the others, and lacks that record. So nothing else may ever have *absorbed* an offset below.
     """
     as_of = manifest.cleaned_to
@@ -47,11 +47,11 @@ def compacted(manifest: Manifest, floor: int) -> Compacted | None:
 
 
 def is_clean(unit: Unit, cleaned_to: int) -> bool:
-    """Whether all of `unit` was merged with all that lies below `cleaned_to`: it is not dirty, and another clean would
-    keep every record of it, but for what gives way to later ones or has expired.
+    """Whether all of `unit` was merged with everything below `cleaned_to`: it is not dirty, and another clean would
+    keep all its records except those superseded later or expired.
 
-    This is asked of each unit alone, and is no question for `compacted`. A run in offset order can be clean (the topic
-    once was `delete`), and so can each part of a divided run; of the manifest there is no compacted state then. Debts
-    that went by that would clean again what has nothing dirty in it.
+    This is about one unit, not about `compacted`. A run in offset order can be clean (the topic once was `delete`), and
+    so can each part of a divided run; then the manifest has no compacted state. If debts depended on that, they would
+    clean again what has nothing dirty in it.
     """
     return unit.max_offset < cleaned_to

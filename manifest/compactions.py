@@ -114,7 +114,7 @@ class CommitCompaction:
         if head.quarantine is not None:
             return Unavailable(f"{where}: compaction is quarantined: {head.quarantine.reason}")
         if head.config_at > self.config_at:
-            return Unavailable(f"{where}: the topic was altered meanwhile; whether it may commit is looked at anew")
+            return Unavailable(f"{where}: the topic was altered in the meantime; the job must be checked again")
         held = frozenset(self.segments)
         missing = held - {s.id for s in head.segments()}
         if missing:

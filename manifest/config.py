@@ -129,22 +129,30 @@ def _timestamp_type(text: str) -> str:
 
 # name -> (default, check, meaning). Kafka's names come first, with Kafka's defaults.
 _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
-    "cleanup.policy": ("delete", _policy, "compact, delete, or both: what becomes of old records"),
-    "retention.ms": ("604800000", whole_number(-1), "delete: how long records stay; -1 for ever"),
-    "retention.bytes": ("-1", whole_number(-1), "delete: how many bytes of a partition stay; -1 all"),
-    "retention.records": ("-1", whole_number(-1), "delete: how many records of a partition stay; -1 all"),
-    "min.cleanable.dirty.ratio": ("0.5", _ratio, "compact: clean when more than this part of the bytes is uncleaned"),
-    "min.compaction.lag.ms": ("0", whole_number(0), "compact: younger records are left alone"),
-    "max.compaction.lag.ms": (str(LONG_MAX), whole_number(1), "compact: clean at the latest when a record is this old"),
-    "delete.retention.ms": ("86400000", whole_number(0), "compact: how long a tombstone outlives its first clean"),
-    "segment.bytes": ("1073741824", whole_number(14), "outputs of compaction are no larger"),
+    "cleanup.policy": ("delete", _policy, "compact, delete, or both: what happens to old records"),
+    "retention.ms": ("604800000", whole_number(-1), "delete: how long records are kept; -1: for ever"),
+    "retention.bytes": ("-1", whole_number(-1), "delete: how many bytes of a partition are kept; -1: all"),
+    "retention.records": ("-1", whole_number(-1), "delete: how many records of a partition are kept; -1: all"),
+    "min.cleanable.dirty.ratio": ("0.5", _ratio, "compact: clean when more than this share of the bytes is uncleaned"),
+    "min.compaction.lag.ms": ("0", whole_number(0), "compact: leave records younger than this alone"),
+    "max.compaction.lag.ms": (
+        str(LONG_MAX),
+        whole_number(1),
+        "compact: clean at the latest when an uncleaned record is this old",
+    ),
+    "delete.retention.ms": ("86400000", whole_number(0), "compact: how long a tombstone is kept after its first clean"),
+    "segment.bytes": ("1073741824", whole_number(14), "the largest output segment of a compaction"),
     "segment.ms": (
         "604800000",
         whole_number(1),
-        "no effect: every append is closed when it returns, none waits to roll",
+        "no effect: every append is a closed segment, none waits to roll",
     ),
     "max.message.bytes": (str(MIB), whole_number(1, 64 * MIB), "the largest record: key, value and headers together"),
-    "message.timestamp.type": ("CreateTime", _timestamp_type, "whose clock stamps a record"),
+    "message.timestamp.type": (
+        "CreateTime",
+        _timestamp_type,
+        "whether records keep the producer's timestamp or get the append's",
+    ),
     "message.timestamp.before.max.ms": (
         str(LONG_MAX),
         whole_number(0),
@@ -158,24 +166,36 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "transactional.id.expiration.ms": (
         "604800000",
         whole_number(1),
-        "an application's txn is remembered until it was idle for so long, at least",
+        "how long an idle application's txn is remembered, at least",
     ),
-    "l0.segments.max": ("4096", whole_number(1, 65_536), "appends wait, then are refused, beyond so many L0 segments"),
-    "l0.segments.tier": ("8", whole_number(2, 4_096), "merge L0 segments when there are so many"),
-    "runs.tier": ("3", whole_number(2, 256), "merge sorted runs when so many are of similar size"),
-    "compaction.output.bytes": (str(256 * MIB), whole_number(1024), "where a compaction cuts its output segments"),
+    "l0.segments.max": (
+        "4096",
+        whole_number(1, 65_536),
+        "limit of L0 segments: near it appends are slowed down, at it refused",
+    ),
+    "l0.segments.tier": ("8", whole_number(2, 4_096), "merge L0 segments when there are this many"),
+    "runs.tier": ("3", whole_number(2, 256), "merge sorted runs when this many are of similar size"),
+    "compaction.output.bytes": (
+        str(256 * MIB),
+        whole_number(1024),
+        "size at which a compaction cuts its output segments",
+    ),
     "compaction.attempts.max": (
         "10",
         whole_number(1, 1_000),
-        "attempts without progress before a job is given up for a day; those that the engine or the store ended are "
-        "not counted",
+        "attempts without progress before a job is given up for a day; attempts ended by the engine or the store do "
+        "not count",
     ),
-    "compaction.paused": ("false", truth, "true: no compaction starts or goes on; retention and appends do"),
-    "compaction.priority": ("0", whole_number(-100, 100), "of what is due alike, the larger goes first"),
+    "compaction.paused": ("false", truth, "true: no compaction runs; appends and retention continue"),
+    "compaction.priority": (
+        "0",
+        whole_number(-100, 100),
+        "of work of the same kind, topics with a larger value go first",
+    ),
     "compaction.throttle.bytes.per.second": (
         "-1",
         whole_number(1, none=-1),
-        "a compaction reads no more than this; -1 as fast as it can",
+        "the most that a compaction reads; -1: no limit",
     ),
 }
 
@@ -191,10 +211,12 @@ def validate(config: Mapping[str, Setting]) -> dict[str, str]:
         try:
             _TABLE[name][1](text)
         except ValueError as error:
-            raise InvalidRequest(f"{name}={text[:80]!r}: give {error}") from None
+            raise InvalidRequest(f"{name} is {text[:80]!r}, and must be {error}") from None
     parsed = parse(stored)
     if parsed.min_compaction_lag_ms > parsed.max_compaction_lag_ms:
-        raise InvalidRequest("min.compaction.lag.ms is larger than max.compaction.lag.ms: lower it, or raise the other")
+        raise InvalidRequest(
+            "min.compaction.lag.ms must not exceed max.compaction.lag.ms: lower it, or raise the other"
+        )
     return stored
 
 
@@ -207,7 +229,7 @@ def spell_changes(changes: Mapping[str, Setting | None]) -> dict[str, str | None
 def spell(name: str, value: Setting) -> str:
     """`value` as it is stored. Raises InvalidRequest if it is neither text nor a number nor a bool."""
     if not isinstance(value, str | int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - users give anything
-        raise InvalidRequest(f"{name}: give a text, a number, True or False, not a {type(value).__name__}")
+        raise InvalidRequest(f"{name} must be a text, a number, True or False, not a {type(value).__name__}")
     return value.strip() if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -215,10 +237,10 @@ def _known(name: str) -> str:
     if name in _TABLE:
         return name
     if name in INSTEAD:
-        raise InvalidRequest(f"{name} is no configuration of a topic here{instead(name)}")
+        raise InvalidRequest(f"{name} is not a topic configuration of lithify{instead(name)}")
     near = difflib.get_close_matches(str(name), _TABLE, n=1)
     told = f"did you mean {near[0]}?" if near else "see docs/configuration.md"
-    raise InvalidRequest(f"no configuration is named {str(name)[:80]!r}; {told}")
+    raise InvalidRequest(f"unknown configuration {str(name)[:80]!r}; {told}")
 
 
 def parse(config: Mapping[str, str]) -> TopicConfig:
@@ -234,7 +256,7 @@ def _parsed(name: str, text: str) -> Any:
         return _TABLE[name][1](text)
     except ValueError as error:
         raise InvalidRequest(
-            f"{name}={text[:80]!r} is stored, and this lithify knows only {error}: upgrade lithify, or alter it"
+            f"{name} is stored as {text[:80]!r}, and must be {error}: upgrade lithify, or alter the topic"
         ) from None
 
 

@@ -100,7 +100,7 @@ _NOTHING = {
     "log.message.downconversion.enable": _ONE_FORMAT,
     "log.cleaner.dedupe.buffer.size": _NO_MAP,
     "log.cleaner.io.buffer.load.factor": _NO_MAP,
-    "log.cleaner.io.buffer.size": "a merge reads and writes in batches of its own measure",
+    "log.cleaner.io.buffer.size": "merges choose their own batch size",
     "delete.topic.enable": "a topic can always be deleted",
 }
 
@@ -111,4 +111,4 @@ INSTEAD = _RENAMED | _ELSEWHERE | {name: f"nothing: {why}" for name, why in _NOT
 def instead(name: str) -> str:
     """What to do about one of Kafka's names, as the end of a sentence. Requires: it is in INSTEAD."""
     use = INSTEAD[name]
-    return f", and nothing takes its place: {_NOTHING[name]}" if name in _NOTHING else f"; use {use}"
+    return f"; there is nothing to set: {_NOTHING[name]}" if name in _NOTHING else f"; use {use}"

@@ -39,7 +39,7 @@ def taken_over(where: str, known: ConsumerPosition) -> Fenced:
 
 
 def forgotten(where: str) -> NotFound:
-    return NotFound(f"{where} was deleted; open it anew to begin again")
+    return NotFound(f"{where} was deleted; open it again to start over")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _no_log(head: Manifest | None) -> Refused:
 
 def _beyond(head: Manifest, name: str, offset: int) -> OffsetOutOfRange:
     return OffsetOutOfRange(
-        f"{_where(head, name)}: offset {offset} lies beyond the log, which ends before {head.next_offset}"
+        f"{_where(head, name)}: offset {offset} is beyond the log's end, {head.next_offset}; give at most that"
     )
 
 
@@ -167,7 +167,7 @@ def _full(head: Manifest, now_ms: int) -> Unavailable | None:
     if len(head.consumers) < CONSUMERS_MAX or _leaving(head, now_ms) is not None:
         return None
     return Unavailable(
-        f"{head.topic}/{head.partition} remembers {CONSUMERS_MAX} consumers, its limit, and none of them left records "
+        f"{head.topic}/{head.partition} remembers {CONSUMERS_MAX} consumers, its limit, and none has left records "
         f"unread for {span_text(EXPIRES_MS)}: delete one that is not used any more ('lithify consumer list "
         f"{head.topic}' and 'lithify consumer delete {head.topic} NAME')"
     )

@@ -1,4 +1,4 @@
-"""What a partition owes: what is uncleaned, expired or scattered over too many files, and which work would pay most of
+"""What work a partition owes, because something is uncleaned, expired or spread over too many files; and which work
 it. Pure.
 
 Kafka's rules C1-C5 (docs/protocol.md) over units of the manifest: an L0 segment, or a whole sorted run. Every work
@@ -18,13 +18,17 @@ from lithify.manifest.jobs import Kind
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit, units
-from lithify.manifest.words import counted, span_text
+from lithify.manifest.words import DEBT_TEXTS, counted, span_text
 
 __all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess", "latest_cleanable_ms", "left_out"]
 
-SIMILAR_SIZE_RATIO = 2  # runs within this factor of each other are of similar size; what runs.tier of them make is not
-RUNS_CROWDED_TIERS = 8  # so many times runs.tier of similar size are merged before L0 is
-SOON_CLEANED_PARTS = 4  # a tier of a larger part of what makes a clean due is left to the clean
+# Runs are similar if their sizes differ by at most this factor. The result of merging `runs.tier` of them is larger
+# than that, so it is not merged again at once.
+SIMILAR_SIZE_RATIO = 2
+RUNS_CROWDED_TIERS = 8  # with this many × runs.tier similar runs, merging runs goes before merging L0
+# Skip a tier that would rewrite more than 1/4 of the bytes at which a clean is due: the clean will rewrite them soon
+# anyway.
+SOON_CLEANED_PARTS = 4
 
 Work = Literal["drop", "tier", "clean"]
 
@@ -32,19 +36,19 @@ Work = Literal["drop", "tier", "clean"]
 class DebtName(StrEnum):
     """What a partition may owe."""
 
-    FLOOR = "floor"  # segments below the log start offset take room
-    OVERDUE = "overdue"  # a record has waited for its clean longer than max.compaction.lag.ms
+    FLOOR = "floor"  # segments below the log start offset take up space
+    OVERDUE = "overdue"  # a record has waited longer than max.compaction.lag.ms to be cleaned
     RUNS_PRESSURE = "runs-pressure"  # reads touch far too many runs
     L0_PRESSURE = "l0-pressure"  # appends are slowed down
-    DIRTY = "dirty"  # too large a share is not cleaned
+    DIRTY = "dirty"  # too large a share is uncleaned
     TOMBSTONES = "tombstones"  # some have expired
-    L0 = "l0"  # there are L0 segments enough to merge
-    RUNS = "runs"  # there are runs enough to merge
-    FAN_IN = "fan-in"  # more inputs than one merge can hold: some of them are tiered first, on the way to another debt
+    L0 = "l0"  # there are enough L0 segments to merge
+    RUNS = "runs"  # there are enough runs to merge
+    FAN_IN = "fan-in"  # more inputs than one merge can hold: some are merged first, on the way to another debt
 
     @property
     def work(self) -> Work:
-        """What pays it."""
+        """The work that pays it."""
         match self:
             case DebtName.FLOOR:
                 return "drop"
@@ -55,12 +59,13 @@ class DebtName(StrEnum):
 
     @property
     def grows(self) -> bool:
-        """Whether it grows while a job runs for hours, or waits to be tried again."""
+        """Whether it grows while a long job runs, or waits for its next attempt."""
         return self in (DebtName.RUNS_PRESSURE, DebtName.L0_PRESSURE)
 
     @property
     def text(self) -> str:
-        return self.work if self is DebtName.FLOOR else f"{self.work} for {self}"
+        """The work, as a person would say it."""
+        return DEBT_TEXTS[self]
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -69,7 +74,7 @@ class Due(msgspec.Struct, frozen=True):
     debt: DebtName
     units: tuple[Unit, ...]
     reason: str
-    urgency: int = 0  # place of the debt in the order in which debts are paid, the same for every topic; 0 first
+    urgency: int = 0  # place of the debt in the order of payment, the same for every topic; 0 first
 
     @property
     def kind(self) -> Work:
@@ -77,7 +82,7 @@ class Due(msgspec.Struct, frozen=True):
 
     @property
     def job_kind(self) -> Kind:
-        """Requires: it is no drop, which is an edit and no job."""
+        """Requires: it is not a drop, which is an edit without a job."""
         match self.debt.work:
             case "tier" | "clean" as kind:
                 return kind
@@ -86,7 +91,7 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class NotDue(msgspec.Struct, frozen=True):
-    """Work, or a unit, that was weighed and not chosen."""
+    """Work, or a unit, that was considered and not chosen."""
 
     what: str
     reason: str
@@ -94,13 +99,13 @@ class NotDue(msgspec.Struct, frozen=True):
 
 class Debt(msgspec.Struct, frozen=True, kw_only=True):
     units: tuple[Unit, ...]  # all of them, by smallest offset
-    cleanable: tuple[Unit, ...]  # those past min.compaction.lag.ms, and before all that is not
+    cleanable: tuple[Unit, ...]  # older than min.compaction.lag.ms, and wholly below all younger ones
     log_start_offset: int  # as a reader sees it now
     droppable: tuple[SegmentRef, ...]  # wholly below it
     clean_bytes: int  # below cleaned_to
-    dirty_bytes: int  # cleanable: uncleaned and past min.compaction.lag.ms
-    young_bytes: int  # uncleaned and not cleanable yet
-    dirty_ratio: float  # dirty / (clean + dirty), 0 where there is neither (C1)
+    dirty_bytes: int  # cleanable, not cleaned yet
+    young_bytes: int  # neither clean nor cleanable yet
+    dirty_ratio: float  # dirty / (clean + dirty), 0 if there is neither (C1)
     oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
     weighed: tuple[Due | NotDue, ...]  # every kind of work, most urgent first
 
@@ -116,7 +121,7 @@ class Debt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def assess(manifest: Manifest, config: TopicConfig, now_ms: int, held: frozenset[str] = frozenset()) -> Debt:
-    """The debt of `manifest`. `held`: the segments of active jobs, which no due work may name."""
+    """The debt of `manifest`. `held`: the segments of active jobs, which due work must not include."""
     floor = floor_at(manifest, now_ms)
     books = _Books(manifest, config, now_ms, held, floor)
     return Debt(
@@ -134,8 +139,8 @@ def assess(manifest: Manifest, config: TopicConfig, now_ms: int, held: frozenset
 
 
 def latest_cleanable_ms(config: TopicConfig, now_ms: int) -> int:
-    """The largest timestamp a unit may hold to be compacted now. Without a lag there is none: a record from the future
-    is no reason to leave its unit alone (as in Kafka)."""
+    """The largest timestamp that a unit may hold to be compacted now. Without a lag there is no limit: even a record
+    from the future does not keep its unit from being compacted (as in Kafka)."""
     return now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else LONG_MAX
 
 
@@ -147,8 +152,8 @@ def appends_slowed(manifest: Manifest, config: TopicConfig) -> bool:
 def left_out(
     debt: Debt, manifest: Manifest, config: TopicConfig, now_ms: int, due: Due | None, held: frozenset[str]
 ) -> tuple[NotDue, ...]:
-    """Why each unit that `due` does not name is left alone, in the manifest's order. `debt`: what `assess` made of the
-    same arguments."""
+    """Why each unit outside `due` is left alone, in the manifest's order. `debt`: what `assess` returned for the same
+    arguments."""
     chosen = frozenset[str]() if due is None else frozenset(unit.id for unit in due.units)
     old = {unit.id for unit in debt.cleanable}
     takers = {unit.id: each.debt.text for each in reversed(debt.all_due) for unit in each.units}
@@ -159,20 +164,20 @@ def left_out(
         if unit.max_offset < debt.log_start_offset:
             return "below the log start offset: a drop retires it"
         if unit.id in takers:
-            return f"the {takers[unit.id]} will take it"
+            return f"other work that is due will take it: {takers[unit.id]}"
         if unit.id in old:
             clean = config.compacted and is_clean(unit, manifest.cleaned_to)
-            return "clean" if clean else "no due work needs it"
+            return "already clean" if clean else "no work that is due needs it"
         if unit.max_timestamp_ms > latest_cleanable_ms(config, now_ms):
             wait_ms = unit.max_timestamp_ms + config.min_compaction_lag_ms - now_ms
             return f"younger than min.compaction.lag.ms, for another {span_text(wait_ms)}"
-        return "it follows one that is younger than min.compaction.lag.ms"
+        return "it comes after one that is younger than min.compaction.lag.ms"
 
     return tuple(NotDue(unit.id, reason(unit)) for unit in debt.units if unit.id not in chosen)
 
 
 class _Books:
-    """One look at a manifest: its units by age and cleanliness, and the work that each debt asks for."""
+    """One look at a manifest: its units by age and cleanliness, and the work that each debt requires."""
 
     def __init__(self, manifest: Manifest, config: TopicConfig, now_ms: int, held: frozenset[str], floor: int) -> None:
         self._manifest = manifest
@@ -203,7 +208,7 @@ class _Books:
             self.oldest_dirty_ms = min(u.min_timestamp_ms for u in dirty)
 
     def weighed(self) -> Iterator[Due | NotDue]:
-        """Every kind of work, most urgent first: what it pays if it is due, else why it is not."""
+        """Every kind of work, most urgent first: the work if it is due, else why it is not."""
         compacted = self._config.compacted
         ways = (
             (self._drop, True),
@@ -229,7 +234,7 @@ class _Books:
         return Due(DebtName.FLOOR, (), f"{held} {lie} below the log start offset")
 
     def _clean(self, debt: DebtName, reason: str) -> Due | NotDue:
-        # A clean holds every unit below its boundary; it waits for running jobs rather than go around them.
+        # A clean includes every unit below its boundary, so it waits for running jobs instead of avoiding their units.
         if any(unit.id not in self._free for unit in self.old):
             return NotDue(debt.text, f"{reason}; it waits for the jobs that hold some of its inputs")
         return Due(debt, tuple(self.old), reason)
@@ -237,11 +242,11 @@ class _Books:
     def _clean_overdue(self) -> Due | NotDue:
         lag_ms = self._config.max_compaction_lag_ms
         if self.oldest_dirty_ms is None:
-            return NotDue(DebtName.OVERDUE.text, "nothing is dirty")
+            return NotDue(DebtName.OVERDUE.text, "everything is clean")
         age_ms = self._now_ms - self.oldest_dirty_ms
         if age_ms <= lag_ms:
             if lag_ms == LONG_MAX:
-                return NotDue(DebtName.OVERDUE.text, "there is no max.compaction.lag.ms")
+                return NotDue(DebtName.OVERDUE.text, "max.compaction.lag.ms is not set")
             return NotDue(DebtName.OVERDUE.text, f"due in {span_text(lag_ms - age_ms + 1)}")
         return self._clean(
             DebtName.OVERDUE, f"max.compaction.lag.ms: the oldest uncleaned record is {span_text(age_ms)} old"
@@ -254,23 +259,24 @@ class _Books:
         return self._clean(DebtName.DIRTY, f"dirty ratio {self.dirty_ratio:.2f} is above {least:g}")
 
     def _clean_tombstones(self) -> Due | NotDue:
-        """Once the latest stamped horizon has passed, one clean drops them all; under a steady stream of deletes,
-        whose latest never passes, the earliest waits one retention period more. Else each stamp would be a rewrite."""
+        """After the latest stamped horizon, one clean drops all these tombstones. Under a steady stream of deletes the
+        latest never passes, so the earliest waits one more retention period. Otherwise each stamp would cause a
+        rewrite."""
         earliest = min((u.min_horizon_ms for u in self.old if u.min_horizon_ms is not None), default=None)
         latest = max((u.max_horizon_ms for u in self.old if u.max_horizon_ms is not None), default=None)
         if earliest is None or latest is None:
-            return NotDue(DebtName.TOMBSTONES.text, "no tombstone has a horizon")
+            return NotDue(DebtName.TOMBSTONES.text, "no tombstone is due to expire")
         at_ms = min(latest, earliest + self._config.delete_retention_ms)
         if self._now_ms < at_ms:
             return NotDue(DebtName.TOMBSTONES.text, f"tombstones expire in {span_text(at_ms - self._now_ms)}")
         return self._clean(DebtName.TOMBSTONES, f"tombstones expired {span_text(self._now_ms - earliest)} ago")
 
     def _tier_under_pressure(self) -> Due | NotDue:
-        """Appends are being slowed down. Where most L0 segments are younger than the lag these are merged among
+        """Appends are being slowed down. If most L0 segments are younger than the lag, these are merged among
         themselves, and nothing is dropped: a merge never crosses the lag."""
         most, count = self._config.l0_segments_max, len(self._manifest.l0)
         if not appends_slowed(self._manifest, self._config):
-            told = f"{counted(count, 'L0 segment')}, too few to slow appends down; {most} would stop them"
+            told = f"{counted(count, 'L0 segment')}: appends slow down at {slows_from(most)} and stop at {most}"
             return NotDue(DebtName.L0_PRESSURE.text, told)
         old = frozenset(unit.id for unit in self.old)
         free = [u for u in self.units if not u.is_run and u.id in self._free]
@@ -284,49 +290,49 @@ class _Books:
     def _tier_l0(self) -> Due | NotDue:
         free = [u for u in self.old if not u.is_run and u.id in self._free]
         least = self._config.l0_segments_tier
+        limit = f"l0.segments.tier is {least}"
         if len(free) < least:
-            return NotDue(DebtName.L0.text, f"{counted(len(free), 'L0 segment')} to merge, tiered at {least}")
-        return Due(DebtName.L0, self._with_similar(free), f"{counted(len(free), 'L0 segment')}, tiered at {least}")
+            return NotDue(DebtName.L0.text, f"{counted(len(free), 'L0 segment')} to merge ({limit})")
+        return Due(DebtName.L0, self._with_similar(free), f"{counted(len(free), 'L0 segment')} to merge ({limit})")
 
     def _tier_crowded_runs(self) -> Due | NotDue:
-        """Where tiers of L0 are always due, no other work would bound the number of runs."""
+        """If tiers of L0 are always due, no other work would limit the number of runs."""
         least = RUNS_CROWDED_TIERS * self._config.runs_tier
         most = max(self._run_steps(), key=len, default=())
+        told = f"reads touch {counted(len(most), 'run')} of similar size (limit {least})"
         if len(most) < least:
-            told = f"{counted(len(most), 'neighbouring run')} of similar size, crowded at {least}"
             return NotDue(DebtName.RUNS_PRESSURE.text, told)
-        return Due(DebtName.RUNS_PRESSURE, tuple(most), f"{len(most)} sorted runs of similar size, crowded at {least}")
+        return Due(DebtName.RUNS_PRESSURE, tuple(most), told)
 
     def _tier_runs(self) -> Due | NotDue:
         least = self._config.runs_tier
+        limit = f"of similar size (runs.tier is {least})"
         steps = self._run_steps()
         full = [step for step in steps if len(step) >= least]
         best = next((step for step in full if not self._soon_cleaned(step)), None)
         if best is not None:
-            return Due(DebtName.RUNS, tuple(best), f"{len(best)} sorted runs of similar size, tiered at {least}")
+            return Due(DebtName.RUNS, tuple(best), f"{counted(len(best), 'neighbouring run')} {limit}")
         most = max(map(len, steps), default=0)
-        told = "; so large that they wait for the clean" if full else ""
-        return NotDue(
-            DebtName.RUNS.text, f"{counted(most, 'neighbouring run')} of similar size, tiered at {least}{told}"
-        )
+        told = "; so large that they wait for a clean" if full else ""
+        return NotDue(DebtName.RUNS.text, f"{counted(most, 'neighbouring run')} {limit}{told}")
 
     def _run_steps(self) -> list[Sequence[Unit]]:
-        """The runs on each step of size: the old among themselves; the young, too, which pressure has merged before."""
+        """The runs on each size step: the old among themselves, and the young ones, which l0-pressure has made."""
         return [runs[first:end] for runs in (self._runs, self._young_runs) for first, end in _steps(runs)]
 
     def _soon_cleaned(self, chosen: Sequence[Unit]) -> bool:
-        """Whether a tier of `chosen` is worth little: they are a good part of what makes a clean due, which will write
-        them again before long. Young ones are not."""
+        """Whether a tier of `chosen` is not worth it: they are a large part of what makes a clean due, which will soon
+        rewrite them. Never true for young ones."""
         ratio = self._config.min_cleanable_dirty_ratio
         if not self._config.compacted or ratio == 1 or chosen[-1].max_offset > self._old_to:
             return False
-        enough = ratio * self.clean_bytes  # a clean is due when (1 - ratio) of the dirty bytes exceed this
+        enough = ratio * self.clean_bytes  # a clean is due if (1 - ratio) × dirty bytes exceed this
         return SOON_CLEANED_PARTS * (1 - ratio) * sum(unit.bytes for unit in chosen) > enough
 
     @property
     def _runs(self) -> Sequence[Unit]:
-        """What `tier` may merge. Of a compacted topic the clean run stays out: it would be dirty again, all of it. Of
-        others what is as large as an output: a read in offset order would open as many objects as before."""
+        """What `tier` may merge. In a compacted topic not the clean run: all of it would be dirty again. In others no
+        run as large as an output: reading in offset order would still open as many objects."""
         runs = [u for u in self.old if u.is_run and u.id in self._free]
         if self._config.compacted:
             return [run for run in runs if not self._clean_already(run)]
@@ -335,7 +341,7 @@ class _Books:
 
     @property
     def _young_runs(self) -> Sequence[Unit]:
-        """A clean one is among them once the lag was raised; it stays out here, too."""
+        """If the lag was raised, a clean run may be young; it is left out here too."""
         runs = [u for u in self.units if u.is_run and u.max_offset > self._old_to and u.id in self._free]
         return [run for run in runs if not self._clean_already(run)]
 
@@ -343,8 +349,8 @@ class _Books:
         return is_clean(unit, self._manifest.cleaned_to)
 
     def _with_similar(self, chosen: Sequence[Unit]) -> tuple[Unit, ...]:
-        """`chosen`, and the older runs with which the run that they make would be merged at once: written once instead
-        of twice."""
+        """`chosen`, and the older runs with which its result would be merged at once: so they are written once, not
+        twice."""
         runs = [run for run in self._runs if run.max_offset < chosen[0].min_offset]
         while True:
             first, end = next(_steps(runs, sum(unit.bytes for unit in chosen)))
@@ -355,12 +361,12 @@ class _Books:
 
 
 def _cleanable(everything: Sequence[Unit], latest_ms: int) -> Sequence[Unit]:
-    """C4: what lies wholly below the first unit that holds a record younger than the lag.
+    """C4: the units wholly below the first one with a record younger than the lag.
 
-    SUBTLE! A young unit counts below `cleaned_to`, too (the lag may have been raised since): a merge with it drops
-    nothing, so its tombstones would get horizons above values that stay. And a unit that reaches across the boundary
-    draws it down to its own beginning: left out of a clean it would hold the coverage offset there, and the same clean
-    would be due again for ever. Test: tests/compactor/test_cleanable.py
+    SUBTLE! 1. A young unit counts even below `cleaned_to` (the lag may have been raised since): a merge with it drops
+    nothing, so its tombstones would get horizons above values that stay. 2. A unit across the boundary moves the
+    boundary down to its own beginning: if a clean left it out, it would keep the coverage offset there, and the same
+    clean would be due again for ever. Test: tests/compactor/test_cleanable.py
     """
     boundary = min((u.min_offset for u in everything if u.max_timestamp_ms > latest_ms), default=None)
     if boundary is None:
@@ -375,8 +381,9 @@ def _cleanable(everything: Sequence[Unit], latest_ms: int) -> Sequence[Unit]:
 def _steps(runs: Sequence[Unit], *younger: int) -> Iterator[tuple[int, int]]:
     """[first, end) of each stretch of neighbours of similar size, youngest first, in the sizes of `runs` and `younger`.
 
-    One behind a younger, larger one counts as of that size: else the small between the large would stay for ever. So
-    sizes fall in steps from the oldest to the youngest; with fewer than runs.tier on each their number is bounded.
+    A run older than a larger one counts as that large; otherwise a small run between large ones would never be merged.
+    So sizes fall in steps from the oldest to the youngest; with fewer than runs.tier on each step, their number is
+    bounded.
     """
     sizes = [*(run.bytes for run in runs), *younger]
     end = len(sizes)

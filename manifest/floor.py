@@ -41,8 +41,8 @@ class RaiseFloor:
             return refused_for_good(head)
         by_hand = self.before_offset
         if by_hand > head.next_offset:
-            text = f"{head.topic}/{head.partition}: the log ends before offset {head.next_offset}"
-            return Refused(OffsetOutOfRange(f"{text}; records before {by_hand} cannot be deleted: give at most that"))
+            text = f"{head.topic}/{head.partition}: the log ends at offset {head.next_offset}"
+            return Refused(OffsetOutOfRange(f"{text}; records can be deleted before it at most, not before {by_hand}"))
         floor = max(floor_at(head, now_ms), by_hand)
         if floor == head.log_start_offset and by_hand <= head.deleted_to:
             return Already(floor)

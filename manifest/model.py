@@ -261,12 +261,13 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     next_offset: int = 0
     log_start_offset: int = 0  # stored retention floor (R3)
     deleted_to: int = 0  # the highest offset before which records were deleted by hand
-    # Every offset below was merged with every other (R4). It only grows, and is no state of the log: a clean of the
-    # first and third of three appends raises it to where the second begins, and below that lacks what gave way to the
-    # third. What a reader may rely on is `as_of` of `lithify.manifest.compacted`, where there is one.
+    # All offsets below were merged with each other (R4). It only grows, and is not a state of the log: a clean of the
+    # first and third of three appends raises it to where the second begins, and what gave way to the third is missing
+    # below it.
+    # Readers may rely on `as_of` of `lithify.manifest.compacted`, if there is one.
     cleaned_to: int = 0
-    orphan_floor: int = 0  # appends whose id is older are refused, so that orphans can go (P7)
-    retention: Retention | None = None  # the bounds in force; None: an earlier version of lithify wrote none down
+    orphan_floor: int = 0  # appends with an older id are refused, so that orphans can be deleted (P7)
+    retention: Retention | None = None  # the bounds in force; None: an earlier version of lithify stored none
     config_at: int = 0  # the `.topic` number that gave these bounds; 0: the one that announced the partition
     last_compacted_at_ms: int | None = None
     last_cleaned_at_ms: int | None = None

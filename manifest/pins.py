@@ -1,5 +1,5 @@
-"""Checkpoints, and what becomes of replaced segments: the edits that pin, let go, and forget what was collected. Pure
-(P16, P20; docs/rfcs/0005, 0016)."""
+"""Checkpoints and replaced segments: the edits that pin, release, and forget what was collected. Pure (P16, P20;
+docs/rfcs/0005, 0016)."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -42,17 +42,17 @@ __all__ = [
 
 
 def expired(checkpoint: Checkpoint, now_ms: int) -> bool:
-    """Whether nobody may count on it any more. It pins until a commit removes it (P20)."""
+    """Whether it may no longer be relied upon. It pins until a commit removes it (P20)."""
     return checkpoint.expires_at_ms is not None and checkpoint.expires_at_ms <= now_ms
 
 
 def pin_text(pin: Checkpoint) -> str:
-    """Who pins, for people."""
+    """The owner and name of a checkpoint, for people."""
     return f"{'checkpoint' if pin.owner == 'user' else pin.owner} {pin.name}"
 
 
 def let_go_text(topic: str, pin: Checkpoint) -> str:
-    """What ends a pin, for people."""
+    """How to end a pin, for people."""
     match pin.owner:
         case "user":
             return f"'lithify checkpoint delete {topic} {pin.name}' lets it go"
@@ -63,13 +63,13 @@ def let_go_text(topic: str, pin: Checkpoint) -> str:
 
 
 def missing_text(head: Manifest, number: int, key: str) -> str:
-    """That a pinned manifest is not there, and what to do about it, for people."""
+    """That a pinned manifest is missing, and what to do about it, for people."""
     pin = next(pin for pin in head.checkpoints if pin.manifest == number)
     return f"{key} is pinned by {pin_text(pin)} and missing: restore the object; else {let_go_text(head.topic, pin)}"
 
 
 def pinning(retired: Retired, pins: Sequence[Checkpoint]) -> Checkpoint | None:
-    """The first checkpoint of a manifest that names the segment. Requires: `pins` by their manifests."""
+    """The first checkpoint of a manifest that names the segment. Requires: `pins` are sorted by manifest."""
     first = bisect_left(pins, retired.added_at, key=lambda pin: pin.manifest)
     return pins[first] if first < len(pins) and pins[first].manifest < retired.retired_at else None
 
@@ -79,8 +79,8 @@ def by_manifest(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 
 def handed_over(retired: Sequence[Retired], checkpoints: Sequence[Checkpoint], boundary: int) -> frozenset[str]:
-    """The segments that only checkpoints keep: their entries may leave the list, since pinned manifests name them, and
-    stay as long as they are pinned. Those in another home are a later lithify's."""
+    """The segments that only checkpoints keep. Their entries may leave the list, since the pinned manifests name them;
+    they stay as long as these are pinned. Segments in another home are left to a later lithify."""
     pins = by_manifest(checkpoints)
     if not pins:
         return frozenset()
@@ -90,9 +90,12 @@ def handed_over(retired: Sequence[Retired], checkpoints: Sequence[Checkpoint], b
 
 
 def unpinned(head: Manifest, checkpoints: Sequence[Checkpoint]) -> tuple[int, ...]:
-    """The manifests that nobody pins any more once `checkpoints` are all there are, and to which entries may have been
-    handed over. What was handed over was retired below the orphan floor, and a manifest that named it lies below that;
-    so of a pin that came and went above it nothing need be noted. At the bound the oldest are left to the sweep."""
+    """The manifests that lose their last pin when the list becomes `checkpoints`, if the retired list may already have
+    forgotten segments because of them.
+
+    Forgotten segments were retired below the orphan floor, and the manifests that named them are below it too; so a pin
+    above the floor can come and go without a note. At the limit the oldest are left to the sweep.
+    """
     kept = {pin.manifest for pin in checkpoints}
     gone = sorted(pin.manifest for pin in head.checkpoints if pin.manifest not in kept)
     return (*head.unpinned, *(number for number in gone if number < head.orphan_floor))[-UNPINNED_MAX:]
@@ -110,20 +113,20 @@ def waiting_text(head: Manifest) -> str:
 class CreateCheckpoint:
     """Pin the manifest that this very commit creates (P20).
 
-    SUBTLE! Not the head it was applied to: between reading that head and this commit, collection may have let go of
-    what only that head kept. Test: tests/protocol/test_p20_checkpoints.py
+    SUBTLE! Not the head that it is applied to. 1. We read head 7. 2. A collection releases what only head 7 kept. 3. We
+    pin 7, which can no longer be read whole. Test: tests/protocol/test_p20_checkpoints.py
     """
 
     id: str
     name: str
     ttl_ms: int | None
-    replaces: Checkpoint | None = None  # the one of this name that was found expired; refreshed since, it stays
+    replaces: Checkpoint | None = None  # an expired one of this name; if it was refreshed since, it stays
     owner: PinOwner = "user"
 
     repeatable = True  # by the checkpoint id
 
     def __post_init__(self) -> None:
-        """Raises InvalidRequest where a scan would pin for too long."""
+        """Raises InvalidRequest if a scan would pin for too long."""
         error = _lasts_too_long(self.owner, self.ttl_ms)
         if error is not None:
             raise error
@@ -153,7 +156,7 @@ class CreateCheckpoint:
             created_at_ms=now_ms,
             expires_at_ms=None if self.ttl_ms is None else now_ms + self.ttl_ms,
         )
-        floor = floor_at(head, now_ms)  # stored: the pinned manifest keeps it (R3)
+        floor = floor_at(head, now_ms)  # stored in the pinned manifest, which keeps it (R3)
         value = replace(
             head,
             checkpoints=(*kept, mine),
@@ -165,12 +168,12 @@ class CreateCheckpoint:
 
 
 def _gives_way(owner: PinOwner, pins: Sequence[Checkpoint], now_ms: int) -> frozenset[str]:
-    """The ids of those of `pins` that leave because `owner` pins one more. Nobody makes room but for himself."""
+    """The ids of those of `pins` that are removed because `owner` adds one. An owner makes room only for itself."""
     mine = by_manifest([pin for pin in pins if pin.owner == owner])
     excess = len(mine) + 1 - PINS_MAX[owner]
     if excess <= 0 or owner == "user":
         return frozenset()
-    # SUBTLE! By the clock of this very commit: a scan that was refreshed since somebody looked reads on. Test:
+    # SUBTLE! Judge by the clock of this very commit: a scan that was refreshed meanwhile is still reading. Test:
     # tests/protocol/test_p20_owners.py
     going = mine[:excess] if owner == "view" else [pin for pin in mine if expired(pin, now_ms)]
     return frozenset(pin.id for pin in going)
@@ -186,15 +189,17 @@ def _too_many(head: Manifest, owner: PinOwner, pins: Sequence[Checkpoint]) -> Li
 
 
 def _lasts_too_long(owner: PinOwner, ttl_ms: int | None) -> LithifyError | None:
-    """A scan whose process was killed must not pin for ever, since nobody else knows of it."""
+    """A scan whose process was killed must not pin for ever, since nobody else knows about it."""
     if owner != "scan" or (ttl_ms is not None and ttl_ms <= SCAN_TTL_MS_MAX):
         return None
-    return InvalidRequest(f"a scan pins for at most {span_text(SCAN_TTL_MS_MAX)}, and refreshes its pin: give it a ttl")
+    return InvalidRequest(
+        f"a scan pins for at most {span_text(SCAN_TTL_MS_MAX)}, and refreshes its pin: give a ttl up to that"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshCheckpoint:
-    """Give a checkpoint a new expiry. Fails if it is gone: by id, since another may bear its name by now (P20)."""
+    """Give a checkpoint a new expiry. Refused if gone: found by id, since another may have its name by now (P20)."""
 
     id: str
     ttl_ms: int | None
@@ -204,7 +209,7 @@ class RefreshCheckpoint:
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, Checkpoint] | Refused:
         mine = None if head is None else next((c for c in head.checkpoints if c.id == self.id), None)
         if head is None or mine is None or expired(mine, now_ms):
-            return Refused(NotFound(f"checkpoint {self.id} is gone (deleted or expired); make a new one"))
+            return Refused(NotFound(f"checkpoint {self.id} was deleted or has expired; create a new one"))
         error = _lasts_too_long(mine.owner, self.ttl_ms)
         if error is not None:
             return Refused(error)
@@ -228,8 +233,8 @@ class DeleteCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Forget retired segments whose bytes are gone, or that only checkpoints keep, and checkpoints that expired; raise
-    the orphan floor (P16).
+    """Forget retired segments whose bytes are gone, or that only checkpoints keep, and expired checkpoints; raise the
+    orphan floor (P16).
 
     Requires: the bytes of `collected` were deleted before, under a boundary of at least `boundary`; so were those that
     only the manifests `looked_at` named.
@@ -238,8 +243,8 @@ class Collect:
     boundary: int
     collected: frozenset[str]
     expired_checkpoints: frozenset[str] = frozenset()
-    looked_at: frozenset[int] = frozenset()  # of those that nobody pins any more
-    always: bool = False  # the orphan sweep commits even where this changes nothing (P18)
+    looked_at: frozenset[int] = frozenset()  # of the manifests that are no longer pinned
+    always: bool = False  # the orphan sweep commits even if this changes nothing (P18)
 
     repeatable = True  # it only takes away and raises
     frees = True
@@ -250,11 +255,11 @@ class Collect:
         checkpoints = tuple(
             c
             for c in head.checkpoints
-            # Refreshed since it was found expired: it stays.
+            # If it was refreshed since it was found expired, it stays.
             if c.id not in self.expired_checkpoints or not expired(c, now_ms)
         )
-        # SUBTLE! By the checkpoints of this very head: one that was there when the collector looked may be gone by now,
-        # and what it kept would be named by nobody. Test: tests/protocol/test_p16_pins.py
+        # SUBTLE! By the checkpoints of this very head. 1. The collector sees a checkpoint. 2. It is deleted. 3. If its
+        # segments were handed over now, nothing would name them. Test: tests/protocol/test_p16_pins.py
         leaving = self.collected | handed_over(head.retired, checkpoints, self.boundary)
         value = replace(
             head,

@@ -65,7 +65,7 @@ def earlier_batch(head: Manifest, stamp: ProducerStamp, rows: int) -> Already[ra
     entry = find_producer(head, stamp.id)
     if entry is None:
         # Never start at a sequence above 0: records from the forgotten past might be appended twice.
-        return Refused(InvalidRequest(f"{where} is not known here (any more); open it again to get a new epoch"))
+        return Refused(InvalidRequest(f"{where} is unknown here, or was forgotten; open it again for a new epoch"))
     if stamp.epoch < entry.epoch:
         return Refused(Fenced(f"{where} was opened again (epoch {entry.epoch}); this one, epoch {stamp.epoch}, stops"))
     if stamp.epoch > entry.epoch:
@@ -75,7 +75,7 @@ def earlier_batch(head: Manifest, stamp: ProducerStamp, rows: int) -> Already[ra
             return Already(range(batch.base_offset, batch.base_offset + batch.rows))
     if stamp.sequence != entry.next_sequence:
         return Refused(
-            InvalidRequest(f"{where} sends sequence {stamp.sequence}, {entry.next_sequence} is next; open it again")
+            InvalidRequest(f"{where} sends sequence {stamp.sequence}, expected {entry.next_sequence}; open it again")
         )
     return None
 

@@ -8,7 +8,7 @@ __all__ = ["not_created", "refused_for_good", "topic_gone"]
 
 
 def topic_gone(head: Manifest) -> NotFound:
-    return NotFound(f"topic {head.topic} was deleted; a topic of that name made since is another one: open it anew")
+    return NotFound(f"topic {head.topic} was deleted; if a new topic has that name, open it again")
 
 
 def refused_for_good(head: Manifest) -> Refused:

@@ -88,8 +88,8 @@ def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] |
             return None
         return Refused(
             InvalidRequest(
-                f"{where} was at version {stamp.previous.version} and is not known here any more: it was forgotten. "
-                "Nothing was appended; compare the log with what was sent before you begin anew"
+                f"{where} was at version {stamp.previous.version} and has been forgotten by this partition. Nothing "
+                "was appended; compare the log with what was sent before you start over"
             )
         )
     # SUBTLE! 1. Process 1 sends rows 1 to 10 as version 10 and is killed; its request is still on its way. 2. Process 2

@@ -33,8 +33,8 @@ _PARTITIONS = "num.partitions"
 _DEFAULT = "default."  # before the name of a topic's configuration
 
 _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
-    _AUTO_CREATE: ("false", truth, "true: the first append to a topic that is not there creates it"),
-    _PARTITIONS: ("1", whole_number(1, PARTITIONS_MAX), "partitions of a topic that its first append creates"),
+    _AUTO_CREATE: ("false", truth, "true: the first append to a topic that does not exist creates it"),
+    _PARTITIONS: ("1", whole_number(1, PARTITIONS_MAX), "partitions of a topic created by its first append"),
 }
 
 
@@ -69,7 +69,7 @@ def _parsed(name: str, text: str) -> Any:
         return _TABLE[name][1](text)
     except ValueError as error:
         raise InvalidRequest(
-            f"{name}={text[:80]!r} is stored, and this lithify knows only {error}: upgrade lithify, or alter it with "
+            f"{name} is stored as {text[:80]!r}, and must be {error}: upgrade lithify, or alter it with "
             "'lithify warehouse alter'"
         ) from None
 
@@ -94,12 +94,14 @@ def _unknown(name: str) -> str:
     of_topics = [topic_name for topic_name, _, _ in config_table()]
     meant = INSTEAD.get(name, name)
     if meant.split(" (")[0] in of_topics:
-        return f"{name} is a topic's, not a warehouse's; for topics that a first append creates use {_DEFAULT}{meant}"
+        return (
+            f"{name} belongs to a topic, not a warehouse; for topics that a first append creates set {_DEFAULT}{meant}"
+        )
     if name in INSTEAD:
-        return f"{name} is no setting of a warehouse{instead(name)}"
+        return f"{name} is not a warehouse setting{instead(name)}"
     near = difflib.get_close_matches(name, [*_TABLE, *(_DEFAULT + topic_name for topic_name in of_topics)], n=1)
     told = f"did you mean {near[0]}?" if near else "see docs/configuration.md"
-    return f"no setting of a warehouse is named {name[:80]!r}; {told}"
+    return f"unknown warehouse setting {name[:80]!r}; {told}"
 
 
 def _checked(stored: Mapping[str, str]) -> dict[str, str]:
@@ -108,7 +110,7 @@ def _checked(stored: Mapping[str, str]) -> dict[str, str]:
             if name in stored:
                 check(stored[name])
         except ValueError as error:
-            raise InvalidRequest(f"{name}={stored[name][:80]!r}: give {error}") from None
+            raise InvalidRequest(f"{name} is {stored[name][:80]!r}, and must be {error}") from None
     try:
         validate(_of_topics(stored))
     except InvalidRequest as error:

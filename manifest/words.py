@@ -1,9 +1,22 @@
-"""Numbers in sentences for people. Pure."""
+"""Numbers, and the work that pays a debt, in sentences for people. Pure."""
 
 from collections.abc import Sequence
 from itertools import groupby
 
-__all__ = ["counted", "numbers_text", "span_text"]
+__all__ = ["DEBT_TEXTS", "counted", "numbers_text", "span_text"]
+
+DEBT_TEXTS = {
+    "floor": "drop segments",
+    "overdue": "clean overdue records",
+    "runs-pressure": "merge runs, before anything else",
+    "l0-pressure": "merge L0 segments, because appends wait",
+    "dirty": "clean dirty records",
+    "tombstones": "clean expired tombstones",
+    "l0": "merge L0 segments",
+    "runs": "merge runs",
+    "fan-in": "merge some inputs first",
+}
+"""By the name of the debt (lithify.manifest.debt)."""
 
 _STEPS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 

@@ -73,14 +73,14 @@ def normalise(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table:
 
 def _check_columns(table: pa.Table) -> None:
     if len(set(table.column_names)) != table.num_columns:
-        raise InvalidRequest("the table has two columns of one name: rename or drop one")
+        raise InvalidRequest("the table has two columns with the same name: rename or drop one")
     for name in table.column_names:
         if name in ("offset", "horizon_ms"):
             raise InvalidRequest(f"column {name!r} is assigned by the log: drop it before appending")
         if name not in _APPEND.names:
-            raise InvalidRequest(f"column {name!r} is none of {', '.join(_APPEND.names)}: drop or rename it")
+            raise InvalidRequest(f"column {name!r} is not one of {', '.join(_APPEND.names)}: drop or rename it")
     if "value" not in table.column_names:
-        raise InvalidRequest("column 'value' is missing: name the value column so (nulls in it are tombstones)")
+        raise InvalidRequest("column 'value' is missing: give the value column that name (nulls are tombstones)")
 
 
 def _column(given: pa.ChunkedArray, field: pa.Field) -> pa.Array:
@@ -95,7 +95,7 @@ def _column(given: pa.ChunkedArray, field: pa.Field) -> pa.Array:
 
 def _refused(given: pa.ChunkedArray, field: pa.Field) -> InvalidRequest:
     return InvalidRequest(
-        f"column {field.name!r} has type {given.type}, which does not become {field.type}: cast it before appending"
+        f"column {field.name!r} has type {given.type}, which does not convert to {field.type}: cast it before appending"
     )
 
 

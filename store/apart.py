@@ -38,7 +38,7 @@ def attempt(work: Callable[[], T]) -> T | Failure:
         return Failure(type(error).__name__, str(error), error)
     except Exception as error:  # noqa: BLE001 - the one place where a pass survives a bug; reported, not swallowed
         kind = type(error).__name__
-        return Failure(kind, f"unexpected {kind} at {place_of(error)}: a fault of lithify, please report it")
+        return Failure(kind, f"unexpected {kind} at {place_of(error)}: a bug in lithify, please report it")
 
 
 def place_of(error: BaseException) -> str:

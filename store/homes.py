@@ -28,7 +28,7 @@ class Homes:
         """The store of `home`. Raises InvalidRequest if this lithify does not know that home."""
         found = self._stores.get(home)
         if found is None:
-            raise InvalidRequest(f"home {home!r} is none that this lithify can reach: upgrade lithify")
+            raise InvalidRequest(f"this lithify cannot reach home {home!r}: upgrade lithify")
         return found
 
     def __iter__(self) -> Iterator[tuple[str, Store]]:

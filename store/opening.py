@@ -61,9 +61,9 @@ def _open_s3(rest: str, url: str, options: Mapping[str, Any] | None) -> Store:
     bucket, _, prefix = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
         # The URL is not shown: the part before an '@' may be a secret.
-        raise InvalidRequest("an S3 URL is s3://bucket/prefix; credentials belong into the storage options")
+        raise InvalidRequest("an S3 URL must be s3://bucket/prefix; put credentials into the storage options")
     if "?" in prefix or "#" in prefix:
-        raise InvalidRequest(f"{shown(url)}: an S3 URL has no '?' or '#'; settings belong into the storage options")
+        raise InvalidRequest(f"{shown(url)}: an S3 URL has no '?' or '#'; put settings into the storage options")
     return S3Store(bucket, prefix, dict(options or {}))
 
 
@@ -71,9 +71,9 @@ def _open_fsspec(scheme: str, url: str, options: Mapping[str, Any] | None) -> St
     from lithify.store.fsspec_store import FsspecStore
 
     if scheme not in fsspec.available_protocols():
-        raise InvalidRequest(f"{scheme}:// is no known kind of store: use s3, file, memory, or a protocol of fsspec")
+        raise InvalidRequest(f"{scheme}:// is not a known kind of store: use s3, file, memory, or a protocol of fsspec")
     if "@" in url:
-        raise InvalidRequest(f"{scheme}:// URL with '@': credentials belong into the storage options")
+        raise InvalidRequest(f"{scheme}:// URL with '@': put credentials into the storage options")
     return FsspecStore(url, options)
 
 

@@ -15,7 +15,7 @@ def check_key(key: str) -> str:
             f"key {key[:300]!r} is not allowed: use relative parts between '/', none empty, '.' or '..'"
         )
     if not key.isprintable() or "\\" in key:
-        raise InvalidRequest(f"key {key[:300]!r} is not allowed: it holds a backslash or an unprintable character")
+        raise InvalidRequest(f"key {key[:300]!r} is not allowed: it contains a backslash or an unprintable character")
     if len(key.encode()) > _KEY_BYTES_MAX:
         raise InvalidRequest(f"key {key[:300]!r}… is not allowed: it is longer than {_KEY_BYTES_MAX} bytes of UTF-8")
     return key

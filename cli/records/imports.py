@@ -35,7 +35,7 @@ _LIKE_A_COUNT = re.compile(r".* over [0-9]+")
 
 def check_source_id(given: str) -> str:
     if not 1 <= len(given) <= SOURCE_ID_CHARACTERS_MAX or not given.isprintable():
-        raise InvalidRequest(f"--source-id is a text of 1 to {SOURCE_ID_CHARACTERS_MAX} printable characters")
+        raise InvalidRequest(f"--source-id must be a text of 1 to {SOURCE_ID_CHARACTERS_MAX} printable characters")
     if _LIKE_A_COUNT.fullmatch(given):
         # With --partition, 'x over 4' would be taken for the import of 'x' into 4 partitions.
         raise InvalidRequest("--source-id cannot end in ' over' and a number, where imports note their partitions")

@@ -76,7 +76,7 @@ def _reason(error: msgspec.DecodeError) -> str:
     text = str(error)
     if "unknown field" in text:
         names = ", ".join(_Line.__struct_fields__)
-        return f"has a field that is none of {names}"
+        return f"has an unknown field; known are {names}"
     if isinstance(error, msgspec.ValidationError):
         return f"is not a record: {text}"  # types and field names
     return "is not a JSON object"
@@ -120,7 +120,7 @@ def _decoded(text: str, name: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise _Bad(f"has a {name} that is no base64") from None
+        raise _Bad(f"has a {name} that is not valid base64") from None
 
 
 def _headers(given: dict[str, _Value] | list[tuple[str, _Value]] | None) -> Headers:
@@ -131,7 +131,7 @@ def _headers(given: dict[str, _Value] | list[tuple[str, _Value]] | None) -> Head
 def _header_value(value: _Value) -> bytes | None:
     if isinstance(value, dict):
         if list(value) != ["base64"]:
-            raise _Bad('has a header that is no text, null or {"base64": …}')
+            raise _Bad('has a header that is not a text, null or {"base64": …}')
         return _decoded(value["base64"], "header")
     return None if value is None else value.encode()
 

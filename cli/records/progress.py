@@ -36,10 +36,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         if self.told:
             return told
         if self.forgotten and self.skip is None:
-            return f"{told}; compare the log with the source before you go on"
+            return f"{told}; compare the log with the source before you continue"
         # SUBTLE! Always by the name: if a bad line is repaired, the file gets another name, and with --skip alone the
         # first rows would count as passed over, although they are stored. And always with the number if it is exact: it
         # is right even if the name has been forgotten. Test: tests/properties/test_imports.py
         skip = self.passed_over if self.skip is None else self.skip
         how = f"--source-id {shlex.quote(self.source_id)}" + (f" --skip {skip}" if skip else "")
-        return f"{told}; go on with {how}, which appends what is missing and nothing twice"
+        return f"{told}; continue with {how}, which appends what is missing and nothing twice"

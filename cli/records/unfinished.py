@@ -58,7 +58,7 @@ class Unfinished(NamedTuple):
             text += "compare the log with it: this import has records in, too"
         else:
             flags = f"--source-id {shlex.quote(self.source_id)}" + (f" --skip {self.skip}" if self.skip else "")
-            text += f"go on with {flags}, which appends what is missing and nothing twice"
+            text += f"continue with {flags}, which appends what is missing and nothing twice"
         return InvalidRequest(
             f"{text}. If it is another source, give --new-source. If the earlier import still runs, wait for its end"
         )

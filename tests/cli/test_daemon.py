@@ -195,5 +195,5 @@ def test_a_short_grace_period_is_told_to_who_reads_the_log(warehouse: Warehouse)
         Collector(warehouse, grace_ms=10_000)
         make_collector(warehouse, 0, stays=True)
     assert [(line["log_level"], "CommitUnknown" in line["event"]) for line in log] == [("warning", True)] * 2
-    with pytest.raises(InvalidRequest, match="-1 ms"):
+    with pytest.raises(InvalidRequest, match="grace_ms is -1"):
         Collector(warehouse, grace_ms=-1)

@@ -275,7 +275,7 @@ def test_forgotten_in_its_midst_it_stops() -> None:
     first, *rest = batches(4, ROWS)
     started.append(first[0], first[1], last=False)
     Warehouse(Driver(Metered(store))).topic("t").partition(0).forget_transaction(started.application)
-    with pytest.raises(InvalidRequest, match="was forgotten"):
+    with pytest.raises(InvalidRequest, match="forgotten by this partition"):
         started.append(rest[0][0], rest[0][1], last=False)
     assert stored(store).total() == 4
 

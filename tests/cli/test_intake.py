@@ -30,7 +30,7 @@ def test_the_line_is_named_and_what_came_before_its_batch_is_appended(
     lithify.ok("topic", "create", "users", *(f"--config={name}={value}" for name, value in config.items()))
     given = lines(*[GOOD] * 5, bad)
     said = lithify.refused("append", "users", "--batch-size", "2", input=given, code=2, saying=f"line 6 {told}")
-    assert re.search("4 records were appended; go on with --source-id stdin-[0-9a-f-]+ --skip 4, ", said)
+    assert re.search("4 records were appended; continue with --source-id stdin-[0-9a-f-]+ --skip 4, ", said)
     assert len(lithify.records("read", "users")) == 4
 
 

@@ -68,7 +68,7 @@ def test_what_has_ended_cannot_be_cancelled(users: Lithify) -> None:
     users.ok("append", "users", input=changes(9))
     (submitted,) = users.json("compaction", "submit", "users", "--full")
     users.ok(*ONCE)
-    told = users.refused("compaction", "cancel", submitted["id"], code=2, saying="has ended, it is completed")
+    told = users.refused("compaction", "cancel", submitted["id"], code=2, saying="has ended (completed)")
     assert "nothing to cancel" in told
 
 
@@ -86,8 +86,8 @@ def test_sources_need_one_partition(lithify: Lithify) -> None:
 
 
 def test_compactions_that_are_not_there(users: Lithify) -> None:
-    users.refused("compaction", "status", "nonsense", code=2, saying="is no compaction id")
-    users.refused("compaction", "status", "users/0/000000000001-abcd", code=3, saying="is known")
+    users.refused("compaction", "status", "nonsense", code=2, saying="is not a compaction id")
+    users.refused("compaction", "status", "users/0/000000000001-abcd", code=3, saying="knows no compaction")
     users.refused("compaction", "explain", "nobody", code=3, saying="does not exist")
     users.refused("compaction", "explain", "users", "--partition", "4", code=3, saying="partitions 0 to 0")
 
@@ -133,7 +133,9 @@ def test_what_a_checkpoint_pins_is_read_by_its_name(users: Lithify, tmp_path: Pa
     users.ok("export", "users", "--checkpoint", "kept", "--to", target.as_uri())
     assert target.read_text() == before["scan", "users"]
     assert len(users.records("read", "users", "--checkpoint", "kept", "--from-offset", "7")) == 2
-    users.refused("read", "users", "--checkpoint", "kept", "--from-offset", "10", code=10, saying="beyond the log")
+    users.refused(
+        "read", "users", "--checkpoint", "kept", "--from-offset", "10", code=10, saying="beyond the end of the log"
+    )
     users.refused("scan", "users", "--checkpoint", "gone", code=3, saying="no checkpoint 'gone'")
     users.refused("read", "users", "--checkpoint", "kept", "--follow", code=2, saying="a checkpoint does not change")
     assert [each["checkpoint"]["name"] for each in users.json("checkpoint", "list", "users")] == ["kept"]

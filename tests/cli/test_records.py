@@ -42,7 +42,7 @@ def test_get_finds_the_latest(users: Lithify) -> None:
     assert (found["value"], found["offset"]) == ("2", 1)
     assert users.records("get", "users", "--base64", "YQ==")[0]["value"] == "2"
     users.refused("get", "users", "b", code=3, saying="deleted")
-    users.refused("get", "users", "--base64", "no base64", code=2, saying="no base64")
+    users.refused("get", "users", "--base64", "not valid base64", code=2, saying="not valid base64")
 
 
 def test_reading_within_limits(users: Lithify) -> None:
@@ -54,7 +54,7 @@ def test_reading_within_limits(users: Lithify) -> None:
     assert users.records("read", "users", "--limit", "0") == []
     assert len(users.records("scan", "users", "--limit", "3")) == 3
     users.refused("read", "users", "--partition", "9", code=3, saying="partitions 0 to 2")
-    users.refused("read", "users", "--from-offset", "30", code=10, saying="beyond the log")
+    users.refused("read", "users", "--from-offset", "30", code=10, saying="beyond the end of the log")
 
 
 def test_batches_are_as_large_as_asked(users: Lithify) -> None:
@@ -68,8 +68,8 @@ BAD_LINES = {
     "no object": ("[1]", "is not a record"),
     "no value": ('{"key": "secret"}', "has no value"),
     "number": ('{"key": "k", "value": 5}', "is not a record"),
-    "unknown field": ('{"key": "k", "value": "v", "secret": 1}', "has a field that is none of"),
-    "no base64": ('{"key": "k", "value_base64": "secret!"}', "has a value_base64 that is no base64"),
+    "unknown field": ('{"key": "k", "value": "v", "secret": 1}', "has an unknown field; known are"),
+    "not valid base64": ('{"key": "k", "value_base64": "secret!"}', "has a value_base64 that is not valid base64"),
     "twice": ('{"key": "k", "value": "secret", "value_base64": ""}', "has both value and value_base64"),
     "no key": ('{"value": "secret"}', "has no key"),
     "before 1970": ('{"key": "k", "value": "v", "timestamp_ms": -1}', "has a timestamp_ms"),
@@ -83,7 +83,7 @@ def test_a_bad_line_is_named_and_nothing_of_its_batch_is_written(users: Lithify,
     bad, saying = BAD_LINES[case]
     text = changes(12) + "\n" + bad + "\n" + changes(3)
     told = users.refused("append", "users", "--batch-size", "5", code=2, saying=f"line 14 {saying}", input=text)
-    said = re.search(r"10 records were appended; go on with --source-id (stdin-\S+) --skip 10, ", told)
+    said = re.search(r"10 records were appended; continue with --source-id (stdin-\S+) --skip 10, ", told)
     assert said is not None
     assert "secret" not in told
     assert len(users.records("read", "users")) == 10
@@ -155,7 +155,7 @@ def test_what_keys_left_behind_when_the_topic_grew_is_told(lithify: Lithify, tmp
     lithify.ok("topic", "create", "t", "--config", "cleanup.policy=compact")
     lithify.ok("append", "t", input=changes(7))
     result = lithify("topic", "alter", "t", "--partitions", "3")
-    assert "most keys have another partition now" in result.stderr
+    assert "most keys now belong to another partition" in result.stderr
     everything = {line["key"] for line in lithify.records("scan", "t", "--partition", "0")}
     assert len(everything) == 7
     result = lithify("scan", "t")

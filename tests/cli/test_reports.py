@@ -70,7 +70,7 @@ def test_a_drop_beside_a_quarantine_tells_of_both(on_files: Lithify, folder: Pat
     result = on_files(*ONCE)
     assert result.exit_code == 9
     assert "dropped 1 segment below" in result.stdout
-    assert "; quarantined since a corrupt segment" in result.stdout
+    assert "; quarantined because of a damaged segment" in result.stdout
 
 
 def test_a_status_tells_why_records_went(lithify: Lithify) -> None:
@@ -139,7 +139,7 @@ def test_records_of_several_partitions_are_deleted_in_the_one_that_is_named(lith
     lithify.ok("topic", "create", "wide", "--partitions", "2")
     lithify.ok("append", "wide", "--partition", "0", input=changes(3))
     words = ("topic", "delete-records", "wide", "--before", "2", "--yes")
-    lithify.refused(*words, code=2, saying="say which of the 2 with --partition")
+    lithify.refused(*words, code=2, saying="choose one of the 2 with --partition")
     assert lithify.json(*words, "--partition", "0")["log_start_offset"] == 2
 
 

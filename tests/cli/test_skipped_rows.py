@@ -102,8 +102,8 @@ def test_a_rival_that_passes_over_more_stops_the_one_that_has_fallen_behind() ->
     with pytest.raises(InvalidRequest, match="records 3 to 5 of the source were passed over"):
         one.append(ROWS[2:6], 3, last=False)
     assert str(one.how_far()) == (
-        "2 records were appended; go on with --source-id rows-0123456789abcdef --skip 5, which appends what is missing "
-        "and nothing twice"
+        "2 records were appended; continue with --source-id rows-0123456789abcdef --skip 5, which appends what is "
+        "missing and nothing twice"
     )
     other.append(ROWS[8:], 9, last=True)
     assert stored(store) == Counter([1, 2, 6, 7, 8, 9, 10])
@@ -139,7 +139,7 @@ def test_with_the_number_it_goes_on_where_the_name_is_forgotten() -> None:
     started = Import(Warehouse(on(store)).topic("t"), MADE, None)
     started.append(ROWS[:4], 1, last=False)
     Warehouse(on(store)).topic("t").partition(0).forget_transaction(started.application)
-    with pytest.raises(InvalidRequest, match="was forgotten"):
+    with pytest.raises(InvalidRequest, match="forgotten by this partition"):
         started.append(ROWS[4:], 5, last=True)
     assert "--source-id rows-0123456789abcdef --skip 4," in str(started.how_far())
     assert run(on(store), 10, 4).appended == 6
@@ -153,17 +153,17 @@ def test_where_it_is_forgotten_and_no_number_is_exact_nothing_is_advised() -> No
     ahead = Import(Warehouse(on(store)).topic("t"), "ahead", None)
     ahead.append(ROWS[:4], 1, last=False)
     Warehouse(on(store)).topic("t").partition(0).forget_transaction(ahead.application)
-    with pytest.raises(InvalidRequest, match="was forgotten"):
+    with pytest.raises(InvalidRequest, match="forgotten by this partition"):
         ahead.append(ROWS, 1, last=False)
     assert started.how_far().skip is None
-    assert str(ahead.how_far()).endswith("compare the log with the source before you go on")
+    assert str(ahead.how_far()).endswith("compare the log with the source before you continue")
 
 
 def test_advice_can_be_pasted_into_a_shell() -> None:
     store = new_store(1)
     started = Import(Warehouse(on(store)).topic("t"), "mine & 'yours'", None)
     started.append(ROWS[:1], 1, last=False)
-    words = shlex.split(str(started.how_far()).partition("go on with ")[2].partition(", which")[0])
+    words = shlex.split(str(started.how_far()).partition("continue with ")[2].partition(", which")[0])
     assert words == ["--source-id", "mine & 'yours'", "--skip", "1"]
 
 
@@ -174,7 +174,7 @@ def test_how_to_go_on_says_what_was_passed_over() -> None:
     started = Import(Warehouse(on(store)).topic("t"), "mine", None, 2)
     started.append(ROWS[2:4], 3, last=False)
     assert str(started.how_far()).endswith(
-        "go on with --source-id mine --skip 2, which appends what is missing and nothing twice"
+        "continue with --source-id mine --skip 2, which appends what is missing and nothing twice"
     )
     assert started.how_far().passed_over == 2
 
@@ -237,12 +237,12 @@ def test_a_bad_line_is_mended_and_whatever_is_then_repeated_doubles_nothing(
     told = on_files.refused(
         "append", "users", "--from", str(path), "--batch-size", "5", code=2, saying="line 11 is not"
     )
-    said = re.search(r"go on with --source-id (in\.jsonl-\S+) --skip 10, ", told)
+    said = re.search(r"continue with --source-id (in\.jsonl-\S+) --skip 10, ", told)
     assert said is not None
     path.write_text(LINES)
     again = ("append", "users", "--from", str(path), *flags.format(said[1]).split())
     if "--source-id" not in flags:
-        on_files.refused(*again, code=2, saying=f"go on with --source-id {said[1]} --skip 10, which")
+        on_files.refused(*again, code=2, saying=f"continue with --source-id {said[1]} --skip 10, which")
         again = (*again, "--source-id", said[1])
     assert "to repeat it, give the same --source-id" in on_files.ok(*again)
     on_files.ok("append", "users", "--from", str(path), "--source-id", said[1])

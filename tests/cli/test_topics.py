@@ -41,7 +41,7 @@ def test_a_change_that_contradicts_itself_is_refused(lithify: Lithify) -> None:
     lithify.refused("topic", "alter", "users", *both, code=2, saying="retention.ms: give either --config or --unset")
     twice = ("--config", "retention.ms=6", "--config", "retention.ms=7")
     for words in (("alter", "users"), ("create", "others")):
-        lithify.refused("topic", *words, *twice, code=2, saying="--config retention.ms: it is given twice")
+        lithify.refused("topic", *words, *twice, code=2, saying="--config retention.ms is given twice")
     assert lithify.json("topic", "describe", "users")["config"] == {"retention.ms": "5"}
     switch = ("--config", "num.partitions=2", "--unset", "num.partitions")
     lithify.refused("warehouse", "alter", *switch, code=2, saying="give either --config or --unset")
@@ -106,7 +106,7 @@ def test_an_answer_of_no_does_nothing_and_says_so(
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
     result = lithify("topic", *words, input="n\n")
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1] == "lithify: nothing was done: the answer was no"
+    assert result.stderr.splitlines()[-1] == "lithify: nothing was done: you answered no"
     assert lithify("topic", *words, input="").exit_code == 130  # Ctrl-C, or the end of the input, is no answer
     assert len(lithify.records("read", "users")) == 1
     assert lithify("topic", *words, input="y\n").exit_code == 0

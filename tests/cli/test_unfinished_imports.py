@@ -62,7 +62,7 @@ def day(key: str) -> list[str]:
 
 
 def advised(said: str) -> list[str]:
-    found = re.search(r"go on with (--source-id .*?), which appends what is missing and nothing twice\. If it", said)
+    found = re.search(r"continue with (--source-id .*?), which appends what is missing and nothing twice\. If it", said)
     assert found is not None, said
     return shlex.split(found[1])
 
@@ -260,7 +260,7 @@ def test_met_in_the_midst_it_says_how_to_go_on_where_that_is_known() -> None:
     topic.partition(home).forget_transaction(f"import {BEFORE} over 2")
     mended = on(store, MENDED)
     rows = [Record(b"k1", b"1"), *ROWS[1:]]
-    with pytest.raises(InvalidRequest, match=rf"go on with --source-id {BEFORE} --skip [1-9], which"):
+    with pytest.raises(InvalidRequest, match=rf"continue with --source-id {BEFORE} --skip [1-9], which"):
         send(mended, 1, rows)
     said = mended.how_far()
     assert re.fullmatch("[0-9]+ records? (was|were) appended", str(said))
@@ -286,7 +286,7 @@ def test_into_one_partition_it_is_another_matter() -> None:
     on(store, BEFORE, 0).append(ROWS[:4], 1, last=False)
     for partition in (1, None):
         send(on(store, MENDED, partition), 4)
-    with pytest.raises(InvalidRequest, match=f"go on with --source-id {BEFORE} --skip 4,"):
+    with pytest.raises(InvalidRequest, match=f"continue with --source-id {BEFORE} --skip 4,"):
         send(on(store, MENDED, 0), 4)
     on(store, NEXT, 0, new_source=True).append(ROWS[:4], 1, last=True)
     send(on(store, MENDED, 0), 4)
@@ -296,7 +296,7 @@ def test_one_of_an_earlier_lithify_with_this_content_is_told() -> None:
     store = new_store(1)
     former = MENDED.replace("-01234567", "")
     on(store, former).append(ROWS[:4], 1, last=False)
-    with pytest.raises(InvalidRequest, match=f"go on with --source-id {former} --skip 4, which"):
+    with pytest.raises(InvalidRequest, match=f"continue with --source-id {former} --skip 4, which"):
         send(on(store, MENDED), 4)
     send(on(store, NEXT), 4)  # what it is known by is its content
 

@@ -11,7 +11,7 @@ def test_settings_from_alter_to_unset(lithify: Lithify) -> None:
     }
     lithify.ok("topic", "create", "users")
     text = lithify.ok("warehouse", "describe").splitlines()
-    assert text == [f"warehouse {lithify.url}", "  auto.create.topics.enable=true", "1 topics", "  users"]
+    assert text == [f"warehouse {lithify.url}", "  auto.create.topics.enable=true", "1 topic", "  users"]
 
 
 def test_bad_settings_are_refused(lithify: Lithify) -> None:
@@ -20,8 +20,8 @@ def test_bad_settings_are_refused(lithify: Lithify) -> None:
     lithify.refused("warehouse", "alter", "--config", "num.partition=2", code=2, saying="did you mean num.partitions?")
     lithify.refused("topic", "create", "t", "--config", "num.partitions=2", code=2, saying="the warehouse's setting")
     for name, told in (
-        ("log.retention.hours", "use default.retention.ms (in milliseconds)"),
-        ("log.cleaner.enable", "use default.compaction.paused (true is Kafka's false)"),
+        ("log.retention.hours", "set default.retention.ms (in milliseconds)"),
+        ("log.cleaner.enable", "set default.compaction.paused (true is Kafka's false)"),
         ("log.cleaner.threads", "use the compactor's --concurrency"),
         ("min.insync.replicas", "nothing takes its place: the object store is the replica set"),
     ):

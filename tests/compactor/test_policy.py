@@ -19,7 +19,7 @@ from lithify.compactor.policy import (
 )
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.debt import NotDue, assess
+from lithify.manifest.debt import DebtName, NotDue, assess
 from lithify.manifest.jobs import (
     Attempt,
     CompactorState,
@@ -33,6 +33,7 @@ from lithify.manifest.jobs import (
 )
 from lithify.manifest.model import FORMAT, Bucket, CompletedJob, Manifest, Quarantine, Retention, SegmentRef, SortedRun
 from lithify.manifest.units import units
+from lithify.manifest.words import DEBT_TEXTS
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS
@@ -145,13 +146,16 @@ def test_under_a_steady_stream_of_deletes_the_earliest_waits_one_period_more() -
 def test_l0_segments_and_similar_runs_are_tiered() -> None:
     lazy = config(min_cleanable_dirty_ratio="1", l0_segments_tier="4", runs_tier="3")
     assert due(head(*(segment(10 + i, 5) for i in range(3))), lazy) is None
-    assert due(head(*(segment(10 + i, 5) for i in range(4))), lazy) == "tier: 4 L0 segments, tiered at 4"
+    assert (
+        due(head(*(segment(10 + i, 5) for i in range(4))), lazy)
+        == "tier: 4 L0 segments to merge (l0.segments.tier is 4)"
+    )
 
     def runs(*sizes: int) -> tuple[SortedRun, ...]:
         made = [replace(segment(20 + i, size), base_offset=None) for i, size in enumerate(sizes)]
         return tuple(SortedRun(id=f"run {i}", segments=(ref,)) for i, ref in enumerate(made))
 
-    assert due(head(runs=runs(100, 120, 90)), lazy) == "tier: 3 sorted runs of similar size, tiered at 3"
+    assert due(head(runs=runs(100, 120, 90)), lazy) == "tier: 3 neighbouring runs of similar size (runs.tier is 3)"
     assert due(head(runs=runs(1000, 100, 10)), lazy) is None
     mixed = assess(head(runs=runs(5000, 100, 120, 90)), lazy, NOW_MS).due
     assert mixed is not None
@@ -161,7 +165,7 @@ def test_l0_segments_and_similar_runs_are_tiered() -> None:
 def test_delete_topics_are_tiered_and_never_cleaned() -> None:
     settings = parse({"cleanup.policy": "delete", "l0.segments.tier": "2"})
     assert due(head(segment(10, 5)), settings) is None
-    assert due(head(segment(10, 5), segment(11, 5)), settings) == "tier: 2 L0 segments, tiered at 2"
+    assert due(head(segment(10, 5), segment(11, 5)), settings) == "tier: 2 L0 segments to merge (l0.segments.tier is 2)"
 
 
 def test_the_order_of_actions() -> None:
@@ -187,7 +191,7 @@ def test_a_committed_job_is_completed_whatever_was_requested() -> None:
 def test_quarantine_and_seal_stop_everything_but_settling() -> None:
     ill = head(segment(10, 99), quarantine=Quarantine("bad bytes", "s", 0))
     assert decide(ill, state(job("running")), config(), NOW_MS) == Wait(
-        "quarantined since a corrupt segment: bad bytes"
+        "quarantined because of a damaged segment: bad bytes"
     )
     gone = head(sealed=True)
     assert decide(gone, state(job("running")), config(), NOW_MS) == Settle(
@@ -312,30 +316,34 @@ def test_slowed_writers_come_before_a_clean_and_young_segments_are_merged_among_
     assert [unit.min_offset for unit in young.units] == [110, 120, 130, 140, 150]
 
 
+def test_every_debt_has_a_text_for_people() -> None:
+    assert set(DEBT_TEXTS) == {debt.value for debt in DebtName}
+
+
 def test_everything_not_chosen_has_its_reason() -> None:
     lag = config(min_compaction_lag_ms=str(HOUR_MS), min_cleanable_dirty_ratio="0.9")
     manifest = head(segment(10, 70, HOUR_MS), segment(11, 5, HOUR_MS - 9), segment(12, 9, HOUR_MS), clean=30)
     found = survey(manifest, None, lag, NOW_MS)
     assert found.action == Wait("nothing is due")
     assert {it.what: it.reason for it in found.passed} == {
-        "drop": "no segment lies wholly below the log start offset",
-        "tier for runs-pressure": "0 neighbouring runs of similar size, crowded at 24",
-        "clean for overdue": "there is no max.compaction.lag.ms",
-        "tier for l0-pressure": "3 L0 segments, too few to slow appends down; 4096 would stop them",
-        "clean for dirty": "dirty ratio 0.70 is not above 0.9",
-        "tier for l0": "1 L0 segment to merge, tiered at 8",
-        "tier for runs": "0 neighbouring runs of similar size, tiered at 3",
-        "clean for tombstones": "no tombstone has a horizon",
-        "clean": "clean",
-        "000000000010-x": "no due work needs it",
+        "drop segments": "no segment lies wholly below the log start offset",
+        "merge runs, before anything else": "reads touch 0 runs of similar size (limit 24)",
+        "clean overdue records": "max.compaction.lag.ms is not set",
+        "merge L0 segments, because appends wait": "3 L0 segments: appends slow down at 3072 and stop at 4096",
+        "clean dirty records": "dirty ratio 0.70 is not above 0.9",
+        "merge L0 segments": "1 L0 segment to merge (l0.segments.tier is 8)",
+        "merge runs": "0 neighbouring runs of similar size (runs.tier is 3)",
+        "clean expired tombstones": "no tombstone is due to expire",
+        "clean": "already clean",
+        "000000000010-x": "no work that is due needs it",
         "000000000011-x": "younger than min.compaction.lag.ms, for another 9 ms",
-        "000000000012-x": "it follows one that is younger than min.compaction.lag.ms",
+        "000000000012-x": "it comes after one that is younger than min.compaction.lag.ms",
     }
     dirty = head(segment(10, 99))
     busy = survey(dirty, state(job("running", segments=(dirty.l0[0].id,))), config(), NOW_MS)
     assert NotDue("000000000010-x", "an active job holds it") in busy.passed
     asked = survey(dirty, state(job("asked", "submitted", plan=None)), config(), NOW_MS)
-    assert asked.passed[0].reason.endswith("job asked was asked for, and comes first")
+    assert asked.passed[0].reason.endswith("job asked was requested and comes first")
 
 
 def test_who_needs_it_most_goes_first() -> None:

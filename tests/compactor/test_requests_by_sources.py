@@ -49,7 +49,7 @@ def test_sources_that_one_merge_cannot_hold_are_tiered_first(monkeypatch: pytest
     names = [segment.id for segment in before if segment is not before[left_out]]
     asked(files, world, *names)
     ended = played(world, files)
-    assert (ended.status, ended.reason) == ("completed", "asked for: by sources")
+    assert (ended.status, ended.reason) == ("completed", "requested: by sources")
     head = world.alone(files.head())
     assert [segment.id for segment in head.l0] == [before[left_out].id], "nothing else was merged"
     assert [run.id for run in head.runs] == [ASKED]

@@ -71,7 +71,7 @@ def test_what_was_given_up_keeps_no_other_work_waiting() -> None:
     assert proposed(decided) == tier
     passed = {it.what: it.reason for it in survey(few, poisoned, settings, NOW_MS).passed}
     given_up = "given up: 10 attempts in a row made no progress; the last: out of memory"
-    assert passed["clean for dirty"] == f"due ({clean.reason}), but {given_up}; it will be tried once more in 1.0 d"
+    assert passed["clean dirty records"] == f"due ({clean.reason}), but {given_up}; it will be tried once more in 1.0 d"
     both = state(failures=(failed(clean.units, 10), failed(tier.units, 2, NOW_MS + 7)))
     waiting = decide(few, both, settings, NOW_MS)
     assert isinstance(waiting, Wait)
@@ -89,8 +89,9 @@ def test_what_is_tiered_first_is_given_up_like_any_other() -> None:
     assert isinstance(decide(many, state(failures=(failed(first.units, 10),)), config(), NOW_MS), Wait)
     found = survey(many, None, config(), NOW_MS)
     passed = {it.what: it.reason for it in found.passed}
-    assert passed["clean for dirty"] == f"{clean.reason}; {first.reason}"
-    assert len([it for it in found.passed if it.reason == "the clean for dirty will take it"]) == 300 - len(first.units)
+    assert passed["clean dirty records"] == f"{clean.reason}; {first.reason}"
+    taken = "other work that is due will take it: clean dirty records"
+    assert len([it for it in found.passed if it.reason == taken]) == 300 - len(first.units)
 
 
 def test_nothing_starts_that_could_not_commit() -> None:
@@ -167,7 +168,7 @@ def test_a_horizon_fits_its_column_however_long_tombstones_stay() -> None:
 
 def test_a_unit_that_due_work_would_take_says_so() -> None:
     found = survey(head(segment(10, 99)), None, config(compaction_paused="true"), NOW_MS)
-    assert found.passed[-1] == NotDue("000000000010-x", "the clean for dirty will take it")
+    assert found.passed[-1] == NotDue("000000000010-x", "other work that is due will take it: clean dirty records")
 
 
 def loaded(appends_per_job: int, jobs: int, settings: dict[str, str], deletes: float = 0) -> Simulation:

@@ -23,12 +23,12 @@ def test_a_request_names_the_tier_that_comes_before_it(warehouse: lithify.Wareho
     admin = lithify.Admin(warehouse)
     asked = admin.submit("users", 0)
     job = asked.id.rpartition("/")[2]
-    assert admin.explain("users", 0).reason == f"job {job} was asked for and waits for a compactor"
+    assert admin.explain("users", 0).reason == f"job {job} was requested and waits for a compactor"
     append_to(part, 298)
     told = admin.explain("users", 0).reason
     assert told == (
-        f"job {job} was asked for and waits for a compactor; a tier comes before it: "
-        "300 inputs are too many for one merge: 45 neighbours of them are tiered first"
+        f"job {job} was requested and waits for a compactor; another merge comes first: "
+        "300 inputs are too many for one merge: 45 neighbours are merged first"
     )
 
 
@@ -36,7 +36,7 @@ def test_a_request_whose_sources_are_no_more_is_told_to_be_refused(warehouse: li
     files = partition_files(warehouse, warehouse.create_topic("users", 1, EAGER).name)
     request = Job(id="1-a", status="submitted", origin="manual", requested=("2-b",), created_at_ms=0)
     told = waits_for(warehouse.driver.run(files.head()), request, parse(EAGER), 0)
-    assert told.startswith("a compactor, which will refuse it: users/0: 2-b is no live L0 segment or run (any more)")
+    assert told.startswith("a compactor, which will refuse it: users/0: 2-b is not a live L0 segment or run; ")
 
 
 def test_how_long_an_owner_has_not_worked_is_told(warehouse: lithify.Warehouse, clock: Clock) -> None:

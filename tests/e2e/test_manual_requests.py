@@ -53,7 +53,7 @@ def test_overlapping_requests(warehouse: lithify.Warehouse, workload: Workload) 
     assert admin.compaction(one.id).status == "completed"
     late = admin.compaction(two.id)
     assert late.status == "failed"
-    assert f"{ids[1]} is no live L0 segment" in late.reason
+    assert f"{ids[1]} is not a live L0 segment" in late.reason
     third = admin.compaction(three.id)
     assert (third.status, third.kind) == ("completed", "tier")
     assert scanned(warehouse.topic("users")) == workload.model
@@ -68,8 +68,8 @@ def test_sources_that_a_running_job_has_just_consumed(warehouse: lithify.Warehou
     assert admin.compaction(full.id).status == "completed"
     told = admin.compaction(late.id)
     assert told.status == "failed"
-    assert "no live L0 segment or run" in told.reason
-    with pytest.raises(lithify.InvalidRequest, match="no live L0 segment"):
+    assert "not a live L0 segment or run" in told.reason
+    with pytest.raises(lithify.InvalidRequest, match="not a live L0 segment"):
         admin.submit("users", 0, ids[:2])
     assert scanned(warehouse.topic("users")) == workload.model
 

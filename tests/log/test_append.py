@@ -157,7 +157,7 @@ def test_a_commit_to_a_dead_number_is_unknown_and_stays_so(warehouse: Warehouse)
     with pytest.raises(CommitUnknown) as unknown:
         sleeper.append([Record(b"k", b"3")])
     for settle in (False, True):
-        with pytest.raises(CommitUnknown, match="can no longer be told"):
+        with pytest.raises(CommitUnknown, match="can no longer be determined"):
             warehouse.topic("t").partition(0).outcome(unknown.value.token, settle=settle)
     assert sleeper.append([Record(b"k", b"4")]) == range(3, 4)
 

@@ -270,7 +270,7 @@ def test_a_reset_refuses_who_runs(part: Partition) -> None:
     assert part.reset_consumer("c", "latest") == 4
     assert part.consumer("c").poll() == []
     assert part.reset_consumer("c", "earliest") == 0
-    with pytest.raises(OffsetOutOfRange, match="beyond the log"):
+    with pytest.raises(OffsetOutOfRange, match="beyond the end of the log"):
         part.reset_consumer("c", 5)
     with pytest.raises(NotFound, match="no consumer 'd'"):
         part.reset_consumer("d", 0)

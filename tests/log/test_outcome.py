@@ -158,7 +158,7 @@ def test_an_outcome_is_known_until_the_orphan_floor_passes_its_number(
     compact(warehouse, "t")
     other.append([Record(b"k", b"last")])
     collect(warehouse, "t")
-    with pytest.raises(CommitUnknown, match="can no longer be told"):
+    with pytest.raises(CommitUnknown, match="can no longer be determined"):
         other.outcome(token)
 
 
@@ -176,7 +176,7 @@ def test_the_outcome_of_an_append_to_a_deleted_topic(warehouse: Warehouse, clock
     warehouse.delete_topic("t")
     store.deliver()
     assert asking.outcome(token) is None
-    with pytest.raises(NotFound, match="open it anew"):
+    with pytest.raises(NotFound, match="open it again"):
         asking.append([Record(b"k", b"v")])
 
 
@@ -191,7 +191,7 @@ def test_only_its_own_partition_answers_for_a_token(
     token, store = lost(warehouse, clock, plan)
     store.deliver()
     for asked in (topic.partition(1), other.partition(0)):
-        with pytest.raises(InvalidRequest, match="the token is of an append to t/0; only that one can tell"):
+        with pytest.raises(InvalidRequest, match="the token is from an append to t/0; ask that partition"):
             asked.outcome(token, settle=True)
     assert topic.partition(0).outcome(token, settle=True) == (range(1, 2) if len(values(warehouse)) == 2 else None)
     warehouse.delete_topic("t")

@@ -293,12 +293,15 @@ def test_bad_records_are_refused_at_once_and_cost_nothing(warehouse: Warehouse) 
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"ackss": 1}, "no producer configuration is named 'ackss'; there are linger.ms, batch.records"),
-        ({"acks": "all"}, "acks is no configuration of a producer here; nothing to set: an append that returns is"),
-        ({"enable.idempotence": "true"}, "enable.idempotence is no configuration of a producer here; give .* an id"),
-        ({"linger.ms": "soon"}, "linger.ms: give a whole number"),
-        ({"linger.ms": -1}, "linger.ms: give a whole number between 0 and"),
-        ({"batch.size": 0}, "batch.size: give a whole number between 1 and 469762048"),
+        ({"ackss": 1}, "unknown producer configuration 'ackss'; there are linger.ms, batch.records"),
+        ({"acks": "all"}, "acks is not a producer configuration of lithify; nothing to set: an append that returns is"),
+        (
+            {"enable.idempotence": "true"},
+            "enable.idempotence is not a producer configuration of lithify; give .* an id",
+        ),
+        ({"linger.ms": "soon"}, "linger.ms must be a whole number"),
+        ({"linger.ms": -1}, "linger.ms must be a whole number between 0 and"),
+        ({"batch.size": 0}, "batch.size must be a whole number between 1 and 469762048"),
     ],
 )
 def test_configurations_are_checked(warehouse: Warehouse, config: dict[str, Any], told: str) -> None:

@@ -29,13 +29,13 @@ VALUES = (
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 0.9, 5.0, "0.9", "1_000", " 5", "٥", True, None, b"5"])
 def test_a_number_is_whole_and_spelled_as_one(value: Any) -> None:
-    with pytest.raises(InvalidRequest, match=r"linger\.ms: give a whole number"):
+    with pytest.raises(InvalidRequest, match=r"linger\.ms must be a whole number"):
         parse_producer_config({"linger.ms": value})
 
 
 @pytest.mark.parametrize("value", [-1, 2**63, "9" * 20])
 def test_a_number_has_bounds(value: Any) -> None:
-    with pytest.raises(InvalidRequest, match=r"linger\.ms: give a whole number between 0 and 9223372036854775807"):
+    with pytest.raises(InvalidRequest, match=r"linger\.ms must be a whole number between 0 and 9223372036854775807"):
         parse_producer_config({"linger.ms": value})
 
 

@@ -227,9 +227,9 @@ def configured(value: Any) -> None:
 
 
 def test_a_value_that_a_later_lithify_stored_is_refused_with_the_remedy() -> None:
-    with pytest.raises(InvalidRequest, match=r"cleanup.policy='archive' is stored.*upgrade lithify"):
+    with pytest.raises(InvalidRequest, match=r"cleanup.policy is stored as 'archive'.*upgrade lithify"):
         parse({"cleanup.policy": "archive"})
-    with pytest.raises(InvalidRequest, match=r"num.partitions='auto' is stored.*upgrade lithify"):
+    with pytest.raises(InvalidRequest, match=r"num.partitions is stored as 'auto'.*upgrade lithify"):
         parse_settings({"num.partitions": "auto"})
     assert parse({"a.later.setting": "any"}) == parse({})
 

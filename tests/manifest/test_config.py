@@ -114,8 +114,8 @@ def test_kafkas_other_names_are_refused_with_what_to_use(name: str) -> None:
         with pytest.raises(InvalidRequest) as refused:
             use({name: "1"})
         nothing = INSTEAD[name].startswith("nothing: ")
-        told = f", and nothing takes its place: {INSTEAD[name][9:]}" if nothing else f"; use {INSTEAD[name]}"
-        assert str(refused.value) == f"{name} is no configuration of a topic here{told}"
+        told = f"; there is nothing to set: {INSTEAD[name][9:]}" if nothing else f"; use {INSTEAD[name]}"
+        assert str(refused.value) == f"{name} is not a topic configuration of lithify{told}"
 
 
 @pytest.mark.parametrize("name", [name for name in INSTEAD if name.endswith((".hours", ".minutes"))])
@@ -167,7 +167,7 @@ def test_every_name_of_kafka_has_an_answer(name: str) -> None:
 )
 def test_a_misspelt_name_is_told_the_nearest(name: str, told: str) -> None:
     for use in (validate, spell_changes):
-        with pytest.raises(InvalidRequest, match="no configuration is named") as refused:
+        with pytest.raises(InvalidRequest, match="unknown configuration") as refused:
             use({name: "1"})
         assert told in str(refused.value)
         assert len(str(refused.value)) < 200

@@ -124,7 +124,7 @@ def test_at_the_bound_who_left_records_unread_for_seven_days_gives_way(
     verdict = edit.apply(head, 9, NOW_MS)
     if not gives_way:
         assert isinstance(verdict, Refused)
-        assert "none of them left records unread for 7" in str(verdict.error)
+        assert "none has left records unread for 7" in str(verdict.error)
         return
     assert isinstance(verdict, Next)
     names = {each.name for each in verdict.value.consumers}

@@ -314,7 +314,7 @@ def test_a_creator_that_slept_through_another_life_does_not_announce_behind_it()
     topic = world.alone(create_topic(topic_lineage("t"), "t", 1, {}))
     world.alone(delete_topic(topic_lineage("t"), topic))
     world.alone(say_over("t", 4))
-    with pytest.raises(Unavailable, match="made and deleted meanwhile"):
+    with pytest.raises(Unavailable, match="created and deleted in the meantime"):
         held.end()
     assert over(world) == ["t"]
     with pytest.raises(NotFound):

@@ -63,7 +63,7 @@ def report(outcome: str, detail: str) -> PartitionReport:
 def test_what_keeps_a_partition_waiting_is_told_once_for_each_change() -> None:
     standby = report("standby", "another is at work")
     waiting = [report("waiting", f"next attempt in {ms} ms") for ms in (900, 800)]
-    quarantined = report("idle", "quarantined since a corrupt segment")
+    quarantined = report("idle", "quarantined because of a damaged segment")
     idle, failed = report("idle", NOTHING_DUE), report("failed", "told by itself")
     told: list[Event] = []
     troubles = Troubles(told.append)

@@ -203,7 +203,7 @@ def test_partitions_of_a_growth_that_a_deletion_overtook_are_swept(town: Town) -
     topic_id = town.make(2).describe().topic_id
     growth = town.slow_growth(6)
     town.warehouse.delete_topic("t")
-    with pytest.raises(NotFound, match="deleted meanwhile"):
+    with pytest.raises(NotFound, match="deleted in the meantime"):
         growth.end()
     assert len(town.partitions()) == 6
     town.sweep()

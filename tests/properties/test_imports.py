@@ -286,7 +286,7 @@ class Obeyed:
         size = str(self.dice.choice((1, 2, 5, 30)))
         told = self.lithify("append", "t", "--from", str(self.path), "--batch-size", size, *self.flags)
         self.check()
-        if said := re.search(r"go on with (--.*?)(?:, which|$)", told.stderr, re.MULTILINE):
+        if said := re.search(r"continue with (--.*?)(?:, which|$)", told.stderr, re.MULTILINE):
             self.flags, self.forgot = shlex.split(said[1]), False
         elif said := re.search(r"Give (--skip [0-9]+)", told.stderr):
             self.flags = [*self.without("--skip"), *shlex.split(said[1])]

@@ -89,4 +89,4 @@ def test_a_manual_request_passes_the_same_gate() -> None:
     step = world.alone(with_engine(KEYS, coordinator.step(CONFIG), []))
     assert step.job.status == "failed"
     assert step.job.error.category == "invalid"
-    assert "000000000001-gone is no live L0 segment or run" in step.job.error.reason
+    assert "000000000001-gone is not a live L0 segment or run" in step.job.error.reason

@@ -65,7 +65,7 @@ def test_files_of_others_stay_and_are_told() -> None:
     assert KEYS.segment(orphan) not in world.objects
     assert others <= world.objects.keys()
     kept = world.alone(sweep(files, GRACE_MS, dry_run=True)).kept
-    assert {g.key for g in kept if g.reason == "its name is none of lithify's"} == others
+    assert {g.key for g in kept if g.reason == "its name is not one of lithify's"} == others
 
 
 def test_the_order_is_list_commit_jobs_manifest_delete() -> None:

@@ -17,7 +17,7 @@ __all__ = ["Daemon", "Fleet"]
 
 KILLED_SHARE, TAKES_OVER_SHARE = 0.4, 0.15
 CONCURRENCY = 2
-FAULT = "a fault of lithify"  # so an error that nobody foresaw is told
+FAULT = "a bug in lithify"  # so an error that nobody foresaw is told
 
 
 class Daemon:
