@@ -30,14 +30,19 @@ CONFIG = {"linger.ms": 10**9, "batch.records": 1, "delivery.timeout.ms": 0}
 
 
 class Fated(FaultyStore):
-    """Every create of a partition's manifests meets the fault that is its own; the others go well."""
+    """Every create of a partition's manifests meets the fault that is its own, while `gate` is open; others go well."""
 
     def __init__(self, warehouse: Warehouse, faults: dict[int, Fault]) -> None:
         super().__init__(warehouse.store, [])
         self.faults = faults
+        self.gate = threading.Event()
+        self.gate.set()
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
-        fault = self.faults[int(key.split("/")[2])] if key.endswith(".manifest") else Fault.NONE
+        if not key.endswith(".manifest"):
+            return self.inner.create(key, body, frees)
+        assert self.gate.wait(WAIT_MS / 1000)
+        fault = self.faults[int(key.split("/")[2])]
         if fault is Fault.REFUSED:
             raise Unavailable(f"{key}: refused by the plan of this test")
         if fault in (Fault.NONE, Fault.LOST_REPLY):
@@ -93,7 +98,11 @@ def test_the_token_of_whatever_is_unknown_is_told_by_the_block(
         def use() -> None:
             with topic.producer(config=CONFIG) as producer:
                 store.faults = faults
-                deliveries.extend(producer.append(KEYS[number], b"v") for number in places)
+                store.gate.clear()  # until all are appended: a failure refuses what is appended after it
+                try:
+                    deliveries.extend(producer.append(KEYS[number], b"v") for number in places)
+                finally:
+                    store.gate.set()
                 ends(producer, deliveries, block, which)
 
         error = ends_by(use)
