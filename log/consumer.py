@@ -43,13 +43,13 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         interval_ms = self.auto_commit_interval_ms
         if interval_ms is not None and (type(interval_ms) is not int or interval_ms < 1):
-            raise InvalidRequest("auto_commit_interval_ms must be an integer ≥ 1, or None: then only commit() commits")
+            raise InvalidRequest("auto_commit_interval_ms must be an integer >= 1, or None: then only commit() commits")
         check_poll_ms(self.poll_ms)
 
 
 def check_poll(timeout_ms: int, max_records: int) -> None:
     if type(timeout_ms) is not int or timeout_ms < 0 or type(max_records) is not int or max_records < 1:
-        raise InvalidRequest("timeout_ms must be an integer ≥ 0, max_records an integer ≥ 1")
+        raise InvalidRequest("timeout_ms must be an integer >= 0, max_records an integer >= 1")
 
 
 class Consumer:

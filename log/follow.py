@@ -127,7 +127,7 @@ class Follower:
         """`files` belong to this follower only. With `manifest`, the newest seen through them, nothing is asked of the
         store. Raises NotFound, OffsetOutOfRange; with `manifest` the first `take` raises them."""
         if start_offset is not None and (type(start_offset) is not int or start_offset < 0):
-            raise InvalidRequest(f"{files.name}: start_offset must be an integer ≥ 0")
+            raise InvalidRequest(f"{files.name}: start_offset must be an integer >= 0")
         self._driver = driver
         self._files = files
         self._snapshot_of = snapshot_of

@@ -337,7 +337,7 @@ class Partition:
         """
         if type(before_offset) is not int or before_offset < -1:
             raise InvalidRequest(
-                f"{self._files.name}: before_offset must be an integer ≥ 0, or -1 for the end of the log"
+                f"{self._files.name}: before_offset must be an integer >= 0, or -1 for the end of the log"
             )
         before = self._head().next_offset if before_offset == -1 else before_offset
         return self._run(self._files.manifest.commit(RaiseFloor(before))).result
@@ -385,7 +385,7 @@ def _transaction(txn: tuple[str, int] | None) -> TransactionStamp | None:
         return None
     application, version = txn if type(txn) is tuple and len(txn) == 2 else ("", -1)
     if type(application) is not str or type(version) is not int or version < 0:
-        raise InvalidRequest("txn must be (application, version): a text and an integer ≥ 0")
+        raise InvalidRequest("txn must be (application, version): a text and an integer >= 0")
     return TransactionStamp(check_name("txn's application", application), version)
 
 

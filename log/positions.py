@@ -72,7 +72,7 @@ async def reset(
     instance is refused at its next commit, however often it commits. Raises NotFound if there is no such consumer,
     OffsetOutOfRange."""
     if to not in ("earliest", "latest") and (type(to) is not int or to < 0):
-        raise InvalidRequest(f"{files.name}: a consumer can be reset to an offset ≥ 0, 'earliest' or 'latest'")
+        raise InvalidRequest(f"{files.name}: a consumer can be reset to an offset >= 0, 'earliest' or 'latest'")
     head = await files.live_head()
     if find_consumer(head, name) is None:
         raise _unknown(files, name)

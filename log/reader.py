@@ -82,7 +82,7 @@ def _until(end: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 def latest_by_key(
     manifest: Manifest, open_segment: OpenSegment, floor: int, *, tombstones: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The record with the highest offset ≥ `floor` of each key, in key order, schema RECORDS."""
+    """The record with the highest offset >= `floor` of each key, in key order, schema RECORDS."""
     runs = [run for run in manifest.runs if run.segments[0].order == "key"][:STREAMS_MAX]
     streamed = {run.id for run in runs}
     # Sorting thousands of small L0 segments is faster than merging them one by one, and needs bounded memory.

@@ -37,7 +37,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True):
 def _check(name: str, bound: Any, kind: Any, most: float) -> None:
     if bound is None or (isinstance(bound, kind) and not isinstance(bound, bool) and 0 <= bound <= most):
         return
-    raise InvalidRequest(f"RetentionPolicy: {name} must be a number ≥ 0, or None for no bound")
+    raise InvalidRequest(f"RetentionPolicy: {name} must be a number >= 0, or None for no bound")
 
 
 def with_retention(

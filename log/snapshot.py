@@ -98,7 +98,7 @@ class Snapshot:
     def _in_offset_order(self, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
         following = self.next_offset
         if type(start) is not int or start < 0 or (end is not None and (type(end) is not int or end < start)):
-            bounds = "start_offset and end_offset must be integers ≥ 0, with end_offset ≥ start_offset"
+            bounds = "start_offset and end_offset must be integers >= 0, with end_offset >= start_offset"
             raise InvalidRequest(f"{self._where}: {bounds}")
         if start > following:
             raise OffsetOutOfRange(

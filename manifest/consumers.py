@@ -159,7 +159,7 @@ def _no_log(head: Manifest | None) -> Refused:
 
 def _beyond(head: Manifest, name: str, offset: int) -> OffsetOutOfRange:
     return OffsetOutOfRange(
-        f"{_where(head, name)}: offset {offset} is beyond the log's end, {head.next_offset}; give at most that"
+        f"{_where(head, name)}: offset {offset} is beyond the end of the log, {head.next_offset}; give at most that"
     )
 
 

@@ -129,7 +129,7 @@ def test_positions_are_reset_and_forgotten(users: Lithify) -> None:
     users.refused(*reset, code=2, saying="one of --to-earliest")
     users.refused(*reset, "--to-latest", "--to-earliest", code=2, saying="one of --to-earliest")
     users.refused(*reset, "--to-offset", "3", code=2, saying="--partition")
-    users.refused(*reset, "--to-offset", "9", "--partition", "1", code=10, saying="beyond the log's end")
+    users.refused(*reset, "--to-offset", "9", "--partition", "1", code=10, saying="beyond the end of the log")
     users.refused("consumer", "reset", "users", "d", "--to-latest", code=3, saying="no consumer 'd'")
     assert "deleted in 2 partitions" in users.ok("consumer", "delete", "users", "c")
     assert users.json("consumer", "list", "users") == []

@@ -23,7 +23,7 @@ def test_bad_settings_are_refused(lithify: Lithify) -> None:
         ("log.retention.hours", "set default.retention.ms (in milliseconds)"),
         ("log.cleaner.enable", "set default.compaction.paused (true is Kafka's false)"),
         ("log.cleaner.threads", "use the compactor's --concurrency"),
-        ("min.insync.replicas", "nothing takes its place: the object store is the replica set"),
+        ("min.insync.replicas", "there is nothing to set: the object store is the replica set"),
     ):
         lithify.refused("warehouse", "alter", "--config", f"{name}=2", code=2, saying=told)
 

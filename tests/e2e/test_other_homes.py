@@ -215,7 +215,7 @@ def test_a_home_that_nobody_knows_is_refused(warehouse: Warehouse) -> None:
         lambda: warehouse.driver.homes.store("cold"),
         lambda: warehouse.driver.answer(Delete(("k",), "cold")),
     ):
-        with pytest.raises(InvalidRequest, match="home 'cold' is none that this lithify can reach: upgrade lithify"):
+        with pytest.raises(InvalidRequest, match="this lithify cannot reach home 'cold': upgrade lithify"):
             ask()
 
 

@@ -142,7 +142,7 @@ def test_an_operator_can_read_it(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_newer_format_is_refused_with_the_remedy(name: str) -> None:
     newer = SEAL.sub(b"}\n", read(name)).replace(f'"format":{FORMAT}'.encode(), f'"format":{FORMAT + 1}'.encode(), 1)
-    with pytest.raises(InvalidRequest, match=f"{name}.* has format {FORMAT + 1} .* upgrade lithify"):
+    with pytest.raises(InvalidRequest, match=f"{name}.* has format {FORMAT + 1}.* upgrade lithify"):
         decode(KINDS[name], newer, name, NUMBERS[name])
 
 

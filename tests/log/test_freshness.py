@@ -116,7 +116,7 @@ def test_a_deleted_topic_is_noticed(warehouse: Warehouse, clock: HandClock) -> N
         with pytest.raises(NotFound, match="does not exist here any more"):
             gone.partition(0).append(KEYLESS)
     warehouse.create_topic("t")
-    with pytest.raises(NotFound, match="another made under its name"):
+    with pytest.raises(NotFound, match="another one has its name"):
         replaced.append(KEYLESS)
 
 

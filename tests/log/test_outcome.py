@@ -196,7 +196,7 @@ def test_only_its_own_partition_answers_for_a_token(
     assert topic.partition(0).outcome(token, settle=True) == (range(1, 2) if len(values(warehouse)) == 2 else None)
     warehouse.delete_topic("t")
     anew = warehouse.create_topic("t").partition(0)
-    with pytest.raises(InvalidRequest, match="to t/0, in a topic that was deleted and made anew since; only"):
+    with pytest.raises(InvalidRequest, match="to t/0, in a topic that was deleted and created again since; ask"):
         anew.outcome(token)
 
 
@@ -210,5 +210,5 @@ def test_a_token_without_a_partition_finds_its_append_and_never_says_that_it_did
     former = token.partition(":")[2]
     topic.partition(1).append([Record(b"k", b"v")])
     assert topic.partition(0).outcome(former, settle=True) == range(1, 2)
-    with pytest.raises(CommitUnknown, match=r"If it is of this one, the append did not happen; ask the other"):
+    with pytest.raises(CommitUnknown, match=r"If it is this one, the append did not happen; ask the other"):
         topic.partition(1).outcome(former, settle=True)

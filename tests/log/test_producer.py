@@ -293,7 +293,7 @@ def test_bad_records_are_refused_at_once_and_cost_nothing(warehouse: Warehouse) 
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"ackss": 1}, "unknown producer configuration 'ackss'; there are linger.ms, batch.records"),
+        ({"ackss": 1}, "unknown producer configuration 'ackss'; known are linger.ms, batch.records"),
         ({"acks": "all"}, "acks is not a producer configuration of lithify; nothing to set: an append that returns is"),
         (
             {"enable.idempotence": "true"},

@@ -174,7 +174,7 @@ def test_a_topic_of_the_same_name_shares_nothing() -> None:
     world.alone(delete_topic(lineage, old))
     new = world.alone(create_topic(topic_lineage("t"), "t", 1, {}))
     assert new.topic_id != old.topic_id
-    with pytest.raises(NotFound, match="another one"):
+    with pytest.raises(NotFound, match="a new topic has that name"):
         world.alone(files.manifest.commit(Append(segment("000000000001-x"), L0_MAX)))
     assert world.alone(PartitionFiles(partition_keys(new)[0]).head()).next_offset == 0
 
