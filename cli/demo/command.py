@@ -36,7 +36,7 @@ _DELETE_KEYS = 1_000
 @click.option("--seed", type=click.IntRange(0), default=7, show_default=True, help="Of the change stream.")
 @click.option("--keep", is_flag=True, help="Leave the data (and the demo's own S3, until Ctrl-C) to look at.")
 def demo(invocation: Invocation, records: int, keys: int, engine: str, seed: int, keep: bool) -> None:
-    """Compact generated changes, end to end: kill the compactor at half, take over, check against a plain dict.
+    """Compact generated changes, end to end: a compactor is killed, another takes over, all is checked by a dict.
 
     It works in a folder of its own under the warehouse given; with none given, in an S3 that it starts on loopback.
     """

@@ -17,6 +17,7 @@ from lithify.compactor.info import CompactionInfo
 from lithify.gc.collector import GRACE_MS, Collector
 from lithify.gc.reachable import Garbage
 from lithify.log.warehouse import Warehouse
+from lithify.manifest.words import counted
 from lithify.store.driver import monotonic_ms, pause
 from lithify.store.errors import Corrupt, Unavailable
 from lithify.store.metered import Metered, RequestCounts
@@ -59,7 +60,7 @@ class Story:
     def run(self, commits: Sequence[pa.Table]) -> None:
         """Raises Corrupt if a read differs from the dict, Unavailable if a compactor fails."""
         latest, half = self._append(commits)
-        before = self._read("Read it all, as it is", latest)
+        before = self._read("Read it all, before any compaction", latest)
         self._compact()
         self._take_over()
         self._collect(
@@ -67,7 +68,7 @@ class Story:
         )
         self._verify(latest, half)
         self._partition.delete_checkpoint(PIN)
-        self._collect(f"Let checkpoint {PIN!r} go, and collect what it kept")
+        self._collect(f"Delete checkpoint {PIN!r}, and collect what it kept")
         after = self._read("Read it all again", latest)
         self._screen.show(picture_table(before, after))
 
@@ -86,7 +87,7 @@ class Story:
                 if number == len(commits) // 2:
                     pinned = self._partition.snapshot(pin=PIN)
                     half = latest.copy()
-                    self._screen.say(f"at half: checkpoint {PIN!r} pins manifest {pinned.manifest_id}")
+                    self._screen.say(f"halfway: checkpoint {PIN!r} pins manifest {pinned.manifest_id}")
                 show(number)
         self._screen.say(
             f"durable in {_seconds(took_ms)}, {records * 1000 // max(1, took_ms):,} records/s; "
@@ -107,7 +108,7 @@ class Story:
         """Run the first compactor, and kill it."""
         stored_bytes = self._partition.describe().bytes
         self._topic.alter({"compaction.output.bytes": max(1024, stored_bytes // RANGES)})
-        self._screen.step(f"Start a compactor ({self._place.engine}), and kill it at half of its job")
+        self._screen.step(f"Start a compactor ({self._place.engine}), and kill it in the middle of its job")
         self._counted = self._requests()
         with (
             self._compactor() as compactor,
@@ -152,7 +153,9 @@ class Story:
         if len(job.attempts) > 1 and len(kept) != stood.progress.output_segments_written:
             raise Corrupt(f"{stood.progress.output_segments_written} segments were recorded, and {len(kept)} are kept")
         for attempt in job.attempts:
-            self._screen.say(f"attempt {attempt.number}, epoch {attempt.epoch}: {attempt.ranges_done} key ranges done")
+            self._screen.say(
+                f"attempt {attempt.number}, epoch {attempt.epoch}: {counted(attempt.ranges_done, 'key range')} done"
+            )
         self._screen.say(f"{len(kept)} recorded segments are kept as they are; committed after {_seconds(took_ms)}")
         counts = job.counts
         self._screen.say(
@@ -195,8 +198,8 @@ class Story:
         absent = verify_gets(self._partition, latest)
         pinned = self._partition.snapshot(pin=PIN)
         verify(pinned.scan().read_all(), half, f"checkpoint {PIN}")
-        self._screen.say(f"now: {len(latest.rows):,} users equal; {absent} deleted or unknown ones stay unfound")
-        self._screen.say(f"checkpoint {PIN!r}: {len(half.rows):,} users equal the dict as it was at half")
+        self._screen.say(f"now: {len(latest.rows):,} users equal; {absent} deleted or unknown keys are not found")
+        self._screen.say(f"checkpoint {PIN!r}: {len(half.rows):,} users equal the dict as it was halfway")
 
     def _compactor(self, take_over: bool = False) -> CompactorProcess:
         place = self._place
