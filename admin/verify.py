@@ -29,7 +29,7 @@ from lithify.store.apart import Failure, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, Unavailable
 from lithify.store.homes import Homes
-from lithify.store.port import List
+from lithify.store.listing import pages
 
 __all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "local_checks", "spark_checks"]
 
@@ -229,16 +229,12 @@ async def _look(files: PartitionFiles) -> _Look:
 
 async def _list(keys: PartitionKeys) -> dict[str, tuple[str, int]]:
     found: dict[str, tuple[str, int]] = {}
-    token: str | None = None
-    while True:
-        page = await List(keys.segments, token)
+    async for page in pages(keys.segments):
         for each in page.objects:
             segment = keys.segment_id(each.key)
             if segment is not None:
                 found[segment] = (each.key, each.size)
-        token = page.token
-        if token is None:
-            return found
+    return found
 
 
 def _tasks(segments: Iterable[SegmentRef]) -> Iterator[tuple[SegmentRef, ...]]:

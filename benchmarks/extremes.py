@@ -16,7 +16,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from lithify.compactor.plan import fan_in, to_sort
-from lithify.log.intake import normalise
+from lithify.log.tables import normalise
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef

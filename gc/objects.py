@@ -3,12 +3,10 @@
 from lithify.gc.reachable import Garbage
 from lithify.manifest.homes import Where
 from lithify.manifest.keys import is_segment_key
-from lithify.store.port import Delete, List, ObjectInfo
+from lithify.store.listing import pages
+from lithify.store.port import DELETE_KEYS_MAX, Delete, ObjectInfo
 
 __all__ = ["delete", "every_object", "gone", "has_segments"]
-
-DELETE_KEYS_MAX = 1_000
-PAGES_MAX = 1_000_000
 
 
 async def delete(garbage: list[Garbage]) -> list[Garbage]:
@@ -30,16 +28,11 @@ def gone(garbage: list[Garbage], refused: list[Garbage]) -> tuple[Garbage, ...]:
 
 async def has_segments(prefix: str) -> bool:
     """Whether a segment lies under `prefix`: a topic's name, or the folder of a partition."""
-    return any(is_segment_key(found.key) for found in await every_object(prefix.rstrip("/") + "/"))
+    async for page in pages(prefix.rstrip("/") + "/"):
+        if any(is_segment_key(found.key) for found in page.objects):
+            return True
+    return False
 
 
 async def every_object(prefix: str) -> list[ObjectInfo]:
-    found: list[ObjectInfo] = []
-    token: str | None = None
-    for _ in range(PAGES_MAX):
-        page = await List(prefix, token)
-        found += page.objects
-        token = page.token
-        if token is None:
-            break
-    return found
+    return [found async for page in pages(prefix) for found in page.objects]

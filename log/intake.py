@@ -1,4 +1,8 @@
-"""Checks all records before anything is written."""
+"""The one door for records: all that is appended is checked here, before anything is written.
+
+Tables are converted first (`tables`: types and layouts), Record objects are looked at one by one (`record`: types), and
+then both meet the same checks: keys, headers, sizes, times. A producer has had its records checked one at a time.
+"""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -7,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from lithify.log.record import HEADERS_MAX, Record, record_bytes, record_problem
+from lithify.log.tables import normalise
 from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.segment.arrays import Flags, Longs, from_longs, longs, nulls, starts
-from lithify.segment.schema import L0, normalise
+from lithify.segment.schema import L0
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["APPEND_BYTES_MAX", "Records", "prepare", "timestamp_problem"]

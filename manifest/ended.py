@@ -9,11 +9,10 @@ reads the marks of all topics.
 from dataclasses import dataclass
 
 from lithify.manifest.keys import EndKeys, TopicKeys, is_topic_name
-from lithify.store.port import Delete, Folders, Head, List, Put
+from lithify.store.listing import pages
+from lithify.store.port import DELETE_KEYS_MAX, Delete, Folders, Head, Put
 
 __all__ = ["Known", "Marks", "say_again", "say_over"]
-
-DELETE_KEYS_MAX = 1_000  # in one request
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +47,7 @@ async def _all_marks() -> tuple[dict[str, Marks], list[str]]:
     found: dict[str, Marks] = {}
     latest: dict[tuple[str, str], tuple[int, str]] = {}
     former: list[str] = []
-    token: str | None = None
-    while True:
-        page = await List(EndKeys.FOLDER + "/", token)
+    async for page in pages(EndKeys.FOLDER + "/"):
         for each in page.objects:
             parsed = EndKeys.parse(each.key)
             if parsed is None:
@@ -63,9 +60,7 @@ async def _all_marks() -> tuple[dict[str, Marks], list[str]]:
             if before[0] != number:
                 former.append(min(before, (number, each.key))[1])
             latest[name, what] = max(before, (number, each.key))
-        token = page.token
-        if token is None:
-            return found, former
+    return found, former
 
 
 class Known:

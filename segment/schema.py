@@ -1,14 +1,10 @@
-"""Columns of a segment, with Parquet field ids that never change, and the conversion of users' tables."""
+"""Columns of a segment, with Parquet field ids that never change."""
 
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lithify.segment.layout import as_bytes, as_lists, content_bytes, is_bytes, is_pairs
-from lithify.store.errors import InvalidRequest
-
-__all__ = ["APPEND_BYTES_MAX", "FIELD_IDS", "L0", "RECORDS", "RUN", "normalise"]
+__all__ = ["APPEND", "FIELD_IDS", "L0", "RECORDS", "RUN"]
 
 # Engines follow a column through renames by these numbers: never reuse or change one.
 FIELD_IDS: Final = {
@@ -23,8 +19,6 @@ FIELD_IDS: Final = {
     "headers.element.value": 9,
     "horizon_ms": 10,
 }
-
-APPEND_BYTES_MAX = 1 << 30  # of keys, values and headers in one table: binary columns count their bytes in 31 bits
 
 
 def _field(path: str, kind: pa.DataType) -> pa.Field:
@@ -47,101 +41,5 @@ L0: Final = pa.schema([_KEY, _VALUE, _field("offset_delta", pa.int64()), _TIMEST
 RUN: Final = pa.schema([_KEY, _VALUE, _OFFSET, _TIMESTAMP, _HEADERS, _field("horizon_ms", pa.int64())])
 """A compacted segment, and every batch in a merge. `horizon_ms`: from then on a tombstone may be dropped (R4)."""
 
-_APPEND: Final = pa.schema([_KEY, _VALUE, _TIMESTAMP, _HEADERS])
-
-
-def normalise(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table:
-    """A user's table as columns key, value, timestamp_ms, headers, one chunk each, rows in the order given.
-
-    Text, large, view, fixed-size and dictionary types are cast. A missing key or headers column is all null; a missing
-    or null timestamp becomes `now_ms`. Raises InvalidRequest, naming the column and what to do.
-    """
-    if isinstance(table, pa.RecordBatch):
-        table = pa.Table.from_batches([table])
-    _check_columns(table)
-    _check_types(table)
-    _check_content(table)
-    columns = {
-        field.name: _column(table.column(field.name), field) for field in _APPEND if field.name in table.schema.names
-    }
-    times = columns.get("timestamp_ms", pa.nulls(table.num_rows, pa.int64()))
-    columns["timestamp_ms"] = pc.fill_null(times, now_ms)
-    return pa.Table.from_arrays(
-        [columns.get(field.name, pa.nulls(table.num_rows, field.type)) for field in _APPEND], schema=_APPEND
-    )
-
-
-def _check_columns(table: pa.Table) -> None:
-    if len(set(table.column_names)) != table.num_columns:
-        raise InvalidRequest("the table has two columns with the same name: rename or drop one")
-    for name in table.column_names:
-        if name in ("offset", "horizon_ms"):
-            raise InvalidRequest(f"column {name!r} is assigned by the log: drop it before appending")
-        if name not in _APPEND.names:
-            raise InvalidRequest(f"column {name!r} is not one of {', '.join(_APPEND.names)}: drop or rename it")
-    if "value" not in table.column_names:
-        raise InvalidRequest("column 'value' is missing: give the value column that name (nulls are tombstones)")
-
-
-def _column(given: pa.ChunkedArray, field: pa.Field) -> pa.Array:
-    """Requires: `_check_content` passed."""
-    try:
-        chunks = [_plain(chunk, field) for chunk in given.chunks]
-        return chunks[0] if len(chunks) == 1 else pa.concat_arrays([*chunks, pa.array([], field.type)])
-    except pa.ArrowException:
-        # Not chained: Arrow's message may quote the value that failed.
-        raise _refused(given, field) from None
-
-
-def _refused(given: pa.ChunkedArray, field: pa.Field) -> InvalidRequest:
-    return InvalidRequest(
-        f"column {field.name!r} has type {given.type}, which does not convert to {field.type}: cast it before appending"
-    )
-
-
-def _check_types(table: pa.Table) -> None:
-    for field in (field for field in _APPEND if field.name in table.column_names):
-        given = table.column(field.name)
-        if not _FITS[field.name](given.type):
-            raise _refused(given, field)
-
-
-def _check_content(table: pa.Table) -> None:
-    """Refuse, before the conversion, what Arrow would wrap around, or take gigabytes for."""
-    named = [name for name in ("key", "value", "headers") if name in table.column_names]
-    held = sum(content_bytes(chunk) for name in named for chunk in table.column(name).chunks)
-    if held > APPEND_BYTES_MAX:
-        raise InvalidRequest(f"the table holds {held} bytes, at most {APPEND_BYTES_MAX}: append it in parts")
-
-
-def _plain(chunk: Any, field: pa.Field) -> pa.Array:
-    kind: Any = chunk.type
-    if pa.types.is_null(kind):
-        return pa.nulls(len(chunk), field.type)
-    if field.name == "headers":
-        return as_lists(chunk).cast(field.type)
-    if field.name != "timestamp_ms":
-        return as_bytes(chunk)
-    if pa.types.is_dictionary(kind):
-        chunk, kind = chunk.dictionary_decode(), kind.value_type
-    if pa.types.is_timestamp(kind):  # finer units are cut to milliseconds; seconds that overflow are refused
-        chunk = chunk.cast(pa.timestamp("ms", kind.tz), safe=kind.unit == "s")
-    return chunk.cast(field.type)
-
-
-def _is_time(kind: Any) -> bool:
-    """Milliseconds since 1970 as a number or text, or a timestamp. Durations and dates are refused: Arrow would take
-    their bare number, whatever its unit."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    tests = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_null, *_IS_TEXT)
-    return any(test(kind) for test in tests)
-
-
-_IS_TEXT: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_FITS: Final = {
-    "key": is_bytes,
-    "value": is_bytes,
-    "timestamp_ms": _is_time,
-    "headers": lambda kind: pa.types.is_null(kind) or is_pairs(kind),
-}
+APPEND: Final = pa.schema([_KEY, _VALUE, _TIMESTAMP, _HEADERS])
+"""What users give: the log adds the rest."""

@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 
-from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
+from lithify.store.port import DELETE_KEYS_MAX, Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 
 __all__ = ["Metered", "RequestCounts"]
 
 # S3 Standard, us-east-1: a PUT, POST or LIST; a GET or HEAD. Deletions are free, refused conditional PUTs are not.
 _PUT_USD = 0.005 / 1000
 _GET_USD = 0.0004 / 1000
-_DELETE_KEYS = 1000  # per request
 
 # One lock for all: it is held only for an addition, and processes fork only while it is free.
 _lock = threading.Lock()
@@ -122,7 +121,7 @@ class Metered(Store):
         return self.inner.folders(prefix)
 
     def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
-        self._count(deletes=-(-len(keys) // _DELETE_KEYS))
+        self._count(deletes=-(-len(keys) // DELETE_KEYS_MAX))
         return self.inner.delete(keys)
 
     def now(self) -> int:

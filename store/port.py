@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 __all__ = [
+    "DELETE_KEYS_MAX",
     "HERE",
     "Create",
     "Delete",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+DELETE_KEYS_MAX = 1_000  # in one Delete: S3 takes so many in one request
 
 HERE = ""  # the home of segments in the warehouse itself (lithify.store.homes)
 

@@ -18,6 +18,7 @@ import msgspec
 
 from lithify.store.driver import machine_ms, new_id, pause
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.listing import objects
 from lithify.store.port import Outcome, Store
 from lithify.store.urls import shown
 
@@ -247,12 +248,7 @@ def _remove(store: Store, keys: list[str]) -> None:
 
 
 def _keys(store: Store, prefix: str) -> list[str]:
-    page = store.list(prefix)
-    keys = [found.key for found in page.objects]
-    while page.token is not None:
-        page = store.list(prefix, page.token)
-        keys += [found.key for found in page.objects]
-    return keys
+    return [found.key for found in objects(store, prefix)]
 
 
 def _versioning(store: Store, conditional: bool) -> tuple[ProbeCheck, ...]:

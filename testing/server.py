@@ -19,12 +19,12 @@ from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from lithify.store.driver import new_id
+from lithify.store.port import DELETE_KEYS_MAX
 
 __all__ = ["S3Server"]
 
 _HOST = "127.0.0.1"
 _REGION = "us-east-1"
-_DELETE_KEYS = 1000  # per request
 
 
 class S3Server:
@@ -86,8 +86,8 @@ class S3Server:
         for page in self._client.get_paginator("list_object_versions").paginate(Bucket=name):
             entries = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
             found = [{"Key": entry["Key"], "VersionId": entry["VersionId"]} for entry in entries]
-            for first in range(0, len(found), _DELETE_KEYS):
-                self._client.delete_objects(Bucket=name, Delete={"Objects": found[first : first + _DELETE_KEYS]})
+            for first in range(0, len(found), DELETE_KEYS_MAX):
+                self._client.delete_objects(Bucket=name, Delete={"Objects": found[first : first + DELETE_KEYS_MAX]})
         self._client.delete_bucket(Bucket=name)
 
     def url(self, path: str) -> str:

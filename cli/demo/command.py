@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from lithify.cli.demo.changes import change_stream
-from lithify.cli.demo.picture import objects
 from lithify.cli.demo.s3 import OwnS3
 from lithify.cli.demo.screen import Screen
 from lithify.cli.demo.story import TOPIC, Place, Story
@@ -21,12 +20,13 @@ from lithify.log.warehouse import Warehouse
 from lithify.log.warehouse import open as open_warehouse
 from lithify.store.driver import monotonic_ms, new_id
 from lithify.store.errors import InvalidRequest
+from lithify.store.listing import objects
+from lithify.store.port import DELETE_KEYS_MAX
 
 __all__ = ["demo"]
 
 COMMITS = 40
 _NOT_FOR_OWN_S3 = ("AWS_PROFILE", setting("storage.option").variable)
-_DELETE_KEYS = 1_000
 
 
 @command()
@@ -82,9 +82,9 @@ def _place(stack: ExitStack, invocation: Invocation, env: dict[str, str], folder
 
 
 def _delete_all(warehouse: Warehouse) -> None:
-    keys = [found.key for found in objects(warehouse)]
-    for start in range(0, len(keys), _DELETE_KEYS):
-        warehouse.store.delete(keys[start : start + _DELETE_KEYS])
+    keys = [found.key for found in objects(warehouse.store, "")]
+    for start in range(0, len(keys), DELETE_KEYS_MAX):
+        warehouse.store.delete(keys[start : start + DELETE_KEYS_MAX])
     root = warehouse.store.local_path(TOPIC)
     if root is not None:
         shutil.rmtree(root.parent, ignore_errors=True)

@@ -13,10 +13,10 @@ from lithify.log.snapshot import Snapshot
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import monotonic_ms
 from lithify.store.errors import Corrupt
+from lithify.store.listing import objects
 from lithify.store.metered import Metered, RequestCounts
-from lithify.store.port import ObjectInfo
 
-__all__ = ["Picture", "measure", "objects", "picture_table", "requests_of", "verify", "verify_gets"]
+__all__ = ["Picture", "measure", "picture_table", "requests_of", "verify", "verify_gets"]
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Picture:
 
 def measure(warehouse: Warehouse, partition: Partition, latest: Latest) -> Picture:
     """Read everything and some keys, and count. Raises Corrupt if the result differs from `latest`."""
-    stored = list(objects(warehouse))
+    stored = list(objects(warehouse.store, ""))
     described = partition.describe()
     found, scan = _timed(warehouse, 1, lambda: partition.scan().read_all())
     verify(found, latest, "the scan")
@@ -108,17 +108,6 @@ def verify_gets(source: Partition | Snapshot, latest: Latest) -> int:
     if shown:
         raise Corrupt(f"{shown} deleted keys are still found: {_REPORT}")
     return len(absent)
-
-
-def objects(warehouse: Warehouse) -> Iterator[ObjectInfo]:
-    """Every object of the warehouse."""
-    token: str | None = None
-    while True:
-        page = warehouse.store.list("", token)
-        yield from page.objects
-        token = page.token
-        if token is None:
-            return
 
 
 def picture_table(before: Picture, after: Picture) -> Table:

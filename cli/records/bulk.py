@@ -16,7 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from lithify.cli.records.explained import explained
 from lithify.cli.records.formats import check_format, decompressed, is_parquet
-from lithify.segment.layout import content_bytes, is_bytes, is_pairs
+from lithify.log.layout import content_bytes, is_bytes, is_pairs
 from lithify.store.errors import InvalidRequest
 from lithify.store.urls import shown
 

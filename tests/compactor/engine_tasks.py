@@ -6,11 +6,11 @@ import msgspec
 import pyarrow as pa
 
 from lithify.compactor.engine import Running, TaskFailure
+from lithify.log.tables import normalise
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.read import SegmentReader
-from lithify.segment.schema import normalise
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.segment.write import encode_append
 from lithify.store.driver import monotonic_ms, new_id

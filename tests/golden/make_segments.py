@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from lithify.log.tables import normalise
 from lithify.manifest.model import FORMAT, SegmentRef
 from lithify.segment.extent import Order
-from lithify.segment.schema import RUN, normalise
+from lithify.segment.schema import RUN
 from lithify.segment.write import SegmentWriter, encode_append
 from lithify.store.memory import MemoryStore
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from lithify.log.batches import Batches, taken_bytes
 from lithify.log.intake import _sizes, prepare
+from lithify.log.layout import content_bytes
 from lithify.log.producer_config import ProducerConfig
 from lithify.log.record import HEADERS_MAX, Headers, Record, record_bytes
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.config import parse
-from lithify.segment.layout import content_bytes
 from lithify.segment.schema import L0
 from lithify.store.errors import InvalidRequest
 from tests.log.conftest import Make

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lithify.log.partition import Partition
+from lithify.log.tables import TABLE_BYTES_MAX, normalise
 from lithify.log.warehouse import Warehouse
-from lithify.segment.schema import APPEND_BYTES_MAX, normalise
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
 from lithify.store.memory import MemoryStore
@@ -226,7 +226,7 @@ def test_more_than_an_append_may_hold_is_refused_in_words(rows: int) -> None:
     assert [line.partition(": ")[0] for line in told] == list(SHAPES)
     for line in told:
         assert ": the table holds " in line
-        assert line.endswith(f"at most {APPEND_BYTES_MAX}: append it in parts")
+        assert line.endswith(f"at most {TABLE_BYTES_MAX}: append it in parts")
 
 
 @pytest.mark.parametrize("start", [0, 2_000, 4_199])

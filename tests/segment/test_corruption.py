@@ -6,9 +6,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from lithify.log.tables import normalise
 from lithify.manifest.model import SegmentRef
 from lithify.segment.read import SegmentReader
-from lithify.segment.schema import RUN, normalise
+from lithify.segment.schema import RUN
 from lithify.segment.verify import verify, verify_quick, verify_rows
 from lithify.segment.write import SegmentWriter, encode_append
 from lithify.store.errors import Corrupt, NotFound

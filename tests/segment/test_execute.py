@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lithify.log.tables import normalise
 from lithify.manifest.jobs import KeyRange, MergeRules
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import SegmentRef
@@ -17,7 +18,6 @@ from lithify.segment.execute import TaskCancelled, execute
 from lithify.segment.ranges import row_group_weights, split_ranges
 from lithify.segment.read import SegmentReader
 from lithify.segment.scan import get
-from lithify.segment.schema import normalise
 from lithify.segment.segments import Segments
 from lithify.segment.task import MergeTask
 from lithify.segment.verify import verify_rows

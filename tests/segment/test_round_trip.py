@@ -11,10 +11,11 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lithify.log.tables import normalise
 from lithify.manifest.model import KEY_BOUND_BYTES, SegmentRef
 from lithify.segment.extent import key_bounds, row_bytes
 from lithify.segment.read import SegmentReader
-from lithify.segment.schema import L0, RUN, normalise
+from lithify.segment.schema import L0, RUN
 from lithify.segment.write import _BLOOM_FILTERS, SegmentWriter, encode_append
 from lithify.store.memory import MemoryStore
 
