@@ -11,7 +11,8 @@ from benchmarks.generate import TOPIC
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.store.driver import Driver
 from lithify.store.file import FileStore
-from lithify.store.metered import Metered, RequestCounts
+from lithify.store.metered import Metered
+from lithify.store.port import RequestCounts
 
 __all__ = ["Requests", "requests"]
 
@@ -47,11 +48,11 @@ class _Counted:
         self._store = Metered(FileStore(root))
         self.warehouse = lithify.Warehouse(Driver(self._store))
         self.topic = self.warehouse.create_topic(TOPIC, partitions, config={"cleanup.policy": "compact"})
-        self._before = self._store.snapshot()
+        self._before = self._store.requests()
 
     def since(self) -> RequestCounts:
         """Since the last time it was asked."""
-        now = self._store.snapshot()
+        now = self._store.requests()
         counts, self._before = now - self._before, now
         return counts
 

@@ -10,7 +10,7 @@ from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, size_text, time_text
 from lithify.manifest.words import DEBT_TEXTS, counted
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError
-from lithify.store.metered import RequestCounts
+from lithify.store.port import RequestCounts
 
 if TYPE_CHECKING:
     from lithify.admin.client import Admin, Explanation

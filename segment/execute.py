@@ -54,7 +54,7 @@ def execute(task: MergeTask, homes: Homes, cancelled: Callable[[], bool] | None 
             outputs.write(batch)
             del batch  # otherwise it is kept while the next is made
         written = outputs.finish()
-    asked = [each.snapshot() for each in metered.values()]
+    asked = [each.requests() for each in metered.values()]
     counts = MergeCounts(
         rows_in=tally.rows_in,
         rows_out=tally.by_fate[Fate.KEPT],

@@ -8,44 +8,23 @@ from typing import Any
 
 import msgspec
 
-from lithify.store.port import DELETE_KEYS_MAX, Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
+from lithify.store.port import (
+    DELETE_KEYS_MAX,
+    Object,
+    ObjectInfo,
+    Outcome,
+    OutputFile,
+    Page,
+    RequestCounts,
+    Store,
+    StoreSpec,
+)
 
-__all__ = ["Metered", "RequestCounts"]
-
-# S3 Standard, us-east-1: a PUT, POST or LIST; a GET or HEAD. Deletions are free, refused conditional PUTs are not.
-_PUT_USD = 0.005 / 1000
-_GET_USD = 0.0004 / 1000
+__all__ = ["Metered"]
 
 # One lock for all: it is held only for an addition, and processes fork only while it is free.
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
-
-
-class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests to a store, by kind, and the object bytes transferred each way.
-
-    Repetitions by the client below the port are not counted.
-    """
-
-    creates: int = 0
-    gets: int = 0
-    reads: int = 0
-    puts: int = 0
-    output_requests: int = 0  # of streamed objects: start, parts, completion
-    heads: int = 0
-    lists: int = 0
-    deletes: int = 0  # of up to 1,000 keys each
-    bytes_read: int = 0
-    bytes_written: int = 0
-
-    def __sub__(self, earlier: "RequestCounts") -> "RequestCounts":
-        return RequestCounts(**{name: getattr(self, name) - getattr(earlier, name) for name in self.__struct_fields__})
-
-    @property
-    def cost_usd(self) -> float:
-        """What S3 would charge for these requests at its list prices (without storage and transfer)."""
-        puts = self.creates + self.puts + self.output_requests + self.lists
-        return puts * _PUT_USD + (self.gets + self.reads + self.heads) * _GET_USD
 
 
 class Metered(Store):
@@ -53,12 +32,12 @@ class Metered(Store):
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
-        self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)
+        self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)  # shared with `hasty`
 
     def __repr__(self) -> str:
         return f"Metered({self.inner!r})"
 
-    def snapshot(self) -> RequestCounts:
+    def requests(self) -> RequestCounts:
         with _lock:
             return RequestCounts(**self._counts)
 
@@ -75,9 +54,12 @@ class Metered(Store):
         return msgspec.structs.replace(self.inner.spec(), credentials_file=credentials_file)
 
     def hasty(self) -> Store:
-        """If the store has no shorter deadlines, this counter is returned."""
-        hasty = self.inner.hasty()
-        return self if hasty is self.inner else hasty
+        inner = self.inner.hasty()
+        if inner is self.inner:
+            return self
+        hasty = Metered(inner)
+        hasty._counts = self._counts
+        return hasty
 
     def versioning(self) -> str | None:
         return self.inner.versioning()

@@ -33,6 +33,7 @@ __all__ = [
     "Pause",
     "Put",
     "Request",
+    "RequestCounts",
     "Store",
     "StoreSpec",
 ]
@@ -40,6 +41,10 @@ __all__ = [
 T = TypeVar("T")
 
 DELETE_KEYS_MAX = 1_000  # in one Delete: S3 takes so many in one request
+
+# S3 Standard, us-east-1: a PUT, POST or LIST; a GET or HEAD. Deletions are free, refused conditional PUTs are not.
+_PUT_USD = 0.005 / 1000
+_GET_USD = 0.0004 / 1000
 
 HERE = ""  # the home of segments in the warehouse itself (lithify.store.homes)
 
@@ -159,6 +164,38 @@ class StoreSpec(msgspec.Struct, frozen=True):
     withheld: tuple[str, ...] = ()
 
 
+class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests to a store, by kind, and the object bytes transferred each way.
+
+    Repetitions by the client below the port are not counted.
+    """
+
+    creates: int = 0
+    gets: int = 0
+    reads: int = 0
+    puts: int = 0
+    output_requests: int = 0  # of streamed objects: start, parts, completion
+    heads: int = 0
+    lists: int = 0
+    deletes: int = 0  # of up to 1,000 keys each
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    @property
+    def total(self) -> int:
+        """All requests, of any kind."""
+        return sum(getattr(self, name) for name in self.__struct_fields__ if not name.startswith("bytes_"))
+
+    def __sub__(self, earlier: "RequestCounts") -> "RequestCounts":
+        return RequestCounts(**{name: getattr(self, name) - getattr(earlier, name) for name in self.__struct_fields__})
+
+    @property
+    def cost_usd(self) -> float:
+        """What S3 would charge for these requests at its list prices (without storage and transfer)."""
+        puts = self.creates + self.puts + self.output_requests + self.lists
+        return puts * _PUT_USD + (self.gets + self.reads + self.heads) * _GET_USD
+
+
 class OutputFile(Protocol):
     """A binary sink for one object. The object becomes visible, whole, at `close`; after `abort` it never does.
 
@@ -222,6 +259,10 @@ class Store(Protocol):
     def hasty(self) -> "Store":
         """The same place, with total deadlines of a few seconds: detects an outage while somebody waits."""
         return self
+
+    def requests(self) -> RequestCounts:
+        """What was asked of this store so far, through this object; zeros if nobody counts."""
+        return RequestCounts()
 
     def versioning(self) -> str | None:
         """Whether deleted objects stay as old versions: 'Enabled', 'Suspended' or 'Off'; None if the store does not

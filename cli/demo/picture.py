@@ -14,9 +14,8 @@ from lithify.log.warehouse import Warehouse
 from lithify.store.driver import monotonic_ms
 from lithify.store.errors import Corrupt
 from lithify.store.listing import objects
-from lithify.store.metered import Metered, RequestCounts
 
-__all__ = ["Picture", "measure", "picture_table", "requests_of", "verify", "verify_gets"]
+__all__ = ["Picture", "measure", "picture_table", "verify", "verify_gets"]
 
 T = TypeVar("T")
 
@@ -77,17 +76,11 @@ def measure(warehouse: Warehouse, partition: Partition, latest: Latest) -> Pictu
 
 def _timed(warehouse: Warehouse, times: int, read: Callable[[], T]) -> tuple[T, Reading]:
     store = warehouse.store
-    assert isinstance(store, Metered)
-    before, began_ms = store.snapshot(), monotonic_ms()
+    before, began_ms = store.requests(), monotonic_ms()
     answer = read()
-    took_ms, counts = monotonic_ms() - began_ms, store.snapshot() - before
+    took_ms, counts = monotonic_ms() - began_ms, store.requests() - before
     each = max(1, times)
-    return answer, Reading(took_ms / each, requests_of(counts) / each, counts.cost_usd / each)
-
-
-def requests_of(counts: RequestCounts) -> int:
-    """All requests, of any kind."""
-    return sum(getattr(counts, name) for name in counts.__struct_fields__ if not name.startswith("bytes_"))
+    return answer, Reading(took_ms / each, counts.total / each, counts.cost_usd / each)
 
 
 def verify(found: pa.Table, latest: Latest, what: str) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lithify.admin.client import Admin
 from lithify.cli.demo.changes import Latest
 from lithify.cli.demo.compactor import CompactorProcess, newest
-from lithify.cli.demo.picture import Picture, measure, picture_table, requests_of, verify, verify_gets
+from lithify.cli.demo.picture import Picture, measure, picture_table, verify, verify_gets
 from lithify.cli.demo.screen import Screen
 from lithify.compactor.info import CompactionInfo
 from lithify.gc.collector import GRACE_MS, Collector
@@ -20,7 +20,7 @@ from lithify.log.warehouse import Warehouse
 from lithify.manifest.words import counted
 from lithify.store.driver import monotonic_ms, pause
 from lithify.store.errors import Corrupt, Unavailable
-from lithify.store.metered import Metered, RequestCounts
+from lithify.store.port import RequestCounts
 
 __all__ = ["TOPIC", "Place", "Story"]
 
@@ -163,7 +163,7 @@ class Story:
             f"{counts.bytes_read / 1e6:,.1f} MB read, {counts.bytes_written / 1e6:,.1f} MB written"
         )
         if self._place.requests is not None:
-            self._screen.say(f"requests of both compactors: {requests_of(asked):,}, ${asked.cost_usd:.4f} on S3")
+            self._screen.say(f"requests of both compactors: {asked.total:,}, ${asked.cost_usd:.4f} on S3")
 
     def _collect(self, title: str) -> None:
         self._screen.step(title)
@@ -225,9 +225,7 @@ class Story:
         watching."""
         if self._place.requests is None:
             return RequestCounts()
-        watching = self._watching.store
-        assert isinstance(watching, Metered)
-        return self._place.requests() - watching.snapshot()
+        return self._place.requests() - self._watching.store.requests()
 
 
 def _ranges(job: CompactionInfo) -> int:

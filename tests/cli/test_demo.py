@@ -17,7 +17,7 @@ import lithify
 from lithify.cli.demo.changes import Latest, change_stream
 from lithify.cli.demo.command import demo
 from lithify.cli.demo.compactor import CompactorProcess
-from lithify.cli.demo.picture import measure, requests_of, verify, verify_gets
+from lithify.cli.demo.picture import measure, verify, verify_gets
 from lithify.cli.demo.s3 import OwnS3, kind_of
 from lithify.cli.dev import dev
 from lithify.compactor import java
@@ -200,7 +200,7 @@ def test_its_own_s3_counts_what_any_process_asks() -> None:
             assert [found.key for found in warehouse.store.list("").objects] == ["a"]
             warehouse.store.delete(["a"])
         counted = own.counts() - before
-    assert requests_of(before) == 0
+    assert before.total == 0
     assert (counted.puts, counted.gets, counted.lists, counted.deletes) == (1, 1, 1, 1)
 
 

@@ -3,15 +3,16 @@
 import lithify
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.store.memory import MemoryStore
-from lithify.store.metered import Metered, RequestCounts
+from lithify.store.metered import Metered
+from lithify.store.port import RequestCounts
 from tests.e2e.workload import Workload
 
 
 def polled(compactor: lithify.Compactor, store: Metered) -> RequestCounts:
-    before = store.snapshot()
+    before = store.requests()
     report = compactor.run_once()
     assert {p.outcome for p in report.partitions} == {"idle"}
-    return store.snapshot() - before
+    return store.requests() - before
 
 
 def test_an_idle_poll_costs_two_gets_a_partition() -> None:

@@ -68,9 +68,9 @@ def test_headers_of_tables_come_back(warehouse: Warehouse) -> None:
 def test_a_warm_append_costs_two_puts_and_a_get(warehouse: Warehouse) -> None:
     part = warehouse.create_topic("t").partition(0)
     part.append([Record(None, b"1")])
-    before = warehouse.store.snapshot()
+    before = warehouse.store.requests()
     part.append([Record(None, b"2")])
-    spent = warehouse.store.snapshot() - before
+    spent = warehouse.store.requests() - before
     assert (spent.puts + spent.creates, spent.gets) == (2, 1)
     assert (spent.heads, spent.lists, spent.reads, spent.output_requests, spent.deletes) == (0, 0, 0, 0, 0)
 
@@ -78,10 +78,10 @@ def test_a_warm_append_costs_two_puts_and_a_get(warehouse: Warehouse) -> None:
 def test_an_append_of_nothing_commits_nothing(warehouse: Warehouse) -> None:
     part = warehouse.create_topic("t").partition(0)
     part.append([Record(None, b"1")])
-    before = warehouse.store.snapshot()
+    before = warehouse.store.requests()
     assert part.append([]) == range(1, 1)
     assert part.append(pa.table({"value": pa.array([], pa.binary())})) == range(1, 1)
-    spent = warehouse.store.snapshot() - before
+    spent = warehouse.store.requests() - before
     assert (spent.puts, spent.creates) == (0, 0)
 
 

@@ -71,11 +71,11 @@ UNFIT = {
 def test_unfit_records_are_refused_and_nothing_is_written(
     warehouse: Warehouse, compacted: Partition, given: Any, told: str
 ) -> None:
-    before = warehouse.store.snapshot()
+    before = warehouse.store.requests()
     with pytest.raises(InvalidRequest, match=told) as refused:
         compacted.append(given)
     assert SECRET not in str(refused.value)
-    spent = warehouse.store.snapshot() - before
+    spent = warehouse.store.requests() - before
     assert (spent.puts, spent.creates) == (0, 0)
     assert warehouse.topic("users").partition(0).describe().next_offset == 0
 

@@ -131,19 +131,19 @@ def test_a_commit_of_nothing_new_asks_for_nothing(warehouse: Warehouse, part: Pa
     consumer = part.consumer("c")
     consumer.poll()
     consumer.commit()
-    before = warehouse.store.snapshot()
+    before = warehouse.store.requests()
     consumer.commit()
     consumer.close()
     consumer.close()
-    assert warehouse.store.snapshot() == before
+    assert warehouse.store.requests() == before
 
 
 def test_a_commit_is_one_put_and_one_get(warehouse: Warehouse, part: Partition) -> None:
     consumer = part.consumer("c")
     consumer.poll()
-    before = warehouse.store.snapshot()
+    before = warehouse.store.requests()
     consumer.commit()
-    spent = warehouse.store.snapshot() - before
+    spent = warehouse.store.requests() - before
     assert (spent.creates, spent.gets, spent.puts, spent.heads, spent.lists) == (1, 1, 0, 0, 0)
 
 

@@ -13,7 +13,8 @@ from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound, OffsetOutOfRange, SnapshotExpired, Unavailable
 from lithify.store.memory import MemoryStore
-from lithify.store.metered import Metered, RequestCounts
+from lithify.store.metered import Metered
+from lithify.store.port import RequestCounts
 from tests.log.compaction import collect, compact
 from tests.log.conftest import HandClock
 from tests.log.waiting import Script
@@ -74,9 +75,9 @@ def test_to_wait_costs_one_get_every_second_time_two(warehouse: Warehouse) -> No
     assert follower.take() is not None
     spent: list[int] = []
     for _ in range(4):
-        before = warehouse.store.snapshot()
+        before = warehouse.store.requests()
         assert follower.take() is None
-        asked = warehouse.store.snapshot() - before
+        asked = warehouse.store.requests() - before
         assert asked == RequestCounts(gets=asked.gets, bytes_read=asked.bytes_read)
         spent.append(asked.gets)
     assert spent == [1, 2, 1, 2]

@@ -126,9 +126,9 @@ def test_knowing_costs_one_get_each_ten_seconds(warehouse: Warehouse, clock: Han
     costs: list[tuple[int, int, int]] = []
     for passing_ms in (0, TEN_SECONDS_MS - 1, 1, 0):
         clock.now_ms += passing_ms
-        before = warehouse.store.snapshot()
+        before = warehouse.store.requests()
         part.append(KEYLESS)
-        spent = warehouse.store.snapshot() - before
+        spent = warehouse.store.requests() - before
         costs.append((spent.puts + spent.creates, spent.gets, spent.heads + spent.lists))
     assert costs == [(2, 1, 0), (2, 1, 0), (2, 2, 0), (2, 1, 0)]
 

@@ -132,9 +132,9 @@ def test_to_tail_reads_the_newest_segment_only(warehouse: Warehouse) -> None:
         part.append([Record(b"k%d" % number, b"v")])
         if number == 9:
             compact(warehouse, "t")
-    before = warehouse.store.snapshot()
+    before = warehouse.store.requests()
     assert [record.offset for record in part.read(19)] == [19]
-    spent = warehouse.store.snapshot() - before
+    spent = warehouse.store.requests() - before
     assert (spent.gets, spent.reads) == (2, 2)  # the head; the segment's footer and its row group
 
 

@@ -35,11 +35,11 @@ def test_a_time_too_far_from_now_refuses_the_whole_append(
     warehouse: Warehouse, clock: HandClock, make: Any, offsets_ms: tuple[int, ...], told: str
 ) -> None:
     topic = warehouse.create_topic("t", config=BOUNDED)
-    before = warehouse.store.snapshot()
+    before = warehouse.store.requests()
     for place in (topic, topic.partition(0)):
         with pytest.raises(InvalidRequest, match=told):
             place.append(make(*(clock.now_ms + offset_ms for offset_ms in offsets_ms)))
-    spent = warehouse.store.snapshot() - before
+    spent = warehouse.store.requests() - before
     assert (spent.puts, spent.creates) == (0, 0)
 
 

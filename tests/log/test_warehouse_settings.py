@@ -60,11 +60,11 @@ def test_they_are_no_topic_and_no_topic_can_be_there(warehouse: Warehouse) -> No
 def test_bad_settings_are_refused_and_nothing_is_written(
     warehouse: Warehouse, settings: dict[str, Any], told: str
 ) -> None:
-    before = warehouse.store.snapshot()
+    before = warehouse.store.requests()
     with pytest.raises(InvalidRequest) as refused:
         warehouse.alter(settings)
     assert told in str(refused.value)
-    spent = warehouse.store.snapshot() - before
+    spent = warehouse.store.requests() - before
     assert (spent.puts, spent.creates) == (0, 0)
 
 

@@ -18,8 +18,8 @@ from lithify.manifest.keys import EndKeys, TopicKeys
 from lithify.manifest.model import TopicFile
 from lithify.store.driver import new_id
 from lithify.store.errors import AlreadyExists, NotFound, Unavailable
-from lithify.store.metered import Metered, RequestCounts
-from lithify.store.port import Create, Put
+from lithify.store.metered import Metered
+from lithify.store.port import Create, Put, RequestCounts
 from tests.interleave import World
 from tests.log.compaction import files_of
 from tests.protocol.scene import Held
@@ -60,9 +60,9 @@ class Town:
         store = self.warehouse.store
         assert isinstance(store, Metered)
         self.now_ms += 1_000
-        before = store.snapshot()
+        before = store.requests()
         work.run_once()
-        return store.snapshot() - before
+        return store.requests() - before
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import pytest
 
 from lithify.store.errors import NotFound
 from lithify.store.memory import MemoryStore
-from lithify.store.metered import Metered, RequestCounts
+from lithify.store.metered import Metered
+from lithify.store.port import RequestCounts, Store
 from lithify.store.s3 import S3Store
 from lithify.store.s3_output import PART_BYTES
 from tests.processes import exit_codes, forked
@@ -12,7 +13,7 @@ from tests.processes import exit_codes, forked
 
 def test_every_kind_of_request_is_counted() -> None:
     store = Metered(MemoryStore())
-    assert store.snapshot() == RequestCounts()
+    assert store.requests() == RequestCounts()
     store.create("a", b"12345")
     store.create("a", b"123")
     store.get("a")
@@ -30,7 +31,7 @@ def test_every_kind_of_request_is_counted() -> None:
     store.delete(["a", "b"])
     store.delete([])
     store.delete([f"k{number}" for number in range(1001)])
-    assert store.snapshot() == RequestCounts(
+    assert store.requests() == RequestCounts(
         creates=2,
         gets=2,
         reads=1,
@@ -48,15 +49,15 @@ def test_a_failed_request_is_counted_too() -> None:
     store = Metered(MemoryStore())
     with pytest.raises(NotFound):
         store.read("nothing", 0, 1)
-    assert store.snapshot() == RequestCounts(reads=1)
+    assert store.requests() == RequestCounts(reads=1)
 
 
 def test_the_difference_of_two_snapshots_is_what_happened_between() -> None:
     store = Metered(MemoryStore())
     store.put("a", b"1")
-    before = store.snapshot()
+    before = store.requests()
     store.get("a")
-    assert store.snapshot() - before == RequestCounts(gets=1, bytes_read=1)
+    assert store.requests() - before == RequestCounts(gets=1, bytes_read=1)
 
 
 def test_cost_is_by_the_list_prices() -> None:
@@ -70,7 +71,9 @@ def test_cost_is_by_the_list_prices() -> None:
 def test_where_no_deadline_can_be_shorter_requests_are_counted_as_ever(s3_store: S3Store) -> None:
     store = Metered(MemoryStore())
     assert store.hasty() is store
-    assert Metered(s3_store).hasty() is s3_store.hasty()
+    hasty = Metered(s3_store).hasty()
+    assert isinstance(hasty, Metered)
+    assert hasty.inner is s3_store.hasty()
 
 
 def test_parts_of_an_upload_are_counted_as_requests(s3_store: S3Store) -> None:
@@ -78,7 +81,7 @@ def test_parts_of_an_upload_are_counted_as_requests(s3_store: S3Store) -> None:
     output = store.output("big")
     output.write(bytes(PART_BYTES + 1))
     output.close()
-    assert store.snapshot() == RequestCounts(output_requests=4, bytes_written=PART_BYTES + 1)
+    assert store.requests() == RequestCounts(output_requests=4, bytes_written=PART_BYTES + 1)
 
 
 def test_counting_goes_on_in_a_forked_child() -> None:
@@ -87,7 +90,27 @@ def test_counting_goes_on_in_a_forked_child() -> None:
 
     def child() -> int:
         store.put("b", b"1")
-        return store.snapshot().puts
+        return store.requests().puts
 
     assert exit_codes([forked(child)]) == [2]
-    assert store.snapshot().puts == 1
+    assert store.requests().puts == 1
+
+
+class Patient(MemoryStore):
+    """A store that has shorter deadlines, too."""
+
+    def hasty(self) -> Store:
+        return MemoryStore()
+
+
+def test_what_is_asked_in_haste_is_counted_too() -> None:
+    store = Metered(Patient())
+    store.hasty().put("a", b"1")
+    store.put("b", b"1")
+    assert store.requests().puts == 2
+
+
+def test_a_store_that_does_not_count_says_zero() -> None:
+    store = MemoryStore()
+    store.put("a", b"1")
+    assert (store.requests(), RequestCounts(gets=2, bytes_read=9).total) == (RequestCounts(), 2)
