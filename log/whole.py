@@ -1,6 +1,6 @@
 """Iterators that never end early after an error."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Generic, TypeVar
 
 from lithify.store.errors import Unavailable
@@ -37,9 +37,8 @@ class Whole(Iterator[T], Generic[T]):
             raise
 
     def close(self) -> None:
-        close = getattr(self._items, "close", None)
-        if close is not None:
-            close()
+        if isinstance(self._items, Generator):
+            self._items.close()
 
 
 def _alike(error: Exception) -> Exception:
