@@ -8,7 +8,7 @@
     │   └── EpochRegression stop, and look: the store went back in time
     ├── CommitUnknown       look before retrying: it may have happened
     ├── Unavailable         retry later
-│   └── AccessDenied    grant access: the store refused the credentials, or a permission is missing
+    │   └── AccessDenied    grant access: the store refused the credentials, or a permission is missing
     ├── SnapshotExpired     open a new snapshot, or pin the next one
     ├── Corrupt             a person must look
     └── OffsetOutOfRange    choose an offset inside the log
