@@ -26,6 +26,7 @@ from lithify.segment.rules import Fate, fate, stamped
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import NotFound, Unavailable
 from lithify.store.port import Get, Head, NewId, Put
+from tests.refs import segment_ref
 from tests.sim.rows import checksum
 
 Row = tuple[str, int, str | None, int | None]  # key, offset, value, horizon_ms
@@ -39,8 +40,8 @@ def encode(rows: list[Row]) -> bytes:
 def reference(segment_id: str, rows: list[Row], *, base: bool = False) -> SegmentRef:
     keys, offsets = [r[0].encode() for r in rows], [r[1] for r in rows]
     horizons = [r[3] for r in rows if r[3] is not None]
-    return SegmentRef(
-        id=segment_id,
+    return segment_ref(
+        segment_id,
         bytes=1_000 * len(rows),  # so that jobs are cut into ranges
         raw_bytes=len(rows) * ROW_BYTES,
         rows=len(rows),
@@ -48,8 +49,6 @@ def reference(segment_id: str, rows: list[Row], *, base: bool = False) -> Segmen
         max_key=max(keys),
         min_offset=min(offsets),
         max_offset=max(offsets),
-        min_timestamp_ms=0,
-        max_timestamp_ms=0,
         tombstones=sum(r[2] is None for r in rows),
         min_horizon_ms=min(horizons, default=None),
         max_horizon_ms=max(horizons, default=None),

@@ -36,7 +36,8 @@ from lithify.manifest.jobs import (
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT
 from lithify.store.errors import Corrupt, Unavailable
-from tests.compactor.serving import Clock, append_to
+from tests.clock import HandClock
+from tests.compactor.serving import append_to
 from tests.protocol.scene import TOPIC_ID, after, segment
 
 EPOCH, RANGES, SOURCES = 3, 400, 250
@@ -166,7 +167,7 @@ class Away(LocalEngine):
 
 
 def test_the_log_tells_how_many_attempts_there_were_and_not_how_many_are_kept(
-    warehouse: lithify.Warehouse, clock: Clock
+    warehouse: lithify.Warehouse, clock: HandClock
 ) -> None:
     append_to(warehouse.create_topic("users", 1, {"cleanup.policy": "compact"}).partition(0), 8)
     engine = Away(1)

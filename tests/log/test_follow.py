@@ -14,8 +14,8 @@ from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound, OffsetOutOfRange, SnapshotExpired, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered, RequestCounts
+from tests.clock import HandClock
 from tests.log.compaction import collect, compact
-from tests.log.conftest import HandClock
 from tests.log.waiting import Script
 
 COMPACTED = {"cleanup.policy": "compact"}

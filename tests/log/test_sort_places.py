@@ -16,8 +16,9 @@ from lithify.log.topic_consumer import TopicConsumer
 from lithify.log.warehouse import Warehouse
 from lithify.segment import source
 from lithify.store.errors import Fenced, LithifyError, Unavailable
+from tests.clock import HandClock
 from tests.log.compaction import collect, compact
-from tests.log.conftest import TEN_SECONDS_MS, HandClock
+from tests.log.conftest import TEN_SECONDS_MS
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored
 from tests.log.test_follow import COMPACTED, append, shown

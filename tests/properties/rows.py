@@ -46,6 +46,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.port import NewId, Request
 from tests.properties.log import GRACE_MS, View
 from tests.properties.model import Row, latest
+from tests.refs import segment_ref
 
 __all__ = ["RowLog"]
 
@@ -68,8 +69,8 @@ def reference(segment_id: str, rows: Sequence[Row], order: str) -> SegmentRef:
     bounds = key_bounds(keys[0], keys[-1]) if keys else (None, None)
     times, offsets = [row.timestamp_ms for row in rows], [row.offset for row in rows]
     horizons = [row.horizon_ms for row in rows if row.horizon_ms is not None]
-    return SegmentRef(
-        id=segment_id,
+    return segment_ref(
+        segment_id,
         bytes=ROW_BYTES * len(rows),
         raw_bytes=ROW_BYTES * len(rows),
         rows=len(rows),
@@ -83,7 +84,6 @@ def reference(segment_id: str, rows: Sequence[Row], order: str) -> SegmentRef:
         min_horizon_ms=min(horizons, default=None),
         max_horizon_ms=max(horizons, default=None),
         order=order,
-        checksum="0" * 16,
     )
 
 

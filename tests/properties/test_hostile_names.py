@@ -12,7 +12,7 @@ from lithify.log.names import NAME_CHARACTERS_MAX
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.keys import is_topic_name
 from lithify.store.driver import new_id
-from tests.properties.history import Clock
+from tests.clock import HandClock
 from tests.properties.hostile import words
 
 GRACE_MS = 400_000
@@ -33,7 +33,7 @@ def names_of(chunk: int) -> list[str]:
 
 
 def live_under(names: list[str], url: str) -> None:
-    clock = Clock()
+    clock = HandClock()
     warehouse = lithify.open(url, clock)
     for life in range(2):
         for number, name in enumerate(names):
