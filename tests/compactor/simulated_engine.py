@@ -2,30 +2,25 @@
 
 import json
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from lithify.compactor.engine import (
     NextResults,
-    Reserve,
-    SplitRanges,
-    StartTasks,
-    StopAsked,
-    StopTasks,
     TaskFailure,
     VerifyOutputs,
     WeighSegment,
 )
 from lithify.compactor.engines.outcome import failure_of
 from lithify.manifest.categories import Category
-from lithify.manifest.jobs import KeyRange, MergeCounts
+from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import SegmentRef
 from lithify.segment.rules import Fate, fate, stamped
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import NotFound, Unavailable
 from lithify.store.port import Get, Head, NewId, Put
+from tests.compactor.scripted_engine import ScriptedEngine
 from tests.refs import segment_ref
 from tests.sim.rows import checksum
 
@@ -149,7 +144,23 @@ async def attempt(keys: PartitionKeys, task: MergeTask, written: list[str]) -> T
     return result
 
 
-async def with_engine(  # noqa: C901 - one flat table
+class _Engine(ScriptedEngine):
+    """Its tasks and its looks are the store's requests, so `with_engine` itself does them."""
+
+    def __init__(self, life: Mortal) -> None:
+        super().__init__(_elsewhere)
+        self._life = life
+
+    def start(self, tasks: Sequence[MergeTask]) -> None:
+        self._life.starts()
+        super().start(tasks)
+
+
+def _elsewhere(task: MergeTask) -> TaskResult:
+    raise AssertionError(task)
+
+
+async def with_engine(
     keys: PartitionKeys,
     coroutine: Coroutine[Any, Any, Any],
     written: list[str],
@@ -159,8 +170,8 @@ async def with_engine(  # noqa: C901 - one flat table
 ) -> Any:
     """Drive a coordinator's coroutine: the engine's requests are answered here, the store's are passed on, as
     are those for the weight of a segment unless `weighs`."""
-    pending: deque[MergeTask] = deque()
     life = life or Mortal()
+    engine = _Engine(life)
     reply: Any = None
     error: Exception | None = None
     while True:
@@ -171,29 +182,18 @@ async def with_engine(  # noqa: C901 - one flat table
         reply = error = None
         try:
             match request:
-                case WeighSegment() if weighs:
-                    reply = ()
-                case SplitRanges():
-                    reply = (KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None))
                 case VerifyOutputs():
                     reply = frozenset(
                         [s.id for s in request.segments if not await intact(keys, s, whole=request.whole)]
                     )
-                case StartTasks(tasks, _):
-                    life.starts()
-                    pending = deque(tasks)
                 case NextResults():
                     reply = ()
                     life.looks()
-                    if pending:
-                        reply = (await attempt(keys, pending.popleft(), written),)
-                case StopTasks():
-                    pending.clear()
-                case StopAsked():
-                    reply = False
-                case Reserve():
-                    reply = True
-                case _:
+                    if engine.pending:
+                        reply = (await attempt(keys, engine.pending.popleft(), written),)
+                case WeighSegment() if not weighs:
                     reply = await request
+                case _:
+                    reply = engine.answer(request) if engine.knows(request) else await request
         except Exception as caught:  # noqa: BLE001 - thrown into the coroutine at its next step
             error = caught
