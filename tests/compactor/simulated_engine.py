@@ -19,10 +19,11 @@ from lithify.manifest.model import SegmentRef
 from lithify.segment.rules import Fate, fate, stamped
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import NotFound, Unavailable
-from lithify.store.port import Get, Head, NewId, Put
+from lithify.store.port import Get, Head, NewId, Put, Request
 from tests.compactor.scripted_engine import ScriptedEngine
 from tests.refs import segment_ref
 from tests.sim.rows import checksum
+from tests.steps import within
 
 Row = tuple[str, int, str | None, int | None]  # key, offset, value, horizon_ms
 ROW_BYTES = 50  # in memory
@@ -172,28 +173,17 @@ async def with_engine(
     are those for the weight of a segment unless `weighs`."""
     life = life or Mortal()
     engine = _Engine(life)
-    reply: Any = None
-    error: Exception | None = None
-    while True:
-        try:
-            request = coroutine.throw(error) if error is not None else coroutine.send(reply)
-        except StopIteration as stop:
-            return stop.value
-        reply = error = None
-        try:
-            match request:
-                case VerifyOutputs():
-                    reply = frozenset(
-                        [s.id for s in request.segments if not await intact(keys, s, whole=request.whole)]
-                    )
-                case NextResults():
-                    reply = ()
-                    life.looks()
-                    if engine.pending:
-                        reply = (await attempt(keys, engine.pending.popleft(), written),)
-                case WeighSegment() if not weighs:
-                    reply = await request
-                case _:
-                    reply = engine.answer(request) if engine.knows(request) else await request
-        except Exception as caught:  # noqa: BLE001 - thrown into the coroutine at its next step
-            error = caught
+
+    async def answer(request: Request[Any]) -> Any:
+        match request:
+            case VerifyOutputs():
+                return frozenset([s.id for s in request.segments if not await intact(keys, s, whole=request.whole)])
+            case NextResults():
+                life.looks()
+                return (await attempt(keys, engine.pending.popleft(), written),) if engine.pending else ()
+            case WeighSegment() if not weighs:
+                return await request
+            case _:
+                return engine.answer(request) if engine.knows(request) else await request
+
+    return await within(coroutine, answer)
