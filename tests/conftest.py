@@ -1,9 +1,10 @@
 """What every test shares: Hypothesis profiles, and one Spark session for the whole run.
 
-`pytest --hypothesis-profile=ci` searches wider. Both profiles are random, so each run looks elsewhere; a failure prints
-the blob that reproduces it.
+Without the slow tests, properties have a third of their examples; `pytest --hypothesis-profile=ci` searches wider. All
+profiles are random, so each run looks elsewhere; a failure prints the blob that reproduces it.
 """
 
+import gc
 import logging
 import signal
 import sys
@@ -21,9 +22,21 @@ if TYPE_CHECKING:
 
 # Slow machines are no failure: neither deadlines nor the speed of generation are judged.
 _UNTIMED = settings(deadline=None, print_blob=True, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("everyday", _UNTIMED, max_examples=50)
+settings.register_profile("everyday", _UNTIMED, max_examples=15)
+settings.register_profile("whole", _UNTIMED, max_examples=50)
 settings.register_profile("ci", _UNTIMED, max_examples=500)
-settings.load_profile("everyday")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("everyday" if "not slow" in config.getoption("markexpr") else "whole")
+
+
+def pytest_collection_finish() -> None:
+    """Nothing of what was imported and collected is ever rubbish: looking through it again and again took as long as
+    some hundred tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -39,7 +39,7 @@ def warehouse(clock: HandClock) -> Warehouse:
     return Warehouse(Driver(Metered(MemoryStore()), clock))
 
 
-@pytest.fixture(params=["memory", "file", "s3"])
+@pytest.fixture(params=["memory", "file", pytest.param("s3", marks=pytest.mark.slow)])
 def any_warehouse(request: pytest.FixtureRequest, tmp_path: Path, clock: HandClock) -> Iterator[Warehouse]:
     def s3() -> S3Store:
         server: S3Server = request.getfixturevalue("lithify_s3")

@@ -18,6 +18,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.segment.write import encode_append
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.store.port import NewId, Pause
+from tests.everyday import seeds
 from tests.protocol.recording import Recording
 from tests.protocol.scene import FIRST, KEYS
 
@@ -113,7 +114,7 @@ def _give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lithify.manifest.commit.CREATE_ATTEMPTS_MAX", 2)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(12, 40))
 def test_what_is_said_of_lost_appends_is_true(seed: int) -> None:
     world, told = run(seed)
     appended = offsets_of(world.chain)

@@ -13,6 +13,7 @@ from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Unavailable
 from lithify.store.port import NewId, Put
+from tests.everyday import seeds
 from tests.interleave import World
 from tests.refs import segment_ref
 
@@ -62,7 +63,7 @@ async def claimer(claims: int, epochs: list[int]) -> None:
             epochs.append((await files.manifest.commit(Claim(None))).result)
 
 
-@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 60))])
+@pytest.mark.parametrize("seed", seeds(8, 60))
 def test_every_acknowledged_append_is_there_once(seed: int) -> None:
     world = World(seed, fault_share=0.0 if seed % 4 == 0 else 0.25, sleep_share=0.0 if seed % 3 == 0 else 0.01)
     world.alone(PartitionFiles(KEYS).manifest.commit(CreatePartition(FIRST)))

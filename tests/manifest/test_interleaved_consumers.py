@@ -14,6 +14,7 @@ from lithify.manifest.model import ConsumerPosition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailable
 from lithify.store.port import Pause
+from tests.everyday import seeds
 from tests.protocol.recording import Recording
 from tests.protocol.scene import FIRST, KEYS, append, claim, compact
 
@@ -84,7 +85,7 @@ async def collector(rounds: int) -> None:
             continue
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(15, 60))
 def test_one_instance_at_a_time_moves_a_position(seed: int) -> None:
     world = Recording(seed, fault_share=0.1 if seed % 2 else 0.0, sleep_share=0.01)
     world.alone(PartitionFiles(KEYS).manifest.commit(CreatePartition(FIRST)))
