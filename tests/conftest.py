@@ -6,6 +6,7 @@ profiles are random, so each run looks elsewhere; a failure prints the blob that
 
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from lithify.compactor.java import use_java
+from lithify.store.disk import Disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,14 +30,21 @@ settings.register_profile("ci", _UNTIMED, max_examples=500)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    everyday = "not slow" in config.getoption("markexpr")
     if not config.getoption("--hypothesis-profile"):
-        settings.load_profile("everyday" if "not slow" in config.getoption("markexpr") else "whole")
+        settings.load_profile("everyday" if everyday else "whole")
+    if everyday:
+        Disk.sync = _not_waiting_for_the_disk
+
+
+def _not_waiting_for_the_disk(_: Disk, descriptor: int) -> None:
+    """Commands' tests spent a sixth of their time in it. Nobody cuts the power of this machine: who tests that has a disk
+    of its own (tests/store/disks.py), and the whole run waits."""
+    os.fstat(descriptor)  # refused where a sync would be
 
 
 def pytest_collection_finish() -> None:
-    """Nothing of what was imported and collected is ever rubbish: looking through it again and again took as long as
-    some hundred tests."""
-    gc.collect()
+    """Nothing of what was imported and collected is ever rubbish: who looks for some need not look there."""
     gc.freeze()
 
 

@@ -1,6 +1,7 @@
 """What the history keeps of a job that has ended: its name and counts, since every commit writes the history again."""
 
 import itertools
+from functools import cache
 from typing import Any
 
 import pytest
@@ -75,6 +76,7 @@ def large(number: int) -> Job:
     )
 
 
+@cache
 def ended(*, whole: bool = False, status: Status = "failed") -> CompactorState:
     """A full history of such jobs; `whole`: as an earlier release kept them."""
     state = EMPTY

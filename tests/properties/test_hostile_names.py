@@ -78,6 +78,7 @@ def read(warehouse: Warehouse, topic_name: str, name: str) -> None:
     assert len(list(part.snapshot(pin=name).read())) == 2, "the manifest from before the compaction"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(EVERYDAY))
 def test_words_of_the_formats_are_names_like_others(chunk: int) -> None:
     live_under([*dict.fromkeys(names_of(chunk))], f"memory://{new_id()}")
