@@ -1,10 +1,12 @@
 """What every test shares: Hypothesis profiles, and one Spark session for the whole run.
 
-`pytest --hypothesis-profile=ci` searches wider. Both profiles are random, so each run looks elsewhere; a failure prints
-the blob that reproduces it.
+Without the slow tests, properties have a third of their examples; `pytest --hypothesis-profile=ci` searches wider. All
+profiles are random, so each run looks elsewhere; a failure prints the blob that reproduces it.
 """
 
+import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,15 +17,35 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from lithify.compactor.java import use_java
+from lithify.store.disk import Disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Slow machines are no failure: neither deadlines nor the speed of generation are judged.
 _UNTIMED = settings(deadline=None, print_blob=True, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("everyday", _UNTIMED, max_examples=50)
+settings.register_profile("everyday", _UNTIMED, max_examples=15)
+settings.register_profile("whole", _UNTIMED, max_examples=50)
 settings.register_profile("ci", _UNTIMED, max_examples=500)
-settings.load_profile("everyday")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    everyday = "not slow" in config.getoption("markexpr")
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("everyday" if everyday else "whole")
+    if everyday:
+        Disk.sync = _not_waiting_for_the_disk
+
+
+def _not_waiting_for_the_disk(_: Disk, descriptor: int) -> None:
+    """Commands' tests spent a sixth of their time in it. Nobody cuts the power of this machine: who tests that has a disk
+    of its own (tests/store/disks.py), and the whole run waits."""
+    os.fstat(descriptor)  # refused where a sync would be
+
+
+def pytest_collection_finish() -> None:
+    """Nothing of what was imported and collected is ever rubbish: who looks for some need not look there."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -24,14 +24,14 @@ from lithify.store.port import (
     Put,
     Request,
 )
+from tests.steps import Stepped, folders, listed
+
+PAGE_KEYS = 7
 
 
-@dataclass
-class Actor:
+@dataclass(eq=False)
+class Actor(Stepped):
     name: str
-    coroutine: Coroutine[Any, Any, Any]
-    reply: Any = None
-    error: Exception | None = None
     result: Any = None
     failed: Exception | None = None
     running: bool = True
@@ -58,7 +58,7 @@ class World:
         self.random = random.Random(self.seed)
 
     def start(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> Actor:
-        actor = Actor(name, coroutine)
+        actor = Actor(name, coroutine=coroutine)
         self.actors.append(actor)
         return actor
 
@@ -79,7 +79,7 @@ class World:
     def alone(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run one coroutine to its end without faults or rivals."""
         share, self.fault_share = self.fault_share, 0.0
-        actor = Actor("alone", coroutine)
+        actor = Actor("alone", coroutine=coroutine)
         while actor.running:
             self.step(actor)
         self.fault_share = share
@@ -92,11 +92,7 @@ class World:
             key, body = self._late.pop(self.random.randrange(len(self._late)))
             self._store_if_absent(key, body)
         try:
-            if actor.error is not None:
-                error, actor.error = actor.error, None
-                request = actor.coroutine.throw(error)
-            else:
-                request = actor.coroutine.send(actor.reply)
+            request = actor.go_on()
         except StopIteration as stop:
             actor.result, actor.running = stop.value, False
             return
@@ -110,7 +106,7 @@ class World:
 
     def crash(self, actor: Actor) -> None:
         actor.running = False
-        actor.coroutine.close()
+        actor.close()
 
     def _count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -151,12 +147,10 @@ class World:
                 found = self.objects.get(key)
                 return None if found is None else ObjectInfo(key, len(found[0]), found[1])
             case List(prefix, token):
-                keys = sorted(k for k in self.objects if k.startswith(prefix) and (token is None or k > token))
-                page = tuple(ObjectInfo(k, len(self.objects[k][0]), self.objects[k][1]) for k in keys[:7])
-                return Page(page, keys[6] if len(keys) > 7 else None)
+                keys, more = listed(sorted(self.objects), prefix, token, PAGE_KEYS)
+                return Page(tuple(ObjectInfo(k, len(self.objects[k][0]), self.objects[k][1]) for k in keys), more)
             case Folders(prefix):
-                rest = (k[len(prefix) :] for k in self.objects if k.startswith(prefix))
-                return tuple(sorted({k.partition("/")[0] for k in rest if "/" in k}))
+                return folders(sorted(self.objects), prefix)
             case Delete(keys):
                 for key in keys:
                     if key not in self.locked:

@@ -52,6 +52,20 @@ def test_the_index_names_every_page() -> None:
     assert [page for page in pages if f"({page})" not in index] == []
 
 
+def test_every_section_that_the_code_names_exists() -> None:
+    """As in: docs/cli.md, "Settings"."""
+    root = DOCS.parent
+    folders = [*sorted(path.parent for path in root.glob("*/__init__.py")), root / "tests", root / "benchmarks"]
+    texts = [file.read_text(encoding="utf-8") for folder in folders for file in folder.rglob("*.py")]
+    named = {name for text in texts for name in re.findall(r'(docs/[\w/-]+\.md), "([^"\n]+)"', text)}
+    assert ("docs/cli.md", "Settings") in named
+    titles = {page: (root / page).read_text(encoding="utf-8").splitlines() for page, _ in named}
+    missing = [
+        (page, title) for page, title in named if not {f"{n * '#'} {title}" for n in (1, 2, 3)} & {*titles[page]}
+    ]
+    assert missing == []
+
+
 def test_every_stored_field_is_told_and_no_other() -> None:
     structs = [c for m in (model, jobs) for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__]
     fields = [field for c in structs if issubclass(c, msgspec.Struct) for field in msgspec.structs.fields(c)]

@@ -9,6 +9,7 @@ import pytest
 
 from lithify.log.producer_config import ProducerConfig
 
+pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "protocol.md"
 PROMISES = ROOT / "docs" / "kafka-promises.md"

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,17 @@ from tests.cli.conftest import Lithify, lines
 
 CLI = Path(__file__).resolve().parents[2] / "cli"
 DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-STEERING = "".join(
-    character
-    for character in map(chr, [*range(0xD800), *range(0xE000, sys.maxunicode + 1)])
-    if unicodedata.category(character) in ("Cc", "Zl", "Zp") or unicodedata.bidirectional(character) in DIRECTIONS
-)
+
+
+def steering(codes: Iterable[int]) -> str:
+    return "".join(
+        character
+        for character in map(chr, codes)
+        if unicodedata.category(character) in ("Cc", "Zl", "Zp") or unicodedata.bidirectional(character) in DIRECTIONS
+    )
+
+
+STEERING = steering([*range(0xD800), *range(0xE000, 0x1_0000)])
 MARKS = "\u061c\u200e\u200f"  # of direction: bidirectional() tells them from letters by nothing
 ALL = STEERING + MARKS
 SHOWN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")  # what tables and progress bars of our own are made with
@@ -40,6 +47,11 @@ SHOWN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")  # what tables and progress bar
 def steers(output: bytes) -> str:
     """The characters of a command's output that a terminal would obey."""
     return "".join(sorted(set(ALL) & set(SHOWN.sub("", output.decode())) - {"\n"}))
+
+
+@pytest.mark.slow
+def test_there_are_no_others() -> None:
+    assert steering(range(0x1_0000, sys.maxunicode + 1)) == ""
 
 
 def test_every_one_of_them_is_escaped() -> None:

@@ -6,15 +6,15 @@ import pytest
 
 import lithify
 from lithify.store.driver import new_id
-from tests.compactor.serving import Clock
+from tests.clock import HandClock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> HandClock:
+    return HandClock(1_795_000_000_000)
 
 
 @pytest.fixture
-def warehouse(clock: Clock) -> Iterator[lithify.Warehouse]:
+def warehouse(clock: HandClock) -> Iterator[lithify.Warehouse]:
     with lithify.open(f"memory://{new_id()}", clock=clock) as opened:
         yield opened

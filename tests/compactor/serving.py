@@ -8,15 +8,7 @@ import lithify
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import PartitionReport
 
-__all__ = ["Clock", "HeldEngine", "Running", "append_to", "eventually"]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = 1_795_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
+__all__ = ["HeldEngine", "Running", "append_to", "eventually"]
 
 
 class HeldEngine(LocalEngine):

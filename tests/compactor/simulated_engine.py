@@ -2,31 +2,28 @@
 
 import json
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from lithify.compactor.engine import (
     NextResults,
-    Reserve,
-    SplitRanges,
-    StartTasks,
-    StopAsked,
-    StopTasks,
     TaskFailure,
     VerifyOutputs,
     WeighSegment,
 )
 from lithify.compactor.engines.outcome import failure_of
 from lithify.manifest.categories import Category
-from lithify.manifest.jobs import KeyRange, MergeCounts
+from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import SegmentRef
 from lithify.segment.rules import Fate, fate, stamped
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import NotFound, Unavailable
-from lithify.store.port import Get, Head, NewId, Put
+from lithify.store.port import Get, Head, NewId, Put, Request
+from tests.compactor.scripted_engine import ScriptedEngine
+from tests.refs import segment_ref
 from tests.sim.rows import checksum
+from tests.steps import within
 
 Row = tuple[str, int, str | None, int | None]  # key, offset, value, horizon_ms
 ROW_BYTES = 50  # in memory
@@ -39,8 +36,8 @@ def encode(rows: list[Row]) -> bytes:
 def reference(segment_id: str, rows: list[Row], *, base: bool = False) -> SegmentRef:
     keys, offsets = [r[0].encode() for r in rows], [r[1] for r in rows]
     horizons = [r[3] for r in rows if r[3] is not None]
-    return SegmentRef(
-        id=segment_id,
+    return segment_ref(
+        segment_id,
         bytes=1_000 * len(rows),  # so that jobs are cut into ranges
         raw_bytes=len(rows) * ROW_BYTES,
         rows=len(rows),
@@ -48,8 +45,6 @@ def reference(segment_id: str, rows: list[Row], *, base: bool = False) -> Segmen
         max_key=max(keys),
         min_offset=min(offsets),
         max_offset=max(offsets),
-        min_timestamp_ms=0,
-        max_timestamp_ms=0,
         tombstones=sum(r[2] is None for r in rows),
         min_horizon_ms=min(horizons, default=None),
         max_horizon_ms=max(horizons, default=None),
@@ -150,7 +145,23 @@ async def attempt(keys: PartitionKeys, task: MergeTask, written: list[str]) -> T
     return result
 
 
-async def with_engine(  # noqa: C901 - one flat table
+class _Engine(ScriptedEngine):
+    """Its tasks and its looks are the store's requests, so `with_engine` itself does them."""
+
+    def __init__(self, life: Mortal) -> None:
+        super().__init__(_elsewhere)
+        self._life = life
+
+    def start(self, tasks: Sequence[MergeTask]) -> None:
+        self._life.starts()
+        super().start(tasks)
+
+
+def _elsewhere(task: MergeTask) -> TaskResult:
+    raise AssertionError(task)
+
+
+async def with_engine(
     keys: PartitionKeys,
     coroutine: Coroutine[Any, Any, Any],
     written: list[str],
@@ -160,41 +171,19 @@ async def with_engine(  # noqa: C901 - one flat table
 ) -> Any:
     """Drive a coordinator's coroutine: the engine's requests are answered here, the store's are passed on, as
     are those for the weight of a segment unless `weighs`."""
-    pending: deque[MergeTask] = deque()
     life = life or Mortal()
-    reply: Any = None
-    error: Exception | None = None
-    while True:
-        try:
-            request = coroutine.throw(error) if error is not None else coroutine.send(reply)
-        except StopIteration as stop:
-            return stop.value
-        reply = error = None
-        try:
-            match request:
-                case WeighSegment() if weighs:
-                    reply = ()
-                case SplitRanges():
-                    reply = (KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None))
-                case VerifyOutputs():
-                    reply = frozenset(
-                        [s.id for s in request.segments if not await intact(keys, s, whole=request.whole)]
-                    )
-                case StartTasks(tasks, _):
-                    life.starts()
-                    pending = deque(tasks)
-                case NextResults():
-                    reply = ()
-                    life.looks()
-                    if pending:
-                        reply = (await attempt(keys, pending.popleft(), written),)
-                case StopTasks():
-                    pending.clear()
-                case StopAsked():
-                    reply = False
-                case Reserve():
-                    reply = True
-                case _:
-                    reply = await request
-        except Exception as caught:  # noqa: BLE001 - thrown into the coroutine at its next step
-            error = caught
+    engine = _Engine(life)
+
+    async def answer(request: Request[Any]) -> Any:
+        match request:
+            case VerifyOutputs():
+                return frozenset([s.id for s in request.segments if not await intact(keys, s, whole=request.whole)])
+            case NextResults():
+                life.looks()
+                return (await attempt(keys, engine.pending.popleft(), written),) if engine.pending else ()
+            case WeighSegment() if not weighs:
+                return await request
+            case _:
+                return engine.answer(request) if engine.knows(request) else await request
+
+    return await within(coroutine, answer)

@@ -11,8 +11,8 @@ from lithify.manifest.jobs import CompactorState
 from lithify.store.driver import Driver
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Outcome
+from tests.clock import HandClock
 from tests.log.compaction import files_of
-from tests.log.conftest import HandClock
 
 
 class Beside(MemoryStore):

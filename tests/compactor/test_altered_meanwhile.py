@@ -27,8 +27,8 @@ from lithify.store.driver import Driver
 from lithify.store.homes import Homes
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Create
+from tests.clock import HandClock
 from tests.interleave import World
-from tests.log.conftest import HandClock
 from tests.protocol.scene import Held, segment
 
 CLEANED = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}

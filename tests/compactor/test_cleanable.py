@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import assess
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
+from tests.refs import l0_ref
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS
@@ -13,19 +14,7 @@ CONFIG: TopicConfig = parse(LAG)
 
 
 def segment(first: int, last: int, *, age_ms: int) -> SegmentRef:
-    return SegmentRef(
-        id=f"{first:012d}-x",
-        bytes=100,
-        raw_bytes=100,
-        rows=last - first + 1,
-        base_offset=first,
-        min_offset=first,
-        max_offset=last,
-        min_timestamp_ms=NOW_MS - age_ms,
-        max_timestamp_ms=NOW_MS - age_ms,
-        added_at=1,
-        checksum="0" * 16,
-    )
+    return l0_ref(f"{first:012d}-x", first, rows=last - first + 1, bytes=100, timestamp_ms=NOW_MS - age_ms)
 
 
 def partition(*l0: SegmentRef, run: SegmentRef, cleaned_to: int = 0) -> Manifest:

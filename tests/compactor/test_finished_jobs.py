@@ -1,6 +1,7 @@
 """What the history keeps of a job that has ended: its name and counts, since every commit writes the history again."""
 
 import itertools
+from functools import cache
 from typing import Any
 
 import pytest
@@ -36,7 +37,8 @@ from lithify.manifest.jobs import (
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT
 from lithify.store.errors import Corrupt, Unavailable
-from tests.compactor.serving import Clock, append_to
+from tests.clock import HandClock
+from tests.compactor.serving import append_to
 from tests.protocol.scene import TOPIC_ID, after, segment
 
 EPOCH, RANGES, SOURCES = 3, 400, 250
@@ -74,6 +76,7 @@ def large(number: int) -> Job:
     )
 
 
+@cache
 def ended(*, whole: bool = False, status: Status = "failed") -> CompactorState:
     """A full history of such jobs; `whole`: as an earlier release kept them."""
     state = EMPTY
@@ -166,7 +169,7 @@ class Away(LocalEngine):
 
 
 def test_the_log_tells_how_many_attempts_there_were_and_not_how_many_are_kept(
-    warehouse: lithify.Warehouse, clock: Clock
+    warehouse: lithify.Warehouse, clock: HandClock
 ) -> None:
     append_to(warehouse.create_topic("users", 1, {"cleanup.policy": "compact"}).partition(0), 8)
     engine = Away(1)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lithify.compactor.answers import Budget
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import NextResults, Reserve, StartTasks, StopAsked, StopTasks, VerifyOutputs
+from lithify.compactor.engine import NextResults, Reserve
 from lithify.compactor.failures import ALONE_AFTER
 from lithify.compactor.room import Load
 from lithify.manifest.config import parse
@@ -15,6 +15,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.port import Request
+from tests.compactor.scripted_engine import ScriptedEngine
 from tests.compactor.simulated_engine import merge
 from tests.interleave import World
 from tests.protocol.scene import FIRST, KEYS, ROWS, TOPIC_ID, Held, append_rows, new_partition
@@ -23,42 +24,29 @@ GUILTY = PartitionKeys("t", TOPIC_ID, 1)
 CONFIG = parse({"cleanup.policy": "compact", "l0.segments.tier": "4"})
 
 
-class Work:
+class Work(ScriptedEngine):
     """A step of one partition's coordinator, in a process that has `budget`."""
 
     def __init__(self, world: World, keys: PartitionKeys, worker: str, budget: Budget) -> None:
-        self._world, self._keys, self._budget = world, keys, budget
-        self._tasks: list[Any] = []
+        super().__init__(lambda task: world.alone(merge(keys, task)))
+        self._budget = budget
         self._reserved: Load | None = None
         self._held = Held(world, Coordinator(PartitionFiles(keys), worker).step(CONFIG, take_over=True))
 
     def until(self, wanted: Callable[[Request[Any] | None], bool]) -> Any:
         """Its result, None while it has none."""
         while self._held.request is not None and not wanted(self._held.request):
-            self._go(self._held.request)
+            self.advance(self._held)
         if self._held.request is None and self._reserved is not None:
             self._budget.give_back(self._reserved)
             self._reserved = None
         return self._held.result
 
-    def _go(self, request: Request[Any]) -> None:
-        match request:
-            case Reserve(size, alone, short):
-                load = Load(size, short, alone)
-                granted = self._budget.take(load)
-                self._reserved = load if granted else None
-                self._held.reply(granted)
-            case StartTasks(tasks, _):
-                self._tasks = [*tasks]
-                self._held.reply(None)
-            case NextResults():
-                self._held.reply((self._world.alone(merge(self._keys, self._tasks.pop())),))
-            case VerifyOutputs():
-                self._held.reply(frozenset())
-            case StopAsked() | StopTasks():
-                self._held.reply(None)
-            case _:
-                self._held.go()
+    def reserve(self, request: Reserve) -> bool:
+        load = Load(request.input_bytes, request.short, request.alone)
+        granted = self._budget.take(load)
+        self._reserved = load if granted else None
+        return granted
 
 
 def one_process(world: World, name: str) -> dict[int, str]:

@@ -21,6 +21,7 @@ from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import Get, NewId, Pause, Put
 from tests.compactor.simulated_engine import Row, encode, read_rows, reference, with_engine
+from tests.everyday import seeds
 from tests.interleave import World
 
 KEYS = PartitionKeys("t", "0123456789abcdef", 0)
@@ -153,7 +154,7 @@ def check(world: World, model: Model) -> None:
             assert latest(then) == latest([row for row in placed.values() if row[1] < next_offset])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_the_model_holds(seed: int) -> None:
     world = World(seed, fault_share=(0.0, 0.05, 0.2)[seed % 3], sleep_share=0.004)
     world.alone(PartitionFiles(KEYS).manifest.commit(CreatePartition(FIRST)))

@@ -1,7 +1,7 @@
 """How much at once, how fast, and not now: bytes in flight, the throttle, the pause."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -9,29 +9,19 @@ import pytest
 import lithify
 from lithify.compactor.answers import Budget
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import (
-    NextResults,
-    Reserve,
-    SplitRanges,
-    StartTasks,
-    StopAsked,
-    StopTasks,
-    VerifyOutputs,
-    WeighSegment,
-)
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.room import Load
 from lithify.manifest.config import parse
-from lithify.manifest.jobs import KeyRange
 from lithify.manifest.partition import PartitionFiles
+from lithify.segment.task import MergeTask
 from lithify.store.driver import new_id
 from lithify.store.port import Now, Pause
+from tests.compactor.scripted_engine import ScriptedEngine
 from tests.compactor.simulated_engine import Row, merge
 from tests.e2e.workload import Workload
 from tests.interleave import World
 from tests.protocol.scene import KEYS, Held, append_rows, new_partition
 
-RANGES = (KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None))
 ROWS: list[list[Row]] = [[(f"k{n}", n, "v", None) for n in range(6)]] * 2
 
 
@@ -106,7 +96,7 @@ def test_overdue_partitions_go_first(warehouse: lithify.Warehouse) -> None:
     compactor.close()
 
 
-class Hands:
+class Hands(ScriptedEngine):
     """Answers a coordinator by hand; its clock goes on only while it pauses."""
 
     def __init__(
@@ -114,6 +104,7 @@ class Hands:
     ) -> None:
         self.world: World = new_partition()
         self.world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+        super().__init__(lambda task: self.world.alone(merge(KEYS, task)))
         self.waves: list[int] = []
         self.paused_ms = 0
         self._stop_after = stop_after
@@ -122,36 +113,30 @@ class Hands:
         self._held = Held(self.world, Coordinator(PartitionFiles(KEYS), "w:1").step(settings))
 
     def run(self) -> object:
-        tasks = []
         while self._held.request is not None:
-            match self._held.request:
-                case WeighSegment():
-                    self._held.reply(())
-                case SplitRanges():
-                    self._held.reply(RANGES)
-                case StartTasks(given, _):
-                    tasks = list(given)
-                    self.waves.append(len(tasks))
-                    self._held.reply(None)
-                case Reserve():
-                    self._held.reply(True)
-                case NextResults():
-                    self._held.reply((self.world.alone(merge(KEYS, tasks.pop(0))),))
-                case StopAsked():
-                    self._held.reply(self._stop_after is not None and self.paused_ms > self._stop_after)
-                case StopTasks():
-                    self._held.reply(None)
-                case VerifyOutputs():
-                    self._held.reply(frozenset())
-                case Now():
-                    back = self._steps_back_after is not None and self.paused_ms > self._steps_back_after
-                    self._held.reply(10_000_000 + self.paused_ms - 3_600_000 * back)
-                case Pause(ms):
-                    self.paused_ms += ms
-                    self._held.reply(None)
-                case _:
-                    self._held.go()
+            self.advance(self._held)
         return self._held.result
+
+    def knows(self, request: Any) -> bool:
+        return super().knows(request) or isinstance(request, Now | Pause)
+
+    def answer(self, request: Any) -> Any:
+        match request:
+            case Now():
+                back = self._steps_back_after is not None and self.paused_ms > self._steps_back_after
+                return 10_000_000 + self.paused_ms - 3_600_000 * back
+            case Pause(ms):
+                self.paused_ms += ms
+                return None
+            case _:
+                return super().answer(request)
+
+    def start(self, tasks: Sequence[MergeTask]) -> None:
+        self.waves.append(len(tasks))
+        super().start(tasks)
+
+    def stop_asked(self) -> bool:
+        return self._stop_after is not None and self.paused_ms > self._stop_after
 
 
 def test_without_a_throttle_all_ranges_start_at_once() -> None:

@@ -7,31 +7,19 @@ from msgspec.structs import replace
 from lithify.compactor.plan import fan_in, freeze, kind_of, offset_ranges, tasks
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import KeyRange
-from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
+from lithify.manifest.model import FORMAT, Manifest, SegmentRef
 from lithify.manifest.units import units
 from lithify.segment.execute import execute
 from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
+from tests.refs import l0_ref, sorted_run
 
 MIB = 1024 * 1024
 
 
 def segment(name: str, first: int, last: int, size: int = MIB, keys: tuple[bytes, bytes] = (b"a", b"z")) -> SegmentRef:
-    return SegmentRef(
-        id=f"000000000001-{name}",
-        bytes=size,
-        raw_bytes=2 * size,
-        rows=last - first + 1,
-        min_key=keys[0],
-        max_key=keys[1],
-        base_offset=first,
-        min_offset=first,
-        max_offset=last,
-        min_timestamp_ms=0,
-        max_timestamp_ms=0,
-        added_at=1,
-        checksum="0" * 16,
-    )
+    sizes = {"rows": last - first + 1, "bytes": size, "raw_bytes": 2 * size}
+    return l0_ref(f"000000000001-{name}", first, **sizes, min_key=keys[0], max_key=keys[1])
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5_000)), min_size=1, max_size=40), st.integers(1, 9_000))
@@ -60,8 +48,7 @@ def test_a_straddling_segment_is_not_cut() -> None:
 
 
 def test_a_task_is_given_the_segments_of_its_keys_only() -> None:
-    run = SortedRun(id="r", segments=(segment("lo", 0, 9, keys=(b"a", b"f")), segment("hi", 10, 19, keys=(b"g", b"z"))))
-    run = SortedRun(id="r", segments=tuple(replace(s, base_offset=None) for s in run.segments))
+    run = sorted_run("r", segment("lo", 0, 9, keys=(b"a", b"f")), segment("hi", 10, 19, keys=(b"g", b"z")))
     head = Manifest(
         format=FORMAT,
         topic="t",

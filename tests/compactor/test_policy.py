@@ -34,6 +34,7 @@ from lithify.manifest.jobs import (
 from lithify.manifest.model import FORMAT, Bucket, CompletedJob, Manifest, Quarantine, Retention, SegmentRef, SortedRun
 from lithify.manifest.units import units
 from lithify.manifest.words import DEBT_TEXTS
+from tests.refs import l0_ref
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS
@@ -45,21 +46,8 @@ def config(**settings: str) -> TopicConfig:
 
 
 def segment(at: int, size: int, age_ms: int = 0, horizon_ms: int | None = None) -> SegmentRef:
-    return SegmentRef(
-        id=f"{at:012d}-x",
-        bytes=size,
-        raw_bytes=size,
-        rows=10,
-        base_offset=at * 10,
-        min_offset=at * 10,
-        max_offset=at * 10 + 9,
-        min_timestamp_ms=NOW_MS - age_ms,
-        max_timestamp_ms=NOW_MS - age_ms,
-        min_horizon_ms=horizon_ms,
-        max_horizon_ms=horizon_ms,
-        added_at=1,
-        checksum="0" * 16,
-    )
+    horizons = {"min_horizon_ms": horizon_ms, "max_horizon_ms": horizon_ms}
+    return l0_ref(f"{at:012d}-x", at * 10, rows=10, bytes=size, timestamp_ms=NOW_MS - age_ms, **horizons)
 
 
 def head(*l0: SegmentRef, clean: int = 0, horizon_ms: int | None = None, **fields: object) -> Manifest:

@@ -8,27 +8,19 @@ import pytest
 from lithify.compactor.attempt import HEARTBEAT_MS
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import (
-    NextResults,
-    Reserve,
-    SplitRanges,
-    StartTasks,
-    StopAsked,
-    StopTasks,
     TaskFailure,
-    VerifyOutputs,
-    WeighSegment,
 )
 from lithify.manifest.categories import Category
 from lithify.manifest.jobs import CompactorState, KeyRange
 from lithify.manifest.partition import PartitionFiles
-from lithify.segment.task import MergeTask
 from lithify.store.errors import Unavailable
 from lithify.store.port import Create
+from tests.compactor.scripted_engine import Landed, ScriptedEngine
 from tests.compactor.simulated_engine import merge
 from tests.protocol.scene import CONFIG, KEYS, ROWS, Held, append_rows, new_partition
 
 
-class Engine:
+class Engine(ScriptedEngine):
     """Every range lands alone, `every_ms` after the one before, until `fails` of them have."""
 
     def __init__(
@@ -37,9 +29,9 @@ class Engine:
         self.world = new_partition()
         self.world.alone(append_rows(PartitionFiles(KEYS), ROWS))
         bounds = [None, *(b"k%05d" % n for n in range(1, ranges)), None]
-        self._ranges = tuple(KeyRange(low, high) for low, high in itertools.pairwise(bounds))
+        cut = [KeyRange(low, high) for low, high in itertools.pairwise(bounds)]
+        super().__init__(lambda task: self.world.alone(merge(KEYS, task)), cut)
         self._every_ms, self._fails, self._error = every_ms, fails, error
-        self._pending: list[MergeTask] = []
         self._landed = 0
         self.written: list[int] = []  # sizes of the `.compactor` files that record
 
@@ -49,44 +41,20 @@ class Engine:
 
     def step(self) -> Any:
         held = Held(self.world, Coordinator(PartitionFiles(KEYS), "me:1").step(CONFIG))
-        mine = NextResults, Reserve, SplitRanges, StartTasks, StopAsked, StopTasks, VerifyOutputs, WeighSegment
         while (request := held.request) is not None:
             if isinstance(request, Create) and self._landed and KEYS.compactor.number(request.key) is not None:
                 self.written.append(len(request.body))
-            if isinstance(request, NextResults) and self._landed == self._fails and self._error is not None:
-                held.fail(self._error)
-            elif isinstance(request, mine):
-                held.reply(self._answer(request))
-            else:
-                held.go()
+            self.advance(held)
         return held.result
 
-    def _answer(self, request: Any) -> Any:
-        match request:
-            case SplitRanges():
-                return self._ranges
-            case StartTasks(tasks, _):
-                self._pending = list(tasks)
-            case NextResults():
-                return self._next()
-            case Reserve():
-                return True
-            case StopAsked():
-                return False
-            case VerifyOutputs():
-                return frozenset()
-            case WeighSegment():
-                return ()
-            case _:
-                return None
-        return None
-
-    def _next(self) -> Any:
+    def look(self, timeout_ms: int) -> Landed:
+        if self._landed == self._fails and self._error is not None:
+            raise self._error
         self.world.now_ms += self._every_ms
         if self._landed == self._fails:
-            return (TaskFailure(self._pending[0].range_index, Category.MEMORY, "the worker died"),)
+            return (TaskFailure(self.pending[0].range_index, Category.MEMORY, "the worker died"),)
         self._landed += 1
-        return (self.world.alone(merge(KEYS, self._pending.pop(0))),)
+        return super().look(timeout_ms)
 
 
 def test_what_is_written_for_each_range_does_not_grow_with_their_number() -> None:

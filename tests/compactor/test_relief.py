@@ -14,10 +14,11 @@ from lithify.manifest.config import parse
 from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, Unavailable
-from lithify.store.port import Create, Outcome, Pause
+from lithify.store.port import Create, Outcome, Pause, Request
 from tests.compactor.simulated_engine import with_engine
 from tests.compactor.test_interleaved_compaction import FIRST, KEYS, Model, admin, check, collector, producer, quiesce
 from tests.interleave import World
+from tests.steps import within
 
 CONFIG = parse(
     {
@@ -34,20 +35,13 @@ TRANSIENT = (Unavailable, CommitUnknown, InvalidRequest)
 
 async def slowly(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Each task of it takes a while, so that much comes meanwhile."""
-    reply: Any = None
-    error: Exception | None = None
-    while True:
-        try:
-            request = coroutine.throw(error) if error is not None else coroutine.send(reply)
-        except StopIteration as stop:
-            return stop.value
-        reply = error = None
-        try:
-            for _ in range(TASK_STEPS if isinstance(request, NextResults) else 0):
-                await Pause(1)
-            reply = await request
-        except Exception as caught:  # noqa: BLE001 - thrown into the coroutine at its next step
-            error = caught
+
+    async def answer(request: Request[Any]) -> Any:
+        for _ in range(TASK_STEPS if isinstance(request, NextResults) else 0):
+            await Pause(1)
+        return await request
+
+    return await within(coroutine, answer)
 
 
 @dataclass

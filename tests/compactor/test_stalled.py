@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,44 +10,34 @@ from lithify.cli.compactions import show
 from lithify.cli.output import Output
 from lithify.compactor.attempt import HEARTBEAT_MS
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import (
-    NextResults,
-    Reserve,
-    SplitRanges,
-    StartTasks,
-    StopAsked,
-    StopTasks,
-    VerifyOutputs,
-    WeighSegment,
-)
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import compaction_info
 from lithify.compactor.patience import AT_LEAST_MS, patience_ms
 from lithify.compactor.step import Step
-from lithify.manifest.jobs import CompactorState, FailureCount, JobError, KeyRange, MergeCounts
+from lithify.manifest.jobs import CompactorState, FailureCount, JobError, MergeCounts
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
 from tests.compactor.engine_tasks import KEYS as ENGINE_KEYS
+from tests.compactor.scripted_engine import Landed, ScriptedEngine
 from tests.compactor.simulated_engine import merge
 from tests.protocol.scene import CONFIG, KEYS, ROWS, Held, append_rows, job, new_partition
 
-RANGES = (KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None))
 MIB = 1 << 20
 
 
-class Engine:
+class Engine(ScriptedEngine):
     """Of three ranges it does those that are `done`, once each, and hangs over the others."""
 
     def __init__(self) -> None:
         self.world = new_partition()
         self.world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+        super().__init__(lambda task: self.world.alone(merge(KEYS, task)))
         self.coordinator = Coordinator(PartitionFiles(KEYS), "me:1")
         self.done: set[int] = set()
         self.looks = 0  # that found nothing
         self.stopped = 0
-        self._pending: list[MergeTask] = []
 
     @property
     def state(self) -> CompactorState:
@@ -58,40 +47,19 @@ class Engine:
         self.looks = 0
         held = Held(self.world, self.coordinator.step(CONFIG))
         while held.request is not None:
-            held.reply(self._answer(held.request)) if self._is_mine(held.request) else held.go()
+            self.advance(held)
         self.world.now_ms += 86_400_000
         found: Step = held.result
         return found
 
-    def _is_mine(self, request: Any) -> bool:
-        mine = NextResults, Reserve, SplitRanges, StartTasks, StopAsked, StopTasks, VerifyOutputs, WeighSegment
-        return isinstance(request, mine)
+    def stop(self) -> None:
+        self.stopped += 1
 
-    def _answer(self, request: Any) -> Any:
-        match request:
-            case SplitRanges():
-                return RANGES
-            case StartTasks(tasks, _):
-                self._pending = list(tasks)
-            case NextResults(timeout_ms):
-                return self._landed(timeout_ms)
-            case StopTasks():
-                self.stopped += 1
-            case Reserve():
-                return True
-            case StopAsked():
-                return False
-            case VerifyOutputs():
-                return frozenset()
-            case _:
-                return ()
-        return None
-
-    def _landed(self, timeout_ms: int) -> tuple[TaskResult, ...]:
-        for task in self._pending:
+    def look(self, timeout_ms: int) -> Landed:
+        for task in self.pending:
             if task.range_index in self.done:
-                self._pending.remove(task)
-                return (self.world.alone(merge(KEYS, task)),)
+                self.pending.remove(task)
+                return (self._lands(task),)
         self.world.now_ms += timeout_ms
         self.looks += 1
         assert self.looks < 100_000, "it waits for ever"

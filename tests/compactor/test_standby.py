@@ -23,7 +23,8 @@ from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.service import Service
 from lithify.compactor.standby import Watched, watched
 from lithify.manifest.event_log import log_event
-from tests.compactor.serving import Clock, Running, append_to, eventually
+from tests.clock import HandClock
+from tests.compactor.serving import Running, append_to, eventually
 from tests.e2e.workload import partition_files
 from tests.protocol.scene import FIRST, claim, segment
 
@@ -31,7 +32,7 @@ COMPACT = {"cleanup.policy": "compact"}
 EAGER = {**COMPACT, "min.cleanable.dirty.ratio": "0"}
 
 
-def test_who_was_fenced_serves_again_once_its_rival_is_gone(warehouse: lithify.Warehouse, clock: Clock) -> None:
+def test_who_was_fenced_serves_again_once_its_rival_is_gone(warehouse: lithify.Warehouse, clock: HandClock) -> None:
     users, others = (warehouse.create_topic(name, 1, COMPACT).partition(0) for name in ("users", "others"))
     mine, rival = (lithify.Compactor(warehouse, engine="local") for _ in range(2))
     for part in (users, others):
@@ -97,7 +98,7 @@ def taken_over(warehouse: lithify.Warehouse, topic: str) -> None:
 
 
 def test_a_service_that_is_started_stands_by_where_another_is_the_owner(
-    warehouse: lithify.Warehouse, clock: Clock
+    warehouse: lithify.Warehouse, clock: HandClock
 ) -> None:
     """However long it was gone, and whoever asks for something meanwhile: the owner may be between two jobs."""
     part = warehouse.create_topic("users", 1, COMPACT).partition(0)
@@ -117,7 +118,7 @@ def test_a_service_that_is_started_stands_by_where_another_is_the_owner(
 @pytest.mark.slow
 @pytest.mark.parametrize("again", ["at once", "a while later"])
 def test_two_services_that_are_started_again_whenever_they_end_do_not_fence_each_other_in_turn(
-    warehouse: lithify.Warehouse, clock: Clock, again: str
+    warehouse: lithify.Warehouse, clock: HandClock, again: str
 ) -> None:
     """What each of them remembered of being fenced is gone with its process."""
     part = warehouse.create_topic("users", 1, COMPACT).partition(0)
@@ -154,7 +155,7 @@ def a_round(service: Service) -> None:
 
 @pytest.mark.parametrize("serves", [True, False])
 def test_who_loses_the_race_for_what_it_never_owned_stands_by(
-    warehouse: lithify.Warehouse, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, serves: bool
+    warehouse: lithify.Warehouse, clock: HandClock, monkeypatch: pytest.MonkeyPatch, *, serves: bool
 ) -> None:
     """Of two that find a dead owner's partition one looks between the halves of the other's claim."""
     part = warehouse.create_topic("users", 1, COMPACT).partition(0)
@@ -195,7 +196,7 @@ def test_who_loses_the_race_for_what_it_never_owned_stands_by(
 
 @pytest.mark.parametrize("passed_ms", [0, LEASE_MS // 2, LEASE_MS - 1])
 def test_a_standby_whose_clock_steps_back_waits_for_a_whole_lease(
-    warehouse: lithify.Warehouse, clock: Clock, passed_ms: int
+    warehouse: lithify.Warehouse, clock: HandClock, passed_ms: int
 ) -> None:
     """By more than has passed since it began to watch: what it reckoned by is not known to lie in the past any more."""
     part = warehouse.create_topic("users", 1, COMPACT).partition(0)
@@ -216,7 +217,7 @@ def test_a_standby_whose_clock_steps_back_waits_for_a_whole_lease(
 
 @pytest.mark.slow
 def test_two_that_serve_the_same_partition_do_not_fence_each_other_in_turn(
-    warehouse: lithify.Warehouse, clock: Clock
+    warehouse: lithify.Warehouse, clock: HandClock
 ) -> None:
     part = warehouse.create_topic("users", 1, COMPACT).partition(0)
     both = [lithify.Compactor(warehouse, engine="local") for _ in range(2)]
@@ -239,7 +240,7 @@ RETAINED = {"cleanup.policy": "delete", "retention.ms": "60000"}
 
 @pytest.mark.parametrize(("config", "every_s"), [({"compaction.paused": "true"}, 5), ({}, 10)])
 def test_an_owner_that_retires_what_is_due_keeps_its_partition(
-    warehouse: lithify.Warehouse, clock: Clock, config: dict[str, str], every_s: int
+    warehouse: lithify.Warehouse, clock: HandClock, config: dict[str, str], every_s: int
 ) -> None:
     """At each look of the standby some more lies below the floor, and the owner writes no other sign of life."""
     topic = warehouse.create_topic("events", 1, RETAINED)
@@ -260,7 +261,7 @@ def test_an_owner_that_retires_what_is_due_keeps_its_partition(
 
 
 def test_an_owner_that_retires_what_another_would_merge_keeps_its_partition(
-    warehouse: lithify.Warehouse, clock: Clock
+    warehouse: lithify.Warehouse, clock: HandClock
 ) -> None:
     """At each look of the standby there is something to merge; when the owner comes retention has overtaken it."""
     config = {**EAGER, "cleanup.policy": "compact,delete", "retention.ms": "8000"}
@@ -279,7 +280,7 @@ def test_an_owner_that_retires_what_another_would_merge_keeps_its_partition(
 
 
 def test_an_owner_that_works_keeps_its_partition_however_much_is_due(
-    warehouse: lithify.Warehouse, clock: Clock
+    warehouse: lithify.Warehouse, clock: HandClock
 ) -> None:
     """At each look of the standby something is due, and the owner was at work within the lease."""
     part = warehouse.create_topic("users", 1, EAGER).partition(0)
@@ -314,7 +315,7 @@ def test_whatever_the_owner_does_begins_the_lease_anew() -> None:
     assert looks(("ab", 7), ("bc", 7), ("bc", 7)) == 1
 
 
-def test_after_a_pause_the_owner_has_a_whole_lease(warehouse: lithify.Warehouse, clock: Clock) -> None:
+def test_after_a_pause_the_owner_has_a_whole_lease(warehouse: lithify.Warehouse, clock: HandClock) -> None:
     """The standby had looked before it, and comes first after it."""
     topic = warehouse.create_topic("users", 1, EAGER)
     part = topic.partition(0)
@@ -334,7 +335,7 @@ def test_after_a_pause_the_owner_has_a_whole_lease(warehouse: lithify.Warehouse,
     assert part.describe().compactor_epoch == 2
 
 
-def test_a_standby_retires_what_nobody_does(warehouse: lithify.Warehouse, clock: Clock) -> None:
+def test_a_standby_retires_what_nobody_does(warehouse: lithify.Warehouse, clock: HandClock) -> None:
     """The owner is gone. At each look there is more to retire, and that is no sign of life."""
     topic = warehouse.create_topic("events", 1, RETAINED)
     part = topic.partition(0)

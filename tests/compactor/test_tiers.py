@@ -7,6 +7,7 @@ from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Due, NotDue, assess
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
 from lithify.manifest.units import units
+from tests.refs import l0_ref
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS
@@ -20,19 +21,8 @@ def config(policy: str = "compact", **settings: str) -> TopicConfig:
 
 
 def segment(at: int, size: int, age_ms: int, base_offset: int | None) -> SegmentRef:
-    return SegmentRef(
-        id=f"{at:012d}-x",
-        bytes=size,
-        raw_bytes=size,
-        rows=10,
-        base_offset=base_offset,
-        min_offset=at * 10,
-        max_offset=at * 10 + 9,
-        min_timestamp_ms=NOW_MS - age_ms,
-        max_timestamp_ms=NOW_MS - age_ms,
-        added_at=1,
-        checksum="0" * 16,
-    )
+    fields = {"rows": 10, "bytes": size, "timestamp_ms": NOW_MS - age_ms, "base_offset": base_offset}
+    return l0_ref(f"{at:012d}-x", at * 10, **fields)
 
 
 def partition(runs: list[int], l0: list[int], cleaned: int = 0, age_ms: int = HOUR_MS) -> Manifest:

@@ -14,7 +14,8 @@ from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition
 from lithify.compactor.service import Service
 from lithify.manifest.event_log import log_event
-from tests.compactor.serving import Clock, HeldEngine, Running, append_to, eventually
+from tests.clock import HandClock
+from tests.compactor.serving import HeldEngine, Running, append_to, eventually
 from tests.e2e.workload import Workload
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -50,7 +51,7 @@ def test_a_long_job_keeps_no_other_partition_waiting(
 
 
 def test_a_hot_partition_has_one_job_and_then_all_are_ranked_anew(
-    warehouse: lithify.Warehouse, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    warehouse: lithify.Warehouse, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of its jobs leaves another due; meanwhile another topic's records become overdue."""
     config = {"cleanup.policy": "delete", "l0.segments.tier": "2", "runs.tier": "256"}

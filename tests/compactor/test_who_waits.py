@@ -11,7 +11,8 @@ from lithify.compactor.service import WAITS_LONG_MS, Service
 from lithify.manifest.config import parse
 from lithify.manifest.events import Event, Waits
 from lithify.manifest.jobs import Job
-from tests.compactor.serving import Clock, append_to
+from tests.clock import HandClock
+from tests.compactor.serving import append_to
 from tests.e2e.workload import partition_files
 
 EAGER = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
@@ -39,7 +40,7 @@ def test_a_request_whose_sources_are_no_more_is_told_to_be_refused(warehouse: li
     assert told.startswith("a compactor, which will refuse it: users/0: 2-b is not a live L0 segment or run; ")
 
 
-def test_how_long_an_owner_has_not_worked_is_told(warehouse: lithify.Warehouse, clock: Clock) -> None:
+def test_how_long_an_owner_has_not_worked_is_told(warehouse: lithify.Warehouse, clock: HandClock) -> None:
     part = warehouse.create_topic("users", 1, EAGER).partition(0)
     admin = lithify.Admin(warehouse)
     assert (admin.explain("users", 0).compactor, admin.explain("users", 0).owner_seen_ms) == ("nobody yet", None)
@@ -57,7 +58,7 @@ def test_how_long_an_owner_has_not_worked_is_told(warehouse: lithify.Warehouse, 
 
 
 def test_an_owner_that_retires_segments_alone_is_told_to_have_claimed_and_to_have_had_no_job(
-    warehouse: lithify.Warehouse, clock: Clock
+    warehouse: lithify.Warehouse, clock: HandClock
 ) -> None:
     """To retire segments is an edit of the manifest: `.compactor` says nothing of it."""
     part = warehouse.create_topic("events", 1, {"retention.records": "2"}).partition(0)
@@ -76,7 +77,7 @@ def test_an_owner_that_retires_segments_alone_is_told_to_have_claimed_and_to_hav
 @pytest.mark.parametrize("back_ms", [0, 2, WAITS_LONG_MS])
 def test_who_waits_long_for_a_turn_is_told_once(
     warehouse: lithify.Warehouse,
-    clock: Clock,
+    clock: HandClock,
     monkeypatch: pytest.MonkeyPatch,
     back_ms: int,
 ) -> None:

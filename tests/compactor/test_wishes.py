@@ -1,7 +1,7 @@
 """What people wish while a job is planned, throttled, verified or merged is heard between any two of its steps: that
 its compactor leaves or pauses, and that the job ends (P15, docs/rfcs/0014)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,37 +11,34 @@ from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.engine import (
     NextResults,
     Reserve,
-    SplitRanges,
-    StartTasks,
-    StopAsked,
-    StopTasks,
     VerifyOutputs,
     WeighSegment,
 )
 from lithify.compactor.job_edits import RequestCancel, Submit
 from lithify.compactor.step import Step
 from lithify.manifest.config import parse
-from lithify.manifest.jobs import CompactorState, Job, KeyRange
+from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.task import MergeTask
 from lithify.store.port import Now, Pause
+from tests.compactor.scripted_engine import Landed, ScriptedEngine
 from tests.compactor.simulated_engine import Row, merge
 from tests.interleave import World
 from tests.protocol.scene import KEYS, Held, append_rows, new_partition
 
 ROWS: list[list[Row]] = [[(f"k{n}", n, "v", None) for n in range(6)]] * 4
-RANGES = (KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None))
 SMALL = {"cleanup.policy": "compact", "compaction.output.bytes": "1024"}
 THROTTLED = {**SMALL, "compaction.throttle.bytes.per.second": "100"}  # one range a wave, and 80 s for each
 
 
-class Scene:
+class Scene(ScriptedEngine):
     """One partition and its compactors; the clock goes on while they pause, and as far as each look takes."""
 
     def __init__(self, settings: dict[str, str] = SMALL) -> None:
         self.world: World = new_partition()
         self.world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+        super().__init__(lambda task: self.world.alone(merge(KEYS, task)))
         self.now_ms, self.look_ms, self.merge_ms = 10_000_000, 0, 0
         self.stops = False
         self.waves: list[int] = []
@@ -69,45 +66,49 @@ class Scene:
     def step(self, when: type = Reserve, nth: int = 0, wish: Callable[[], None] = lambda: None) -> tuple[Step, int]:
         """One step of a compactor; at its `nth` request of that kind somebody has a `wish`. How it ends, and how often
         it asked for as much after that."""
-        held, asked, tasks = Held(self.world, Coordinator(PartitionFiles(KEYS), "w:1").step(self._config)), 0, []
+        held, asked = Held(self.world, Coordinator(PartitionFiles(KEYS), "w:1").step(self._config)), 0
         while held.request is not None:
             request = held.request
             if isinstance(request, when):
                 asked += 1
                 if asked == nth:
                     wish()
-            self.answer(held, request, tasks)
+            self.advance(held)
         return held.result, max(asked - nth, 0)
 
-    def answer(self, held: Held, request: Any, tasks: list[MergeTask]) -> None:
+    def knows(self, request: Any) -> bool:
+        return super().knows(request) or isinstance(request, Now | Pause)
+
+    def answer(self, request: Any) -> Any:
         match request:
-            case WeighSegment() | VerifyOutputs():
-                self.now_ms += self.look_ms
-                held.reply(() if isinstance(request, WeighSegment) else frozenset())
-            case SplitRanges():
-                held.reply(RANGES)
-            case StartTasks(given, _):
-                tasks[:] = given
-                self.waves.append(len(tasks))
-                held.reply(None)
-            case Reserve():
-                held.reply(True)
-            case NextResults():
-                self.now_ms += self.merge_ms
-                self.ready -= 1
-                self.stops |= self.ready < 0
-                held.reply((self.world.alone(merge(KEYS, tasks.pop(0))),) if self.ready >= 0 else ())
-            case StopAsked():
-                held.reply(self.stops)
-            case StopTasks():
-                held.reply(None)
             case Now():
-                held.reply(self.now_ms)
+                return self.now_ms
             case Pause(ms):
                 self.now_ms += ms
-                held.reply(None)
+                return None
             case _:
-                held.go()
+                return super().answer(request)
+
+    def weigh(self, request: WeighSegment) -> tuple[Any, ...]:
+        self.now_ms += self.look_ms
+        return super().weigh(request)
+
+    def verify(self, request: VerifyOutputs) -> frozenset[str]:
+        self.now_ms += self.look_ms
+        return super().verify(request)
+
+    def start(self, tasks: Sequence[MergeTask]) -> None:
+        self.waves.append(len(tasks))
+        super().start(tasks)
+
+    def look(self, timeout_ms: int) -> Landed:
+        self.now_ms += self.merge_ms
+        self.ready -= 1
+        self.stops |= self.ready < 0
+        return super().look(timeout_ms) if self.ready >= 0 else ()
+
+    def stop_asked(self) -> bool:
+        return self.stops
 
 
 def is_cancelled(scene: Scene, step: Step) -> bool:
@@ -194,7 +195,7 @@ def test_a_long_look_at_one_output_is_broken_off(resumed: Scene) -> None:
             resumed.stops = stretches == 3
             held.reply(None)
         else:
-            resumed.answer(held, held.request, [])
+            resumed.advance(held)
     assert rests(resumed, held.result, 2)
     assert stretches == 3
 

@@ -31,7 +31,7 @@ from lithify.store.errors import Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Object
-from tests.e2e.test_other_homes import Clock
+from tests.clock import HandClock
 from tests.log.compaction import files_of
 
 GRACE_MS = 60_000
@@ -80,7 +80,7 @@ class Town:
     """Three topics; partition 0 of `bad` is where damage comes. Everything is due everywhere."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = HandClock()
         self.warehouse = lithify.open(f"memory://{new_id()}", clock=self.clock)
         self.records = 0
 

@@ -34,18 +34,11 @@ from lithify.store.driver import drive, new_id
 from lithify.store.errors import InvalidRequest
 from lithify.store.homes import only_here
 from lithify.store.port import Delete
+from tests.clock import HandClock
 from tests.log.compaction import files_of
 
 GRACE_MS = 60_000
 REFUSED = r"users/0: segment \d+-\w+ is in another home \('cold'\), which this lithify cannot read: upgrade lithify"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 class Put:
@@ -62,12 +55,12 @@ class Put:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> HandClock:
+    return HandClock()
 
 
 @pytest.fixture
-def warehouse(clock: Clock) -> Warehouse:
+def warehouse(clock: HandClock) -> Warehouse:
     """Two appends; the older one has moved, and its bytes were left in the warehouse."""
     opened = lithify.open(f"memory://{new_id()}", clock=clock)
     topic = opened.create_topic("users", config={"cleanup.policy": "compact", "l0.segments.tier": 2}, probe=False)
@@ -176,7 +169,7 @@ def test_neither_coordinator_nor_worker_opens_it(warehouse: Warehouse) -> None:
     engine.close()
 
 
-def test_gc_neither_deletes_nor_forgets_what_lies_elsewhere(warehouse: Warehouse, clock: Clock) -> None:
+def test_gc_neither_deletes_nor_forgets_what_lies_elsewhere(warehouse: Warehouse, clock: HandClock) -> None:
     """Its bytes would be deleted here, where they are not, and its entry forgotten: the bytes there stay for ever."""
     keys, ref = moved(warehouse)
     warehouse.store.put(keys.segment(ref.id), b"another object of the same name")

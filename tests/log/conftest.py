@@ -18,18 +18,9 @@ from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.s3 import S3Store
 from lithify.testing.server import S3Server
+from tests.clock import HandClock
 
 TEN_SECONDS_MS = 10_000  # the docs promise that clients know of a change by then; not taken from the product
-
-
-class HandClock:
-    """Milliseconds since 1970; they pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 @pytest.fixture
@@ -48,7 +39,7 @@ def warehouse(clock: HandClock) -> Warehouse:
     return Warehouse(Driver(Metered(MemoryStore()), clock))
 
 
-@pytest.fixture(params=["memory", "file", "s3"])
+@pytest.fixture(params=["memory", "file", pytest.param("s3", marks=pytest.mark.slow)])
 def any_warehouse(request: pytest.FixtureRequest, tmp_path: Path, clock: HandClock) -> Iterator[Warehouse]:
     def s3() -> S3Store:
         server: S3Server = request.getfixturevalue("lithify_s3")

@@ -7,7 +7,7 @@ from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.testing.faults import Fault, FaultyStore
-from tests.log.conftest import HandClock
+from tests.clock import HandClock
 
 WAIT_MS = 60_000  # a test that waits for so long has failed
 

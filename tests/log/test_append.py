@@ -15,8 +15,8 @@ from lithify.segment.write import encode_append
 from lithify.store.driver import drive
 from lithify.store.errors import AlreadyExists, CommitUnknown, Unavailable
 from lithify.store.port import Pause, Put
+from tests.clock import HandClock
 from tests.log.compaction import collect, compact, files_of
-from tests.log.conftest import HandClock
 
 COMPACTED = {"cleanup.policy": "compact"}
 

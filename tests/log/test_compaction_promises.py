@@ -12,7 +12,7 @@ from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.memory import MemoryStore
-from tests.log.conftest import HandClock
+from tests.clock import HandClock
 
 DELETE_RETENTION_MS = 1_000
 KEYS = [b"a", b"b", b"c"]

@@ -20,8 +20,8 @@ from lithify.store.errors import (
     OffsetOutOfRange,
     Unavailable,
 )
+from tests.clock import HandClock
 from tests.log.compaction import collect, compact, files_of
-from tests.log.conftest import HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_follow import COMPACTED, EXPIRING, append, expire, shown
 from tests.log.waiting import Script

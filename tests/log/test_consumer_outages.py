@@ -14,7 +14,7 @@ from lithify.store.errors import CommitUnknown, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Pause
 from lithify.testing.faults import Fault, FaultyStore
-from tests.log.conftest import HandClock
+from tests.clock import HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored, take_and_fail
 from tests.log.test_follow import append, shown

@@ -10,8 +10,8 @@ from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, LithifyError, Unavailable
+from tests.clock import HandClock
 from tests.log.compaction import compact
-from tests.log.conftest import HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_follow import COMPACTED, append
 

@@ -15,8 +15,8 @@ from lithify.store.errors import InvalidRequest, NotFound, OffsetOutOfRange, Sna
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import RequestCounts
+from tests.clock import HandClock
 from tests.log.compaction import collect, compact
-from tests.log.conftest import HandClock
 from tests.log.waiting import Script
 
 COMPACTED = {"cleanup.policy": "compact"}

@@ -11,7 +11,8 @@ from lithify.manifest.catalog import live_topic
 from lithify.manifest.commit import Lineage
 from lithify.manifest.model import TopicFile
 from lithify.store.errors import InvalidRequest, NotFound
-from tests.log.conftest import TEN_SECONDS_MS, HandClock
+from tests.clock import HandClock
+from tests.log.conftest import TEN_SECONDS_MS
 
 KEYLESS = [Record(None, b"v")]
 

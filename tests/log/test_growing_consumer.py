@@ -9,7 +9,8 @@ from lithify.log.follow import Gap
 from lithify.log.topic import Topic
 from lithify.log.topic_consumer import TopicConsumer
 from lithify.store.errors import Fenced, OffsetOutOfRange, Unavailable
-from tests.log.conftest import TEN_SECONDS_MS, HandClock
+from tests.clock import HandClock
+from tests.log.conftest import TEN_SECONDS_MS
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored
 from tests.log.test_follow import EXPIRING, append, expire, shown

@@ -20,7 +20,8 @@ from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Object, Outcome
 from lithify.testing.faults import FaultyStore
-from tests.log.conftest import TEN_SECONDS_MS, HandClock
+from tests.clock import HandClock
+from tests.log.conftest import TEN_SECONDS_MS
 from tests.log.producing import WAIT_MS, values
 from tests.log.test_growth import key_of
 

@@ -17,7 +17,8 @@ from lithify.manifest.model import GROWTHS_MAX
 from lithify.store.driver import Driver
 from lithify.store.errors import Fenced, NotFound
 from lithify.store.memory import MemoryStore
-from tests.log.conftest import TEN_SECONDS_MS, HandClock
+from tests.clock import HandClock
+from tests.log.conftest import TEN_SECONDS_MS
 
 CLEANED = {"cleanup.policy": "compact", "delete.retention.ms": 1_000, "min.cleanable.dirty.ratio": 0}
 

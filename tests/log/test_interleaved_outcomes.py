@@ -9,40 +9,26 @@ from lithify.gc.collect import collect, sweep
 from lithify.log.append import append, outcome
 from lithify.log.intake import prepare
 from lithify.log.record import Record
-from lithify.manifest.codec import decode
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import parse
-from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.keys import SegmentId
 from lithify.manifest.lifetime import CreatePartition
-from lithify.manifest.model import FORMAT, Manifest, SortedRun
+from lithify.manifest.model import Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.write import encode_append
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
-from lithify.store.port import NewId, Outcome, Pause
-from tests.interleave import World
+from lithify.store.port import NewId, Pause
+from tests.everyday import seeds
+from tests.protocol.recording import Recording
+from tests.protocol.scene import FIRST, KEYS
 
-KEYS = PartitionKeys("t", "0123456789abcdef", 0)
-FIRST = Manifest(format=FORMAT, topic="t", topic_id="0123456789abcdef", partition=0)
 BODY, REF = encode_append(prepare([Record(b"k", b"1"), Record(b"k", b"2")], parse({}), 1, "t"), "offset")
 GRACE_MS = 500
 
 
-@dataclass
-class Recording(World):
-    """Remembers the first body of each manifest number: those, and no later ones, are the chain."""
-
-    chain: dict[int, Manifest] = field(default_factory=dict)
-
-    def _store_if_absent(self, key: str, body: bytes) -> Outcome:
-        stored = super()._store_if_absent(key, body)
-        number = KEYS.manifest.number(key)
-        if stored is Outcome.CREATED and number is not None and number not in self.chain:
-            self.chain[number] = decode(Manifest, body, key, number)
-        return stored
-
-    def appended(self) -> dict[str, range]:
-        live = [segment for number in sorted(self.chain) for segment in self.chain[number].l0]
-        return {segment.id: range(segment.min_offset, segment.max_offset + 1) for segment in live}
+def offsets_of(chain: dict[int, Manifest]) -> dict[str, range]:
+    live = [segment for number in sorted(chain) for segment in chain[number].l0]
+    return {segment.id: range(segment.min_offset, segment.max_offset + 1) for segment in live}
 
 
 @dataclass
@@ -128,10 +114,10 @@ def _give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lithify.manifest.commit.CREATE_ATTEMPTS_MAX", 2)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(12, 40))
 def test_what_is_said_of_lost_appends_is_true(seed: int) -> None:
     world, told = run(seed)
-    appended = world.appended()
+    appended = offsets_of(world.chain)
     for token, offsets in told.verdicts:
         assert appended.get(token.rpartition(":")[2]) == offsets, f"seed {seed}: {token} was said to be {offsets}"
     assert set(told.acknowledged) <= set(appended.values()), f"seed {seed}"

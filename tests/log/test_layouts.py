@@ -123,7 +123,7 @@ def partition() -> Partition:
     return topic.partition(0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples, deadline=None)
 @given(tables())
 def test_every_layout_is_taken_as_it_is(given: tuple[pa.Table, list[tuple[Any, Any, Any]]]) -> None:
     table, expected = given

@@ -13,8 +13,8 @@ from lithify.manifest.keys import SegmentId
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, NotFound, Unavailable
 from lithify.testing.faults import Fault, FaultyStore
+from tests.clock import HandClock
 from tests.log.compaction import collect, compact, files_of
-from tests.log.conftest import HandClock
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 

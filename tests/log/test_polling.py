@@ -12,7 +12,7 @@ from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Create, Get, Head, Pause, Request
-from tests.log.conftest import HandClock
+from tests.clock import HandClock
 from tests.log.test_consumer import stored
 from tests.log.test_follow import append, shown
 

@@ -17,7 +17,8 @@ from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import Fenced, InvalidRequest, LithifyError, Unavailable
 from lithify.testing.faults import Fault
-from tests.log.conftest import HandClock, Make
+from tests.clock import HandClock
+from tests.log.conftest import Make
 from tests.log.producing import WAIT_MS, Gated, values
 
 pytestmark = pytest.mark.usefixtures("no_waiting")

@@ -12,7 +12,8 @@ from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
 from lithify.store.driver import Driver
 from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
 from lithify.testing.faults import Fault, FaultyStore
-from tests.log.conftest import HandClock, Make
+from tests.clock import HandClock
+from tests.log.conftest import Make
 from tests.log.producing import WAIT_MS, faulty, passes, values
 
 pytestmark = pytest.mark.usefixtures("no_waiting")

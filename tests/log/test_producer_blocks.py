@@ -21,7 +21,8 @@ from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Outcome
 from lithify.testing.faults import Fault, FaultyStore
-from tests.log.conftest import HandClock, Make
+from tests.clock import HandClock
+from tests.log.conftest import Make
 from tests.log.producing import WAIT_MS, Gated, values
 
 PARTITIONS = 3

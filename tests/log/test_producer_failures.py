@@ -18,7 +18,8 @@ from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailable
 from lithify.store.port import Outcome
 from lithify.testing.faults import Fault, FaultyStore
-from tests.log.conftest import HandClock, Make
+from tests.clock import HandClock
+from tests.log.conftest import Make
 from tests.log.producing import WAIT_MS, Gated, faulty, passes, values
 
 pytestmark = pytest.mark.usefixtures("no_waiting")

@@ -28,7 +28,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Object, ObjectInfo
 from lithify.testing.faults import Fault, FaultyStore
-from tests.log.conftest import HandClock
+from tests.clock import HandClock
 from tests.log.producing import WAIT_MS
 
 PARTITIONS = 3

@@ -10,7 +10,8 @@ from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound, Unavailable
 from lithify.store.port import Object, Outcome
 from lithify.testing.faults import FaultyStore
-from tests.log.conftest import TEN_SECONDS_MS, HandClock
+from tests.clock import HandClock
+from tests.log.conftest import TEN_SECONDS_MS
 from tests.log.producing import WAIT_MS, values
 
 pytestmark = pytest.mark.usefixtures("no_waiting")

@@ -22,7 +22,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Outcome
 from lithify.testing.faults import Fault, FaultyStore
-from tests.log.conftest import HandClock
+from tests.clock import HandClock
 from tests.log.producing import values
 
 PARTITIONS = 2

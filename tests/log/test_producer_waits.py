@@ -16,7 +16,8 @@ from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.testing.faults import Fault
-from tests.log.conftest import HandClock, Make
+from tests.clock import HandClock
+from tests.log.conftest import Make
 from tests.log.producing import WAIT_MS, Gated, values
 from tests.log.test_forks import in_a_child
 

@@ -12,8 +12,8 @@ from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
+from tests.clock import HandClock
 from tests.log.compaction import compact
-from tests.log.conftest import HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import commits, stored
 from tests.log.test_follow import COMPACTED, EXPIRING, append, expire, shown

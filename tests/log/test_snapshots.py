@@ -12,8 +12,8 @@ from lithify.log.warehouse import Warehouse
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint, RefreshCheckpoint
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired
+from tests.clock import HandClock
 from tests.log.compaction import collect, compact, raise_floor
-from tests.log.conftest import HandClock
 from tests.protocol.scene import KEYS, new_partition
 
 COMPACTED = {"cleanup.policy": "compact"}

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lithify.log import follow
@@ -16,8 +16,9 @@ from lithify.log.topic_consumer import TopicConsumer
 from lithify.log.warehouse import Warehouse
 from lithify.segment import source
 from lithify.store.errors import Fenced, LithifyError, Unavailable
+from tests.clock import HandClock
 from tests.log.compaction import collect, compact
-from tests.log.conftest import TEN_SECONDS_MS, HandClock
+from tests.log.conftest import TEN_SECONDS_MS
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored
 from tests.log.test_follow import COMPACTED, append, shown
@@ -96,7 +97,6 @@ def more(warehouse: Warehouse, topic: Topic, number: int, size: int) -> None:
 @pytest.mark.slow
 @example(sizes=[STRETCH] * SORTS_MAX, most=STRETCH, iterates=False)  # who waits is asked before those that end
 @given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=12), most=st.integers(1, 60), iterates=st.booleans())
-@settings(max_examples=40)
 def test_each_record_comes_once_in_order_however_many_partitions_wait(
     sizes: list[int], most: int, iterates: bool
 ) -> None:

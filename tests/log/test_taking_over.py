@@ -9,7 +9,7 @@ from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import Fenced, OffsetOutOfRange, Unavailable
 from lithify.store.port import Pause
-from tests.log.conftest import HandClock
+from tests.clock import HandClock
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored
 from tests.log.test_follow import COMPACTED, append, shown

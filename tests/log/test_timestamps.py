@@ -8,7 +8,7 @@ import pytest
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.errors import InvalidRequest
-from tests.log.conftest import HandClock
+from tests.clock import HandClock
 
 BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
 BOUNDED = {BEFORE: 1_000, AFTER: 100}

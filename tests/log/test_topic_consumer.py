@@ -11,7 +11,8 @@ from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.port import Pause
-from tests.log.conftest import TEN_SECONDS_MS, HandClock
+from tests.clock import HandClock
+from tests.log.conftest import TEN_SECONDS_MS
 from tests.log.failing import FailingStore
 from tests.log.test_consumer import stored
 from tests.log.test_follow import append, shown

@@ -19,7 +19,8 @@ from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, Fenced, LithifyError, Unavailable
 from lithify.store.port import Outcome, Pause
-from tests.log.conftest import TEN_SECONDS_MS, HandClock
+from tests.clock import HandClock
+from tests.log.conftest import TEN_SECONDS_MS
 from tests.log.failing import FailingStore
 from tests.log.test_follow import EXPIRING, append
 

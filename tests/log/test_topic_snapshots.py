@@ -13,7 +13,8 @@ from lithify.manifest.model import GROWTHS_MAX
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound, Unavailable
 from lithify.store.memory import MemoryStore
-from tests.log.conftest import TEN_SECONDS_MS, HandClock
+from tests.clock import HandClock
+from tests.log.conftest import TEN_SECONDS_MS
 from tests.log.failing import FailingStore
 from tests.log.test_growth import CLEANED, KEYS, clean, key_of, scanned
 from tests.log.test_topic_consumer import opened

@@ -7,8 +7,8 @@ from lithify.log.partitioner import partition_for_key
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
+from tests.clock import HandClock
 from tests.log.compaction import compact, files_of
-from tests.log.conftest import HandClock
 
 KEYED = [Record(b"key-%d" % number, b"%d" % number) for number in range(100)]
 

@@ -7,21 +7,14 @@ from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect
 from lithify.store.errors import NotFound, Unavailable
+from tests.clock import HandClock
 
 WEEK_MS = 7 * 86_400_000
 RECORDS = [lithify.Record(b"k", b"v")]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = 1_760_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 def test_what_is_remembered_can_be_seen_and_forgotten() -> None:
-    clock = Clock()
+    clock = HandClock(1_760_000_000_000)
     part = lithify.open("memory://transactions-seen", clock=clock).create_topic("t").partition(0)
     part.append(RECORDS, txn=("app", 3))
     (known,) = part.transactions()
@@ -40,7 +33,7 @@ def test_what_is_remembered_can_be_seen_and_forgotten() -> None:
 def test_a_full_partition_takes_new_applications_again_after_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two places instead of 1,024. Garbage collection has passed every commit so far, each day."""
     monkeypatch.setattr("lithify.manifest.transactions.TRANSACTIONS_MAX", 2)
-    clock = Clock()
+    clock = HandClock(1_760_000_000_000)
     warehouse = lithify.open("memory://transactions-full", clock=clock)
     part = warehouse.create_topic("t").partition(0)
     files = PartitionFiles(partition_keys(warehouse.driver.run(live_topic(topic_lineage("t"), "t")))[0])

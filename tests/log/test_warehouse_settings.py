@@ -14,7 +14,7 @@ from lithify.manifest.keys import WAREHOUSE_CONFIG, is_topic_name
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound
 from lithify.store.port import Create
-from tests.log.conftest import HandClock
+from tests.clock import HandClock
 
 RECORDS = [Record(b"key-%d" % number, b"v") for number in range(20)]
 AUTO = {"auto.create.topics.enable": True}

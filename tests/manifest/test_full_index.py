@@ -4,25 +4,16 @@ from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
 from lithify.manifest.commit import Next
-from lithify.manifest.model import FORMAT, TIME_INDEX_MAX, Manifest, SegmentRef
+from lithify.manifest.model import FORMAT, TIME_INDEX_MAX, Manifest
 from lithify.manifest.retention import Retention, floor_at
+from tests.refs import segment_ref
 
 DAY = Retention(ms=86_400_000)
 
 
 def appended(head: Manifest, timestamp_ms: int, now_ms: int) -> Manifest:
-    ref = SegmentRef(
-        id=f"{head.id:012d}-{head.id:016x}",
-        bytes=10,
-        raw_bytes=10,
-        rows=1,
-        min_offset=0,
-        max_offset=0,
-        min_timestamp_ms=timestamp_ms,
-        max_timestamp_ms=timestamp_ms,
-        checksum="0" * 16,
-    )
-    verdict = Append(ref, 100_000).apply(head, head.id + 1, now_ms)
+    segment = segment_ref(f"{head.id:012d}-{head.id:016x}", bytes=10, timestamp_ms=timestamp_ms)
+    verdict = Append(segment, 100_000).apply(head, head.id + 1, now_ms)
     assert isinstance(verdict, Next)
     return replace(verdict.value, id=head.id + 1)
 

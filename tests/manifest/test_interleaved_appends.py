@@ -3,36 +3,23 @@
 import contextlib
 
 import pytest
-from msgspec.structs import replace
 
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.claims import Claim
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.lifetime import CreatePartition
-from lithify.manifest.model import FORMAT, Manifest, SegmentRef
+from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Unavailable
 from lithify.store.port import NewId, Put
+from tests.everyday import seeds
 from tests.interleave import World
+from tests.refs import segment_ref
 
 KEYS = PartitionKeys("t", "0123456789abcdef", 0)
 FIRST = Manifest(format=FORMAT, topic="t", topic_id="0123456789abcdef", partition=0)
 GRACE_MS = 1_000
-
-
-def segment(segment_id: str, rows: int) -> SegmentRef:
-    return SegmentRef(
-        id=segment_id,
-        bytes=rows,
-        raw_bytes=rows,
-        rows=rows,
-        min_offset=0,
-        max_offset=rows - 1,
-        min_timestamp_ms=0,
-        max_timestamp_ms=0,
-        checksum="0" * 16,
-    )
 
 
 async def append(files: PartitionFiles, rows: int) -> tuple[str, range]:
@@ -41,7 +28,7 @@ async def append(files: PartitionFiles, rows: int) -> tuple[str, range]:
         segment_id = SegmentId.for_append(head.number, await NewId())
         await Put(KEYS.segment(segment_id), b"x" * rows)
         try:
-            done = await files.manifest.commit(Append(replace(segment("", rows), id=segment_id), 10_000))
+            done = await files.manifest.commit(Append(segment_ref(segment_id, rows=rows), 10_000))
         except BelowOrphanFloor:
             await files.manifest.refresh()
             continue
@@ -76,7 +63,7 @@ async def claimer(claims: int, epochs: list[int]) -> None:
             epochs.append((await files.manifest.commit(Claim(None))).result)
 
 
-@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 60))])
+@pytest.mark.parametrize("seed", seeds(8, 60))
 def test_every_acknowledged_append_is_there_once(seed: int) -> None:
     world = World(seed, fault_share=0.0 if seed % 4 == 0 else 0.25, sleep_share=0.0 if seed % 3 == 0 else 0.01)
     world.alone(PartitionFiles(KEYS).manifest.commit(CreatePartition(FIRST)))

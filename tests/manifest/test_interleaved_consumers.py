@@ -8,31 +8,17 @@ import pytest
 from lithify.gc.collect import collect
 from lithify.log.positions import take
 from lithify.manifest.appends import BelowOrphanFloor
-from lithify.manifest.codec import decode
 from lithify.manifest.consumers import CommitPosition, find_consumer
 from lithify.manifest.lifetime import CreatePartition
-from lithify.manifest.model import ConsumerPosition, Manifest
+from lithify.manifest.model import ConsumerPosition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailable
-from lithify.store.port import Outcome, Pause
-from tests.interleave import World
+from lithify.store.port import Pause
+from tests.everyday import seeds
+from tests.protocol.recording import Recording
 from tests.protocol.scene import FIRST, KEYS, append, claim, compact
 
 NAMES = ("left", "right")
-
-
-@dataclass
-class Recording(World):
-    """Remembers the first body of each manifest number: those, and no later ones, are the chain."""
-
-    chain: dict[int, Manifest] = field(default_factory=dict)
-
-    def _store_if_absent(self, key: str, body: bytes) -> Outcome:
-        stored = super()._store_if_absent(key, body)
-        number = KEYS.manifest.number(key)
-        if stored is Outcome.CREATED and number is not None and number not in self.chain:
-            self.chain[number] = decode(Manifest, body, key, number)
-        return stored
 
 
 @dataclass
@@ -99,7 +85,7 @@ async def collector(rounds: int) -> None:
             continue
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(15, 60))
 def test_one_instance_at_a_time_moves_a_position(seed: int) -> None:
     world = Recording(seed, fault_share=0.1 if seed % 2 else 0.0, sleep_share=0.01)
     world.alone(PartitionFiles(KEYS).manifest.commit(CreatePartition(FIRST)))

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from lithify.manifest.appends import Append
 from lithify.manifest.commit import Next, Refused
 from lithify.manifest.floor import DropSegments, RaiseFloor
-from lithify.manifest.model import FORMAT, TIME_INDEX_MAX, Manifest, SegmentRef
+from lithify.manifest.model import FORMAT, TIME_INDEX_MAX, Manifest
 from lithify.manifest.retention import Retention, log_start, logical_size
 from lithify.store.errors import Fenced, OffsetOutOfRange
+from tests.refs import segment_ref
 
 FIRST = Manifest(format=FORMAT, id=1, nonce="n", topic="t", topic_id="i", partition=0)
 
@@ -26,19 +27,11 @@ class Log:
     appends: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def append(self, rows: int, size: int, timestamp_ms: int) -> None:
-        ref = SegmentRef(
-            id=f"{self.head.id:012d}-{self.head.id:016x}",
-            bytes=size,
-            raw_bytes=size,
-            rows=rows,
-            min_offset=0,
-            max_offset=rows - 1,
-            min_timestamp_ms=timestamp_ms,
-            max_timestamp_ms=timestamp_ms,
-            checksum="0" * 16,
+        segment = segment_ref(
+            f"{self.head.id:012d}-{self.head.id:016x}", rows=rows, bytes=size, timestamp_ms=timestamp_ms
         )
         self.appends.append((self.head.next_offset, rows, size, timestamp_ms))
-        self.edit(Append(ref, 100_000))
+        self.edit(Append(segment, 100_000))
 
     def edit(self, edit: object) -> object:
         verdict = edit.apply(self.head, self.head.id + 1, 0)  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
 from lithify.manifest.retention import Retention, log_start
+from tests.refs import segment_ref
 
 FIRST = Manifest(format=FORMAT, id=1, nonce="n", topic="t", topic_id="i", partition=0)
 SIZES = st.one_of(st.integers(1, 40), st.integers(1_000, 90_000))  # of records: small and large, nothing between
@@ -81,19 +82,8 @@ class Log:
         return self.frame + sum(record.size for record in kept) * self.packing // 100
 
     def _ref(self, name: str, offsets: range | list[int], raw_bytes: int, size: int) -> SegmentRef:
-        return SegmentRef(
-            id=name,
-            bytes=max(size, 1),
-            raw_bytes=raw_bytes,
-            rows=len(offsets),
-            base_offset=0,
-            min_offset=offsets[0],
-            max_offset=offsets[-1],
-            min_timestamp_ms=0,
-            max_timestamp_ms=0,
-            order="offset",
-            checksum="0" * 16,
-        )
+        reach = {"rows": len(offsets), "base_offset": 0, "min_offset": offsets[0], "max_offset": offsets[-1]}
+        return segment_ref(name, bytes=max(size, 1), raw_bytes=raw_bytes, **reach, order="offset")
 
     def _commit(self, edit: Append | CommitCompaction | RaiseFloor) -> None:
         verdict = edit.apply(self.head, self.head.id + 1, 0)

@@ -10,6 +10,7 @@ import pytest
 
 from lithify.manifest import jobs, model
 
+pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("admin", "cli", "compactor", "gc", "log", "manifest", "segment", "store")
 SHOWN_TO_PEOPLE = {

@@ -10,10 +10,11 @@ from lithify.manifest.debt import units
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.retention import floor_at
 from lithify.store.errors import InvalidRequest
+from tests.clock import HandClock
 from tests.properties.log import Log, View
 from tests.properties.model import Admission, AppendedAt, Row, floors, index_problem, latest, merged
 
-__all__ = ["Alphabet", "Clock", "History", "config_of", "play"]
+__all__ = ["Alphabet", "History", "config_of", "play"]
 
 HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 604_800_000
 JUMPS_MS = (0, 1, 17, 999, 1_000, 1_001, HOUR_MS - 1, HOUR_MS, HOUR_MS + 1, DAY_MS, WEEK_MS, WEEK_MS + 1, 3 * WEEK_MS)
@@ -28,14 +29,6 @@ class Alphabet:
     keys: tuple[bytes, ...] = (b"", b"k0", b"k1", b"k2", b"k3", b"k4", b"k5")
     values: tuple[bytes, ...] = (b"v",)  # what a value begins with
     names: tuple[str, ...] = ("h",)  # of headers
-
-
-@dataclass
-class Clock:
-    now_ms: int = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 def config_of(dice: random.Random, row_bytes: int, *, by_bytes: bool = True) -> dict[str, str]:
@@ -66,7 +59,7 @@ class History:
 
     seed: int
     log: Log
-    clock: Clock
+    clock: HandClock
     by_bytes: bool = True
     alphabet: Alphabet = Alphabet()
     story: list[str] = field(default_factory=list)

@@ -3,7 +3,6 @@ the kernel's decision on each record."""
 
 import itertools
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,15 +11,8 @@ from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator, first_state
 from lithify.compactor.engine import (
-    NextResults,
-    Reserve,
-    SplitRanges,
-    StartTasks,
-    StopAsked,
-    StopTasks,
     TaskFailure,
     VerifyOutputs,
-    WeighSegment,
 )
 from lithify.compactor.job_edits import Submit
 from lithify.compactor.plan import choose_requested
@@ -31,7 +23,7 @@ from lithify.manifest.catalog import KEEPING_KEYS
 from lithify.manifest.categories import Category
 from lithify.manifest.config import TopicConfig, parse, validate
 from lithify.manifest.floor import RaiseFloor, SetBounds
-from lithify.manifest.jobs import CompactorState, Job, KeyRange, MergeCounts
+from lithify.manifest.jobs import CompactorState, Job, MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef
@@ -44,8 +36,10 @@ from lithify.store.driver import drive, store_answers
 from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
 from lithify.store.port import NewId, Request
+from tests.compactor.scripted_engine import ScriptedEngine
 from tests.properties.log import GRACE_MS, View
 from tests.properties.model import Row, latest
+from tests.refs import segment_ref
 
 __all__ = ["RowLog"]
 
@@ -68,8 +62,8 @@ def reference(segment_id: str, rows: Sequence[Row], order: str) -> SegmentRef:
     bounds = key_bounds(keys[0], keys[-1]) if keys else (None, None)
     times, offsets = [row.timestamp_ms for row in rows], [row.offset for row in rows]
     horizons = [row.horizon_ms for row in rows if row.horizon_ms is not None]
-    return SegmentRef(
-        id=segment_id,
+    return segment_ref(
+        segment_id,
         bytes=ROW_BYTES * len(rows),
         raw_bytes=ROW_BYTES * len(rows),
         rows=len(rows),
@@ -83,7 +77,6 @@ def reference(segment_id: str, rows: Sequence[Row], order: str) -> SegmentRef:
         min_horizon_ms=min(horizons, default=None),
         max_horizon_ms=max(horizons, default=None),
         order=order,
-        checksum="0" * 16,
     )
 
 
@@ -97,7 +90,7 @@ class RowLog:
         self._store = MemoryStore(clock=clock)
         self._from_store = store_answers(only_here(self._store), clock)
         self._ids = itertools.count(1)
-        self._tasks: deque[MergeTask] = deque()
+        self._engine = _Engine(self)
         self._fails_after: int | None = None
         self._known: dict[str, list[Row]] = {}
         self._stored = validate(config)
@@ -118,25 +111,8 @@ class RowLog:
             case NewId():
                 number = next(self._ids)
                 return f"{number:08x}{number:08x}"
-            case WeighSegment():
-                return ()
-            case SplitRanges():
-                return KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None)
-            case VerifyOutputs():
-                return frozenset(s.id for s in request.segments if not self.holds(s))
-            case StartTasks(tasks, _):
-                self._tasks = deque(tasks)
-            case NextResults():
-                return (self._work(),) if self._tasks else ()
-            case StopTasks():
-                self._tasks.clear()
-            case StopAsked():
-                return False
-            case Reserve():
-                return True
             case _:
-                return self._from_store(request)
-        return None
+                return self._engine.answer(request) if self._engine.knows(request) else self._from_store(request)
 
     def append(self, records: Sequence[Row]) -> range:
         order = "key" if self.config.compacted else "offset"
@@ -223,8 +199,7 @@ class RowLog:
         found = latest(rows, floor)
         return View(floor, manifest.next_offset, rows, [found[key] for key in sorted(found)], found.get)
 
-    def _work(self) -> TaskResult | TaskFailure:
-        task = self._tasks.popleft()
+    def work(self, task: MergeTask) -> TaskResult | TaskFailure:
         if self._fails_after is not None:
             if self._fails_after <= 0:
                 return TaskFailure(task.range_index, Category.UNAVAILABLE, "the engine was told to fail")
@@ -283,6 +258,15 @@ class RowLog:
             self._store.put(KEYS.segment(segment_id), _encode(rows))
             refs.append(replace(reference(segment_id, rows, order), base_offset=None))
         return tuple(refs)
+
+
+class _Engine(ScriptedEngine):
+    def __init__(self, log: RowLog) -> None:
+        super().__init__(log.work)
+        self._log = log
+
+    def verify(self, request: VerifyOutputs) -> frozenset[str]:
+        return frozenset(s.id for s in request.segments if not self._log.holds(s))
 
 
 def _within(key: bytes | None, low: bytes | None, high: bytes | None) -> bool:

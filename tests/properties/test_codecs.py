@@ -12,7 +12,8 @@ from lithify.compactor.engine import Engine
 from lithify.compactor.engines.local import LocalEngine
 from lithify.manifest.model import SegmentRef
 from lithify.store.driver import new_id
-from tests.properties.history import Clock, History, config_of
+from tests.clock import HandClock
+from tests.properties.history import History, config_of
 from tests.properties.log import Log
 from tests.properties.model import Row
 from tests.properties.parquet import ParquetLog
@@ -62,7 +63,7 @@ def manifest(log: Log) -> Any:
 def test_one_history_leaves_the_same_through_both_codecs(chunk: int, local: Engine) -> None:
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         config = config_of(random.Random(seed), 1, by_bytes=False)
-        clocks = Clock(), Clock()
+        clocks = HandClock(), HandClock()
         rows = History(seed, RowLog(clocks[0], config), clocks[0], by_bytes=False)
         parquet = ParquetLog(clocks[1], config, local, f"memory://{new_id()}")
         real = History(seed, parquet, clocks[1], by_bytes=False)

@@ -14,7 +14,8 @@ from lithify.cli.records.sinks import open_sink
 from lithify.compactor.engine import Engine
 from lithify.compactor.engines.local import LocalEngine
 from lithify.store.driver import new_id
-from tests.properties.history import Alphabet, Clock, History, config_of, play
+from tests.clock import HandClock
+from tests.properties.history import Alphabet, History, config_of, play
 from tests.properties.hostile import bounds, lookalikes
 from tests.properties.parquet import ParquetLog
 
@@ -32,7 +33,7 @@ def local() -> Iterator[Engine]:
 
 def play_chunk(chunk: int, engine: Engine, alphabet_of: Callable[[random.Random], Alphabet]) -> None:
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        dice, clock, url = random.Random(f"hostile {seed}"), Clock(), f"memory://{new_id()}"
+        dice, clock, url = random.Random(f"hostile {seed}"), HandClock(), f"memory://{new_id()}"
         config = config_of(dice, ParquetLog.row_bytes) | {"compaction.output.bytes": "1024"}
         log = ParquetLog(clock, config, engine, url)
         history = History(seed, log, clock, alphabet=alphabet_of(dice))
@@ -46,7 +47,7 @@ def play_chunk(chunk: int, engine: Engine, alphabet_of: Callable[[random.Random]
         ends_well(history, url, clock)
 
 
-def ends_well(history: History, url: str, clock: Clock) -> None:
+def ends_well(history: History, url: str, clock: HandClock) -> None:
     warehouse = lithify.open(url, clock)
     report = Verifier(warehouse.driver, local_checks, deep=True).verify()
     assert report.findings == ()

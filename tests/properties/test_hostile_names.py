@@ -12,7 +12,7 @@ from lithify.log.names import NAME_CHARACTERS_MAX
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.keys import is_topic_name
 from lithify.store.driver import new_id
-from tests.properties.history import Clock
+from tests.clock import HandClock
 from tests.properties.hostile import words
 
 GRACE_MS = 400_000
@@ -33,7 +33,7 @@ def names_of(chunk: int) -> list[str]:
 
 
 def live_under(names: list[str], url: str) -> None:
-    clock = Clock()
+    clock = HandClock()
     warehouse = lithify.open(url, clock)
     for life in range(2):
         for number, name in enumerate(names):
@@ -78,6 +78,7 @@ def read(warehouse: Warehouse, topic_name: str, name: str) -> None:
     assert len(list(part.snapshot(pin=name).read())) == 2, "the manifest from before the compaction"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(EVERYDAY))
 def test_words_of_the_formats_are_names_like_others(chunk: int) -> None:
     live_under([*dict.fromkeys(names_of(chunk))], f"memory://{new_id()}")

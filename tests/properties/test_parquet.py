@@ -11,7 +11,8 @@ from lithify.compactor.engine import Engine
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.engines.spark import SparkEngine
 from lithify.store.driver import new_id
-from tests.properties.history import Clock, History, config_of, play
+from tests.clock import HandClock
+from tests.properties.history import History, config_of, play
 from tests.properties.parquet import ParquetLog
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ STEPS_MIN = 12
 
 
 def parquet_history(seed: int, engine: Engine, url: str) -> History:
-    clock, dice = Clock(), random.Random(seed)
+    clock, dice = HandClock(), random.Random(seed)
     return History(seed, ParquetLog(clock, config_of(dice, ParquetLog.row_bytes), engine, url), clock)
 
 

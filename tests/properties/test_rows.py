@@ -9,7 +9,8 @@ import random
 import pytest
 
 from lithify.manifest import appends, time_index
-from tests.properties.history import Clock, History, config_of, play
+from tests.clock import HandClock
+from tests.properties.history import History, config_of, play
 from tests.properties.rows import ROW_BYTES, RowLog
 
 CHUNK = 100  # histories of one test
@@ -19,7 +20,7 @@ BUCKETS_FEW = 4
 
 
 def row_history(seed: int) -> History:
-    clock, dice = Clock(), random.Random(seed)
+    clock, dice = HandClock(), random.Random(seed)
     return History(seed, RowLog(clock, config_of(dice, ROW_BYTES)), clock)
 
 

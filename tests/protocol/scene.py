@@ -21,6 +21,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.store.port import Create, Delete, Get, NewId, Outcome, Put, Request
 from tests.compactor.simulated_engine import Row, encode, reference
 from tests.interleave import World
+from tests.refs import segment_ref
 
 TOPIC_ID = "0123456789abcdef"
 KEYS = PartitionKeys("t", TOPIC_ID, 0)
@@ -33,20 +34,8 @@ ROWS: list[list[Row]] = [[(f"k{n}", 0, "v" * 300, None)] for n in range(6)]
 
 
 def segment(segment_id: str, rows: int = 1, **fields: Any) -> SegmentRef:
-    plain: dict[str, Any] = {
-        "id": segment_id,
-        "bytes": 100 * rows,
-        "raw_bytes": 200 * rows,
-        "rows": rows,
-        "min_key": b"a",
-        "max_key": b"z",
-        "min_offset": 0,
-        "max_offset": rows - 1,
-        "min_timestamp_ms": 0,
-        "max_timestamp_ms": 0,
-        "checksum": "0" * 16,
-    }
-    return SegmentRef(**{**plain, **fields})
+    plain: dict[str, Any] = {"bytes": 100 * rows, "raw_bytes": 200 * rows, "min_key": b"a", "max_key": b"z"}
+    return segment_ref(segment_id, rows=rows, **{**plain, **fields})
 
 
 def new_partition() -> World:

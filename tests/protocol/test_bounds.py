@@ -49,6 +49,7 @@ from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import Corrupt, Unavailable
 from tests.protocol.scene import FIRST, TOPIC_ID, at, job, replacing, segment
+from tests.refs import segment_ref
 
 ERROR = JobError("memory", "the worker died")
 HEAD = at(FIRST, 100)
@@ -232,7 +233,7 @@ def realistic(index: int, **fields: Any) -> SegmentRef:
         "added_at": 123_456,
         "checksum": "0123456789abcdef",
     }
-    return SegmentRef(**{**plain, **fields})
+    return segment_ref(**{**plain, **fields})
 
 
 def test_a_manifest_takes_no_more_than_350_bytes_for_a_segment() -> None:
@@ -240,7 +241,7 @@ def test_a_manifest_takes_no_more_than_350_bytes_for_a_segment() -> None:
     loose = tuple(
         realistic(
             n,
-            id=SegmentId.for_append(123_000 + n, "0123456789abcdef"),
+            segment_id=SegmentId.for_append(123_000 + n, "0123456789abcdef"),
             bytes=1_234_567,
             raw_bytes=5_678_901,
             rows=rows,
@@ -255,7 +256,7 @@ def test_a_manifest_takes_no_more_than_350_bytes_for_a_segment() -> None:
     merged = tuple(
         realistic(
             2 * n,
-            id=SegmentId.for_output(job_id, 2, n, "fedcba98"),
+            segment_id=SegmentId.for_output(job_id, 2, n, "fedcba98"),
             tombstones=1_234 * (n % 2),
             min_horizon_ms=1_760_086_400_000 if n % 2 else None,
             min_offset=n,

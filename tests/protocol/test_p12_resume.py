@@ -3,20 +3,10 @@
 import pytest
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import (
-    NextResults,
-    Reserve,
-    SplitRanges,
-    StartTasks,
-    StopAsked,
-    StopTasks,
-    VerifyOutputs,
-    WeighSegment,
-)
-from lithify.manifest.jobs import KeyRange
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown
 from lithify.store.port import Create
+from tests.compactor.scripted_engine import Landed, ScriptedEngine
 from tests.compactor.simulated_engine import merge, with_engine
 from tests.interleave import World
 from tests.protocol.scene import CONFIG, KEYS, ROWS, Held, append_rows, new_partition
@@ -96,30 +86,21 @@ def test_a_clean_stop_keeps_what_has_finished_and_the_next_run_goes_on() -> None
 
 
 def _run_and_stop_after_one(world: World, coordinator: Coordinator) -> object:
-    """Answers the coordinator's own requests by hand: one range lands, then the process is told to leave."""
+    """One range lands, then the process is told to leave."""
+
+    class Stopped(ScriptedEngine):
+        landed = False
+
+        def look(self, timeout_ms: int) -> Landed:
+            found = () if self.landed else super().look(timeout_ms)
+            self.landed = True
+            return found
+
+        def stop_asked(self) -> bool:
+            return self.landed
+
+    engine = Stopped(lambda task: world.alone(merge(KEYS, task)))
     held = Held(world, coordinator.step(CONFIG))
-    tasks, landed = [], False
     while held.request is not None:
-        match held.request:
-            case WeighSegment():
-                held.reply(())
-            case SplitRanges():
-                held.reply((KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None)))
-            case StartTasks(given, _):
-                tasks = list(given)
-                held.reply(None)
-            case Reserve():
-                held.reply(True)
-            case StopAsked():
-                held.reply(landed)
-            case NextResults():
-                result = () if landed else (world.alone(merge(KEYS, tasks[0])),)
-                landed = True
-                held.reply(result)
-            case StopTasks():
-                held.reply(None)
-            case VerifyOutputs():
-                held.reply(frozenset())
-            case _:
-                held.go()
+        engine.advance(held)
     return held.result

@@ -46,11 +46,12 @@ from lithify.manifest.jobs import (
 )
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
-from lithify.store.port import Create
+from lithify.store.errors import CommitUnknown, Unavailable
+from lithify.store.port import Create, Request
 from tests.compactor.simulated_engine import Mortal, with_engine
 from tests.compactor.test_cleanable import HOUR_MS
 from tests.protocol.scene import CONFIG, FIRST, KEYS, ROWS, TOPIC_ID, Held, after, append_rows, at, job, new_partition
+from tests.steps import within
 
 ERROR = JobError("memory", "the worker died")
 EMPTY = CompactorState(format=1, topic="t", topic_id=TOPIC_ID, partition=0, epoch=1, owner="me", owner_name="me:1")
@@ -217,23 +218,12 @@ def test_what_was_asked_for_by_hand_is_tried_though_its_sources_were_given_up_an
 async def away(keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], request_kinds: tuple[type, ...]) -> Any:
     """`coroutine` over a store that answers none of these requests."""
 
-    async def lost() -> Any:
-        reply = error = None
-        while True:
-            try:
-                request = coroutine.send(reply) if error is None else coroutine.throw(error)
-            except StopIteration as stop:
-                return stop.value
-            reply = error = None
-            if isinstance(request, request_kinds):
-                error = Unavailable("the store gave no answer")
-                continue
-            try:
-                reply = await request
-            except LithifyError as failed:
-                error = failed
+    async def answer(request: Request[Any]) -> Any:
+        if isinstance(request, request_kinds):
+            raise Unavailable("the store gave no answer")
+        return await request
 
-    return await with_engine(keys, lost(), [])
+    return await with_engine(keys, within(coroutine, answer), [])
 
 
 def test_a_job_outlives_a_store_that_is_away_while_recorded_ranges_are_looked_at() -> None:

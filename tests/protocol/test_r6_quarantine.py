@@ -19,7 +19,7 @@ from lithify.manifest.lifetime import Seal
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import LiftQuarantine, SetQuarantine
 from lithify.store.errors import Corrupt, Fenced, NotFound, Unavailable
-from lithify.store.port import Pause
+from lithify.store.port import Pause, Request
 from tests.compactor.simulated_engine import with_engine
 from tests.interleave import World
 from tests.protocol.scene import (
@@ -38,6 +38,7 @@ from tests.protocol.scene import (
     new_partition,
     segment,
 )
+from tests.steps import within
 
 
 def damaged() -> tuple[World, PartitionFiles, object]:
@@ -129,24 +130,16 @@ def one_bad_reply(error: Exception, *, planning: bool) -> tuple[World, Coordinat
     me, bad = Coordinator(PartitionFiles(KEYS), "me:1"), [error]
     source = world.alone(PartitionFiles(KEYS).head()).l0[2].id
 
-    async def step() -> Any:
-        coroutine, reply, failure = me.step(CONFIG), None, None
-        while True:
-            try:
-                request = coroutine.send(reply) if failure is None else coroutine.throw(failure)
-            except StopIteration as stop:
-                return stop.value
-            reply = failure = None
-            hit = planning and isinstance(request, WeighSegment) and request.segment.id == source
-            if hit and bad:
-                failure = bad.pop()
-                continue
-            reply = await request
-            if not planning and isinstance(request, NextResults) and bad and reply:
-                category = Category.MISSING if isinstance(bad.pop(), NotFound) else Category.CORRUPT
-                reply = (TaskFailure(reply[0].range_index, category, f"{error}", source),)
+    async def answer(request: Request[Any]) -> Any:
+        if planning and isinstance(request, WeighSegment) and request.segment.id == source and bad:
+            raise bad.pop()
+        reply = await request
+        if not planning and isinstance(request, NextResults) and bad and reply:
+            category = Category.MISSING if isinstance(bad.pop(), NotFound) else Category.CORRUPT
+            return (TaskFailure(reply[0].range_index, category, f"{error}", source),)
+        return reply
 
-    world.alone(with_engine(KEYS, step(), []))
+    world.alone(with_engine(KEYS, within(me.step(CONFIG), answer), []))
     return world, me
 
 

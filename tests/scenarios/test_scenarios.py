@@ -26,7 +26,14 @@ RULES = (
     *(f"S{number}" for number in range(1, 15)),  # the scenarios of the log cleaner's own tests
 )
 PLAYS = [
-    pytest.param(scenario, layout, id=f"{scenario.name}-{layout}") for scenario in ALL for layout in scenario.layouts
+    pytest.param(
+        scenario,
+        layout,
+        id=f"{scenario.name}-{layout}",
+        marks=() if layout in (scenario.layouts[0], scenario.layouts[-1]) else pytest.mark.slow,
+    )
+    for scenario in ALL
+    for layout in scenario.layouts
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lithify.log.tables import normalise
@@ -72,7 +72,6 @@ def segments(store: MemoryStore) -> set[str]:
     return {found.key for found in store.list(KEYS.segments).objects}
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     records=st.lists(
         st.tuples(
@@ -112,7 +111,6 @@ def test_ranges_together_give_every_key_once(records: list[Record], appends: int
         assert get(refs, reader, key, len(records)) is None
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     appends=st.lists(
         st.lists(

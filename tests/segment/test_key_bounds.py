@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lithify.manifest.invariants import manifest_problems
-from lithify.manifest.model import FORMAT, KEY_BOUND_BYTES, Manifest, SegmentRef, SortedRun
+from lithify.manifest.model import FORMAT, KEY_BOUND_BYTES, Manifest, SortedRun
 from lithify.segment.extent import are_bounds, key_bounds
+from tests.refs import segment_ref
 
 CUT = KEY_BOUND_BYTES
 STEMS = st.lists(st.sampled_from([b"\0", b"a", b"\xfe", b"\xff"]), max_size=2).map(b"".join)
@@ -25,20 +26,7 @@ def as_first_written(smallest: bytes, largest: bytes) -> Bounds:
 
 def is_sorted(*bounds: Bounds) -> bool:
     segments = tuple(
-        SegmentRef(
-            id=f"s{index}",
-            bytes=1,
-            raw_bytes=1,
-            rows=1,
-            min_key=low,
-            max_key=high,
-            min_offset=index,
-            max_offset=index,
-            min_timestamp_ms=0,
-            max_timestamp_ms=0,
-            added_at=1,
-            checksum="0" * 16,
-        )
+        segment_ref(f"s{index}", first=index, min_key=low, max_key=high, added_at=1)
         for index, (low, high) in enumerate(bounds)
     )
     empty = Manifest(

@@ -97,7 +97,7 @@ def model(dealt: list[list[Row]], rules: MergeRules) -> tuple[list[Row], list[in
     return sorted(kept, key=position if rules.order == "key" else (lambda row: row["offset"])), counts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples, deadline=None)
 @given(dealt=sources(), rules=RULES, size=st.sampled_from([1, 2, 3, 100]))
 def test_merge_by_key_is_the_model(dealt: list[list[Row]], rules: MergeRules, size: int) -> None:
     found, tally = run(dealt, rules, size)
@@ -107,7 +107,7 @@ def test_merge_by_key_is_the_model(dealt: list[list[Row]], rules: MergeRules, si
     assert tally.rows_in == sum(map(len, dealt))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=6 * settings.default.max_examples // 5, deadline=None)
 @given(dealt=sources(), floor=st.sampled_from([0, 30, 61]), keyless=st.booleans(), size=st.sampled_from([1, 3, 100]))
 def test_merge_by_offset_is_the_model(dealt: list[list[Row]], floor: int, keyless: bool, size: int) -> None:
     rules = MergeRules(order="offset", floor=floor, clock_ms=HORIZON, drop_keyless=keyless)
@@ -117,7 +117,7 @@ def test_merge_by_offset_is_the_model(dealt: list[list[Row]], floor: int, keyles
     assert tally.by_fate == counts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=6 * settings.default.max_examples // 5, deadline=None)
 @given(dealt=sources(), floor=st.sampled_from([0, 30, 61]), keep=st.booleans(), size=st.sampled_from([1, 3, 100]))
 def test_scan_is_a_dictionary(dealt: list[list[Row]], floor: int, keep: bool, size: int) -> None:
     newest: dict[bytes, Row] = {}
@@ -131,7 +131,6 @@ def test_scan_is_a_dictionary(dealt: list[list[Row]], floor: int, keep: bool, si
     assert found == [{name: row[name] for name in RECORDS.names} for row in expected]
 
 
-@settings(max_examples=50, deadline=None)
 @given(dealt=sources(), rules=RULES, cut=st.integers(0, 5), size=st.sampled_from([2, 100]))
 def test_merges_commute(dealt: list[list[Row]], rules: MergeRules, cut: int, size: int) -> None:
     """R1: merging some sources first and the rest later gives what merging all at once gives. The first merge is a
@@ -142,7 +141,7 @@ def test_merges_commute(dealt: list[list[Row]], rules: MergeRules, cut: int, siz
     assert found == run(dealt, rules, size)[0]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples, deadline=None)
 @given(
     rules=RULES,
     rows=st.lists(

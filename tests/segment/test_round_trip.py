@@ -58,7 +58,7 @@ def read_all(store: MemoryStore, ref: SegmentRef, **options: Any) -> list[dict[s
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=6 * settings.default.max_examples // 5, deadline=None)
 @given(
     rows=st.lists(ROW, min_size=1, max_size=30), order=st.sampled_from(["key", "offset"]), base=st.integers(0, 1 << 60)
 )
@@ -78,7 +78,7 @@ def test_an_append_comes_back_with_absolute_offsets(rows: list[dict[str, Any]], 
     assert (ref.min_key, ref.max_key) == (key_bounds(min(keys), max(keys)) if keys else (None, None))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=6 * settings.default.max_examples // 5, deadline=None)
 @given(
     rows=st.lists(ROW, min_size=1, max_size=30),
     order=st.sampled_from(["key", "offset"]),

@@ -38,7 +38,7 @@ def in_order(rows: list[Row], order: str) -> list[Row]:
     return sorted(rows, key=lambda each: (each["key"] is not None, each["key"] or b"", each["offset"]))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=8 * settings.default.max_examples // 5, deadline=None)
 @given(
     given_rows=st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(KEYS)), unique_by=lambda pair: pair[0]),
     order=st.sampled_from(["key", "offset"]),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from lithify.store.errors import Corrupt
 from lithify.store.port import Request
 from lithify.store.reply_clock import ReplyClock
+from tests.steps import Stepped
 
 __all__ = [
     "BESIDE",
@@ -55,7 +56,7 @@ class Damaged(Corrupt):
 
 
 @dataclass(slots=True, eq=False)
-class Actor:
+class Actor(Stepped):
     name: str
     live: Callable[["Actor"], Coroutine[Any, Any, None]]  # called anew after a crash: its memory begins empty
     number: int
@@ -63,9 +64,6 @@ class Actor:
     luck: random.Random  # what happens to it
     slowness: int = 1
     life: int = 0
-    coroutine: Coroutine[Any, Any, None] | None = None
-    reply: Any = None
-    error: Exception | None = None
     late_reply: Callable[[], Any] | None = None  # made when it wakes up
     ready: Callable[[], bool] | None = None  # wakes it up before its time
     wake_ms: int = 0

@@ -21,6 +21,7 @@ from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import BESIDE, Actor, Violation
 from tests.sim.services import opened, stepped
 from tests.sim.site import TOPIC, Site
+from tests.steps import Stepped
 
 __all__ = ["daemon"]
 
@@ -187,10 +188,7 @@ async def _relieves(site: Site, actor: Actor, process: Process) -> None:
 
 
 @dataclass
-class _Strand:
-    coroutine: Coroutine[Any, Any, None]
-    reply: Any = None
-    error: Exception | None = None
+class _Strand(Stepped):
     wake_ms: int = 0
     until_ms: int | None = None  # it waits for results of its tasks
     slow_ms: int = 0  # they come then at the earliest
@@ -200,7 +198,7 @@ async def _woven(
     site: Site, actor: Actor, process: Process, coroutines: Mapping[str, Coroutine[Any, Any, None]]
 ) -> None:
     """One actor's threads: each request is one of them's, as `actor.say` has it. Where one waits the others go on."""
-    strands = {name: _Strand(coroutine) for name, coroutine in coroutines.items()}
+    strands = {name: _Strand(coroutine=coroutine) for name, coroutine in coroutines.items()}
     try:
         while True:
             now_ms = site.world.now_ms
@@ -213,16 +211,14 @@ async def _woven(
     finally:
         for name, strand in strands.items():
             actor.strand = name
-            strand.coroutine.close()
+            strand.close()
         actor.strand = MAIN
 
 
 async def _advance(site: Site, actor: Actor, process: Process, strand: _Strand) -> None:
     request: Any = None
     if strand.until_ms is None:
-        reply, error = strand.reply, strand.error
-        strand.reply = strand.error = None
-        request = strand.coroutine.send(reply) if error is None else strand.coroutine.throw(error)
+        request = strand.go_on()
     try:
         match request:
             case Pause(ms):

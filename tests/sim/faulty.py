@@ -21,6 +21,7 @@ from lithify.store.port import (
     Request,
 )
 from tests.sim.cast import WORKER, Actor, Author, Violation
+from tests.steps import folders, listed
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -216,14 +217,10 @@ class FaultyStore:
     def _list(self, actor: Actor, request: List, fault: str | None) -> Page:
         if fault is not None:
             self.fail(actor, fault, "List")
-        first = bisect_right(self._keys, request.token or request.prefix)
-        keys = self._keys[first : first + self._world.climate.page_keys]
-        page = [key for key in keys if key.startswith(request.prefix)]
-        more = len(page) == len(keys) == self._world.climate.page_keys
-        return Page(tuple(map(self._info, page)), page[-1] if more else None)
+        page, more = listed(self._keys, request.prefix, request.token, self._world.climate.page_keys)
+        return Page(tuple(map(self._info, page)), more)
 
     def _folders(self, actor: Actor, request: Folders, fault: str | None) -> tuple[str, ...]:
         if fault is not None:
             self.fail(actor, fault, "Folders")
-        rests = (key[len(request.prefix) :] for key in self._keys if key.startswith(request.prefix))
-        return tuple(sorted({rest.partition("/")[0] for rest in rests if "/" in rest}))
+        return folders(self._keys, request.prefix)

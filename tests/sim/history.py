@@ -132,8 +132,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         found.steps = world.steps if not world.rested else world.rested
         found.counts, found.turns, found.faults = dict(world.counts), world.turns, world.faults
         for actor in world.actors:
-            if actor.coroutine is not None:
-                actor.coroutine.close()
+            actor.close()
         return found
 
 

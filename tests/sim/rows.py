@@ -14,6 +14,7 @@ from lithify.segment.rules import Fate, fate, stamped
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Get, NewId, Put
+from tests.refs import segment_ref
 
 __all__ = [
     "ROW_BYTES",
@@ -77,8 +78,8 @@ def reference(rows: Sequence[Row], body: bytes, order: str, segment_id: str = ""
     low, high = key_bounds(min(keys), max(keys)) if keys else (None, None)
     times, offsets = [row.timestamp_ms for row in rows], [row.offset for row in rows]
     horizons = [row.horizon_ms for row in rows if row.horizon_ms is not None]
-    return SegmentRef(
-        id=segment_id,
+    return segment_ref(
+        segment_id,
         bytes=size_of(rows),
         raw_bytes=size_of(rows),
         rows=len(rows),

@@ -14,7 +14,7 @@ from tests.sim.history import Found, Mask, play
 from tests.sim.shrink import shrunk
 from tests.sim.test_mutations import RULES, SEEDS_PLAYED
 
-SEEDS_EVERYDAY, SEEDS_APART, SEEDS_A_TEST = 50, 150, 25
+SEEDS_EVERYDAY, SEEDS_APART, SEEDS_A_TEST = 25, 150, 25
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -117,8 +117,7 @@ class World:
     def end_all(self) -> None:
         """Everybody dies at once, and what is on its way arrives."""
         for actor in self.actors:
-            if actor.coroutine is not None:
-                actor.coroutine.close()
+            actor.close()
         self.actors.clear()
         self.rested = self.rested or self.steps
         self.steps += 10_000
@@ -187,27 +186,25 @@ class World:
         if actor.late_reply is not None:
             actor.reply, actor.late_reply = actor.late_reply(), None
         actor.ready, actor.wake_ms = None, min(actor.wake_ms, self.now_ms)  # who was woken early is awake
-        reply, error = actor.reply, actor.error
         while True:
             try:
-                request = actor.coroutine.send(reply) if error is None else actor.coroutine.throw(error)
+                request = actor.go_on()
             except StopIteration:
                 return None
             except Violation:
                 raise
             except Exception as found:
                 raise Violation(f"{actor.name} died of {type(found).__name__}: {found}") from found
-            error = None
             kind = type(request)
             if kind is Now:
-                reply = self._clock(actor)
+                actor.reply = self._clock(actor)
             elif kind is NewId:
                 actor.ids += 1
-                reply = f"{actor.number:03x}{actor.ids:05x}" * 2
+                actor.reply = f"{actor.number:03x}{actor.ids:05x}" * 2
             elif kind is StopAsked:
-                reply = self._is_told_to_stop(actor)
+                actor.reply = self._is_told_to_stop(actor)
             elif kind is Reserve:
-                reply = actor.luck.random() >= self.climate.stop_share
+                actor.reply = actor.luck.random() >= self.climate.stop_share
             else:
                 return request
 
@@ -298,7 +295,7 @@ class World:
     def _crash(self, actor: Actor) -> None:
         self.note(actor, "crash")
         assert actor.coroutine is not None
-        actor.coroutine.close()
+        actor.close()
         actor.coroutine = actor.reply = actor.error = actor.late_reply = actor.ready = None
         actor.life += 1
         actor.clock = None

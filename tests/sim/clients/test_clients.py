@@ -12,6 +12,7 @@ import pytest
 from greenlet import GreenletExit
 
 from lithify.store.port import Pause
+from tests.everyday import everyday_and_slow
 from tests.sim.clients import calm
 from tests.sim.clients.fibres import Fibre, ask
 from tests.sim.clients.history import Found, play
@@ -76,7 +77,7 @@ def _broken(histories: Iterable[Found]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("seed", EVERYDAY)
+@pytest.mark.parametrize("seed", everyday_and_slow(EVERYDAY[:6], EVERYDAY[6:]))
 def test_no_history_of_everyday_breaks_a_promise(seed: int) -> None:
     assert _broken([play(seed)]) == []
 

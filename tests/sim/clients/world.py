@@ -74,8 +74,7 @@ class ClientWorld(World):
         process = self._process_of[actor]
         for thread in process.threads:
             if thread in self.actors:
-                if thread.coroutine is not None:
-                    thread.coroutine.close()
+                thread.close()
                 self.actors.remove(thread)
         super()._crash(process.actor)
 

@@ -25,7 +25,7 @@ __all__ = [
 ROUND_MS = 3 * MINUTE_MS  # --interval-ms
 PASS_MS = 15 * MINUTE_MS  # of collection
 SWEEP_MS = DAY_MS
-GRACE_MS = HOUR_MS  # the default of docs/configuration.md, "Garbage collection"
+GRACE_MS = HOUR_MS  # the default of --gc-grace-ms (docs/cli.md, "Settings")
 
 # When a promise is not counted: a standby claims after a lease of 30 s in which something was due (RFC 0014); a job
 # that met an outage is tried again after ten minutes at most (RFC 0003).
