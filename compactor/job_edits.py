@@ -130,6 +130,7 @@ class Submit:
     # number of the request dies. 2. The job is done, and forgotten. 3. A repeated request would do it again. Test:
     # tests/protocol/test_p15_requests.py
     repeatable = False
+    frees = False
 
     def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
         state = head or self.first
@@ -176,6 +177,7 @@ class _Owned:
     """An edit by the holder of `epoch`: refused as fenced if another holds it now (P5); else `change` decides."""
 
     epoch: int
+    frees = False  # unless it says otherwise
 
     def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
         if head is None:

@@ -182,8 +182,8 @@ OF_DATA = (
         "a full store has no room for the end of planning",
         "R3",
         "compactor/job_edits.py",
-        "    repeatable = True\n    frees = True  # once for each mark\n",
-        "    repeatable = True\n",
+        "    frees = True  # once for each mark\n",
+        "    frees = False\n",
     ),
     Sabotage(
         "a full store has no room for a drop",
