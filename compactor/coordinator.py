@@ -230,7 +230,7 @@ class Coordinator:
 
     def _waits_for(self, manifest: Manifest, state: CompactorState | None, now_ms: int) -> str | None:
         """Why this one waits as a standby (P5). None: it need not."""
-        if self._epoch is not None or state is None or state.owner == self._owner:
+        if self._epoch is not None or state is None or state.owner in ("", self._owner):
             return None
         return waits_for(state, watched(self._watched, manifest, state, now_ms) if self._stands_by else None, now_ms)
 

@@ -173,6 +173,20 @@ def test_who_never_heard_whether_its_claim_landed_knows_itself_in_what_it_finds(
     assert world.alone(PartitionFiles(KEYS).head()).compactor_epoch == 4
 
 
+def test_who_could_not_end_its_claim_waits_for_no_owner_where_there_is_none() -> None:
+    """The second half of its claim never arrives; an admin writes the first `.compactor`, which names no owner. Before,
+    it waited a lease for somebody without a name."""
+    world, me = new_partition(), Coordinator(PartitionFiles(KEYS), "me:1", stands_by=True)
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    held = Held(world, with_engine(KEYS, me.step(CONFIG), []))
+    held.until(lambda request: isinstance(request, Create) and request.key == KEYS.compactor.key(1))
+    with pytest.raises(CommitUnknown):
+        _end_while_the_store_is_away(held)
+    request = job(status="submitted", origin="manual", plan=None, segments=(), sources=())
+    world.alone(PartitionFiles(KEYS).compactor.commit(Submit(first_state(world.alone(me.files.head())), request)))
+    assert step(world, me).outcome == "worked"
+
+
 def _end_while_the_store_is_away(held: Held) -> None:
     while held.request is not None:
         match held.request:
