@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Admit, ClaimState, Heartbeat, Record, StartAttempt, Submit
 from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.reading import first_state
 from lithify.manifest.claims import Claim
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.jobs import Attempt, CompactorState

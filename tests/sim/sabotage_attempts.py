@@ -59,7 +59,7 @@ OF_ATTEMPTS = (
         "what was given up is never tried again",
         "P14",
         "compactor/policy.py",
-        "if failure is None or _again_in_ms(failure, now_ms) == 0:",
+        "if failure is None or _again_in_ms(failure, reading.now_ms) == 0:",
         "if failure is None:",
     ),
     Sabotage(
