@@ -150,8 +150,8 @@ class Coordinator:
         match action:
             case Wait():
                 return await self._rest(action)
-            case Settle(job, status, reason, error):
-                return await self._work(reading.config).finish(job, status, reason, error)
+            case Settle(job, status, reason, error, ended_by):
+                return await self._work(reading.config).finish(job, status, reason, error, ended_by)
             case Resume(job):
                 return await self._run(reading, job)
             case Admit(job):
@@ -180,8 +180,8 @@ class Coordinator:
         match action:
             case Wait():
                 return _resting(action)
-            case Settle(job, status, reason, error):
-                return await self._work(config).finish(job, status, reason, error)
+            case Settle(job, status, reason, error, ended_by):
+                return await self._work(config).finish(job, status, reason, error, ended_by)
             case Resume(job):
                 return await self._run(reading, job)
             case Drop():

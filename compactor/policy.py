@@ -12,7 +12,7 @@ from lithify.compactor.plan import fan_in, in_key_order, to_sort
 from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import has_no_room, segments_of
 from lithify.manifest.ages import time_left_ms
-from lithify.manifest.categories import Category
+from lithify.manifest.categories import Category, EndedBy
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, DebtName, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import IN_PROGRESS_MAX, CompactorState, Ended, FailureCount, Job, JobError
@@ -61,6 +61,7 @@ class Settle:
     status: Ended
     reason: str
     error: JobError | None = None
+    ended_by: str = ""  # an EndedBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +245,9 @@ def settled(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
         # Even if it was cancelled since: its commit is a fact (P13).
         return Settle(job, "completed", "committed")
     if manifest.sealed:
-        return Settle(job, "cancelled", "the topic was deleted")
+        return Settle(job, "cancelled", "the topic was deleted", ended_by=EndedBy.DELETION)
     if job.cancel_requested:
-        return Settle(job, "cancelled", "cancelled on request")
+        return Settle(job, "cancelled", "cancelled on request", ended_by=EndedBy.REQUEST)
     return None
 
 

@@ -14,8 +14,8 @@ class Reading(NamedTuple):
 
     SUBTLE! One decision uses one reading of the clock. 1. `decide` finds a unit old enough. 2. The clock steps back. 3.
     By a second reading the unit is too young: the clean would drop nothing and stamp horizons all the same, and deleted
-    keys would come back. Therefore whatever follows from a decision is given its reading, and reads no clock.
-    Test: tests/compactor/test_one_reading.py
+    keys would come back. Therefore a job is planned by the reading that it was chosen by. Test:
+    tests/compactor/test_one_reading.py
     """
 
     manifest: Manifest

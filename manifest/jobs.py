@@ -212,6 +212,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     counted: tuple[int, ...] = ()  # ranges that must be done again although the sums already count them
     cancel_requested: bool = False
     reason: str = ""  # why it was chosen, or how it ended
+    chosen: str = ""  # why it was chosen, where `reason` says how it ended
+    ended_by: str = ""  # an EndedBy, or one of a later release; "": it was not ended from outside
     error: JobError | None = None
     created_at_ms: int
     started_at_ms: int | None = None

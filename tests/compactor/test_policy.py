@@ -175,7 +175,7 @@ def test_the_order_of_actions() -> None:
     assert decide(Reading.of(dirty, state(asked), config(), NOW_MS)) == Admit(asked)
     cancelled = replace(asked, cancel_requested=True)
     settled = decide(Reading.of(dirty, state(running, cancelled), config(), NOW_MS))
-    assert settled == Settle(cancelled, "cancelled", "cancelled on request")
+    assert settled == Settle(cancelled, "cancelled", "cancelled on request", ended_by="request")
 
 
 def test_a_committed_job_is_completed_whatever_was_requested() -> None:
@@ -194,7 +194,7 @@ def test_quarantine_and_seal_stop_everything_but_settling() -> None:
     )
     gone = head(sealed=True)
     assert decide(Reading.of(gone, state(job("running")), config(), NOW_MS)) == Settle(
-        job("running"), "cancelled", "the topic was deleted"
+        job("running"), "cancelled", "the topic was deleted", ended_by="deletion"
     )
     assert decide(Reading.of(gone, None, config(), NOW_MS)) == Wait("the topic was deleted")
 

@@ -129,8 +129,7 @@ OF_ATTEMPTS = (
         "a job whose topic is deleted fails",
         "P21",
         "compactor/attempt.py",
-        "if isinstance(refusal, NotFound):\n"
-        '            return await self.finish(job, "cancelled", "the topic was deleted")',
+        "if isinstance(refusal, NotFound):\n            return await self._end_deleted(job)",
         "if isinstance(refusal, NotFound):\n"
         '            return await self.finish(job, "failed", "no topic", JobError("invalid", "no topic"))',
     ),
