@@ -5,7 +5,6 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from lithify.compactor.coordinator import first_state
 from lithify.compactor.estimate import estimate
 from lithify.compactor.info import CompactionInfo, compaction_id, compaction_info
 from lithify.compactor.job_edits import RequestCancel, Submit
@@ -22,14 +21,15 @@ from lithify.compactor.policy import (
     incumbent_lives,
     survey,
 )
+from lithify.compactor.reading import Reading, first_state
 from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
 from lithify.manifest.catalog import live_topic, partition_of, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import NotDue
-from lithify.manifest.jobs import CompactorState, Estimate, Job
+from lithify.manifest.jobs import Estimate, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import Key, Manifest
+from lithify.manifest.model import Key
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import LiftQuarantine
 from lithify.manifest.units import Unit
@@ -200,27 +200,20 @@ class Admin:
 
         async def explain() -> Explanation:
             manifest, state = await files.head(), await files.compactor_state()
-            now_ms = await Now()
-            decision = survey(manifest, state, config, now_ms)
+            reading = Reading.of(manifest, state, config, await Now())
+            decision = survey(reading)
             action, debt = decision.action, decision.debt
             due = action.due if isinstance(action, Propose | Drop) else None
             foretold = None
             if isinstance(action, Propose):
-                foretold = estimate(
-                    action.due.units,
-                    config,
-                    action.due.job_kind,
-                    state,
-                    cleaned_to=manifest.cleaned_to,
-                    floor=debt.log_start_offset,
-                )
+                foretold = estimate(reading, action.due.units, action.due.job_kind)
             elif isinstance(action, Resume):
                 foretold = action.job.estimate
             return Explanation(
                 topic=topic,
                 partition=partition,
                 action=action.name,
-                reason=_reason(action, manifest, config, now_ms),
+                reason=_reason(action, reading),
                 kind=due.kind if due else None,
                 debt=due.debt if due else None,
                 sources=tuple(unit.id for unit in due.units) if due else (),
@@ -235,9 +228,9 @@ class Admin:
                 young_bytes=debt.young_bytes,
                 dirty_ratio=debt.dirty_ratio,
                 oldest_dirty_ms=debt.oldest_dirty_ms,
-                compactor=_owner(action, state, now_ms),
-                owner_seen_ms=state.heartbeat_at_ms or None if state is not None and state.owner else None,
-                beside=_beside(action, manifest, state, config, now_ms),
+                compactor=_owner(action, reading),
+                owner_seen_ms=(reading.state.heartbeat_at_ms or None) if reading.state.owner else None,
+                beside=_beside(action, reading),
             )
 
         return self._driver.run(explain())
@@ -277,18 +270,19 @@ def _input(unit: Unit) -> Input:
     )
 
 
-def _beside(action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> str:
+def _beside(action: Action, reading: Reading) -> str:
     """What would be done beside the running job of `action` (docs/rfcs/0014); "": nothing."""
-    if not isinstance(action, Resume) or state is None or not incumbent_lives(state, now_ms):
+    if not isinstance(action, Resume) or not incumbent_lives(reading.state, reading.now_ms):
         return ""
-    meanwhile = relief(manifest, state, config, now_ms, action.job.id)
+    meanwhile = relief(reading, action.job.id)
     if isinstance(meanwhile, Wait):
         return ""
-    return f"{meanwhile.name}: {_reason(meanwhile, manifest, config, now_ms)}"
+    return f"{meanwhile.name}: {_reason(meanwhile, reading)}"
 
 
-def _owner(action: Action, state: CompactorState | None, now_ms: int) -> str:
-    if state is None or not state.owner:
+def _owner(action: Action, reading: Reading) -> str:
+    state, now_ms = reading.state, reading.now_ms
+    if not state.owner:
         return "nobody yet"
     if incumbent_lives(state, now_ms):
         return f"{state.owner_name}, at work"
@@ -298,7 +292,7 @@ def _owner(action: Action, state: CompactorState | None, now_ms: int) -> str:
     return f"{state.owner_name}{seen}{waits}"
 
 
-def _reason(action: Action, manifest: Manifest, config: TopicConfig, now_ms: int) -> str:
+def _reason(action: Action, reading: Reading) -> str:
     match action:
         case Wait(reason):
             return reason
@@ -307,6 +301,6 @@ def _reason(action: Action, manifest: Manifest, config: TopicConfig, now_ms: int
         case Settle(job, status, reason):
             return f"job {job.id} is {status}: {reason}"
         case Admit(job):
-            return f"job {job.id} was requested and waits for {waits_for(manifest, job, config, now_ms)}"
+            return f"job {job.id} was requested and waits for {waits_for(job, reading)}"
         case Resume(job):
             return f"job {job.id} is running: {job.reason}"

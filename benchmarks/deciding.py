@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lithify.compactor.policy import decide, survey
+from lithify.compactor.reading import Reading
 from lithify.manifest.appends import Append
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next
@@ -56,8 +57,8 @@ def _one(policy: str, manifest: Manifest, now_ms: int) -> Deciding:
         policy=policy,
         l0=len(manifest.l0),
         runs=len(manifest.runs),
-        decide_ms=_median_ms(lambda: decide(manifest, None, config, now_ms)),
-        survey_ms=_median_ms(lambda: survey(manifest, None, config, now_ms)),
+        decide_ms=_median_ms(lambda: decide(Reading.of(manifest, None, config, now_ms))),
+        survey_ms=_median_ms(lambda: survey(Reading.of(manifest, None, config, now_ms))),
         log_start_ms=_median_ms(lambda: floor_at(manifest, now_ms)),
         append_ms=_median_ms(lambda: append.apply(manifest, manifest.id + 1, now_ms)),
         encode_ms=_median_ms(lambda: encode(manifest)),

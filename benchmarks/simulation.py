@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from benchmarks.rows import Rows, joined, merged, reference
 from lithify.compactor.estimate import target_bytes
-from lithify.compactor.plan import choose_requested, fan_in, freeze, kind_of, offset_ranges
+from lithify.compactor.plan import Proposal, choose_requested, fan_in, freeze, kind_of, offset_ranges
 from lithify.compactor.policy import Drop, Propose, Wait, decide
+from lithify.compactor.reading import Reading
 from lithify.manifest.appends import Append
 from lithify.manifest.claims import Claim
 from lithify.manifest.commit import Next, Refused
@@ -103,7 +104,7 @@ class Simulation:
         for steps in range(_JOBS_OF_A_PASS_MAX):
             if steps == jobs_max:
                 return steps
-            action = decide(self.manifest, None, self.config, self.now_ms)
+            action = decide(self._reading())
             self.figures.l0_max = max(self.figures.l0_max, len(self.manifest.l0))
             self.figures.runs_max = max(self.figures.runs_max, len(self.manifest.runs))
             match action:
@@ -122,7 +123,7 @@ class Simulation:
         chosen = choose_requested(self.manifest, wanted, self.now_ms, self.config)
         held = fan_in(chosen)
         if held:
-            asked = kind_of(self.manifest, self.config, chosen, self.now_ms)
+            asked = kind_of(self._reading(), chosen)
             self._compact(held, asked if len(held) == len(chosen) else "tier", "asked for")
             self._collect()
 
@@ -178,18 +179,12 @@ class Simulation:
             case _:
                 raise AssertionError(f"no measure is known for debt {name!r}")
 
+    def _reading(self) -> Reading:
+        return Reading.of(self.manifest, None, self.config, self.now_ms)
+
     def _compact(self, chosen: Sequence[Unit], kind: Kind, reason: str) -> None:
-        job = freeze(
-            self.manifest,
-            self.config,
-            chosen,
-            self._ranges(chosen),
-            job_id=SegmentId.for_job(self.manifest.id, self._nonce()),
-            kind=kind,
-            origin="scheduler",
-            reason=reason,
-            now_ms=self.now_ms,
-        )
+        job_id = SegmentId.for_job(self.manifest.id, self._nonce())
+        job = freeze(self._reading(), Proposal(chosen, kind, reason), self._ranges(chosen), job_id)
         assert job.plan is not None
         kept, tally = self._merged(job)
         outputs = tuple(self._written(job, kept))

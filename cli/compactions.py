@@ -84,6 +84,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
         ("kind", info.kind or "not admitted yet"),
         ("status", f"{info.status}, {info.phase}"),
         ("reason", f"{info.origin}: {info.reason}"),
+        *([("chosen for", info.chosen)] if info.chosen else []),
         ("sources", f"{info.total_sources}: {', '.join(info.sources[:4])}{', …' if info.total_sources > 4 else ''}"),
         (
             "progress",

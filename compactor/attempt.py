@@ -24,7 +24,7 @@ from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.waves import wave_bytes, waves
 from lithify.compactor.wishes import Interrupted, heed, heed_cancel
 from lithify.manifest.ages import young
-from lithify.manifest.categories import Category
+from lithify.manifest.categories import Category, EndedBy
 from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
@@ -90,7 +90,6 @@ class JobWork:
             # SUBTLE! One of our own requests was not answered, or refused. End the attempt: an open one looks as if it
             # had killed its compactor. Ten such minutes, and a healthy job would be given up with all that it has
             # recorded (P14).
-            # killed its compactor: ten such minutes would give up a healthy job, and what it has recorded (P14).
             # Test: tests/protocol/test_p14_attempts.py
             return await self._retry_later(job, _not_now(error))
         except LithifyError as error:
@@ -125,7 +124,10 @@ class JobWork:
     async def _end_altered(self, job: Job, why: str) -> Step:
         """Cancel the job; it has not failed. What is due is planned anew, by today's rules (P9, P14)."""
         text = f"the topic was altered: {why}; what is due will be planned again"
-        return await self.finish(job, "cancelled", text, JobError(Category.ALTERED, text))
+        return await self.finish(job, "cancelled", text, JobError(Category.ALTERED, text), EndedBy.ALTERATION)
+
+    async def _end_deleted(self, job: Job, text: str = "the topic was deleted") -> Step:
+        return await self.finish(job, "cancelled", text, ended_by=EndedBy.DELETION)
 
     async def _run_tasks(self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]) -> Step | None:
         """Run the tasks of these ranges to their end. Returns a Step if that ended the attempt."""
@@ -163,7 +165,7 @@ class JobWork:
         )
 
     async def _cancel(self, job: Job) -> Step:
-        return await self.finish(job, "cancelled", "cancelled on request")
+        return await self.finish(job, "cancelled", "cancelled on request", ended_by=EndedBy.REQUEST)
 
     async def _intact(self, job: Job) -> frozenset[int]:
         """The recorded ranges whose outputs are whole, by size and checksum. Shows life while it reads."""
@@ -332,7 +334,7 @@ class JobWork:
         for left in reversed(range(ALTERATIONS_MAX)):
             in_force = await self._config_in_force()
             if in_force is None:
-                return await self.finish(job, "cancelled", "the topic was deleted")
+                return await self._end_deleted(job)
             config, config_at = in_force
             altered = forbidden(job.plan.rules, sources, config, await Now())
             if altered is not None:
@@ -347,7 +349,7 @@ class JobWork:
 
     async def _refused(self, job: Job, refusal: LithifyError) -> Step:
         if isinstance(refusal, NotFound):
-            return await self.finish(job, "cancelled", "the topic was deleted")
+            return await self._end_deleted(job)
         # Give up what was recorded only for a final refusal by the edit itself, not because the store refused.
         if isinstance(refusal, InvalidRequest):
             return await self.finish(job, "failed", str(refusal), JobError(Category.INVALID, str(refusal)))
@@ -370,16 +372,18 @@ class JobWork:
         try:
             await self.files.manifest.commit(SetQuarantine(self.epoch, reason, segment))
         except NotFound as gone:
-            return Step(StepEnd.IDLE, str(gone)) if job is None else await self.finish(job, "cancelled", str(gone))
+            return Step(StepEnd.IDLE, str(gone)) if job is None else await self._end_deleted(job, str(gone))
         if job is None:
             return Step(StepEnd.FAILED, f"quarantined: {reason}")
         return await self.finish(job, "failed", reason, error)
 
-    async def finish(self, job: Job, status: Ended, reason: str, error: JobError | None = None) -> Step:
+    async def finish(
+        self, job: Job, status: Ended, reason: str, error: JobError | None = None, ended_by: str = ""
+    ) -> Step:
         rate = self.config.compaction_throttle_bytes_per_second
         head = self.files.manifest.seen.value
         left = frozenset(run.id for run in (() if head is None else head.runs)).intersection(job.sources)
-        edit = job_edits.Finish(self.epoch, job.id, status, reason, error, rate, divided=left)
+        edit = job_edits.Finish(self.epoch, job.id, status, reason, error, rate, left, ended_by)
         committed = await self.files.compactor.commit(edit)
         state = committed.version.value
         outcome = StepEnd.FAILED if status == "failed" else StepEnd.WORKED

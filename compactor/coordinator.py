@@ -4,8 +4,6 @@ The order of writes is the protocol. Manifest before job state (P13); job before
 counts (P11). A coordinator acts only on what its own claim holds.
 """
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
 from lithify.compactor import job_edits
@@ -13,7 +11,7 @@ from lithify.compactor.attempt import JobWork
 from lithify.compactor.engine import Reserve
 from lithify.compactor.estimate import estimate
 from lithify.compactor.needs import Needs, needs, want
-from lithify.compactor.plan import choose_requested, freeze, kind_of
+from lithify.compactor.plan import Proposal, choose_requested, freeze, kind_of
 from lithify.compactor.policy import (
     Action,
     Admit,
@@ -27,6 +25,7 @@ from lithify.compactor.policy import (
     held_by,
     tiered_first,
 )
+from lithify.compactor.reading import Reading, first_state
 from lithify.compactor.relief import relief
 from lithify.compactor.retiring import no_room
 from lithify.compactor.split import Damaged, split
@@ -42,16 +41,15 @@ from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import DropSegments
 from lithify.manifest.homes import refuse_unreachable
-from lithify.manifest.jobs import CompactorState, Job, JobError, Kind, Origin
+from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.keys import SegmentId
-from lithify.manifest.model import FORMAT, Manifest
+from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.units import Unit
 from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest
 from lithify.store.port import NewId, Now
 
-__all__ = ["Coordinator", "first_state"]
+__all__ = ["Coordinator"]
 
 
 class Coordinator:
@@ -126,44 +124,42 @@ class Coordinator:
             self.at_work = None
 
     async def _step(self, config: TopicConfig, take_over: bool) -> Step:
-        now_ms, manifest, state = await self._look()
-        action = decide(manifest, state, config, now_ms)
+        reading = await self._look(config)
+        action = decide(reading)
         if isinstance(action, Wait):
             return await self._rest(action)
-        if not take_over and (why := self._waits_for(manifest, state, now_ms)) is not None:
-            self._watched = watched(self._watched, manifest, state, now_ms)
+        if not take_over and (why := self._waits_for(reading)) is not None:
+            self._watched = watched(self._watched, reading)
             return Step(StepEnd.STANDBY, f"{why}; waiting as a standby")
-        needed = needs(action, manifest, state, config, owned=self._epoch is not None)
+        needed = needs(action, reading, owned=self._epoch is not None)
         if needed.input_bytes and not await _room(needed):
             return _deferred(needed)
         if self._epoch is None:
-            if not await self._claim(manifest, take_over):
-                self._watched = watched(self._watched, manifest, state, now_ms)
+            if not await self._claim(reading.manifest, take_over):
+                self._watched = watched(self._watched, reading)
                 return Step(StepEnd.STANDBY, "another compactor claimed this first; waiting as a standby")
-            now_ms, manifest, state = await self._look()
-            action = decide(manifest, state, config, now_ms)
-            before, needed = needed, needs(action, manifest, state, config, owned=True)
+            reading = await self._look(config)
+            action = decide(reading)
+            before, needed = needed, needs(action, reading, owned=True)
             if needed.input_bytes and needed != before and not await _room(needed):
                 await self._end_planning()
                 return _deferred(needed)
-        return await self._do(action, manifest, state, config, now_ms)
+        return await self._do(action, reading)
 
-    async def _do(
-        self, action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
-    ) -> Step:
+    async def _do(self, action: Action, reading: Reading) -> Step:
         match action:
             case Wait():
                 return await self._rest(action)
-            case Settle(job, status, reason, error):
-                return await self._work(config).finish(job, status, reason, error)
+            case Settle(job, status, reason, error, ended_by):
+                return await self._work(reading.config).finish(job, status, reason, error, ended_by)
             case Resume(job):
-                return await self._run(manifest, job, config)
+                return await self._run(reading, job)
             case Admit(job):
-                return await self._admit_requested(manifest, job, config, now_ms)
+                return await self._admit_requested(reading, job)
             case Drop():
-                return await self._drop(state)
+                return await self._drop(reading.state)
             case Propose(due):
-                return await self._start(manifest, config, due.units, due.job_kind, "scheduler", due.reason, now_ms)
+                return await self._start(reading, Proposal(due.units, due.job_kind, due.reason))
 
     async def _relieve(self, config: TopicConfig) -> Step:
         """A step of the second coroutine of a claim: it never claims, and leaves to the main one what is the main
@@ -174,65 +170,63 @@ class Coordinator:
         Test: tests/compactor/test_relief.py
         """
         first = None if self._main is None else self._main.at_work
-        now_ms, manifest, state = await self._look()
-        if first is None or state is None or not self._holds(state):
+        reading = await self._look(config)
+        if first is None or not self._holds(reading.state):
             return Step(StepEnd.IDLE, "no job of this claim runs")
-        action = relief(manifest, state, config, now_ms, first)
-        needed = needs(action, manifest, state, config, owned=True)
+        action = relief(reading, first)
+        needed = needs(action, reading, owned=True)
         if needed.input_bytes and not await _room(needed):
             return _deferred(needed)
         match action:
             case Wait():
                 return _resting(action)
-            case Settle(job, status, reason, error):
-                return await self._work(config).finish(job, status, reason, error)
+            case Settle(job, status, reason, error, ended_by):
+                return await self._work(config).finish(job, status, reason, error, ended_by)
             case Resume(job):
-                return await self._run(manifest, job, config)
+                return await self._run(reading, job)
             case Drop():
-                return await self._drop(state)
+                return await self._drop(reading.state)
             case Propose(due):
-                return await self._start(manifest, config, due.units, "tier", "scheduler", due.reason, now_ms)
+                return await self._start(reading, Proposal(due.units, "tier", due.reason))
 
-    async def _look(self) -> tuple[int, Manifest, CompactorState | None]:
-        """The time and both heads. The clock is read before the heads.
-
-        SUBTLE! One decision uses one reading of the clock. 1. `decide` finds a unit old enough. 2. The clock steps
-        back. 3. By a second reading the unit is too young: the clean would drop nothing and stamp horizons all the
-        same, and deleted keys would come back. The clock comes first because a floor must be one that this manifest had
-        reached while it was the head (R3). Test: tests/compactor/test_one_reading.py
-        """
+    async def _look(self, config: TopicConfig) -> Reading:
+        """The clock is read before the heads: a floor must be one that this manifest had reached while it was the head
+        (R3)."""
         now_ms = self._boundary_seen_ms = await Now()
-        return now_ms, await self.files.head(), await self.files.compactor_state()
+        return Reading.of(await self.files.head(), await self.files.compactor_state(), config, now_ms)
+
+    def _seen(self, config: TopicConfig, now_ms: int) -> Reading | None:
+        """As far as the files were read before. None: they were not."""
+        manifest = self.files.manifest.seen.value
+        return None if manifest is None else Reading.of(manifest, self.files.compactor.seen.value, config, now_ms)
 
     def want(self, config: TopicConfig, now_ms: int, *, take_over: bool = False) -> Want | None:
         """What the next step is for, as far as the files were read. None: they were not."""
-        manifest, state = self.files.manifest.seen.value, self.files.compactor.seen.value
-        if manifest is None:
+        reading = self._seen(config, now_ms)
+        if reading is None:
             return None
         if self._main is not None:
-            return self._wants_relief(manifest, state, config, now_ms)
-        action = decide(manifest, state, config, now_ms)
-        if not take_over and self._waits_for(manifest, state, now_ms) is not None:
+            return self._wants_relief(reading)
+        action = decide(reading)
+        if not take_over and self._waits_for(reading) is not None:
             action = Wait("another compactor is at work")
-        return want(action, manifest, state, config, owned=self._epoch is not None)
+        return want(action, reading, owned=self._epoch is not None)
 
-    def _wants_relief(
-        self, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
-    ) -> Want | None:
+    def _wants_relief(self, reading: Reading) -> Want | None:
         first = None if self._main is None else self._main.at_work
-        if first is None or state is None or not self._holds(state):
+        if first is None or not self._holds(reading.state):
             return None
-        action = relief(manifest, state, config, now_ms, first)
-        return None if isinstance(action, Wait) else want(action, manifest, state, config, owned=True)
+        action = relief(reading, first)
+        return None if isinstance(action, Wait) else want(action, reading, owned=True)
 
     def _holds(self, state: CompactorState) -> bool:
         return (state.epoch, state.owner) == (self._epoch, self._owner)
 
-    def _waits_for(self, manifest: Manifest, state: CompactorState | None, now_ms: int) -> str | None:
+    def _waits_for(self, reading: Reading) -> str | None:
         """Why this one waits as a standby (P5). None: it need not."""
-        if self._epoch is not None or state is None or state.owner == self._owner:
+        if self._epoch is not None or reading.state.owner in ("", self._owner):
             return None
-        return waits_for(state, watched(self._watched, manifest, state, now_ms) if self._stands_by else None, now_ms)
+        return waits_for(reading, watched(self._watched, reading) if self._stands_by else None)
 
     async def _rest(self, wait: Wait) -> Step:
         """Nothing to do, or not yet. Ends the planning mark, so that nobody waits for this owner."""
@@ -245,7 +239,7 @@ class Coordinator:
         if self._epoch is not None and state is not None and state.planning and state.owner == self._owner:
             await self.files.compactor.commit(job_edits.EndPlanning(self._epoch))
 
-    async def _drop(self, state: CompactorState | None) -> Step:
+    async def _drop(self, state: CompactorState) -> Step:
         edit = DropSegments(self._mine, held_by(state))
         gone = (await self.files.manifest.commit(edit)).result
         told = f"retired {counted(len(gone), 'segment')} below the log start offset"
@@ -267,10 +261,10 @@ class Coordinator:
 
     async def still_waits(self, config: TopicConfig) -> Step | None:
         """A resting step if what is known asks for nothing at this time either. None: look again."""
-        manifest, state = self.files.manifest.seen.value, self.files.compactor.seen.value
-        if manifest is None:
+        if self.files.manifest.seen.value is None:
             return None
-        action = decide(manifest, state, config, await Now())
+        reading = self._seen(config, await Now())
+        action = None if reading is None else decide(reading)
         return _resting(action) if isinstance(action, Wait) else None
 
     async def _claim(self, manifest: Manifest, take_over: bool) -> bool:
@@ -297,8 +291,9 @@ class Coordinator:
         assert self._epoch is not None, "only a claimed partition is written to"
         return self._epoch
 
-    async def _admit_requested(self, manifest: Manifest, request: Job, config: TopicConfig, now_ms: int) -> Step:
+    async def _admit_requested(self, reading: Reading, request: Job) -> Step:
         """The compactor's decision on a manual request: run it, or end it with a status that says why."""
+        manifest, _, config, now_ms = reading
         end = self._work(config).finish
         try:
             chosen = choose_requested(manifest, request.requested, now_ms, config)
@@ -313,29 +308,18 @@ class Coordinator:
         first = tiered_first(chosen, config)
         if first is not None:
             held, reason = first
-            state, most = self.files.compactor.seen.value, config.compaction_attempts_max
-            given_up = given_up_first(held, reason, state, most, now_ms)
+            given_up = given_up_first(held, reason, reading)
             if given_up is not None:  # otherwise the request would wait for ever for a tier that ends at once
                 return await end(request, "failed", given_up, JobError(Category.GIVEN_UP, given_up))
-            return await self._start(manifest, config, held, "tier", "scheduler", reason, now_ms)
-        kind = kind_of(manifest, config, chosen, now_ms)
+            return await self._start(reading, Proposal(held, "tier", reason))
         reason = "requested: full" if not request.requested else "requested: by sources"
-        return await self._start(manifest, config, chosen, kind, "manual", reason, now_ms, request)
+        return await self._start(reading, Proposal(chosen, kind_of(reading, chosen), reason, request))
 
-    async def _start(
-        self,
-        manifest: Manifest,
-        config: TopicConfig,
-        chosen: Sequence[Unit],
-        kind: Kind,
-        origin: Origin,
-        reason: str,
-        now_ms: int,
-        request: Job | None = None,
-    ) -> Step:
-        """Plan, admit and run a job over `chosen`, which one merge can hold. `now_ms`: the time of the decision."""
+    async def _start(self, reading: Reading, proposal: Proposal) -> Step:
+        """Plan, admit and run a job. `reading`: that of the decision."""
+        manifest, config, request = reading.manifest, reading.config, proposal.request
         try:
-            ranges = await split(self.files, self._mine, chosen, config, request)
+            ranges = await split(self.files, self._mine, proposal.units, config, request)
         except Damaged as found:
             error = JobError(Category.CORRUPT, str(found))
             step = await self._work(config).quarantine(request, error.reason, found.segment.id, error)
@@ -343,22 +327,11 @@ class Coordinator:
             return step
         except Interrupted as wish:
             await self._end_planning()
-            return Step(StepEnd.WORKED if wish.cancelled else StepEnd.STOPPED, f"{wish} while it planned: {reason}")
-        job = freeze(
-            manifest,
-            config,
-            chosen,
-            ranges,
-            job_id=request.id if request else SegmentId.for_job(manifest.id, await NewId()),
-            kind=kind,
-            origin=origin,
-            reason=reason,
-            now_ms=now_ms,
-        )
-        assert job.plan is not None
-        state, floor = self.files.compactor.seen.value, job.plan.rules.floor
-        costs = estimate(chosen, config, job.kind or kind, state, cleaned_to=manifest.cleaned_to, floor=floor)
-        job = replace(job, estimate=costs)
+            outcome = StepEnd.WORKED if wish.cancelled else StepEnd.STOPPED
+            return Step(outcome, f"{wish} while it planned: {proposal.reason}")
+        job_id = request.id if request else SegmentId.for_job(manifest.id, await NewId())
+        job = freeze(reading, proposal, ranges, job_id)
+        job = replace(job, estimate=estimate(reading, proposal.units, job.kind or proposal.kind))
         admitted = await self.files.compactor.offer(job_edits.Admit(self._mine, job))
         if isinstance(admitted, Refused):
             if isinstance(admitted.error, InvalidRequest):  # cancelled meanwhile: the next step settles it
@@ -366,11 +339,11 @@ class Coordinator:
             raise admitted.error
         state = admitted.version.value
         job = (state.job(job.id) if state else None) or job
-        return await self._run(manifest, job, config)
+        return await self._run(reading, job)
 
-    async def _run(self, manifest: Manifest, job: Job, config: TopicConfig) -> Step:
+    async def _run(self, reading: Reading, job: Job) -> Step:
         self.at_work = job.id
-        return await self._work(config).run(manifest, job)
+        return await self._work(reading.config).run(reading.manifest, job)
 
 
 def _room(needed: Needs) -> Reserve:
@@ -385,14 +358,3 @@ def _deferred(needed: Needs) -> Step:
 
 def _resting(wait: Wait) -> Step:
     return Step(StepEnd.IDLE if wait.until_ms is None else StepEnd.WAITING, wait.reason)
-
-
-def first_state(manifest: Manifest) -> CompactorState:
-    """The state before any other: at the manifest's epoch, owned by nobody (P15)."""
-    return CompactorState(
-        format=FORMAT,
-        topic=manifest.topic,
-        topic_id=manifest.topic_id,
-        partition=manifest.partition,
-        epoch=manifest.compactor_epoch,
-    )

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from lithify.compactor.plan import in_key_order, merge_bytes
+from lithify.compactor.reading import Reading
 from lithify.manifest.compacted import is_clean
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.jobs import CompactorState, Estimate, Kind, summed_up
+from lithify.manifest.jobs import Estimate, Kind, summed_up
+from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit
 from lithify.segment.read import FETCH_BYTES_MAX
 from lithify.segment.sort import SORT_BYTES
@@ -27,26 +29,18 @@ def target_bytes(config: TopicConfig, input_bytes: int) -> int:
     return min(config.output_bytes, max(SPLIT_BYTES_MIN, input_bytes // RANGES_MIN))
 
 
-def estimate(
-    chosen: Sequence[Unit],
-    config: TopicConfig,
-    kind: Kind,
-    state: CompactorState | None,
-    *,
-    cleaned_to: int = 0,
-    floor: int = 0,
-) -> Estimate:
+def estimate(reading: Reading, chosen: Sequence[Unit], kind: Kind) -> Estimate:
     """Rows and bytes out follow the last finished compaction of the same kind; without one, they are at most what goes
-    in. Clean data (below `cleaned_to`) is not expected to shrink."""
+    in. Clean data is not expected to shrink."""
+    config, history = reading.config, reading.state.history
     input_bytes, input_rows = sum(u.bytes for u in chosen), sum(u.rows for u in chosen)
     target = target_bytes(config, input_bytes)
     ranges = 1 if input_bytes <= target else -(-input_bytes // target)
-    history = () if state is None else state.history
     last = next((j for j in reversed(history) if j.status == "completed" and j.kind == kind and j.counts.rows_in), None)
     kept = 1.0 if last is None else last.counts.rows_out / last.counts.rows_in
     read_bytes = 0 if last is None else summed_up(last).input_bytes
     kept_bytes = 1.0 if last is None or not read_bytes else last.output_bytes / read_bytes
-    clean_rows, clean_bytes = _stays(chosen, cleaned_to, floor) if kind == "clean" and config.compacted else (0, 0)
+    clean_rows, clean_bytes = _stays(chosen, reading) if kind == "clean" and config.compacted else (0, 0)
     output_bytes = max(round(input_bytes * kept_bytes), clean_bytes)
     outputs = max(-(-output_bytes // max(config.output_bytes, 1)), ranges)
     fetch_bytes = min(FETCH_BYTES_MAX, FETCHES_BYTES // max(len(chosen), 1))
@@ -73,13 +67,14 @@ def _peak_memory_bytes(chosen: Sequence[Unit], config: TopicConfig) -> int:
     return _PROCESS_BYTES + _OUTPUT_BYTES + merge_bytes(chosen) + 3 * min(SORT_BYTES, sorted_bytes)
 
 
-def _stays(chosen: Sequence[Unit], cleaned_to: int, floor: int) -> tuple[int, int]:
+def _stays(chosen: Sequence[Unit], reading: Reading) -> tuple[int, int]:
     """(rows, bytes) of the largest clean run (a divided run has left several), less its tombstones and what lies below
-    `floor`: each key is in it once, so a clean leaves at least as many."""
-    clean = (unit for unit in chosen if unit.is_run and is_clean(unit, cleaned_to))
+    the floor: each key is in it once, so a clean leaves at least as many."""
+    clean = (unit for unit in chosen if unit.is_run and is_clean(unit, reading.manifest.cleaned_to))
     run = max(clean, key=lambda unit: unit.rows, default=None)
     if run is None or not run.rows:
         return 0, 0
+    floor = floor_at(reading.manifest, reading.now_ms)
     span = run.max_offset + 1 - run.min_offset
     above = (run.rows - run.tombstones) * max(run.max_offset + 1 - max(floor, run.min_offset), 0) // span
     return above, run.bytes * above // run.rows

@@ -38,6 +38,8 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     phase: str  # reading (waiting or planning), writing, committing, done
     origin: str
     reason: str
+    chosen: str  # why it was chosen, where `reason` says how it ended
+    ended_by: str  # request, alteration (of the topic), deletion; "": it was not ended from outside
     sources: tuple[str, ...]  # L0 segments and runs; once it ended, the first 16 of `total_sources`
     total_sources: int
     destination: str
@@ -123,6 +125,8 @@ def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> Compac
         phase=_phase(job),
         origin=job.origin,
         reason=job.reason,
+        chosen=job.chosen,
+        ended_by=job.ended_by,
         sources=sources,
         total_sources=job.input_sources or len(sources),
         destination=job.destination,

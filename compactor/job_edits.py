@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from lithify.compactor.failures import counted_after, failure_of, given_up_after, is_in_vain, runs_alone, source_set
 from lithify.compactor.requested import after_merge
+from lithify.compactor.waves import paced_to_ms
 from lithify.manifest.categories import Category
 from lithify.manifest.claims import fenced
 from lithify.manifest.commit import Already, Next, Refused
@@ -44,7 +45,6 @@ __all__ = [
     "ShowPlanning",
     "StartAttempt",
     "Submit",
-    "paced_to_ms",
 ]
 
 Verdict = Next[CompactorState, None] | Already[None] | Refused
@@ -130,6 +130,7 @@ class Submit:
     # number of the request dies. 2. The job is done, and forgotten. 3. A repeated request would do it again. Test:
     # tests/protocol/test_p15_requests.py
     repeatable = False
+    frees = False
 
     def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
         state = head or self.first
@@ -176,6 +177,7 @@ class _Owned:
     """An edit by the holder of `epoch`: refused as fenced if another holds it now (P5); else `change` decides."""
 
     epoch: int
+    frees = False  # unless it says otherwise
 
     def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
         if head is None:
@@ -348,11 +350,6 @@ class EndAttempt(_Owned):
         return Next(replace(head, jobs=_with(head.jobs, ended), failures=failures), None)
 
 
-def paced_to_ms(started_at_ms: int | None, bytes_read: int, rate: int) -> int | None:
-    """When a job that began then and read so much is through, at `rate` bytes per second. None: no throttle."""
-    return None if started_at_ms is None or rate <= 0 else started_at_ms + bytes_read * 1000 // rate
-
-
 @dataclass(frozen=True, slots=True)
 class Finish(_Owned):
     """Make a job terminal and move it to the history. Only the owner of the epoch may (P15).
@@ -367,6 +364,7 @@ class Finish(_Owned):
     error: JobError | None = None
     rate: int = -1  # the throttle, in bytes per second; -1: none
     divided: frozenset[str] = frozenset()
+    ended_by: str = ""  # an EndedBy
 
     repeatable = True
     frees = True
@@ -381,6 +379,8 @@ class Finish(_Owned):
             _end_attempts(job, now_ms, self.error),
             status=self.status,
             reason=self.reason or job.reason,
+            chosen=job.reason if self.reason and self.reason != job.reason else "",
+            ended_by=self.ended_by,
             error=self.error,
             completed_at_ms=now_ms,
             paced_to_ms=paced_to_ms(job.started_at_ms, counts.bytes_read, self.rate),

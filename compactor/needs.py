@@ -4,12 +4,10 @@ from dataclasses import dataclass, replace
 
 from lithify.compactor.failures import failure_of, is_in_vain, runs_alone
 from lithify.compactor.policy import Action, Admit, Propose, Resume, urgency_of
+from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import segments_of
 from lithify.compactor.turns import Want
-from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import appends_slowed
-from lithify.manifest.jobs import CompactorState
-from lithify.manifest.model import Manifest
 from lithify.manifest.units import units
 
 __all__ = ["SHORT_BYTES", "Needs", "needs", "want"]
@@ -25,19 +23,17 @@ class Needs:
     short: bool = False  # it ends soon, or people wait for it
 
 
-def needs(
-    action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, *, owned: bool
-) -> Needs:
+def needs(action: Action, reading: Reading, *, owned: bool) -> Needs:
     """What `action` needs. `owned`: whether the partition is claimed already; if not, the attempt that a former owner
     left open will be counted by the claim."""
-    needed = _needs(action, manifest, state, owned=owned)
-    presses = _relieves_pressure(action, manifest, config)
-    rate = config.compaction_throttle_bytes_per_second
+    needed = _needs(action, reading, owned=owned)
+    presses = _relieves_pressure(action, reading)
+    rate = reading.config.compaction_throttle_bytes_per_second
     slow = 0 <= rate * SHORT_SECONDS < needed.input_bytes  # a throttle makes it long
     return replace(needed, short=(presses or needed.input_bytes <= SHORT_BYTES) and not slow)
 
 
-def _relieves_pressure(action: Action, manifest: Manifest, config: TopicConfig) -> bool:
+def _relieves_pressure(action: Action, reading: Reading) -> bool:
     """Decided by the segments it merges, because the job does not record its debt: any tier made only of L0 segments
     relieves appends, also one of a part of what is due, or one that is resumed."""
     match action:
@@ -47,31 +43,32 @@ def _relieves_pressure(action: Action, manifest: Manifest, config: TopicConfig) 
             merged = job.segments
         case _:
             return False
-    return appends_slowed(manifest, config) and {segment.id for segment in manifest.l0}.issuperset(merged)
+    manifest = reading.manifest
+    return appends_slowed(manifest, reading.config) and {segment.id for segment in manifest.l0}.issuperset(merged)
 
 
-def _needs(action: Action, manifest: Manifest, state: CompactorState | None, *, owned: bool) -> Needs:
+def _needs(action: Action, reading: Reading, *, owned: bool) -> Needs:
     match action:
         case Propose(due):
-            failure = None if state is None else failure_of(state, segments_of(due.units))
+            failure = failure_of(reading.state, segments_of(due.units))
             return Needs(sum(unit.bytes for unit in due.units), runs_alone(failure))
         case Resume(job):
-            failure = None if state is None else failure_of(state, job.segments)
-            alone = state is not None and runs_alone(failure, died=not owned and is_in_vain(job))
+            failure = failure_of(reading.state, job.segments)
+            alone = runs_alone(failure, died=not owned and is_in_vain(job))
             return Needs(0 if job.plan is None else job.plan.input_bytes, alone)
         case Admit(request):
             named = set(request.requested)
-            return Needs(sum(u.bytes for u in units(manifest) if not named or u.id in named))
+            return Needs(sum(u.bytes for u in units(reading.manifest) if not named or u.id in named))
         case _:
             return Needs(0)
 
 
-def want(action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, *, owned: bool) -> Want:
+def want(action: Action, reading: Reading, *, owned: bool) -> Want:
     """What a partition wants its next turn for (docs/rfcs/0014)."""
-    needed = needs(action, manifest, state, config, owned=owned)
+    needed = needs(action, reading, owned=owned)
     asked = isinstance(action, Admit) or (isinstance(action, Resume) and action.job.origin == "manual")
     return Want(
-        urgency_of(action, config),
+        urgency_of(action, reading.config),
         needed.input_bytes,
         short=needed.short,
         asked=asked,

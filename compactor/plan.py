@@ -2,8 +2,9 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from lithify.compactor.reading import Reading
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.compactions import coverage_offset
 from lithify.manifest.config import LONG_MAX, TopicConfig
@@ -17,6 +18,7 @@ from lithify.store.errors import InvalidRequest
 
 __all__ = [
     "FAN_IN_BYTES_MAX",
+    "Proposal",
     "choose_requested",
     "fan_in",
     "freeze",
@@ -33,6 +35,19 @@ SOURCE_BYTES_MAX = 25 * 1024 * 1024  # what a merge holds of one source: fetched
 LARGE_ROW_TIMES = 6  # largest rows held besides: as written, as encoded (benchmarks/)
 FAN_IN_MAX = 256  # sources of one task, each with a footer in memory
 FAN_IN_BYTES_MAX = 300 * 1024 * 1024  # of all sources of one task; its worker stays under 512 MiB
+
+
+class Proposal(NamedTuple):
+    """What a job shall merge, before it is planned."""
+
+    units: Sequence[Unit]  # as many as one merge can hold
+    kind: Kind
+    reason: str
+    request: Job | None = None  # the one that this does; None: the scheduler proposes it
+
+    @property
+    def origin(self) -> Origin:
+        return "scheduler" if self.request is None else "manual"
 
 
 def choose_requested(manifest: Manifest, requested: Sequence[str], now_ms: int, config: TopicConfig) -> list[Unit]:
@@ -135,9 +150,10 @@ def source_bytes(unit: Unit) -> int:
     return max(min(SOURCE_BYTES_MAX, 2 * unit.raw_bytes_max), unit.max_row_bytes)
 
 
-def kind_of(manifest: Manifest, config: TopicConfig, chosen: Sequence[Unit], now_ms: int) -> Kind:
+def kind_of(reading: Reading, chosen: Sequence[Unit]) -> Kind:
     """The kind of a requested compaction: a clean if it reaches down to the oldest offset, else a tier. With records
     younger than min.compaction.lag.ms it is a tier too: it may drop nothing, so nothing is clean after it."""
+    manifest, _, config, now_ms = reading
     oldest = units(manifest)[0].id
     reaches_down = any(unit.id == oldest for unit in chosen)
     return "clean" if config.compacted and reaches_down and _old_enough(config, chosen, now_ms) else "tier"
@@ -147,23 +163,14 @@ def _old_enough(config: TopicConfig, chosen: Sequence[Unit], now_ms: int) -> boo
     return all(unit.max_timestamp_ms <= latest_cleanable_ms(config, now_ms) for unit in chosen)
 
 
-def freeze(
-    manifest: Manifest,
-    config: TopicConfig,
-    chosen: Sequence[Unit],
-    ranges: tuple[KeyRange, ...],
-    *,
-    job_id: str,
-    kind: Kind,
-    origin: Origin,
-    reason: str,
-    now_ms: int,
-) -> Job:
-    """The job that compacts `chosen`, ready to be admitted. A resume recomputes none of it."""
+def freeze(reading: Reading, proposal: Proposal, ranges: tuple[KeyRange, ...], job_id: str) -> Job:
+    """The job that does `proposal`, ready to be admitted. A resume recomputes none of it."""
+    manifest, _, config, now_ms = reading
+    chosen = proposal.units
     held = tuple(segment.id for unit in chosen for segment in unit.segments)
     covered = coverage_offset(manifest, frozenset(held))
     old_enough = _old_enough(config, chosen, now_ms)
-    clean = kind == "clean" and config.compacted and old_enough
+    clean = proposal.kind == "clean" and config.compacted and old_enough
     order: Literal["key", "offset"] = "key" if config.compacted else "offset"
     rules = MergeRules(
         order=order,
@@ -187,12 +194,12 @@ def freeze(
         id=job_id,
         kind="clean" if clean else "tier",  # named after what it does
         status="in_progress",
-        origin=origin,
+        origin=proposal.origin,
         sources=tuple(unit.id for unit in chosen),
         segments=held,
         destination=job_id,
         plan=plan,
-        reason=reason,
+        reason=proposal.reason,
         created_at_ms=now_ms,
     )
 

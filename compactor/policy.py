@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from lithify.compactor.failures import RETRY_MAX_MS, failure_of, too_often
 from lithify.compactor.info import NOTHING_DUE
 from lithify.compactor.plan import fan_in, in_key_order, to_sort
+from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import has_no_room, segments_of
 from lithify.manifest.ages import time_left_ms
-from lithify.manifest.categories import Category
+from lithify.manifest.categories import Category, EndedBy
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, DebtName, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import IN_PROGRESS_MAX, CompactorState, Ended, FailureCount, Job, JobError
@@ -60,6 +61,7 @@ class Settle:
     status: Ended
     reason: str
     error: JobError | None = None
+    ended_by: str = ""  # an EndedBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +104,12 @@ class Wait:
 Action = Settle | Drop | Resume | Admit | Propose | Wait
 
 
-def decide(
-    manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int, debt: Debt | None = None
-) -> Action:
+def decide(reading: Reading, debt: Debt | None = None) -> Action:
     """The next action. Running work comes before requested work, and that before work that is due. `debt`: what
-    `assess` returned for the same arguments, if known."""
-    jobs = () if state is None else state.jobs
+    `assess` returned for the same reading, if known."""
+    manifest, state, config, now_ms = reading
     committed = {done.id for done in manifest.completed_jobs}
-    for job in jobs:
+    for job in state.jobs:
         end = settled(job, manifest, committed)
         if end is not None:
             return end
@@ -120,25 +120,26 @@ def decide(
         return Drop(debt.due)  # retention continues beside jobs, and where compaction is stopped
     if manifest.quarantine is not None:
         return Wait(f"quarantined because of a damaged segment: {manifest.quarantine.reason}")
-    if not jobs and not debt.all_due:
+    if not state.jobs and not debt.all_due:
         return Wait(NOTHING_DUE)
     if config.compaction_paused:
         return Wait("compaction.paused is true")
-    pace = throttled(state, config, now_ms)
+    pace = throttled(reading)
     if pace is not None:
         return pace
-    under_way = _under_way(jobs, state, config, now_ms)
+    under_way = _under_way(reading)
     if isinstance(under_way, Wait):
-        beside = pressing(debt, manifest, state, config, now_ms)
+        beside = pressing(debt, reading)
         return under_way if isinstance(beside, Wait) else beside
-    return under_way or proposed(debt.all_due, manifest, state, config, now_ms)
+    return under_way or proposed(debt.all_due, reading)
 
 
-def _under_way(jobs: Sequence[Job], state: CompactorState | None, config: TopicConfig, now_ms: int) -> Action | None:
+def _under_way(reading: Reading) -> Action | None:
     """What to do about the jobs in progress, else about requests. None: there are none."""
+    jobs = reading.state.jobs
     waiting: list[Wait] = []
     for job in (j for j in jobs if j.status == "in_progress"):
-        action = resumed(job, state, config, now_ms)
+        action = resumed(job, reading)
         if not isinstance(action, Wait):
             return action
         waiting.append(action)
@@ -147,17 +148,17 @@ def _under_way(jobs: Sequence[Job], state: CompactorState | None, config: TopicC
     return next((Admit(job) for job in jobs if job.status == "submitted"), None)
 
 
-def throttled(state: CompactorState | None, config: TopicConfig, now_ms: int) -> Wait | None:
+def throttled(reading: Reading) -> Wait | None:
     """The wait until the throttle lets the next job start; within a job, ranges are spaced out in the same way."""
-    rate = config.compaction_throttle_bytes_per_second
-    if rate < 0 or state is None:
+    now_ms, rate = reading.now_ms, reading.config.compaction_throttle_bytes_per_second
+    if rate < 0:
         return None
     # Look at every finished job, since the last may be a refused request that read nothing. Each job ends at the
     # earlier of two times: by the rate when it ran, and by today's. So lowering the throttle does not stretch past
     # jobs, and raising it shortens them.
     ends_ms = [
         min(job.paced_to_ms, job.started_at_ms + job.counts.bytes_read * 1000 // rate)
-        for job in state.history
+        for job in reading.state.history
         if job.paced_to_ms is not None and job.started_at_ms is not None
         if job.started_at_ms <= now_ms  # otherwise the clock was ahead when it began
     ]
@@ -176,16 +177,17 @@ class Decision:
     passed: tuple[NotDue, ...]
 
 
-def survey(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Decision:
+def survey(reading: Reading) -> Decision:
     """`decide`, with the reasons against everything else."""
+    manifest, state, config, now_ms = reading
     held = held_by(state)
     debt = assess(manifest, config, now_ms, held)
-    action = decide(manifest, state, config, now_ms, debt)
+    action = decide(reading, debt)
     chosen = action.due if isinstance(action, Propose | Drop) else None
     passed: list[NotDue] = []
     for due in debt.all_due:
         if chosen is None or due.debt != chosen.debt:
-            wait = _postponed(_fitting(due, config), manifest, state, config, now_ms)
+            wait = _postponed(_fitting(due, config), reading)
             passed.append(NotDue(due.debt.text, _why_not(due, action, wait)))
     passed += (each for each in debt.weighed if isinstance(each, NotDue))
     passed += left_out(debt, manifest, config, now_ms, chosen, held)
@@ -216,9 +218,9 @@ def _before_it(action: Action) -> str:
 URGENCY_NONE = 1_000
 
 
-def urgency(manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> tuple[int, int]:
+def urgency(reading: Reading) -> tuple[int, int]:
     """The rank of a partition: the smallest goes first."""
-    return urgency_of(decide(manifest, state, config, now_ms), config)
+    return urgency_of(decide(reading), reading.config)
 
 
 def urgency_of(action: Action, config: TopicConfig) -> tuple[int, int]:
@@ -233,9 +235,9 @@ def urgency_of(action: Action, config: TopicConfig) -> tuple[int, int]:
             return 0, -config.compaction_priority
 
 
-def held_by(state: CompactorState | None) -> frozenset[str]:
+def held_by(state: CompactorState) -> frozenset[str]:
     """The segments that active jobs hold (P8)."""
-    return frozenset(s for job in (() if state is None else state.jobs) if job.plan is not None for s in job.segments)
+    return frozenset(segment for job in state.jobs if job.plan is not None for segment in job.segments)
 
 
 def settled(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
@@ -243,15 +245,15 @@ def settled(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:
         # Even if it was cancelled since: its commit is a fact (P13).
         return Settle(job, "completed", "committed")
     if manifest.sealed:
-        return Settle(job, "cancelled", "the topic was deleted")
+        return Settle(job, "cancelled", "the topic was deleted", ended_by=EndedBy.DELETION)
     if job.cancel_requested:
-        return Settle(job, "cancelled", "cancelled on request")
+        return Settle(job, "cancelled", "cancelled on request", ended_by=EndedBy.REQUEST)
     return None
 
 
-def resumed(job: Job, state: CompactorState | None, config: TopicConfig, now_ms: int) -> Settle | Resume | Wait:
-    failure = None if state is None else failure_of(state, job.segments)
-    given_up = _given_up(failure, config.compaction_attempts_max, now_ms) or too_often(job)
+def resumed(job: Job, reading: Reading) -> Settle | Resume | Wait:
+    failure, now_ms = failure_of(reading.state, job.segments), reading.now_ms
+    given_up = _given_up(failure, reading) or too_often(job)
     if given_up is not None:
         return Settle(job, "failed", given_up, JobError(Category.GIVEN_UP, given_up))
     pause_ms = _pause_ms(failure, now_ms)
@@ -261,12 +263,12 @@ def resumed(job: Job, state: CompactorState | None, config: TopicConfig, now_ms:
     return Resume(job)
 
 
-def _given_up(failure: FailureCount | None, most: int, now_ms: int) -> str | None:
-    """Why nothing is tried on these sources for a day, with at most `most` failed attempts in a row. None: go on. It is
-    not for ever: the sources of an idle partition never change, and the cause may have been repaired since."""
-    if failure is None or _again_in_ms(failure, now_ms) == 0:
+def _given_up(failure: FailureCount | None, reading: Reading) -> str | None:
+    """Why nothing is tried on the sources of `failure` for a day. None: go on. It is not for ever: the sources of an
+    idle partition never change, and the cause may have been repaired since."""
+    if failure is None or _again_in_ms(failure, reading.now_ms) == 0:
         return None
-    if failure.count >= most:
+    if failure.count >= reading.config.compaction_attempts_max:
         return f"{failure.count} attempts in a row made no progress; the last: {failure.error.reason}"
     if failure.error.category == Category.GIVEN_UP:
         return failure.error.reason
@@ -276,13 +278,11 @@ def _given_up(failure: FailureCount | None, most: int, now_ms: int) -> str | Non
     return None
 
 
-def proposed(
-    dues: tuple[Due, ...], manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
-) -> Propose | Wait:
+def proposed(dues: tuple[Due, ...], reading: Reading) -> Propose | Wait:
     """The most urgent work that may start now; work that failed, and waits or was given up, does not block the rest."""
     waits: list[Wait] = []
-    for due in (_fitting(due, config) for due in dues):
-        wait = _postponed(due, manifest, state, config, now_ms)
+    for due in (_fitting(due, reading.config) for due in dues):
+        wait = _postponed(due, reading)
         if wait is None:
             return Propose(due)
         waits.append(wait)
@@ -292,14 +292,12 @@ def proposed(
     return Wait(waits[0].reason, min(again_ms, default=None))
 
 
-def pressing(
-    debt: Debt, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
-) -> Propose | Wait:
+def pressing(debt: Debt, reading: Reading) -> Propose | Wait:
     """What may start beside jobs in progress, whether they run or wait for their next attempt: only work that appends
     would otherwise stop for. `debt`: of the segments that no job holds."""
-    if sum(job.status == "in_progress" for job in (() if state is None else state.jobs)) >= IN_PROGRESS_MAX:
+    if sum(job.status == "in_progress" for job in reading.state.jobs) >= IN_PROGRESS_MAX:
         return Wait(f"{IN_PROGRESS_MAX} jobs are in progress, which is the limit")
-    return proposed(tuple(due for due in debt.all_due if due.debt.grows), manifest, state, config, now_ms)
+    return proposed(tuple(due for due in debt.all_due if due.debt.grows), reading)
 
 
 def _fitting(due: Due, config: TopicConfig) -> Due:
@@ -311,17 +309,16 @@ def _fitting(due: Due, config: TopicConfig) -> Due:
     return replace(due, units=tuple(held), debt=DebtName.FAN_IN, reason=reason)
 
 
-def _postponed(
-    due: Due, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
-) -> Wait | None:
+def _postponed(due: Due, reading: Reading) -> Wait | None:
     """Why `due` may not start now. None: it may."""
-    full = has_no_room(due, manifest)
+    now_ms = reading.now_ms
+    full = has_no_room(due, reading.manifest)
     if full is not None:
         return Wait(f"due ({due.reason}), but {full}")
-    failure = None if state is None else failure_of(state, segments_of(due.units))
+    failure = failure_of(reading.state, segments_of(due.units))
     if failure is None:
         return None
-    given_up = _given_up(failure, config.compaction_attempts_max, now_ms)
+    given_up = _given_up(failure, reading)
     if given_up is not None:
         # New segments change the set, and with it the verdict; 'lithify compaction submit' asks regardless.
         again = span_text(_again_in_ms(failure, now_ms))
@@ -355,20 +352,18 @@ def tiered_first(chosen: Sequence[Unit], config: TopicConfig) -> tuple[Sequence[
     return held, f"{len(chosen)} inputs are too many for one merge: {len(held)} neighbours are merged first"
 
 
-def given_up_first(
-    held: Sequence[Unit], reason: str, state: CompactorState | None, most: int, now_ms: int
-) -> str | None:
+def given_up_first(held: Sequence[Unit], reason: str, reading: Reading) -> str | None:
     """Why a request cannot begin: the tier of `held` that must come first (for `reason`) was given up. None: it can."""
-    given_up = None if state is None else _given_up(failure_of(state, segments_of(held)), most, now_ms)
+    given_up = _given_up(failure_of(reading.state, segments_of(held)), reading)
     if given_up is None:
         return None
     return f"{reason}; that was given up: {given_up}"
 
 
-def incumbent_lives(state: CompactorState | None, now_ms: int) -> bool:
+def incumbent_lives(state: CompactorState, now_ms: int) -> bool:
     """Whether the owner of the epoch is at work: it plans a job or has a running attempt, and wrote within the lease.
     An idle owner holds nobody up, however recently it wrote (docs/rfcs/0003)."""
-    if state is None or not state.owner:
+    if not state.owner:
         return False
     at_work = state.planning or any(a.ended_at_ms is None for job in state.jobs for a in job.attempts)
     # Its clock may be ahead of ours by a lease at most: otherwise one wrong reading would hold the partition for as

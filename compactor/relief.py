@@ -13,20 +13,19 @@ from lithify.compactor.policy import (
     settled,
     throttled,
 )
+from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import has_no_room
-from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
-from lithify.manifest.jobs import CompactorState, Job
+from lithify.manifest.jobs import Job
 from lithify.manifest.model import Manifest
 
 __all__ = ["relief"]
 
 
-def relief(
-    manifest: Manifest, state: CompactorState, config: TopicConfig, now_ms: int, first: str
-) -> Settle | Drop | Resume | Propose | Wait:
+def relief(reading: Reading, first: str) -> Settle | Drop | Resume | Propose | Wait:
     """The next action beside the running job `first`: only what appends or retention would otherwise stop for until it
     ends, on segments that no job holds (docs/rfcs/0014)."""
+    manifest, state, config, now_ms = reading
     committed = {done.id for done in manifest.completed_jobs}
     # SUBTLE! Nothing beside a job that has committed, either. 1. `first` divides a run and commits: the rest is free.
     # 2. A merge here takes the rest with others. 3. `.compactor` records the end of `first`, and a waiting request for
@@ -42,12 +41,12 @@ def relief(
         return Drop(debt.due)
     if manifest.quarantine is not None or config.compaction_paused:
         return Wait("compaction is stopped")
-    pace = throttled(state, config, now_ms)
+    pace = throttled(reading)
     if pace is not None:
         return pace
-    left = (resumed(job, state, config, now_ms) for job in others if _relieves(job, manifest))
+    left = (resumed(job, reading) for job in others if _relieves(job, manifest))
     begun = next((action for action in left if not isinstance(action, Wait)), None)
-    return begun or pressing(debt, manifest, state, config, now_ms)
+    return begun or pressing(debt, reading)
 
 
 def _relieves(job: Job, manifest: Manifest) -> bool:

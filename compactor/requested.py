@@ -4,16 +4,16 @@ from msgspec.structs import replace
 
 from lithify.compactor.plan import choose_requested
 from lithify.compactor.policy import tiered_first
-from lithify.manifest.config import TopicConfig
+from lithify.compactor.reading import Reading
 from lithify.manifest.jobs import Job
-from lithify.manifest.model import Manifest
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["after_merge", "waits_for"]
 
 
-def waits_for(manifest: Manifest, request: Job, config: TopicConfig, now_ms: int) -> str:
+def waits_for(request: Job, reading: Reading) -> str:
     """What comes before `request` is done, for people."""
+    manifest, _, config, now_ms = reading
     try:
         first = tiered_first(choose_requested(manifest, request.requested, now_ms, config), config)
     except InvalidRequest as error:

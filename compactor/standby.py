@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 from lithify.compactor.policy import LEASE_MS, incumbent_lives
+from lithify.compactor.reading import Reading
 from lithify.manifest.ages import young
-from lithify.manifest.jobs import CompactorState
-from lithify.manifest.model import Manifest
 
 __all__ = ["Watched", "waits_for", "watched"]
 
@@ -16,7 +15,7 @@ class Watched(NamedTuple):
     live: frozenset[str]  # the live segments at the latest look
 
 
-def watched(before: Watched | None, manifest: Manifest, state: CompactorState | None, now_ms: int) -> Watched:
+def watched(before: Watched | None, reading: Reading) -> Watched:
     """What is known after one more look that found something due. `before`: after the previous look, if that found
     something due too.
 
@@ -24,15 +23,15 @@ def watched(before: Watched | None, manifest: Manifest, state: CompactorState | 
     only retention to do, and writes no heartbeat. 2. Standby B sees no life, and fences A. 3. A stands by, and fences B
     in turn. Test: tests/compactor/test_standby.py
     """
-    heartbeat_at_ms = 0 if state is None else state.heartbeat_at_ms
-    now = Watched(now_ms, heartbeat_at_ms, frozenset(segment.id for segment in manifest.segments()))
+    now_ms, heartbeat_at_ms = reading.now_ms, reading.state.heartbeat_at_ms
+    now = Watched(now_ms, heartbeat_at_ms, frozenset(segment.id for segment in reading.manifest.segments()))
     if before is None or before.since_ms > now_ms:  # the clock has stepped back: the time since is unknown
         return now
     silent = before.heartbeat_at_ms == heartbeat_at_ms and before.live <= now.live
     return now._replace(since_ms=before.since_ms) if silent else now
 
 
-def waits_for(state: CompactorState, seen: Watched | None, now_ms: int) -> str | None:
+def waits_for(reading: Reading, seen: Watched | None) -> str | None:
     """Why a compactor that is not the owner leaves the partition alone. None: it need not. `seen`: for a standby.
 
     SUBTLE! An idle owner shows no life. If the loser of a partition claimed it as soon as something is due, the two
@@ -40,6 +39,7 @@ def waits_for(state: CompactorState, seen: Watched | None, now_ms: int) -> str |
     write to `.compactor`: otherwise one request per lease would keep everybody away from a dead owner's partition.
     Test: tests/compactor/test_standby.py
     """
+    state, now_ms = reading.state, reading.now_ms
     if incumbent_lives(state, now_ms):
         return f"{state.owner_name} is at work here"
     may_come = seen is not None and young(seen.since_ms, now_ms, LEASE_MS)

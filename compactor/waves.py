@@ -1,10 +1,10 @@
-"""A job's key ranges in waves, as a throttle allows. Pure (docs/rfcs/0008)."""
+"""A job's key ranges in waves, and the time of its bytes, as a throttle allows. Pure (docs/rfcs/0008)."""
 
 from collections.abc import Sequence
 
 from lithify.manifest.jobs import Job
 
-__all__ = ["WAVE_MS", "wave_bytes", "waves"]
+__all__ = ["WAVE_MS", "paced_to_ms", "wave_bytes", "waves"]
 
 WAVE_MS = 10_000  # how long a wave takes at the throttle's rate
 
@@ -20,3 +20,8 @@ def waves(job: Job, pending: Sequence[int], rate: int) -> list[Sequence[int]]:
         return [pending] if pending else []
     size = max(rate * WAVE_MS // 1000 // max(wave_bytes(job, pending[:1]), 1), 1)
     return [pending[at : at + size] for at in range(0, len(pending), size)]
+
+
+def paced_to_ms(started_at_ms: int | None, bytes_read: int, rate: int) -> int | None:
+    """When a job that began then and read so much is through, at `rate` bytes per second. None: no throttle."""
+    return None if started_at_ms is None or rate <= 0 else started_at_ms + bytes_read * 1000 // rate

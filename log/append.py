@@ -13,9 +13,9 @@ from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.config import slows_from
 from lithify.manifest.keys import SegmentId
+from lithify.manifest.lifetime import Touch
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.pins import Collect
 from lithify.manifest.producers import ProducerStamp
 from lithify.manifest.transactions import EXPIRATION_MS, TransactionStamp
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
@@ -142,7 +142,7 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
 
 async def _take_number(files: PartitionFiles) -> Manifest:
     with contextlib.suppress(CommitUnknown):  # the head shows whether this settled anything
-        await files.manifest.commit(Collect(boundary=0, collected=frozenset(), always=True))
+        await files.manifest.commit(Touch())
     return await files.head()
 
 

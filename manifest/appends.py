@@ -47,6 +47,7 @@ class Append:
     expiration_ms: int = EXPIRATION_MS  # before an idle application may be forgotten, if there is no room for another
 
     repeatable = True  # by the segment id while its entry is live or retired; later the orphan floor refuses it
+    frees = False
 
     def apply(
         self, head: Manifest | None, number: int, now_ms: int

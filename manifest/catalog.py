@@ -120,6 +120,7 @@ class _Announce:
     after: int  # the version that this one must follow
 
     repeatable = True  # by the topic id, new at each creation
+    frees = False
 
     def apply(
         self, head: TopicFile | None, number: int, now_ms: int

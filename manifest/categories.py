@@ -1,8 +1,8 @@
-"""Why a job, or an attempt at it, ended without success (P14). Pure."""
+"""Why a job, or an attempt at it, ended without success (P14); and who ended a job from outside. Pure."""
 
 from enum import StrEnum
 
-__all__ = ["Category"]
+__all__ = ["Category", "EndedBy"]
 
 
 class Category(StrEnum):
@@ -36,3 +36,12 @@ class Category(StrEnum):
     def damage(self) -> bool:
         """Whether a source is damaged or gone."""
         return self in (Category.CORRUPT, Category.MISSING)
+
+
+class EndedBy(StrEnum):
+    """What ended a job from outside: its status is "cancelled", but only REQUEST is somebody's wish. Stored as a word;
+    later releases may add words."""
+
+    REQUEST = "request"  # somebody asked to cancel it
+    ALTERATION = "alteration"  # the topic now keeps something that its plan drops; what is due is planned again
+    DELETION = "deletion"  # the topic was deleted

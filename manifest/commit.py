@@ -59,8 +59,8 @@ class Edit(Protocol[S, R]):
     """Whether the edit may be applied again while an earlier outcome of it is unknown: because it recognises itself in
     the head, or because doing it twice is the same as once (P4)."""
 
-    # Some edits have `frees = True`: they lead to deletions, so on a full disk they may use the reserve
-    # (docs/rfcs/0012).
+    frees: bool
+    """Whether it leads to deletions, so that on a full disk it may use the reserve (docs/rfcs/0012)."""
 
     def apply(self, head: S | None, number: int, now_ms: int) -> Next[S, R] | Already[R] | Refused:
         """What this edit makes of `head` (None: the chain is empty) as file `number`. Reads nothing else."""
@@ -248,7 +248,7 @@ class Lineage(Generic[S]):
             value = msgspec.structs.replace(verdict.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
-            settled, rival = await self._create(number, value, attempt, frees=getattr(edit, "frees", False))
+            settled, rival = await self._create(number, value, attempt, frees=edit.frees)
             # SUBTLE! What we learned about `number` counts only if the number is not dead. A stalled writer can create
             # a collected number anew, and a body of ours may have lived and been collected before we looked.
             dead = await self._dead()

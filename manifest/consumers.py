@@ -62,6 +62,7 @@ class CommitPosition:
     # shows. 3. If that were Already, the delayed request could still create 8. Taking number 8 prevents that. Test:
     # tests/manifest/test_consumers.py
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
         if head is None or head.sealed:
@@ -102,6 +103,7 @@ class TakePosition:
     holder: str | None = None
 
     repeatable = True  # whoever came in between had it for a while. Never Already, as in CommitPosition
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
         if head is None or head.sealed:
@@ -133,6 +135,7 @@ class ResetPosition:
     anew: bool = False
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
         if head is None or head.sealed:
@@ -221,6 +224,7 @@ class ForgetConsumer:
     name: str
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is not None and head.sealed:

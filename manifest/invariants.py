@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
 from lithify.manifest.jobs import (
-    BORN,
     FAILURES_MAX,
     HISTORY_MAX,
     IN_PROGRESS_MAX,
-    MAY_BECOME,
     REQUESTS_MAX,
     CompactorState,
+    may_become,
 )
 from lithify.manifest.keys import is_topic_name
 from lithify.manifest.model import (
@@ -342,7 +341,7 @@ def _lives(previous: CompactorState | None, following: CompactorState) -> Iterat
     before = {} if previous is None else {job.id: job for job in previous.jobs + previous.history}
     for job in following.jobs + following.history:
         was = before.get(job.id)
-        if job.status not in (BORN if was is None else {was.status, *MAY_BECOME[was.status]}):
+        if not may_become(None if was is None else was.status, job.status):
             yield f"job {job.id} is not {job.status} after being {'nothing' if was is None else was.status}"
         if was is not None and was.plan is not None and job.active and job.plan != was.plan:
             yield f"the plan of job {job.id} never changes"

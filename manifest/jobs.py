@@ -5,7 +5,7 @@ It is here, beside the manifest's model, because both the compactor and garbage 
 
 import itertools
 from collections.abc import Container, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -15,13 +15,12 @@ from lithify.manifest.model import KIND, Numbered, SegmentRef
 
 __all__ = [
     "ATTEMPTS_KEPT",
-    "BORN",
     "ENDED_ATTEMPTS_KEPT",
     "ENDED_SOURCES_KEPT",
     "FAILURES_MAX",
     "HISTORY_MAX",
     "IN_PROGRESS_MAX",
-    "MAY_BECOME",
+    "LIVES",
     "REQUESTS_MAX",
     "Attempt",
     "CompactorState",
@@ -39,6 +38,7 @@ __all__ = [
     "RangeDone",
     "Status",
     "discarded",
+    "may_become",
     "recorded",
     "summed_up",
 ]
@@ -58,17 +58,21 @@ Ended = Literal["completed", "failed", "cancelled"]
 Status = Literal["submitted", "in_progress", "completed", "failed", "cancelled"]
 Origin = Literal["scheduler", "manual"]
 
+_ENDS: frozenset[Status] = frozenset(get_args(Ended))
 
-# A job's statuses: those it may be born with, and those it may change to. Of the edits (compactor/job_edits.py) Submit
-# and Admit create a job, Admit starts a request, Finish ends it. Every write is checked against these.
-BORN: frozenset[Status] = frozenset(("submitted", "in_progress"))
-MAY_BECOME: dict[Status, frozenset[Status]] = {
-    "submitted": frozenset(("in_progress", "completed", "failed", "cancelled")),  # completed: nothing was left to do
-    "in_progress": frozenset(("completed", "failed", "cancelled")),
-    "completed": frozenset(),
-    "failed": frozenset(),
-    "cancelled": frozenset(),
+# A job's life: which edit of compactor/job_edits.py leads from which status to which. None: there is no such job yet.
+# No other edit changes a status, and what has ended stays as it is. Tests: tests/compactor/test_lives_of_jobs.py
+LIVES: dict[str, dict[Status | None, frozenset[Status]]] = {
+    "Submit": {None: frozenset(("submitted",))},
+    "Admit": {None: frozenset(("in_progress",)), "submitted": frozenset(("in_progress",))},
+    "Finish": {"submitted": _ENDS, "in_progress": _ENDS},  # a request is completed at once if nothing is left to do
 }
+
+
+def may_become(was: Status | None, status: Status) -> bool:
+    """Whether one write may find a job in status `was` (None: there was no such job) and leave it in `status`. Every
+    write is checked (manifest/invariants.py)."""
+    return status == was or any(status in edit.get(was, ()) for edit in LIVES.values())
 
 
 class MergeRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,6 +212,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     counted: tuple[int, ...] = ()  # ranges that must be done again although the sums already count them
     cancel_requested: bool = False
     reason: str = ""  # why it was chosen, or how it ended
+    chosen: str = ""  # why it was chosen, where `reason` says how it ended
+    ended_by: str = ""  # an EndedBy, or one of a later release; "": it was not ended from outside
     error: JobError | None = None
     created_at_ms: int
     started_at_ms: int | None = None

@@ -1,15 +1,16 @@
-"""The edits that create and seal a partition (P21). Pure."""
+"""The edits that create, touch and seal a partition (P21). Pure."""
 
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lithify.manifest.commit import Already, Next
+from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.model import Manifest
 from lithify.manifest.pins import unpinned
+from lithify.manifest.refusals import not_created
 from lithify.manifest.retired import retire
 
-__all__ = ["CreatePartition", "Seal"]
+__all__ = ["CreatePartition", "Seal", "Touch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,21 @@ class CreatePartition:
     first: Manifest
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
         return Already(None) if head is not None else Next(self.first, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """Take the next number and change nothing, so that no late request can create it any more (P1)."""
+
+    repeatable = True
+    frees = True  # whoever asks what became of an append is told so on a full disk, too
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Refused:
+        return not_created() if head is None else Next(head, None)
 
 
 @dataclass(frozen=True, slots=True)

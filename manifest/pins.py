@@ -124,6 +124,7 @@ class CreateCheckpoint:
     owner: PinOwner = "user"
 
     repeatable = True  # by the checkpoint id
+    frees = False
 
     def __post_init__(self) -> None:
         """Raises InvalidRequest if a scan would pin for too long."""
@@ -205,6 +206,7 @@ class RefreshCheckpoint:
     ttl_ms: int | None
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, Checkpoint] | Refused:
         mine = None if head is None else next((c for c in head.checkpoints if c.id == self.id), None)

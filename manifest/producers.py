@@ -33,6 +33,7 @@ class OpenProducer:
     id: str
 
     repeatable = True  # a repeat gives a later epoch; nobody has used the one before
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ProducerStamp] | Refused:
         if head is None:

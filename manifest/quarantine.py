@@ -21,6 +21,7 @@ class SetQuarantine:
     segment: str
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:
@@ -40,6 +41,7 @@ class LiftQuarantine:
     """Allow compaction again: a person has looked and repaired."""
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:

@@ -189,6 +189,7 @@ class ForgetTransaction:
     application: str
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None]:
         if head is None or find_transaction(head, self.application) is None:
@@ -208,6 +209,7 @@ class EndTransaction:
     at: Reach | None = None
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:

@@ -125,6 +125,7 @@ class AlterWarehouse:
     changes: dict[str, str | None]
 
     repeatable = True  # it sets values
+    frees = False
 
     def apply(self, head: WarehouseFile | None, number: int, now_ms: int) -> Next[WarehouseFile, dict[str, str]]:
         merged = {**(head.config if head else {}), **self.changes}

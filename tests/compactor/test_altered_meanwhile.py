@@ -273,6 +273,7 @@ def test_a_job_under_way_drops_nothing_that_the_topic_is_altered_to_keep(altered
     compactor = Compactor(warehouse, engine=Meanwhile(lambda: topic.alter(altered)))
     (job,) = compactor.run_once().partitions[0].jobs
     assert (job.status, job.error and job.error.category) == ("cancelled", "altered")
+    assert job.ended_by == "alteration"
     assert len(list(topic.partition(0).read())) == 4
     state = warehouse.driver.run(PartitionFiles(partition_keys(topic._topic)[0]).compactor_state())
     assert state is not None

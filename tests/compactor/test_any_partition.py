@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.simulation import Simulation
 from lithify.compactor.policy import Propose, decide, survey
+from lithify.compactor.reading import Reading
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Due, assess
 from lithify.manifest.model import Manifest
@@ -75,8 +76,8 @@ def test_due_work_is_free_and_old_and_the_rest_has_one_reason(
     for due in assess(manifest, config, now_ms, held).all_due:
         check_free_and_old(due, config, manifest, now_ms, held)
     for known in (busy, idle):
-        found = survey(manifest, known, config, now_ms)
-        assert found.action == decide(manifest, known, config, now_ms)
+        found = survey(Reading.of(manifest, known, config, now_ms))
+        assert found.action == decide(Reading.of(manifest, known, config, now_ms))
         chosen = found.action.due.units if isinstance(found.action, Propose) else ()
         told = Counter([unit.id for unit in chosen] + [each.what for each in found.passed])
         assert [unit.id for unit in everything if told[unit.id] != 1] == [], "chosen, or with one reason"

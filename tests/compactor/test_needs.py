@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from lithify.compactor.failures import source_set
 from lithify.compactor.needs import SHORT_BYTES, SHORT_SECONDS, want
 from lithify.compactor.policy import Admit, Propose, Resume, Wait, decide
+from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import segments_of
 from lithify.compactor.turns import Want
 from lithify.manifest.config import TopicConfig
@@ -16,7 +17,9 @@ from tests.compactor.test_policy import NOW_MS, config, head, job, segment, stat
 
 
 def wanted(manifest: Manifest, settings: TopicConfig) -> Want:
-    return want(decide(manifest, None, settings, NOW_MS), manifest, None, settings, owned=True)
+    return want(
+        decide(Reading.of(manifest, None, settings, NOW_MS)), Reading.of(manifest, None, settings, NOW_MS), owned=True
+    )
 
 
 def test_a_short_job_reads_little_or_relieves_pressure() -> None:
@@ -39,18 +42,18 @@ def test_what_relieves_pressure_is_short_whether_one_merge_can_hold_it_or_not(
     """And where it was interrupted. The default limit is above what one merge holds, so there it is always a part."""
     settings = config(l0_segments_max=most, min_cleanable_dirty_ratio="1")
     manifest = head(*(replace(segment(10 + at, LARGE), min_offset=at, max_offset=at) for at in range(count)))
-    begun = decide(manifest, None, settings, NOW_MS)
+    begun = decide(Reading.of(manifest, None, settings, NOW_MS))
     assert isinstance(begun, Propose)
     assert (begun.due.debt is DebtName.FAN_IN) is (count > 12)
     assert wanted(manifest, settings).short is short
     left = job("left", kind="tier", origin="scheduler", segments=segments_of(begun.due.units))
     assert left.plan is not None
     left = replace(left, plan=replace(left.plan, input_bytes=SHORT_BYTES + 1))
-    assert want(Resume(left), manifest, state(left), settings, owned=True).short is short
+    assert want(Resume(left), Reading.of(manifest, state(left), settings, NOW_MS), owned=True).short is short
     others = replace(left, segments=(*left.segments, "a run's"))
-    assert not want(Resume(others), manifest, state(others), settings, owned=True).short
+    assert not want(Resume(others), Reading.of(manifest, state(others), settings, NOW_MS), owned=True).short
     asked = replace(left, origin="manual")
-    assert not want(Resume(asked), manifest, state(asked), settings, owned=True).short
+    assert not want(Resume(asked), Reading.of(manifest, state(asked), settings, NOW_MS), owned=True).short
 
 
 def test_what_a_throttle_stretches_is_not_short() -> None:
@@ -66,10 +69,12 @@ def test_nothing_to_do_and_retention_are_edits() -> None:
 
 def test_what_a_person_asked_for_is_known_when_it_is_begun_and_when_it_goes_on() -> None:
     manifest, asked = head(segment(10, 5)), job("asked", "submitted", plan=None)
-    assert want(Admit(asked), manifest, state(asked), config(), owned=True).asked
-    assert want(Resume(job("asked")), manifest, state(), config(), owned=True).asked
-    assert not want(Resume(job("due", origin="scheduler")), manifest, state(), config(), owned=True).asked
-    assert not want(Wait("nothing"), manifest, None, config(), owned=True).asked
+    assert want(Admit(asked), Reading.of(manifest, state(asked), config(), NOW_MS), owned=True).asked
+    assert want(Resume(job("asked")), Reading.of(manifest, state(), config(), NOW_MS), owned=True).asked
+    assert not want(
+        Resume(job("due", origin="scheduler")), Reading.of(manifest, state(), config(), NOW_MS), owned=True
+    ).asked
+    assert not want(Wait("nothing"), Reading.of(manifest, None, config(), NOW_MS), owned=True).asked
 
 
 def test_who_may_have_killed_its_compactors_runs_alone() -> None:
@@ -77,5 +82,7 @@ def test_who_may_have_killed_its_compactors_runs_alone() -> None:
     guilty = job("guilty", attempts=(open_attempt,))
     once = FailureCount(sources=source_set(("s",)), count=0, lost=1, error=JobError("", ""), retry_at_ms=0)
     known = state(guilty, failures=(once,))
-    assert not want(Resume(guilty), head(), known, config(), owned=True).alone
-    assert want(Resume(guilty), head(), known, config(), owned=False).alone, "the claim will count the attempt"
+    assert not want(Resume(guilty), Reading.of(head(), known, config(), NOW_MS), owned=True).alone
+    assert want(Resume(guilty), Reading.of(head(), known, config(), NOW_MS), owned=False).alone, (
+        "the claim will count the attempt"
+    )

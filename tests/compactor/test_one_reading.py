@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import Reserve, StartTasks, StopAsked, WeighSegment
-from lithify.compactor.plan import freeze
+from lithify.compactor.plan import Proposal, freeze
+from lithify.compactor.reading import Reading
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.partition import PartitionFiles
@@ -53,17 +54,8 @@ def test_what_a_plan_is_called_follows_from_what_it_does() -> None:
     head = with_rows().alone(PartitionFiles(KEYS).head())
     kinds = {}
     for now_ms in (LAG_MS - 1, LAG_MS):
-        job = freeze(
-            head,
-            LAGGING,
-            units(head),
-            (KeyRange(),),
-            job_id="j",
-            kind="clean",
-            origin="scheduler",
-            reason="",
-            now_ms=now_ms,
-        )
+        reading = Reading.of(head, None, LAGGING, now_ms)
+        job = freeze(reading, Proposal(units(head), "clean", ""), (KeyRange(),), "j")
         assert job.plan is not None
         kinds[job.kind] = job.plan.rules
     assert kinds["tier"].stamp_horizon_ms is None

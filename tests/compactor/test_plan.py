@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lithify.compactor.plan import fan_in, freeze, kind_of, offset_ranges, tasks
+from lithify.compactor.plan import Proposal, fan_in, freeze, kind_of, offset_ranges, tasks
+from lithify.compactor.reading import Reading
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef
@@ -35,7 +36,7 @@ def test_offset_ranges_cover_every_segment_in_one_task(sizes: list[tuple[int, in
     assert [r.high_offset for r in ranges[:-1]] == [r.low_offset for r in ranges[1:]]
     config = parse({})
     head = Manifest(format=FORMAT, topic="t", topic_id="i", partition=0, id=1, l0=tuple(segments), next_offset=at)
-    job = freeze(head, config, units(head), ranges, job_id="j", kind="tier", origin="scheduler", reason="", now_ms=0)
+    job = freeze(Reading.of(head, None, config, 0), Proposal(units(head), "tier", ""), ranges, "j")
     given_out = [
         ref.id for task in tasks(head, job, 1, range(len(ranges))) for source in task.sources for ref in source
     ]
@@ -61,7 +62,7 @@ def test_a_task_is_given_the_segments_of_its_keys_only() -> None:
     )
     ranges = (KeyRange(None, b"c"), KeyRange(b"c", b"g"), KeyRange(b"g", None))
     config = parse({"cleanup.policy": "compact"})
-    job = freeze(head, config, units(head), ranges, job_id="j", kind="clean", origin="scheduler", reason="", now_ms=0)
+    job = freeze(Reading.of(head, None, config, 0), Proposal(units(head), "clean", ""), ranges, "j")
     names = [
         [ref.id.partition("-")[2] for source in task.sources for ref in source]
         for task in tasks(head, job, 1, range(3))
@@ -101,7 +102,7 @@ def test_a_task_without_sources_writes_nothing() -> None:
     )
     config = parse({"cleanup.policy": "compact"})
     ranges = (KeyRange(None, b"c"), KeyRange(b"c", None))
-    job = freeze(head, config, units(head), ranges, job_id="j", kind="clean", origin="scheduler", reason="", now_ms=0)
+    job = freeze(Reading.of(head, None, config, 0), Proposal(units(head), "clean", ""), ranges, "j")
     (empty,) = tasks(head, job, 1, [1])
     assert empty.sources == ()
     store = MemoryStore()
@@ -115,7 +116,9 @@ def test_a_request_of_young_records_cleans_nothing() -> None:
         format=FORMAT, topic="t", topic_id="i", partition=0, id=1, l0=(segment("a", 0, 9), segment("b", 10, 19))
     )
     oldest, newest = units(head)
-    assert kind_of(head, lag, [oldest], 1_000) == "clean"
-    assert kind_of(head, lag, [newest], 1_000) == "tier", "an older segment is left out"
-    assert kind_of(head, lag, [oldest, newest], 999) == "tier", "what may not be dropped is not clean afterwards"
-    assert kind_of(head, parse({}), [oldest], 1_000) == "tier", "only compacted topics are cleaned"
+    assert kind_of(Reading.of(head, None, lag, 1_000), [oldest]) == "clean"
+    assert kind_of(Reading.of(head, None, lag, 1_000), [newest]) == "tier", "an older segment is left out"
+    assert kind_of(Reading.of(head, None, lag, 999), [oldest, newest]) == "tier", (
+        "what may not be dropped is not clean afterwards"
+    )
+    assert kind_of(Reading.of(head, None, parse({}), 1_000), [oldest]) == "tier", "only compacted topics are cleaned"

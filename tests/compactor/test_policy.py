@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from lithify.compactor.estimate import estimate
 from lithify.compactor.failures import RETRY_MAX_MS, source_set
 from lithify.compactor.policy import (
     LEASE_MS,
@@ -17,6 +16,7 @@ from lithify.compactor.policy import (
     survey,
     urgency,
 )
+from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import DebtName, NotDue, assess
@@ -32,7 +32,6 @@ from lithify.manifest.jobs import (
     Plan,
 )
 from lithify.manifest.model import FORMAT, Bucket, CompletedJob, Manifest, Quarantine, Retention, SegmentRef, SortedRun
-from lithify.manifest.units import units
 from lithify.manifest.words import DEBT_TEXTS
 from tests.refs import l0_ref
 
@@ -159,33 +158,33 @@ def test_delete_topics_are_tiered_and_never_cleaned() -> None:
 def test_the_order_of_actions() -> None:
     dirty = head(segment(10, 99))
     running, asked = job("running"), job("asked", "submitted", plan=None)
-    assert decide(dirty, None, config(), NOW_MS) == Propose(assess(dirty, config(), NOW_MS).due)  # type: ignore[arg-type]
-    assert decide(dirty, state(asked, running), config(), NOW_MS) == Resume(running)
-    assert decide(dirty, state(asked), config(), NOW_MS) == Admit(asked)
+    assert decide(Reading.of(dirty, None, config(), NOW_MS)) == Propose(assess(dirty, config(), NOW_MS).due)  # type: ignore[arg-type]
+    assert decide(Reading.of(dirty, state(asked, running), config(), NOW_MS)) == Resume(running)
+    assert decide(Reading.of(dirty, state(asked), config(), NOW_MS)) == Admit(asked)
     cancelled = replace(asked, cancel_requested=True)
-    settled = decide(dirty, state(running, cancelled), config(), NOW_MS)
-    assert settled == Settle(cancelled, "cancelled", "cancelled on request")
+    settled = decide(Reading.of(dirty, state(running, cancelled), config(), NOW_MS))
+    assert settled == Settle(cancelled, "cancelled", "cancelled on request", ended_by="request")
 
 
 def test_a_committed_job_is_completed_whatever_was_requested() -> None:
     done = job("done", cancel_requested=True)
     committed = head(completed_jobs=(CompletedJob("done", 5),))
-    assert decide(committed, state(done), config(), NOW_MS) == Settle(done, "completed", "committed")
-    assert decide(replace(committed, sealed=True), state(done), config(), NOW_MS) == Settle(
+    assert decide(Reading.of(committed, state(done), config(), NOW_MS)) == Settle(done, "completed", "committed")
+    assert decide(Reading.of(replace(committed, sealed=True), state(done), config(), NOW_MS)) == Settle(
         done, "completed", "committed"
     )
 
 
 def test_quarantine_and_seal_stop_everything_but_settling() -> None:
     ill = head(segment(10, 99), quarantine=Quarantine("bad bytes", "s", 0))
-    assert decide(ill, state(job("running")), config(), NOW_MS) == Wait(
+    assert decide(Reading.of(ill, state(job("running")), config(), NOW_MS)) == Wait(
         "quarantined because of a damaged segment: bad bytes"
     )
     gone = head(sealed=True)
-    assert decide(gone, state(job("running")), config(), NOW_MS) == Settle(
-        job("running"), "cancelled", "the topic was deleted"
+    assert decide(Reading.of(gone, state(job("running")), config(), NOW_MS)) == Settle(
+        job("running"), "cancelled", "the topic was deleted", ended_by="deletion"
     )
-    assert decide(gone, None, config(), NOW_MS) == Wait("the topic was deleted")
+    assert decide(Reading.of(gone, None, config(), NOW_MS)) == Wait("the topic was deleted")
 
 
 def test_failures_wait_and_are_given_up_at_the_cap() -> None:
@@ -199,22 +198,22 @@ def test_failures_wait_and_are_given_up_at_the_cap() -> None:
         return state(failures=(failure,))
 
     sources = segments_of(chosen.units)
-    waiting = decide(dirty, failed(sources, 1, NOW_MS + 5), config(), NOW_MS)
+    waiting = decide(Reading.of(dirty, failed(sources, 1, NOW_MS + 5), config(), NOW_MS))
     assert isinstance(waiting, Wait)
     assert waiting.until_ms == NOW_MS + 5
-    assert isinstance(decide(dirty, failed(sources, 1, NOW_MS), config(), NOW_MS), Propose)
-    given_up = decide(dirty, failed(sources, 10, NOW_MS), config(), NOW_MS)
+    assert isinstance(decide(Reading.of(dirty, failed(sources, 1, NOW_MS), config(), NOW_MS)), Propose)
+    given_up = decide(Reading.of(dirty, failed(sources, 10, NOW_MS), config(), NOW_MS))
     assert isinstance(given_up, Wait)
     assert given_up.until_ms is None
     assert "out of memory" in given_up.reason
 
     running = job("running")
     capped = replace(failed(running.segments, 10, NOW_MS), jobs=(running,))
-    ended = decide(dirty, capped, config(), NOW_MS)
+    ended = decide(Reading.of(dirty, capped, config(), NOW_MS))
     assert isinstance(ended, Settle)
     assert (ended.status, ended.error.category if ended.error else "") == ("failed", "attempts")
     later = replace(failed(running.segments, 2, NOW_MS + 9), jobs=(running,))
-    assert isinstance(decide(dirty, later, config(), NOW_MS), Wait)
+    assert isinstance(decide(Reading.of(dirty, later, config(), NOW_MS)), Wait)
 
 
 def test_an_incumbent_lives_while_a_job_of_its_runs_and_writes() -> None:
@@ -226,7 +225,6 @@ def test_an_incumbent_lives_while_a_job_of_its_runs_and_writes() -> None:
     assert not incumbent_lives(replace(running, jobs=(rested,)), NOW_MS), "it left its job to be resumed"
     assert not incumbent_lives(replace(running, owner=""), NOW_MS)
     assert incumbent_lives(replace(running, jobs=(rested,), planning=True), NOW_MS), "it claimed, and plans its job"
-    assert not incumbent_lives(None, NOW_MS)
 
 
 def test_a_clock_that_was_ahead_holds_nothing_up_once_it_is_right() -> None:
@@ -238,18 +236,18 @@ def test_a_clock_that_was_ahead_holds_nothing_up_once_it_is_right() -> None:
     error = JobError("unavailable", "no answer")
     sources = source_set(segments_of(chosen.units))
     failed = state(failures=(FailureCount(sources=sources, count=1, error=error, retry_at_ms=NOW_MS + year_ms),))
-    assert isinstance(decide(dirty, failed, config(), NOW_MS), Propose)
+    assert isinstance(decide(Reading.of(dirty, failed, config(), NOW_MS)), Propose)
     running = job("running")
     again = FailureCount(sources=source_set(running.segments), count=1, error=error, retry_at_ms=NOW_MS + year_ms)
-    assert isinstance(decide(dirty, state(running, failures=(again,)), config(), NOW_MS), Resume)
+    assert isinstance(decide(Reading.of(dirty, state(running, failures=(again,)), config(), NOW_MS)), Resume)
     longest = replace(failed, failures=(replace(failed.failures[0], retry_at_ms=NOW_MS + RETRY_MAX_MS),))
-    assert isinstance(decide(dirty, longest, config(), NOW_MS), Wait)
+    assert isinstance(decide(Reading.of(dirty, longest, config(), NOW_MS)), Wait)
 
     slow = config(compaction_throttle_bytes_per_second="100")
     read = MergeCounts(bytes_read=1_000)
     paced_to_ms = NOW_MS + year_ms + 10_000
     ended = job("last", "completed", started_at_ms=NOW_MS + year_ms, counts=read, paced_to_ms=paced_to_ms)
-    assert isinstance(decide(dirty, replace(state(), history=(ended,)), slow, NOW_MS), Propose)
+    assert isinstance(decide(Reading.of(dirty, replace(state(), history=(ended,)), slow, NOW_MS)), Propose)
 
     attempt = Attempt(number=1, epoch=1, worker="w", started_at_ms=0)
     ahead = state(job("running", attempts=(attempt,)), heartbeat_at_ms=NOW_MS + LEASE_MS - 1)
@@ -270,24 +268,28 @@ EXPIRED = indexed(head(segment(10, 5), segment(11, 5), retention=Retention(ms=HO
 
 def test_segments_below_the_floor_are_dropped_before_anything_else() -> None:
     first, second = EXPIRED.l0
-    action = decide(EXPIRED, state(job("running")), KEEP_AN_HOUR, NOW_MS)
+    action = decide(Reading.of(EXPIRED, state(job("running")), KEEP_AN_HOUR, NOW_MS))
     assert isinstance(action, Drop)
     assert assess(EXPIRED, KEEP_AN_HOUR, NOW_MS).droppable == (first,)
     ill = replace(EXPIRED, quarantine=Quarantine("bad bytes", "s", 0))
-    assert isinstance(decide(ill, None, KEEP_AN_HOUR, NOW_MS), Drop), "a damaged segment keeps nothing that expired"
+    assert isinstance(decide(Reading.of(ill, None, KEEP_AN_HOUR, NOW_MS)), Drop), (
+        "a damaged segment keeps nothing that expired"
+    )
     held = state(job("running", segments=(first.id, second.id)))
-    assert isinstance(decide(EXPIRED, held, KEEP_AN_HOUR, NOW_MS), Resume), "it goes with the job that holds it"
+    assert isinstance(decide(Reading.of(EXPIRED, held, KEEP_AN_HOUR, NOW_MS)), Resume), (
+        "it goes with the job that holds it"
+    )
 
 
 def test_a_paused_topic_is_left_alone_but_for_what_expired() -> None:
     paused = config(compaction_paused="true")
     dirty = head(segment(10, 99))
     for busy in (None, state(job("running")), state(job("asked", "submitted", plan=None))):
-        assert decide(dirty, busy, paused, NOW_MS) == Wait("compaction.paused is true")
+        assert decide(Reading.of(dirty, busy, paused, NOW_MS)) == Wait("compaction.paused is true")
     cancelled = job("running", cancel_requested=True)
-    assert isinstance(decide(dirty, state(cancelled), paused, NOW_MS), Settle)
+    assert isinstance(decide(Reading.of(dirty, state(cancelled), paused, NOW_MS)), Settle)
     quiet = parse({"cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS), "compaction.paused": "true"})
-    assert isinstance(decide(EXPIRED, None, quiet, NOW_MS), Drop)
+    assert isinstance(decide(Reading.of(EXPIRED, None, quiet, NOW_MS)), Drop)
 
 
 def test_slowed_writers_come_before_a_clean_and_young_segments_are_merged_among_themselves() -> None:
@@ -311,7 +313,7 @@ def test_every_debt_has_a_text_for_people() -> None:
 def test_everything_not_chosen_has_its_reason() -> None:
     lag = config(min_compaction_lag_ms=str(HOUR_MS), min_cleanable_dirty_ratio="0.9")
     manifest = head(segment(10, 70, HOUR_MS), segment(11, 5, HOUR_MS - 9), segment(12, 9, HOUR_MS), clean=30)
-    found = survey(manifest, None, lag, NOW_MS)
+    found = survey(Reading.of(manifest, None, lag, NOW_MS))
     assert found.action == Wait("nothing is due")
     assert {it.what: it.reason for it in found.passed} == {
         "drop segments": "no segment lies wholly below the log start offset",
@@ -328,9 +330,9 @@ def test_everything_not_chosen_has_its_reason() -> None:
         "000000000012-x": "it comes after one that is younger than min.compaction.lag.ms",
     }
     dirty = head(segment(10, 99))
-    busy = survey(dirty, state(job("running", segments=(dirty.l0[0].id,))), config(), NOW_MS)
+    busy = survey(Reading.of(dirty, state(job("running", segments=(dirty.l0[0].id,))), config(), NOW_MS))
     assert NotDue("000000000010-x", "an active job holds it") in busy.passed
-    asked = survey(dirty, state(job("asked", "submitted", plan=None)), config(), NOW_MS)
+    asked = survey(Reading.of(dirty, state(job("asked", "submitted", plan=None)), config(), NOW_MS))
     assert asked.passed[0].reason.endswith("job asked was requested and comes first")
 
 
@@ -339,43 +341,11 @@ def test_who_needs_it_most_goes_first() -> None:
     late = head(segment(10, 1, 2 * HOUR_MS), clean=99)
     dirty, idle = head(segment(10, 99)), head(clean=5)
     ranks = [
-        urgency(dirty, state(job("running")), config(), NOW_MS),
-        urgency(late, None, overdue, NOW_MS),
-        urgency(dirty, None, config(compaction_priority="9"), NOW_MS),
-        urgency(dirty, None, config(), NOW_MS),
-        urgency(idle, None, config(compaction_priority="9"), NOW_MS),
+        urgency(Reading.of(dirty, state(job("running")), config(), NOW_MS)),
+        urgency(Reading.of(late, None, overdue, NOW_MS)),
+        urgency(Reading.of(dirty, None, config(compaction_priority="9"), NOW_MS)),
+        urgency(Reading.of(dirty, None, config(), NOW_MS)),
+        urgency(Reading.of(idle, None, config(compaction_priority="9"), NOW_MS)),
     ]
     assert ranks == sorted(ranks)
     assert len(set(ranks)) == len(ranks)
-
-
-def test_an_estimate_goes_by_the_last_of_its_kind() -> None:
-    chosen = assess(head(segment(10, 400), segment(11, 600)), config(), NOW_MS).due
-    assert chosen is not None
-    blind = estimate(chosen.units, config(), "clean", None)
-    assert (blind.input_bytes, blind.output_bytes, blind.input_rows, blind.output_rows) == (1_000, 1_000, 20, 20)
-    plan = Plan(ranges=(), rules=MergeRules(), output_bytes=1, input_bytes=100, input_rows=1, input_segments=1)
-    last = job("last", "completed", kind="clean", plan=plan, output_bytes=25, counts=MergeCounts(rows_in=8, rows_out=4))
-    other = job(
-        "other", "completed", kind="tier", plan=plan, output_bytes=100, counts=MergeCounts(rows_in=8, rows_out=8)
-    )
-    known = estimate(chosen.units, config(), "clean", replace(state(), history=(last, other)))
-    assert (known.output_bytes, known.output_rows, known.basis) == (250, 10, "how last went")
-    assert known.ranges == 1
-    assert estimate(chosen.units, config(compaction_output_bytes="1024"), "clean", None).ranges == 1
-
-
-def test_what_is_clean_already_is_no_fewer_for_another_clean() -> None:
-    """3,000 records of 500 keys were cleaned; one more came. A sixth of 501 would be foretold."""
-    big = replace(segment(0, 5_000), rows=500, tombstones=20, min_offset=0, max_offset=2_999, base_offset=None)
-    chosen = units(head(segment(300, 10), runs=(SortedRun(id="clean", segments=(big,)),), cleaned_to=3_000))
-    plan = Plan(ranges=(), rules=MergeRules(), output_bytes=1, input_bytes=60, input_rows=6, input_segments=1)
-    last = job("last", "completed", kind="clean", plan=plan, output_bytes=10, counts=MergeCounts(rows_in=6, rows_out=1))
-    after = replace(state(), history=(last,))
-    known = estimate(chosen, config(), "clean", after, cleaned_to=3_000)
-    assert (known.input_rows, known.output_rows, known.output_bytes) == (510, 480, 4_800)
-    half = estimate(chosen, config(), "clean", after, cleaned_to=3_000, floor=1_500)
-    assert (half.output_rows, half.output_bytes) == (240, 2_400)
-    assert estimate(chosen, config(), "clean", after, cleaned_to=3_000, floor=9_999).output_rows == 85
-    assert estimate(chosen, config(), "clean", after, cleaned_to=2_999).output_rows == 85, "it is not clean"
-    assert estimate(chosen, config(), "tier", None, cleaned_to=3_000).output_rows == 510

@@ -4,9 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.compactor import plan
-from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Submit
 from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.reading import first_state
 from lithify.compactor.requested import after_merge
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.jobs import Job, MergeCounts, RangeDone

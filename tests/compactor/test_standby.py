@@ -15,13 +15,14 @@ import pytest
 from msgspec.structs import replace
 
 import lithify
-from lithify.compactor.coordinator import first_state
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import PartitionReport
 from lithify.compactor.job_edits import ClaimState
 from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.reading import Reading, first_state
 from lithify.compactor.service import Service
 from lithify.compactor.standby import Watched, watched
+from lithify.manifest.config import parse
 from lithify.manifest.event_log import log_event
 from tests.clock import HandClock
 from tests.compactor.serving import Running, append_to, eventually
@@ -305,7 +306,8 @@ def test_whatever_the_owner_does_begins_the_lease_anew() -> None:
         known: Watched | None = None
         for second, (live, heartbeat_at_ms) in enumerate(seen):
             manifest = replace(FIRST, l0=tuple(map(segment, live)))
-            known = watched(known, manifest, replace(first_state(FIRST), heartbeat_at_ms=heartbeat_at_ms), second)
+            state = replace(first_state(FIRST), heartbeat_at_ms=heartbeat_at_ms)
+            known = watched(known, Reading(manifest, state, parse(EAGER), second))
         assert known is not None
         return known.since_ms
 

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from benchmarks.simulation import Simulation
 from lithify.compactor.failures import source_set
-from lithify.compactor.plan import fan_in, freeze
+from lithify.compactor.plan import Proposal, fan_in, freeze
 from lithify.compactor.policy import Drop, Propose, Wait, decide, survey, urgency
+from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.config import LONG_MAX, parse, validate
 from lithify.manifest.debt import RUNS_CROWDED_TIERS, Due, NotDue, assess
@@ -34,17 +35,17 @@ def proposed(action: object) -> Due:
 
 def test_a_debt_is_as_urgent_in_one_kind_of_topic_as_in_another() -> None:
     crowd = head(*EIGHT_L0)
-    routine = urgency(crowd, None, parse({"cleanup.policy": "delete"}), NOW_MS)
+    routine = urgency(Reading.of(crowd, None, parse({"cleanup.policy": "delete"}), NOW_MS))
     pressure = parse({"cleanup.policy": "delete", "l0.segments.max": "8"})
     ranks = [
-        urgency(head(segment(10, 1, 2)), None, config(max_compaction_lag_ms="1"), NOW_MS),
-        urgency(crowd, None, pressure, NOW_MS),
-        urgency(head(segment(10, 99)), None, config(), NOW_MS),
+        urgency(Reading.of(head(segment(10, 1, 2)), None, config(max_compaction_lag_ms="1"), NOW_MS)),
+        urgency(Reading.of(crowd, None, pressure, NOW_MS)),
+        urgency(Reading.of(head(segment(10, 99)), None, config(), NOW_MS)),
         routine,
     ]
     assert ranks == sorted(ranks)
     assert len(set(ranks)) == len(ranks)
-    assert urgency(crowd, None, config(l0_segments_max="8"), NOW_MS) == ranks[1]
+    assert urgency(Reading.of(crowd, None, config(l0_segments_max="8"), NOW_MS)) == ranks[1]
 
 
 def test_a_full_l0_of_one_segment_is_emptied() -> None:
@@ -67,13 +68,13 @@ def test_what_was_given_up_keeps_no_other_work_waiting() -> None:
     few = replace(few, l0=tuple(replace(s, max_timestamp_ms=NOW_MS - 1) for s in few.l0))
     clean, tier = assess(few, settings, NOW_MS).all_due
     poisoned = state(failures=(failed(clean.units, 10),))
-    decided = decide(few, poisoned, settings, NOW_MS)
+    decided = decide(Reading.of(few, poisoned, settings, NOW_MS))
     assert proposed(decided) == tier
-    passed = {it.what: it.reason for it in survey(few, poisoned, settings, NOW_MS).passed}
+    passed = {it.what: it.reason for it in survey(Reading.of(few, poisoned, settings, NOW_MS)).passed}
     given_up = "given up: 10 attempts in a row made no progress; the last: out of memory"
     assert passed["clean dirty records"] == f"due ({clean.reason}), but {given_up}; it will be tried once more in 1.0 d"
     both = state(failures=(failed(clean.units, 10), failed(tier.units, 2, NOW_MS + 7)))
-    waiting = decide(few, both, settings, NOW_MS)
+    waiting = decide(Reading.of(few, both, settings, NOW_MS))
     assert isinstance(waiting, Wait)
     assert waiting.until_ms == NOW_MS + 7
     assert "given up" in waiting.reason
@@ -83,11 +84,11 @@ def test_what_is_tiered_first_is_given_up_like_any_other() -> None:
     """Its failures are counted by its own sources, not by those of the clean that it is to make smaller."""
     many = head(*(segment(10 + at, 5) for at in range(300)))
     (clean, _) = assess(many, config(), NOW_MS).all_due
-    first = proposed(decide(many, None, config(), NOW_MS))
+    first = proposed(decide(Reading.of(many, None, config(), NOW_MS)))
     assert (first.kind, first.debt, first.urgency) == ("tier", "fan-in", clean.urgency)
     assert first.units == tuple(fan_in(clean.units))
-    assert isinstance(decide(many, state(failures=(failed(first.units, 10),)), config(), NOW_MS), Wait)
-    found = survey(many, None, config(), NOW_MS)
+    assert isinstance(decide(Reading.of(many, state(failures=(failed(first.units, 10),)), config(), NOW_MS)), Wait)
+    found = survey(Reading.of(many, None, config(), NOW_MS))
     passed = {it.what: it.reason for it in found.passed}
     assert passed["clean dirty records"] == f"{clean.reason}; {first.reason}"
     taken = "other work that is due will take it: clean dirty records"
@@ -97,10 +98,10 @@ def test_what_is_tiered_first_is_given_up_like_any_other() -> None:
 def test_nothing_starts_that_could_not_commit() -> None:
     entry = Retired(id="gone", bytes=1, rows=1, added_at=1, retired_at=2)
     full = head(segment(10, 99), retired=(entry,) * RETIRED_MAX)
-    waiting = decide(full, None, config(), NOW_MS)
+    waiting = decide(Reading.of(full, None, config(), NOW_MS))
     assert isinstance(waiting, Wait)
     assert "replaced segments wait for collection: run 'lithify gc run'" in waiting.reason
-    assert isinstance(decide(replace(full, retired=full.retired[1:]), None, config(), NOW_MS), Propose)
+    assert isinstance(decide(Reading.of(replace(full, retired=full.retired[1:]), None, config(), NOW_MS)), Propose)
 
 
 def test_a_drop_without_room_waits_and_says_for_what() -> None:
@@ -108,25 +109,25 @@ def test_a_drop_without_room_waits_and_says_for_what() -> None:
     entry = Retired(id="gone", bytes=1, rows=1, added_at=1, retired_at=2)
     full = head(segment(10, 99), segment(11, 1), retired=(entry,) * RETIRED_MAX, log_start_offset=110)
     for settings in (config(), config(cleanup_policy="compact,delete", min_cleanable_dirty_ratio="1")):
-        waiting = decide(full, None, settings, NOW_MS)
+        waiting = decide(Reading.of(full, None, settings, NOW_MS))
         assert isinstance(waiting, Wait)
         assert waiting.until_ms is None
         assert waiting.reason == (
             f"due (1 segment (99 bytes) lies below the log start offset), but {waiting_text(full)}"
         )
-    assert isinstance(decide(replace(full, retired=full.retired[1:]), None, config(), NOW_MS), Drop)
+    assert isinstance(decide(Reading.of(replace(full, retired=full.retired[1:]), None, config(), NOW_MS)), Drop)
 
 
 def test_what_no_collection_makes_room_for_says_what_to_do() -> None:
     parts = tuple(segment(20 + at, 1) for at in range(RETIRED_MAX // 2 + 1))
     two = head(runs=(SortedRun(id="a", segments=parts), SortedRun(id="b", segments=parts)))
-    waiting = decide(two, None, config(), NOW_MS)
+    waiting = decide(Reading.of(two, None, config(), NOW_MS))
     assert isinstance(waiting, Wait)
     told = f"but it would replace {RETIRED_MAX + 2} segments, and one commit can retire {RETIRED_MAX}: "
     assert told + "raise compaction.output.bytes, and merge neighbours of fewer segments first" in waiting.reason
     assert "gc run" not in waiting.reason
     one = head(segment(99_999, 1), runs=(SortedRun(id="a", segments=parts * 2),))
-    waiting = decide(one, None, config(), NOW_MS)
+    waiting = decide(Reading.of(one, None, config(), NOW_MS))
     assert isinstance(waiting, Wait)
     assert f"run a alone has {RETIRED_MAX + 2}: copy the topic into one of more partitions" in waiting.reason
 
@@ -139,10 +140,10 @@ def test_where_nothing_is_due_nothing_waits() -> None:
     slow = config(compaction_throttle_bytes_per_second="100")
     last = job("last", "completed", started_at_ms=NOW_MS, counts=READ, paced_to_ms=NOW_MS + 10_000)
     after = replace(state(), history=(last,))
-    assert decide(head(clean=99), after, slow, NOW_MS) == Wait("nothing is due")
-    assert decide(head(clean=99), None, config(compaction_paused="true"), NOW_MS) == Wait("nothing is due")
+    assert decide(Reading.of(head(clean=99), after, slow, NOW_MS)) == Wait("nothing is due")
+    assert decide(Reading.of(head(clean=99), None, config(compaction_paused="true"), NOW_MS)) == Wait("nothing is due")
     asked = replace(after, jobs=(job("asked", "submitted"),))
-    waiting = decide(head(clean=99), asked, slow, NOW_MS)
+    waiting = decide(Reading.of(head(clean=99), asked, slow, NOW_MS))
     assert isinstance(waiting, Wait)
     assert waiting.until_ms == NOW_MS + 10_000
 
@@ -151,7 +152,7 @@ def test_a_refused_request_takes_no_throttle_off() -> None:
     slow = config(compaction_throttle_bytes_per_second="100")
     last = job("last", "completed", started_at_ms=NOW_MS, counts=READ, paced_to_ms=NOW_MS + 10_000)
     after = replace(state(), history=(last, job("refused", "failed"), job("empty", "cancelled", started_at_ms=NOW_MS)))
-    waiting = decide(head(segment(10, 99)), after, slow, NOW_MS)
+    waiting = decide(Reading.of(head(segment(10, 99)), after, slow, NOW_MS))
     assert isinstance(waiting, Wait)
     assert waiting.until_ms == NOW_MS + 10_000
 
@@ -159,15 +160,13 @@ def test_a_refused_request_takes_no_throttle_off() -> None:
 def test_a_horizon_fits_its_column_however_long_tombstones_stay() -> None:
     ever = config(delete_retention_ms=str(LONG_MAX))
     manifest = head(segment(10, 5))
-    planned = freeze(
-        manifest, ever, units(manifest), (KeyRange(),), job_id="j", kind="clean", origin="manual", reason="", now_ms=1
-    )
+    planned = freeze(Reading.of(manifest, None, ever, 1), Proposal(units(manifest), "clean", ""), (KeyRange(),), "j")
     assert planned.plan is not None
     assert planned.plan.rules.stamp_horizon_ms == LONG_MAX - 1, "the largest stands for none"
 
 
 def test_a_unit_that_due_work_would_take_says_so() -> None:
-    found = survey(head(segment(10, 99)), None, config(compaction_paused="true"), NOW_MS)
+    found = survey(Reading.of(head(segment(10, 99)), None, config(compaction_paused="true"), NOW_MS))
     assert found.passed[-1] == NotDue("000000000010-x", "other work that is due will take it: clean dirty records")
 
 
@@ -215,12 +214,12 @@ def test_a_throttled_topic_gives_the_last_jobs_bytes_their_time() -> None:
     last = job("last", "completed", started_at_ms=NOW_MS, counts=counts, paced_to_ms=NOW_MS + 10_000)
     dirty = head(segment(10, 99))
     after = replace(state(), history=(last,))
-    waiting = decide(dirty, after, slow, NOW_MS + 9_999)
+    waiting = decide(Reading.of(dirty, after, slow, NOW_MS + 9_999))
     assert isinstance(waiting, Wait)
     assert waiting.until_ms == NOW_MS + 10_000
-    assert isinstance(decide(dirty, after, slow, NOW_MS + 10_000), Propose)
-    assert isinstance(decide(dirty, after, config(), NOW_MS), Propose)
-    raised = decide(dirty, after, config(compaction_throttle_bytes_per_second="1000"), NOW_MS)
+    assert isinstance(decide(Reading.of(dirty, after, slow, NOW_MS + 10_000)), Propose)
+    assert isinstance(decide(Reading.of(dirty, after, config(), NOW_MS)), Propose)
+    raised = decide(Reading.of(dirty, after, config(compaction_throttle_bytes_per_second="1000"), NOW_MS))
     assert isinstance(raised, Wait)
     assert raised.until_ms == NOW_MS + 1_000
 
@@ -231,4 +230,4 @@ def test_a_throttle_that_is_lowered_holds_for_what_begins_after_it() -> None:
     counts = MergeCounts(bytes_read=10**12)
     for paced_to_ms in (None, NOW_MS - 1):
         last = job("last", "completed", started_at_ms=NOW_MS - 3 * HOUR_MS, counts=counts, paced_to_ms=paced_to_ms)
-        assert isinstance(decide(dirty, replace(state(), history=(last,)), lowered, NOW_MS), Propose)
+        assert isinstance(decide(Reading.of(dirty, replace(state(), history=(last,)), lowered, NOW_MS)), Propose)

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from lithify import Admin, Compactor, Record
 from lithify import open as open_warehouse
 from lithify.compactor import plan
-from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.failures import source_set
 from lithify.compactor.job_edits import Submit
 from lithify.compactor.policy import Admit, Propose, Resume, Wait, decide
+from lithify.compactor.reading import Reading, first_state
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.jobs import IN_PROGRESS_MAX, REQUESTS_MAX, FailureCount, Job, JobError
 from lithify.manifest.partition import PartitionFiles
@@ -40,18 +41,18 @@ def failed(*jobs: Job, again_ms: int = 9) -> Any:
 
 def test_beside_a_job_that_waits_to_be_tried_again_pressure_is_relieved() -> None:
     waits = job("waits", segments=tuple(s.id for s in HELD))
-    found = decide(head(*HELD, *LATER), failed(waits), PRESSED, NOW_MS)
+    found = decide(Reading.of(head(*HELD, *LATER), failed(waits), PRESSED, NOW_MS))
     assert isinstance(found, Propose)
     assert (found.due.kind, found.due.debt) == ("tier", "l0-pressure")
     assert segments_of(found.due.units) == tuple(s.id for s in LATER)
-    assert isinstance(decide(head(*HELD, *LATER), failed(waits, again_ms=0), PRESSED, NOW_MS), Resume)
+    assert isinstance(decide(Reading.of(head(*HELD, *LATER), failed(waits, again_ms=0), PRESSED, NOW_MS)), Resume)
 
 
 def test_nothing_else_begins_beside_it() -> None:
     waits = job("waits", segments=tuple(s.id for s in HELD))
     asked = job("asked", "submitted", plan=None, segments=())
     easy = config(min_cleanable_dirty_ratio="0", max_compaction_lag_ms=str(HOUR_MS))
-    found = decide(head(*HELD, *LATER), failed(waits, asked), easy, NOW_MS)
+    found = decide(Reading.of(head(*HELD, *LATER), failed(waits, asked), easy, NOW_MS))
     assert isinstance(found, Wait)
     assert found.reason.startswith("job waits failed (403)")
 
@@ -59,7 +60,9 @@ def test_nothing_else_begins_beside_it() -> None:
 def test_whoever_is_tried_again_first_says_when_there_is_something_to_do() -> None:
     jobs = [job(name, segments=(each.id,)) for name, each in zip("ab", HELD, strict=False)]
     late, early = failed(*jobs, again_ms=9).failures
-    found = decide(head(*HELD), state(*jobs, failures=(replace(late, retry_at_ms=NOW_MS + 99), early)), PRESSED, NOW_MS)
+    found = decide(
+        Reading.of(head(*HELD), state(*jobs, failures=(replace(late, retry_at_ms=NOW_MS + 99), early)), PRESSED, NOW_MS)
+    )
     assert isinstance(found, Wait)
     assert found.until_ms == NOW_MS + 10
 
@@ -67,8 +70,8 @@ def test_whoever_is_tried_again_first_says_when_there_is_something_to_do() -> No
 def test_so_many_may_wait_for_their_next_attempts_and_no_more() -> None:
     jobs = [job(f"j{at}", segments=(each.id,)) for at, each in enumerate(HELD)]
     assert len(jobs) == IN_PROGRESS_MAX
-    assert isinstance(decide(head(*HELD, *LATER), failed(*jobs[1:]), PRESSED, NOW_MS), Propose)
-    assert isinstance(decide(head(*HELD, *LATER), failed(*jobs), PRESSED, NOW_MS), Wait)
+    assert isinstance(decide(Reading.of(head(*HELD, *LATER), failed(*jobs[1:]), PRESSED, NOW_MS)), Propose)
+    assert isinstance(decide(Reading.of(head(*HELD, *LATER), failed(*jobs), PRESSED, NOW_MS)), Wait)
 
 
 class _Denying:
@@ -128,7 +131,7 @@ def test_as_many_requests_as_there_may_be_wait_for_a_tier_that_begins(monkeypatc
         )
         world.alone(files.compactor.commit(Submit(first, asked)))
     assert isinstance(
-        decide(world.alone(files.head()), world.alone(files.compactor_state()), CONFIG, world.now_ms), Admit
+        decide(Reading.of(world.alone(files.head()), world.alone(files.compactor_state()), CONFIG, world.now_ms)), Admit
     )
     coordinator = Coordinator(PartitionFiles(KEYS), "me:1")
     for _ in range(2 * REQUESTS_MAX):

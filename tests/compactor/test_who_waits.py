@@ -6,6 +6,7 @@ import lithify
 from lithify.compactor.answers import Budget
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.reading import Reading
 from lithify.compactor.requested import waits_for
 from lithify.compactor.service import WAITS_LONG_MS, Service
 from lithify.manifest.config import parse
@@ -36,7 +37,7 @@ def test_a_request_names_the_tier_that_comes_before_it(warehouse: lithify.Wareho
 def test_a_request_whose_sources_are_no_more_is_told_to_be_refused(warehouse: lithify.Warehouse) -> None:
     files = partition_files(warehouse, warehouse.create_topic("users", 1, EAGER).name)
     request = Job(id="1-a", status="submitted", origin="manual", requested=("2-b",), created_at_ms=0)
-    told = waits_for(warehouse.driver.run(files.head()), request, parse(EAGER), 0)
+    told = waits_for(request, Reading.of(warehouse.driver.run(files.head()), None, parse(EAGER), 0))
     assert told.startswith("a compactor, which will refuse it: users/0: 2-b is not a live L0 segment or run; ")
 
 

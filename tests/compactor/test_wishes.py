@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lithify.compactor.attempt import HEARTBEAT_MS
-from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import (
     NextResults,
     Reserve,
@@ -15,6 +15,7 @@ from lithify.compactor.engine import (
     WeighSegment,
 )
 from lithify.compactor.job_edits import RequestCancel, Submit
+from lithify.compactor.reading import first_state
 from lithify.compactor.step import Step
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import CompactorState, Job

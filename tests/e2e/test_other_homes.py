@@ -45,6 +45,7 @@ class Put:
     """Changes the head as a later lithify would: its own edits are not there yet."""
 
     repeatable = True
+    frees = False
 
     def __init__(self, change: Any) -> None:
         self._change = change

@@ -300,27 +300,10 @@ COMPACTOR_ENDED = CompactorState(
     failures=(FailureCount(sources="0123456789abcdef", count=0, lost=1, error=ERROR, retry_at_ms=1_760_000_002_000),),
 )
 # A job whose one range was counted by size.
+SIZES = {"lost": (15, 5), "kept_bytes": (3_900, 100), "lost_bytes": (700, 300)}
+SIZED = RangeDone(index=0, attempt=2, outputs=(OUTPUT,), counts=COUNTS, **SIZES)
 COMPACTOR_SIZES = CompactorState(
-    **HEAD,
-    **PARTITION,
-    id=15,
-    epoch=4,
-    jobs=(
-        msgspec.structs.replace(
-            RUNNING,
-            done=(
-                RangeDone(
-                    index=0,
-                    attempt=2,
-                    outputs=(OUTPUT,),
-                    counts=COUNTS,
-                    lost=(15, 5),
-                    kept_bytes=(3_900, 100),
-                    lost_bytes=(700, 300),
-                ),
-            ),
-        ),
-    ),
+    **HEAD, **PARTITION, id=15, epoch=4, jobs=(msgspec.structs.replace(RUNNING, done=(SIZED,)),)
 )
 # A job that ended under a throttle.
 COMPACTOR_PACED = CompactorState(
@@ -329,6 +312,11 @@ COMPACTOR_PACED = CompactorState(
     id=16,
     epoch=4,
     history=(summed_up(msgspec.structs.replace(RUNNING, status="completed", paced_to_ms=1_760_000_010_000)),),
+)
+# A job that the deletion of its topic ended.
+DELETED = {"status": "cancelled", "reason": "the topic was deleted", "chosen": "asked for", "ended_by": "deletion"}
+COMPACTOR_CHOSEN = CompactorState(
+    **HEAD, **PARTITION, id=18, epoch=4, history=(summed_up(msgspec.structs.replace(RUNNING, **DELETED)),)
 )
 # A job with attempts that failed, and a range that is to be done again.
 FAILED = msgspec.structs.replace(RUNNING, failed_attempts=3, counted=(1,))
@@ -381,6 +369,7 @@ FILES: dict[str, Numbered] = {
     "compactor-sizes": COMPACTOR_SIZES,
     "compactor-paced": COMPACTOR_PACED,
     "compactor-failed": COMPACTOR_FAILED,
+    "compactor-chosen": COMPACTOR_CHOSEN,
     "boundary": BOUNDARY,
     "topic": TOPIC,
     "topic-bounds": TOPIC_BOUNDS,

@@ -81,6 +81,7 @@ class _Put:
     value: Boundary
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Boundary | None, number: int, now_ms: int) -> Next[Boundary, None]:
         return Next(self.value, None)

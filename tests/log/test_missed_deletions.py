@@ -24,6 +24,7 @@ class _Missed:
     """What a clean does to consumers that tombstones below `dropped_to` were unread by."""
 
     repeatable = True
+    frees = False
 
     def __init__(self, dropped_to: int) -> None:
         self._dropped_to = dropped_to

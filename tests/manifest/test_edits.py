@@ -1,5 +1,8 @@
 """An edit changes what it is about, once, and leaves all else as it was: each on a partition that has everything."""
 
+import ast
+import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from lithify.manifest.commit import Already, Refused
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer, ResetPosition, TakePosition
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
-from lithify.manifest.lifetime import CreatePartition, Seal
+from lithify.manifest.lifetime import CreatePartition, Seal, Touch
 from lithify.manifest.model import Manifest
 from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.producers import OpenProducer, ProducerStamp
@@ -159,7 +162,9 @@ OF_A_PARTITION = [
 ]
 
 
-@pytest.mark.parametrize("edit", [*OF_A_PARTITION, RefreshCheckpoint("c", 99)], ids=lambda edit: type(edit).__name__)
+@pytest.mark.parametrize(
+    "edit", [*OF_A_PARTITION, RefreshCheckpoint("c", 99), Touch()], ids=lambda edit: type(edit).__name__
+)
 def test_where_there_is_no_partition_it_is_refused(edit: Any) -> None:
     verdict = edit.apply(None, 1, NOW_MS)
     assert isinstance(verdict, Refused)
@@ -220,3 +225,32 @@ def test_runs_are_in_the_order_of_their_offsets() -> None:
     head = after(head, replacing(head, head.l0[2:], 1, job="000000000004-0000bbbb"))
     head = after(head, replacing(head, head.l0, 1, job="000000000005-0000aaaa"))
     assert [run.segments[0].min_offset for run in head.runs] == [0, 4]
+
+
+def test_a_touch_takes_a_number_and_changes_nothing() -> None:
+    for head in (HEAD, after(HEAD, Seal())):
+        step = Step(head, after(head, Touch()), head.id, frozenset())
+        assert step.manifest.id == head.id + 1
+        assert (kind_of_commit(step), unwarranted(step, "nothing")) == ("nothing", None)
+
+
+def edit_classes() -> list[type[Any]]:
+    """Every class of the product that is handed to `Lineage.commit`: it has an `apply` that is told the number."""
+    root = Path(__file__).resolve().parents[2]
+    found: list[type[Any]] = []
+    folders = ("manifest", "compactor", "gc", "log", "admin")
+    for file in sorted(file for folder in folders for file in root.glob(f"{folder}/*.py")):
+        classes = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef)]
+        if classes and "def apply(" in file.read_text(encoding="utf-8"):
+            module = importlib.import_module(f"lithify.{file.parent.name}.{file.stem}")
+            found += [getattr(module, c.name) for c in classes if hasattr(getattr(module, c.name), "apply")]
+    return [each for each in found if each.__name__ not in ("Edit", "_Owned")]
+
+
+def test_every_edit_says_whether_it_may_be_repeated_and_whether_it_frees_space() -> None:
+    """An edit that forgot it would be found out at its first commit only, or on a full disk."""
+    classes = edit_classes()
+    assert {"Append", "Collect", "Touch", "_Advance", "_Alter", "ClaimState", "Finish"} <= {c.__name__ for c in classes}
+    for each in classes:
+        assert isinstance(each.repeatable, bool), each
+        assert isinstance(each.frees, bool), each

@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import (
     TaskFailure,
     VerifyOutputs,
 )
 from lithify.compactor.job_edits import Submit
 from lithify.compactor.plan import choose_requested
+from lithify.compactor.reading import first_state
 from lithify.gc.collect import collect, sweep
 from lithify.log import checkpoints
 from lithify.log.append import append

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from lithify.compactor.coordinator import first_state
 from lithify.compactor.job_edits import ClaimState
+from lithify.compactor.reading import first_state
 from lithify.manifest.appends import Append
 from lithify.manifest.claims import Claim
 from lithify.manifest.commit import Next

@@ -47,6 +47,7 @@ class Forget:
     """An edit with a fault: it lets a live segment vanish."""
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None]:
         assert head is not None

@@ -84,6 +84,7 @@ class Once:
     """An edit that cannot recognise itself in a head."""
 
     repeatable = False
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None]:
         assert head is not None

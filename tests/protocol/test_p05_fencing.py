@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Admit, ClaimState, Heartbeat, Record, StartAttempt, Submit
 from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.reading import first_state
 from lithify.manifest.claims import Claim
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.jobs import Attempt, CompactorState
@@ -171,6 +172,20 @@ def test_who_never_heard_whether_its_claim_landed_knows_itself_in_what_it_finds(
         assert me.owns
     assert step(world, me).outcome == "worked"
     assert world.alone(PartitionFiles(KEYS).head()).compactor_epoch == 4
+
+
+def test_who_could_not_end_its_claim_waits_for_no_owner_where_there_is_none() -> None:
+    """The second half of its claim never arrives; an admin writes the first `.compactor`, which names no owner. Before,
+    it waited a lease for somebody without a name."""
+    world, me = new_partition(), Coordinator(PartitionFiles(KEYS), "me:1", stands_by=True)
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    held = Held(world, with_engine(KEYS, me.step(CONFIG), []))
+    held.until(lambda request: isinstance(request, Create) and request.key == KEYS.compactor.key(1))
+    with pytest.raises(CommitUnknown):
+        _end_while_the_store_is_away(held)
+    request = job(status="submitted", origin="manual", plan=None, segments=(), sources=())
+    world.alone(PartitionFiles(KEYS).compactor.commit(Submit(first_state(world.alone(me.files.head())), request)))
+    assert step(world, me).outcome == "worked"
 
 
 def _end_while_the_store_is_away(held: Held) -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Admit, RequestCancel, Submit
+from lithify.compactor.reading import first_state
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import FORMAT

@@ -7,11 +7,12 @@ from msgspec.structs import replace
 
 from lithify.compactor.altered import forbidden
 from lithify.compactor.job_edits import Admit, ClaimState, StartAttempt
-from lithify.compactor.plan import freeze, tasks
+from lithify.compactor.plan import Proposal, freeze, tasks
+from lithify.compactor.reading import Reading
 from lithify.manifest.commit import Next, Refused
 from lithify.manifest.compactions import coverage_offset
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.jobs import CompactorState, Job, KeyRange
+from lithify.manifest.jobs import CompactorState, Job, KeyRange, Kind
 from lithify.manifest.model import Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.units import Unit, units
@@ -45,14 +46,14 @@ def manifest() -> Manifest:
     return replace(at(FIRST, 5), runs=(run,), l0=loose, next_offset=16, log_start_offset=4)
 
 
-def frozen_of(head: Manifest, config: TopicConfig, picked: Sequence[Unit], **fields: object) -> Job:
-    plain = {"job_id": "000000000005-0000abcd", "kind": "clean", "origin": "scheduler", "reason": "", "now_ms": 1_000}
-    return freeze(head, config, picked, RANGES, **{**plain, **fields})
+def frozen_of(head: Manifest, config: TopicConfig, picked: Sequence[Unit], kind: Kind = "clean") -> Job:
+    reading = Reading.of(head, None, config, 1_000)
+    return freeze(reading, Proposal(picked, kind, ""), RANGES, "000000000005-0000abcd")
 
 
-def frozen(chosen: set[str], **fields: object) -> Job:
+def frozen(chosen: set[str], kind: Kind = "clean") -> Job:
     head = manifest()
-    return frozen_of(head, CONFIG, [u for u in units(head) if u.id in chosen], **fields)
+    return frozen_of(head, CONFIG, [u for u in units(head) if u.id in chosen], kind)
 
 
 def test_the_coverage_offset_is_the_lowest_offset_left_out() -> None:
@@ -75,7 +76,7 @@ def test_a_tier_stamps_nothing() -> None:
 
 def test_records_younger_than_the_lag_are_not_superseded() -> None:
     head = manifest()
-    assert not frozen_of(head, LAGGING, units(head), kind="tier", origin="manual").plan.rules.drop_superseded
+    assert not frozen_of(head, LAGGING, units(head), kind="tier").plan.rules.drop_superseded
 
 
 def test_every_attempt_works_by_the_same_plan() -> None:

@@ -9,8 +9,9 @@ from lithify.compactor import job_edits
 from lithify.compactor.attempt import JobWork
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import RequestCancel
-from lithify.compactor.plan import freeze
+from lithify.compactor.plan import Proposal, freeze
 from lithify.compactor.policy import Settle, decide
+from lithify.compactor.reading import Reading
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.commit import Already, Next
 from lithify.manifest.compactions import CommitCompaction
@@ -71,7 +72,7 @@ def test_a_crash_between_the_two_writes_finishes_as_completed() -> None:
 
 def test_a_job_in_the_manifests_list_is_completed_whatever_was_requested() -> None:
     head = replace(at(FIRST, 9), completed_jobs=(CompletedJob(job().id, 8),), compactor_epoch=1)
-    action = decide(head, state(jobs=(job(cancel_requested=True),)), CONFIG, 0)
+    action = decide(Reading.of(head, state(jobs=(job(cancel_requested=True),)), CONFIG, 0))
     assert action == Settle(job(cancel_requested=True), "completed", "committed")
 
 
@@ -127,17 +128,8 @@ def test_a_job_of_which_the_end_is_not_written_down_yet_is_forgotten_by_no_other
     world.alone(append_rows(files, ROWS))
     head, earlier = world.alone(files.head()), world.alone(files.compactor_state()).jobs[0].id
     units_left = [unit for unit in units(head) if not unit.is_run]
-    other = freeze(
-        head,
-        CONFIG,
-        units_left,
-        (KeyRange(),),
-        job_id="000000000090-0000beef",
-        kind="tier",
-        origin="scheduler",
-        reason="beside",
-        now_ms=world.now_ms,
-    )
+    reading = Reading.of(head, None, CONFIG, world.now_ms)
+    other = freeze(reading, Proposal(units_left, "tier", "beside"), (KeyRange(),), "000000000090-0000beef")
     world.alone(files.compactor.commit(job_edits.Admit(head.compactor_epoch, other)))
     work = JobWork(files, head.compactor_epoch, "me:1", CONFIG, topic_lineage("t"))
     assert world.alone(with_engine(KEYS, work.run(head, other), [])).outcome == "worked"

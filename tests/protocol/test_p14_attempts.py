@@ -33,6 +33,7 @@ from lithify.compactor.policy import (
     Wait,
     decide,
 )
+from lithify.compactor.reading import Reading
 from lithify.manifest.categories import Category
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import (
@@ -78,14 +79,14 @@ def count_of(state: CompactorState, its: Job) -> int:
 def test_failures_in_a_row_are_counted_and_wait_longer_each_time() -> None:
     waits = [failure_of(failures(n), job().segments).retry_at_ms for n in (1, 2, 3, 20)]  # type: ignore[union-attr]
     assert waits == [RETRY_FIRST_MS, 2 * RETRY_FIRST_MS, 4 * RETRY_FIRST_MS, RETRY_MAX_MS]
-    assert isinstance(decide(HEAD, failures(2), CONFIG, 0), Wait)
-    assert isinstance(decide(HEAD, failures(2), CONFIG, RETRY_MAX_MS), Resume)
+    assert isinstance(decide(Reading.of(HEAD, failures(2), CONFIG, 0)), Wait)
+    assert isinstance(decide(Reading.of(HEAD, failures(2), CONFIG, RETRY_MAX_MS)), Resume)
 
 
 def test_at_the_cap_the_job_is_given_up_with_its_reason() -> None:
     capped = parse({"cleanup.policy": "compact", "compaction.attempts.max": "3"})
-    assert isinstance(decide(HEAD, failures(2), capped, RETRY_MAX_MS), Resume)
-    action = decide(HEAD, failures(3), capped, RETRY_MAX_MS)
+    assert isinstance(decide(Reading.of(HEAD, failures(2), capped, RETRY_MAX_MS)), Resume)
+    action = decide(Reading.of(HEAD, failures(3), capped, RETRY_MAX_MS))
     assert isinstance(action, Settle)
     assert (action.status, action.error.category) == ("failed", "attempts")  # type: ignore[union-attr]
     assert ERROR.reason in action.reason
@@ -122,7 +123,7 @@ def test_who_is_away_is_no_failure_of_the_job_and_it_waits_longer_each_time(cate
     failure = failure_of(gone, job().segments)
     assert failure is not None
     assert (failure.count, failure.lost) == (0, lost)
-    assert isinstance(decide(HEAD, gone, CONFIG, RETRY_MAX_MS), Resume)
+    assert isinstance(decide(Reading.of(HEAD, gone, CONFIG, RETRY_MAX_MS)), Resume)
     assert count_of(failed_attempt(gone, 26), job()) == 1, "what is the job's own still counts"
 
 
@@ -133,17 +134,17 @@ def test_who_is_away_for_a_week_gives_no_job_up(category: str) -> None:
     begun = after(EMPTY, Admit(1, job()), StartAttempt(1, job().id, 1, "me:1"), Record(1, job().id, (done,)))
     gone = ended_by(category, FAILED_ATTEMPTS_MAX + 8, after(begun, EndAttempt(1, job().id, None)))
     assert gone.jobs[0].attempts[-1].number == FAILED_ATTEMPTS_MAX + 9
-    assert decide(HEAD, gone, CONFIG, RETRY_MAX_MS) == Resume(gone.jobs[0])
+    assert decide(Reading.of(HEAD, gone, CONFIG, RETRY_MAX_MS)) == Resume(gone.jobs[0])
     assert gone.jobs[0].failed_attempts == 0
     rested = after(gone, StartAttempt(1, job().id, 5_000, "me:1"), EndAttempt(1, job().id, None))
-    assert decide(HEAD, rested, CONFIG, RETRY_MAX_MS) == Resume(rested.jobs[0])
+    assert decide(Reading.of(HEAD, rested, CONFIG, RETRY_MAX_MS)) == Resume(rested.jobs[0])
 
 
 def test_a_thousand_failed_attempts_end_a_job_whatever_they_record() -> None:
     """What each records is found damaged by the next one: progress, for ever."""
     state = after(EMPTY, Admit(1, job()))
     for number in range(1, FAILED_ATTEMPTS_MAX + 1):
-        assert isinstance(decide(HEAD, state, CONFIG, RETRY_MAX_MS), Resume)
+        assert isinstance(decide(Reading.of(HEAD, state, CONFIG, RETRY_MAX_MS)), Resume)
         done = RangeDone(index=0, attempt=number, outputs=(), counts=MergeCounts())
         state = after(state, StartAttempt(state.epoch, job().id, number, "me:1"))
         state = after(state, Record(state.epoch, job().id, (done,)))
@@ -151,30 +152,32 @@ def test_a_thousand_failed_attempts_end_a_job_whatever_they_record() -> None:
         end = ClaimState(EMPTY, 1 + number, f"{number}", "me:1") if dies else EndAttempt(state.epoch, job().id, ERROR)
         state = after(state, end)
         state = after(state, Discard(state.epoch, job().id, frozenset()))
-    action = decide(HEAD, state, CONFIG, RETRY_MAX_MS)
+    action = decide(Reading.of(HEAD, state, CONFIG, RETRY_MAX_MS))
     assert isinstance(action, Settle)
     assert (action.status, action.reason) == ("failed", f"{FAILED_ATTEMPTS_MAX} attempts failed")
     assert action.error is not None
     ended = after(state, Finish(state.epoch, job().id, action.status, action.reason, action.error), now_ms=HOUR_MS)
     planned = after(ended, Admit(state.epoch, job("000000000009-0000abcd")))
-    rests = decide(HEAD, planned, CONFIG, HOUR_MS + GIVEN_UP_MS - 1)
+    rests = decide(Reading.of(HEAD, planned, CONFIG, HOUR_MS + GIVEN_UP_MS - 1))
     assert isinstance(rests, Settle), "what is planned anew rests, too"
     assert rests.reason == f"{FAILED_ATTEMPTS_MAX} attempts failed"
-    assert decide(HEAD, planned, CONFIG, HOUR_MS + GIVEN_UP_MS) == Resume(planned.jobs[0])
+    assert decide(Reading.of(HEAD, planned, CONFIG, HOUR_MS + GIVEN_UP_MS)) == Resume(planned.jobs[0])
     by_hand = after(ended, Admit(state.epoch, job("000000000009-0000abcd", origin="manual")))
     assert failure_of(by_hand, job().segments) is None, "a person may ask for it at once"
 
 
 def test_a_job_under_which_the_engine_dies_again_and_again_is_given_up_at_a_cap_of_its_own() -> None:
-    assert isinstance(decide(HEAD, ended_by(Category.ENGINE_LOST, ENGINE_LOST_MAX - 1), CONFIG, RETRY_MAX_MS), Resume)
+    assert isinstance(
+        decide(Reading.of(HEAD, ended_by(Category.ENGINE_LOST, ENGINE_LOST_MAX - 1), CONFIG, RETRY_MAX_MS)), Resume
+    )
     poison = ended_by(Category.ENGINE_LOST, ENGINE_LOST_MAX)
-    action = decide(HEAD, poison, CONFIG, RETRY_MAX_MS)
+    action = decide(Reading.of(HEAD, poison, CONFIG, RETRY_MAX_MS))
     assert isinstance(action, Settle)
     assert (action.status, action.error.category) == ("failed", "attempts")  # type: ignore[union-attr]
     assert f"the engine died under {ENGINE_LOST_MAX} attempts" in action.reason
     done = RangeDone(index=0, attempt=99, outputs=(), counts=MergeCounts())
     forgiven = after(poison, StartAttempt(1, job().id, 99, "me:1"), Record(1, job().id, (done,)))
-    assert isinstance(decide(HEAD, forgiven, CONFIG, RETRY_MAX_MS), Resume), "progress forgives"
+    assert isinstance(decide(Reading.of(HEAD, forgiven, CONFIG, RETRY_MAX_MS)), Resume), "progress forgives"
 
 
 def test_a_job_outlives_its_engine_and_keeps_what_was_recorded() -> None:
@@ -206,13 +209,13 @@ def test_what_was_asked_for_by_hand_is_tried_though_its_sources_were_given_up_an
     admitted = after(given_up, Submit(EMPTY, asked), Admit(1, job(asked.id, origin="manual")))
     begun = after(admitted, StartAttempt(1, asked.id, 1, "me:1"))
     for left in (EndAttempt(1, asked.id, None), ClaimState(EMPTY, 2, "new", "new:1")):
-        assert isinstance(decide(HEAD, after(begun, left), CONFIG, 0), Resume)
+        assert isinstance(decide(Reading.of(HEAD, after(begun, left), CONFIG, 0)), Resume)
     for number in range(1, CONFIG.compaction_attempts_max):
         begin = StartAttempt(1, asked.id, number, "me:1")
         admitted = after(admitted, begin, EndAttempt(1, asked.id, ERROR))
-        assert isinstance(decide(HEAD, admitted, CONFIG, RETRY_MAX_MS), Resume)
+        assert isinstance(decide(Reading.of(HEAD, admitted, CONFIG, RETRY_MAX_MS)), Resume)
     last = after(admitted, StartAttempt(1, asked.id, 99, "me:1"), EndAttempt(1, asked.id, ERROR))
-    assert isinstance(decide(HEAD, last, CONFIG, RETRY_MAX_MS), Settle)
+    assert isinstance(decide(Reading.of(HEAD, last, CONFIG, RETRY_MAX_MS)), Settle)
 
 
 async def away(keys: PartitionKeys, coroutine: Coroutine[Any, Any, Any], request_kinds: tuple[type, ...]) -> Any:
@@ -285,12 +288,14 @@ def test_what_was_given_up_is_tried_once_more_after_a_day() -> None:
     capped = parse({"cleanup.policy": "compact", "compaction.attempts.max": "3"})
     state, since_ms = failures(3), 4 * RETRY_FIRST_MS
     for number in (4, 5):
-        assert isinstance(decide(HEAD, state, capped, since_ms + GIVEN_UP_MS - 1), Settle)
-        assert isinstance(decide(HEAD, state, capped, since_ms + GIVEN_UP_MS), Resume)
+        assert isinstance(decide(Reading.of(HEAD, state, capped, since_ms + GIVEN_UP_MS - 1)), Settle)
+        assert isinstance(decide(Reading.of(HEAD, state, capped, since_ms + GIVEN_UP_MS)), Resume)
         state = failed_attempt(state, number, since_ms + GIVEN_UP_MS)
         since_ms = waits_ms([state])[0]
     year_ms = 365 * GIVEN_UP_MS
-    assert isinstance(decide(HEAD, state, capped, since_ms - year_ms), Resume), "the clock had been ahead by a year"
+    assert isinstance(decide(Reading.of(HEAD, state, capped, since_ms - year_ms)), Resume), (
+        "the clock had been ahead by a year"
+    )
 
 
 def test_progress_forgives() -> None:

@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor.coordinator import Coordinator, first_state
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Admit, Finish, RequestCancel, Submit
+from lithify.compactor.reading import first_state
 from lithify.gc.collect import collect
 from lithify.gc.reachable import BOUNDARY_STEP_MIN
 from lithify.manifest.commit import Already, Next, Refused

@@ -244,6 +244,7 @@ class Forgets:
     """What a commit of it makes of the field."""
 
     repeatable = True
+    frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None]:
         assert head is not None

@@ -164,6 +164,7 @@ def test_a_job_whose_topic_is_deleted_as_it_commits_is_cancelled_and_has_not_fai
     step = held.end()
     assert (step.outcome, step.job.status) == ("worked", "cancelled")
     assert step.job.reason == "the topic was deleted"
+    assert step.job.ended_by == "deletion"
 
 
 def test_a_topic_of_the_same_name_shares_nothing() -> None:

@@ -9,6 +9,7 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import NextResults, TaskFailure, VerifyOutputs, WeighSegment
 from lithify.compactor.policy import Wait, decide
+from lithify.compactor.reading import Reading
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.categories import Category
@@ -79,7 +80,7 @@ def test_it_takes_appends_and_a_person_lifts_it() -> None:
     world.alone(files.manifest.commit(LiftQuarantine()))
     head = world.alone(files.head())
     assert head.quarantine is None
-    assert not isinstance(decide(head, None, CONFIG, world.now_ms), Wait)
+    assert not isinstance(decide(Reading.of(head, None, CONFIG, world.now_ms)), Wait)
 
 
 def test_the_drop_that_retires_the_damaged_segment_ends_the_quarantine() -> None:
@@ -94,7 +95,7 @@ def test_the_drop_that_retires_the_damaged_segment_ends_the_quarantine() -> None
         head = world.alone(files.head())
         assert (head.quarantine is None) == ended
     assert lost.id not in {s.id for s in head.segments()}
-    assert "quarantined" not in str(decide(head, None, CONFIG, world.now_ms))
+    assert "quarantined" not in str(decide(Reading.of(head, None, CONFIG, world.now_ms)))
 
 
 def test_the_edit_checks_the_epoch() -> None:

@@ -59,7 +59,7 @@ OF_ATTEMPTS = (
         "what was given up is never tried again",
         "P14",
         "compactor/policy.py",
-        "if failure is None or _again_in_ms(failure, now_ms) == 0:",
+        "if failure is None or _again_in_ms(failure, reading.now_ms) == 0:",
         "if failure is None:",
     ),
     Sabotage(
@@ -129,8 +129,7 @@ OF_ATTEMPTS = (
         "a job whose topic is deleted fails",
         "P21",
         "compactor/attempt.py",
-        "if isinstance(refusal, NotFound):\n"
-        '            return await self.finish(job, "cancelled", "the topic was deleted")',
+        "if isinstance(refusal, NotFound):\n            return await self._end_deleted(job)",
         "if isinstance(refusal, NotFound):\n"
         '            return await self.finish(job, "failed", "no topic", JobError("invalid", "no topic"))',
     ),

@@ -123,10 +123,10 @@ OF_DATA = (
         "R4",
         "compactor/plan.py",
         """    old_enough = _old_enough(config, chosen, now_ms)
-    clean = kind == "clean" and config.compacted and old_enough
+    clean = proposal.kind == "clean" and config.compacted and old_enough
 """,
         """    old_enough = _old_enough(config, chosen, now_ms - 2_000)
-    clean = kind == "clean" and config.compacted
+    clean = proposal.kind == "clean" and config.compacted
 """,
     ),
     Sabotage(
@@ -182,8 +182,8 @@ OF_DATA = (
         "a full store has no room for the end of planning",
         "R3",
         "compactor/job_edits.py",
-        "    repeatable = True\n    frees = True  # once for each mark\n",
-        "    repeatable = True\n",
+        "    frees = True  # once for each mark\n",
+        "    frees = False\n",
     ),
     Sabotage(
         "a full store has no room for a drop",

@@ -5,6 +5,7 @@ import random
 from dataclasses import replace as replaced
 
 from lithify.compactor.policy import Wait, decide
+from lithify.compactor.reading import Reading
 from lithify.manifest.catalog import alter_topic, live_topic, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
 from tests.sim import actors, services
@@ -68,7 +69,7 @@ def _compactors_together(world: World, site: Site, truth: Truth, config: TopicCo
     for _ in range(TOGETHER_STEPS_MAX // 50):
         world.run(50)
         assert truth.head is not None
-        if isinstance(decide(truth.head, truth.ledger.state, config, world.now_ms), Wait):
+        if isinstance(decide(Reading.of(truth.head, truth.ledger.state, config, world.now_ms)), Wait):
             break
         if done != (done := _done(truth)):
             before = world.counts["fenced"]  # who was idle loses the partition to who does the next thing: no harm
@@ -104,7 +105,11 @@ def _owner_gone(world: World, site: Site, truth: Truth, config: TopicConfig) -> 
     judge, root = site.oracle.judge, truth.keys.root
     assert truth.head is not None
     owes = judge.owed(root, truth.keys.topic_id, world.now_ms)
-    if not owes or truth.quarantined or isinstance(decide(truth.head, truth.ledger.state, config, world.now_ms), Wait):
+    if (
+        not owes
+        or truth.quarantined
+        or isinstance(decide(Reading.of(truth.head, truth.ledger.state, config, world.now_ms)), Wait)
+    ):
         return
     before, site.rest_ms = truth.head.compactor_epoch, SERVED_PASS_MS
     until_ms = replaced_by_ms(judge.partition(root).state, world.now_ms, ROUND_MS)

@@ -23,7 +23,9 @@ def ended_wrongly(before: Json, after: Json, known: InForce) -> str | None:
             return "ends as failed, and its topic was deleted (P21)"
         return None
     if status == "cancelled":
-        holds = before.get("cancel_requested", False) or (category == "altered" and _altered(before, known))
+        by = after.get("ended_by")
+        asked = by == "request" and before.get("cancel_requested", False)
+        holds = asked or (by == "alteration" and category == "altered" and _altered(before, known))
     elif planned:
         holds = status == "completed" or category != "unavailable"  # the rest is the ledger's to judge
     elif status == "completed":

@@ -1,0 +1,40 @@
+"""What one decision goes by: a partition's manifest, jobs and configuration, and the time. Pure."""
+
+from typing import NamedTuple
+
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.jobs import CompactorState
+from lithify.manifest.model import FORMAT, Manifest
+
+__all__ = ["Reading", "first_state"]
+
+
+class Reading(NamedTuple):
+    """A partition as it was read once.
+
+    SUBTLE! One decision uses one reading of the clock. 1. `decide` finds a unit old enough. 2. The clock steps back. 3.
+    By a second reading the unit is too young: the clean would drop nothing and stamp horizons all the same, and deleted
+    keys would come back. Therefore a job is planned by the reading that it was chosen by. Test:
+    tests/compactor/test_one_reading.py
+    """
+
+    manifest: Manifest
+    state: CompactorState
+    config: TopicConfig
+    now_ms: int
+
+    @classmethod
+    def of(cls, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> "Reading":
+        """`state` None: there is no `.compactor` file yet, so nobody owns the partition, and it has had no jobs."""
+        return cls(manifest, first_state(manifest) if state is None else state, config, now_ms)
+
+
+def first_state(manifest: Manifest) -> CompactorState:
+    """The state before any other: at the manifest's epoch, owned by nobody (P15)."""
+    return CompactorState(
+        format=FORMAT,
+        topic=manifest.topic,
+        topic_id=manifest.topic_id,
+        partition=manifest.partition,
+        epoch=manifest.compactor_epoch,
+    )
