@@ -36,9 +36,9 @@ from lithify.manifest.units import Unit
 from lithify.manifest.walk import UnreadTopic, partitions_found
 from lithify.manifest.words import span_text
 from lithify.segment.segments import Segments
-from lithify.store.apart import Failure, attempt
+from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
+from lithify.store.errors import Corrupt, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
 
 __all__ = ["Admin", "Explanation"]
@@ -142,29 +142,29 @@ class Admin:
     def compactions(self, topic: str | None = None, partition: int | None = None) -> list[CompactionInfo]:
         """Active and remembered compactions, of the whole warehouse or a part, oldest first in each partition. Raises
         if one of them cannot be read; `readable_compactions` continues with the others."""
-        found, failures = self.readable_compactions(topic, partition)
-        for failure in failures:
-            raise failure.error or LithifyError(failure.text)
+        found, faults = self.readable_compactions(topic, partition)
+        for fault in faults:
+            raise fault.error()
         return found
 
     def readable_compactions(
         self, topic: str | None = None, partition: int | None = None
-    ) -> tuple[list[CompactionInfo], list[Failure]]:
-        """As `compactions`, but only those that can be read; and the failures for the rest."""
+    ) -> tuple[list[CompactionInfo], list[Fault]]:
+        """As `compactions`, but only those that can be read; and the faults of the rest."""
         infos: list[CompactionInfo] = []
-        failures: list[Failure] = []
+        faults: list[Fault] = []
         for found in partitions_found(self._driver, topic):
             if isinstance(found, UnreadTopic):
-                failures.append(found.failure)
+                faults.append(found.fault)
                 continue
             if partition is not None and partition_of(found.topic, partition) != found.keys:
                 continue
             read = attempt(lambda keys=found.keys: self._infos(keys))
-            if isinstance(read, Failure):
-                failures.append(read)
+            if isinstance(read, Fault):
+                faults.append(read)
             else:
                 infos += read
-        return infos, failures
+        return infos, faults
 
     def cancel(self, id: str) -> CompactionInfo:  # noqa: A002
         """Request that a compaction be cancelled; its compactor ends it, so the returned status may be old.

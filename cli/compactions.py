@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.cli.failures import tell_failures
+from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, size_text, time_text
 from lithify.manifest.words import DEBT_TEXTS, counted
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError
+from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.metered import RequestCounts
 
 if TYPE_CHECKING:
@@ -140,13 +140,13 @@ def _requests_text(gets: int, puts: int) -> str:
 @click.option("--active", is_flag=True, help="Only submitted and running compactions.")
 def list_(invocation: Invocation, topic: str | None, partition: int | None, active: bool) -> int:
     """List active and remembered compactions of TOPIC, or of the whole warehouse, oldest first in each partition."""
-    found, failures = _admin(invocation).readable_compactions(topic, partition)
-    if failures and topic is not None and partition is not None:
-        raise failures[0].error or LithifyError(failures[0].text)
+    found, faults = _admin(invocation).readable_compactions(topic, partition)
+    if faults and topic is not None and partition is not None:
+        raise faults[0].error()
     infos = [info for info in found if not active or info.status in ("submitted", "in_progress")]
     output = invocation.output
     output.answer(infos, lambda: show_compactions(output, infos))
-    return tell_failures(failures)
+    return tell_faults(faults)
 
 
 def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:

@@ -137,20 +137,20 @@ def _temporaries(warehouse: "Warehouse") -> Iterator[Check]:
 
 def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
     from lithify.manifest.walk import UnreadTopic, partitions_found
-    from lithify.store.apart import Failure, attempt
+    from lithify.store.apart import Fault, attempt
 
     all_found = attempt(lambda: list(partitions_found(warehouse.driver)))
-    if isinstance(all_found, Failure):
-        yield Check("topics", "failure", all_found.text)
+    if isinstance(all_found, Fault):
+        yield Check("topics", "failure", all_found.message)
         return
     readable = 0
     for found in all_found:
         if isinstance(found, UnreadTopic):
-            yield Check(f"topic {found.topic}", "failure", found.failure.text)
+            yield Check(f"topic {found.topic}", "failure", found.fault.message)
             continue
         checks = attempt(lambda found=found: _partition(warehouse, found.keys, found.topic))
-        if isinstance(checks, Failure):
-            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.text)
+        if isinstance(checks, Fault):
+            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.message)
             continue
         readable += 1
         yield from checks

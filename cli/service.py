@@ -157,7 +157,7 @@ def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compacto
     damaged = any(job.error is not None and job.error.damage for job in report.jobs)
     damaged = damaged or any(part.quarantined for part in report.partitions)
     failed = any(part.outcome is StepEnd.FAILED for part in report.partitions)
-    return exit_code_of((part.error for part in report.partitions), damaged=damaged) or (FAILED if failed else 0)
+    return exit_code_of((part.fault for part in report.partitions), damaged=damaged) or (FAILED if failed else 0)
 
 
 def _show(output: Output, report: "MaintenanceReport") -> None:

@@ -4,6 +4,7 @@ import msgspec
 
 from lithify.compactor.step import StepEnd
 from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts, summed_up
+from lithify.store.apart import Fault
 
 __all__ = [
     "NOTHING_DUE",
@@ -13,7 +14,7 @@ __all__ = [
     "Progress",
     "compaction_id",
     "compaction_info",
-    "nothing_done",
+    "unread_topic",
 ]
 
 
@@ -59,7 +60,7 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     topic: str
-    partition: int
+    partition: int | None  # None: the topic cannot be read
     outcome: StepEnd
     detail: str
     jobs: tuple[CompactionInfo, ...]
@@ -76,7 +77,7 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
     dropped_bytes: int = 0
     told_job: str | None = None
     quarantined: bool = False  # a segment is damaged; nothing is compacted until a person lifts the quarantine
-    error: str | None = None  # the kind of error that ended the pass here; its message is in `detail`
+    fault: Fault | None = None  # that ended the pass here
 
 
 class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,14 +89,14 @@ class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(job for partition in self.partitions for job in partition.jobs)
 
 
-def nothing_done(topic: str, partition: int, kind: str, text: str) -> PartitionReport:
-    """The report of a partition whose files could not be read; with partition -1, of such a topic."""
+def unread_topic(topic: str, fault: Fault) -> PartitionReport:
+    """The report of a topic that cannot be read, and with it none of its partitions."""
     return PartitionReport(
         topic=topic,
-        partition=partition,
+        partition=None,
         outcome=StepEnd.FAILED,
-        detail=text,
-        error=kind,
+        detail=fault.message,
+        fault=fault,
         jobs=(),
         log_start_offset=0,
         records_before=0,

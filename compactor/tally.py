@@ -9,6 +9,7 @@ from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest
 from lithify.manifest.retention import floor_at, logical_size
+from lithify.store.apart import Fault
 
 __all__ = ["TURNS_MAX", "Holdings", "Tally", "holdings"]
 
@@ -38,15 +39,15 @@ def holdings(manifest: Manifest | None, now_ms: int) -> Holdings:
 class Tally:
     before: Holdings | None = None
     last: Step | None = None
-    error: str | None = None  # the kind of error that ended the last step
+    fault: Fault | None = None  # that ended the last step
     turns: int = 0
     outcomes: set[StepEnd] = field(default_factory=set[StepEnd])
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     dropped_segments: int = 0
     dropped_bytes: int = 0
 
-    def add(self, step: Step, error: str | None = None) -> None:
-        self.last, self.error = step, error
+    def add(self, step: Step, fault: Fault | None = None) -> None:
+        self.last, self.fault = step, fault
         self.turns += 1
         self.note(step)
 
@@ -60,7 +61,7 @@ class Tally:
 
     def rests(self, step: Step) -> None:
         """Note that a look found that a step would come to `step`."""
-        self.last, self.error = step, None
+        self.last, self.fault = step, None
 
     def report(self, keys: PartitionKeys, manifest: Manifest | None, now_ms: int) -> PartitionReport:
         """The report. Requires: a step was added, or a rest."""
@@ -77,7 +78,7 @@ class Tally:
             detail=last.detail,
             told_job=None if last.job is None else compaction_id(keys.topic, keys.partition, last.job.id),
             quarantined=manifest is not None and manifest.quarantine is not None,
-            error=self.error,
+            fault=self.fault,
             jobs=tuple(compaction_info(keys.topic, keys.partition, job, now_ms) for job in self.jobs.values()),
             log_start_offset=after.log_start_offset,
             records_before=before.records,

@@ -169,8 +169,8 @@ class Story:
         waiting = -1
         for _ in range(COLLECT_PASSES_MAX):
             (done,) = collector.run_once(sweep=True).partitions
-            if done.error is not None:
-                raise Unavailable(done.error)
+            if done.fault is not None:
+                raise done.fault.error()
             if not done.deleted and done.waiting == waiting:
                 break
             waiting = done.waiting

@@ -179,7 +179,7 @@ def test_a_sweep_removes_what_killed_processes_left_half_written(on_files: Lithi
     on_files.ok("gc", "run", "--once")
     assert stale.exists(), "a normal pass lists nothing"
     report = on_files.json("gc", "run", "--sweep")
-    assert (report["temporaries"], report["error"]) == (1, None)
+    assert (report["temporaries"], report["fault"]) == (1, None)
     assert (stale.exists(), fresh.exists()) == (False, True)
     assert (folder / ".lithify-tmp" / "reserve").is_dir()
     assert on_files.json("gc", "run", "--sweep")["temporaries"] == 0

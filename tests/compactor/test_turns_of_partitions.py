@@ -14,6 +14,7 @@ from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition
 from lithify.compactor.service import Service
 from lithify.manifest.event_log import log_event
+from lithify.store.errors import ErrorKind
 from tests.compactor.serving import Clock, HeldEngine, Running, append_to, eventually
 from tests.e2e.workload import Workload
 
@@ -107,8 +108,9 @@ def test_a_fault_of_ours_in_one_partition_keeps_no_deferred_one_from_its_turn(
     compactor = lithify.Compactor(warehouse, engine="local", concurrency=3, bytes_in_flight=1)
     report = compactor.run_once()
     compactor.close()
-    assert [part.error for part in report.partitions] == [None, "TypeError", None, None, "TypeError", None]
-    assert {part.outcome for part in report.partitions if not part.error} == {"worked"}
+    bug = ErrorKind.UNEXPECTED
+    assert [part.fault and part.fault.kind for part in report.partitions] == [None, bug, None, None, bug, None]
+    assert {part.outcome for part in report.partitions if not part.fault} == {"worked"}
     assert not any(topic.partition(number).describe().l0 for number in range(6))
 
 
