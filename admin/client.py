@@ -26,7 +26,7 @@ from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
 from lithify.manifest.catalog import live_topic, partition_of, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.debt import NotDue
+from lithify.manifest.debt import Debt, NotDue
 from lithify.manifest.jobs import CompactorState, Estimate, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Key, Manifest
@@ -63,6 +63,26 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     max_key: Key | None
 
 
+class Owed(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a partition waits to be cleaned or dropped."""
+
+    log_start_offset: int  # as a reader sees it now
+    droppable_segments: int  # wholly below the log start
+    droppable_bytes: int
+    clean_bytes: int
+    dirty_bytes: int
+    young_bytes: int
+    dirty_ratio: float
+    oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done beside a running job (docs/rfcs/0014)."""
+
+    action: str  # as in Explanation
+    reason: str
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What a compactor would do next in a partition and what that takes; what it would not do; and the reasons."""
 
@@ -76,18 +96,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[Input, ...]  # those of `sources`, one by one
     estimate: Estimate | None
     passed: tuple[NotDue, ...]  # work, then units, that were considered and not chosen
-    log_start_offset: int
-    droppable_segments: int  # wholly below the log start
-    droppable_bytes: int
-    clean_bytes: int
-    dirty_bytes: int
-    young_bytes: int
-    dirty_ratio: float
-    oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
+    owed: Owed
     compactor: str  # the owner of the epoch, and whether it shows life
     owner_seen_ms: int | None = None  # of its latest claim or job; retiring segments leaves no such mark
-    # What relieves the partition while its job runs: the action and the reason; "": nothing.
-    beside: str = ""
+    beside: Beside | None = None  # what relieves the partition while its job runs
 
 
 class Admin:
@@ -227,14 +239,7 @@ class Admin:
                 inputs=tuple(map(_input, due.units)) if due else (),
                 estimate=foretold,
                 passed=decision.passed,
-                log_start_offset=debt.log_start_offset,
-                droppable_segments=len(debt.droppable),
-                droppable_bytes=sum(segment.bytes for segment in debt.droppable),
-                clean_bytes=debt.clean_bytes,
-                dirty_bytes=debt.dirty_bytes,
-                young_bytes=debt.young_bytes,
-                dirty_ratio=debt.dirty_ratio,
-                oldest_dirty_ms=debt.oldest_dirty_ms,
+                owed=_owed(debt),
                 compactor=_owner(action, state, now_ms),
                 owner_seen_ms=state.heartbeat_at_ms or None if state is not None and state.owner else None,
                 beside=_beside(action, manifest, state, config, now_ms),
@@ -277,14 +282,29 @@ def _input(unit: Unit) -> Input:
     )
 
 
-def _beside(action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> str:
-    """What would be done beside the running job of `action` (docs/rfcs/0014); "": nothing."""
+def _owed(debt: Debt) -> Owed:
+    return Owed(
+        log_start_offset=debt.log_start_offset,
+        droppable_segments=len(debt.droppable),
+        droppable_bytes=sum(segment.bytes for segment in debt.droppable),
+        clean_bytes=debt.clean_bytes,
+        dirty_bytes=debt.dirty_bytes,
+        young_bytes=debt.young_bytes,
+        dirty_ratio=debt.dirty_ratio,
+        oldest_dirty_ms=debt.oldest_dirty_ms,
+    )
+
+
+def _beside(
+    action: Action, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int
+) -> Beside | None:
+    """What would be done beside the running job of `action`."""
     if not isinstance(action, Resume) or state is None or not incumbent_lives(state, now_ms):
-        return ""
+        return None
     meanwhile = relief(manifest, state, config, now_ms, action.job.id)
     if isinstance(meanwhile, Wait):
-        return ""
-    return f"{meanwhile.name}: {_reason(meanwhile, manifest, config, now_ms)}"
+        return None
+    return Beside(action=meanwhile.name, reason=_reason(meanwhile, manifest, config, now_ms))
 
 
 def _owner(action: Action, state: CompactorState | None, now_ms: int) -> str:

@@ -188,7 +188,7 @@ def _explain(output: Output, found: "list[Explanation]") -> None:
         what = f"{DEBT_TEXTS[each.debt]}: " if each.debt else ""
         output.line(f"{each.topic}/{each.partition}: {each.action}: {what}{each.reason}")
         if each.beside:
-            output.line(f"  beside that job: {each.beside}")
+            output.line(f"  beside that job: {each.beside.action}: {each.beside.reason}")
         for line in _details(each):
             output.line(f"  {line}")
         _show_inputs(output, each)
@@ -209,7 +209,7 @@ def _show_inputs(output: Output, each: "Explanation") -> None:
 
 
 def _details(each: "Explanation") -> "Iterator[str]":
-    foretold = each.estimate
+    foretold, owed = each.estimate, each.owed
     if foretold is not None:
         reads = f"{counted(len(each.sources), 'input')}" if each.sources else "its inputs"
         yield (
@@ -222,15 +222,15 @@ def _details(each: "Explanation") -> "Iterator[str]":
         )
         gets, puts = foretold.gets + foretold.own_gets, foretold.puts + foretold.own_puts
         yield f"about {_requests_text(gets, puts)}; {foretold.own_gets} and {foretold.own_puts} of them the compactor's"
-    if each.clean_bytes or each.dirty_bytes or each.young_bytes:
-        oldest = "" if each.oldest_dirty_ms is None else f"; oldest dirty record: {time_text(each.oldest_dirty_ms)}"
+    if owed.clean_bytes or owed.dirty_bytes or owed.young_bytes:
+        oldest = "" if owed.oldest_dirty_ms is None else f"; oldest dirty record: {time_text(owed.oldest_dirty_ms)}"
         yield (
-            f"clean {size_text(each.clean_bytes)}, dirty {size_text(each.dirty_bytes)} (ratio {each.dirty_ratio:.2f}), "
-            f"too young {size_text(each.young_bytes)}{oldest}"
+            f"clean {size_text(owed.clean_bytes)}, dirty {size_text(owed.dirty_bytes)} (ratio {owed.dirty_ratio:.2f}), "
+            f"too young {size_text(owed.young_bytes)}{oldest}"
         )
     yield (
-        f"the log starts at offset {each.log_start_offset}; below it lie {counted(each.droppable_segments, 'segment')} "
-        f"({size_text(each.droppable_bytes)}); compactor: {each.compactor}"
+        f"the log starts at offset {owed.log_start_offset}; below it lie {counted(owed.droppable_segments, 'segment')} "
+        f"({size_text(owed.droppable_bytes)}); compactor: {each.compactor}"
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from lithify.compactor.answers import Budget, CompactionAnswers
 from lithify.compactor.engine import Engine
-from lithify.compactor.info import NOTHING_DUE, PartitionReport, unread_topic
+from lithify.compactor.info import PartitionReport, unread_topic
 from lithify.compactor.scheduler import Turned
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition, ServedTopic
 from lithify.compactor.step import StepEnd
@@ -230,6 +230,6 @@ def kind_of_rest(report: PartitionReport) -> str | None:
         case StepEnd.FAILED | StepEnd.WORKED:
             return None
         case StepEnd.IDLE:
-            return None if report.detail == NOTHING_DUE else report.detail
+            return None if report.nothing_due else report.detail
         case StepEnd.WAITING | StepEnd.STANDBY | StepEnd.STOPPED | StepEnd.DEFERRED:
             return report.outcome

@@ -1,9 +1,8 @@
 """What was done in a partition since the last report, and the report."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from lithify.compactor.info import PartitionReport, compaction_id, compaction_info
+from lithify.compactor.info import Holdings, PartitionReport, compaction_id, compaction_info
 from lithify.compactor.step import Step, StepEnd
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
@@ -11,25 +10,15 @@ from lithify.manifest.model import Manifest
 from lithify.manifest.retention import floor_at, logical_size
 from lithify.store.apart import Fault
 
-__all__ = ["TURNS_MAX", "Holdings", "Tally", "holdings"]
+__all__ = ["TURNS_MAX", "Tally", "holdings"]
 
 TURNS_MAX = 1_000  # in one report; the policy converges long before
 ENDS = (StepEnd.FAILED, StepEnd.WORKED)  # of a pass that ended idle: these outcomes of its steps are reported instead
 
 
-class Holdings(NamedTuple):
-    """What a partition holds in live segments, and how much of that readers see."""
-
-    log_start_offset: int
-    records: int
-    bytes: int
-    logical_records: int
-    logical_bytes: int
-
-
 def holdings(manifest: Manifest | None, now_ms: int) -> Holdings:
     if manifest is None:
-        return Holdings(0, 0, 0, 0, 0)
+        return Holdings()
     floor = floor_at(manifest, now_ms)
     size = sum(segment.bytes for segment in manifest.segments())
     return Holdings(floor, manifest.rows, size, *logical_size(manifest, floor))
@@ -68,7 +57,6 @@ class Tally:
         last = self.last
         assert last is not None
         after = holdings(manifest, now_ms)
-        before = self.before or after
         ended = StepEnd.FAILED if last.outcome is StepEnd.WAITING and StepEnd.FAILED in self.outcomes else last.outcome
         outcome = next((o for o in ENDS if o in self.outcomes), ended) if ended is StepEnd.IDLE else ended
         return PartitionReport(
@@ -76,19 +64,13 @@ class Tally:
             partition=keys.partition,
             outcome=outcome,
             detail=last.detail,
-            told_job=None if last.job is None else compaction_id(keys.topic, keys.partition, last.job.id),
+            nothing_due=last.nothing_due,
+            last_job=None if last.job is None else compaction_id(keys.topic, keys.partition, last.job.id),
             quarantined=manifest is not None and manifest.quarantine is not None,
             fault=self.fault,
             jobs=tuple(compaction_info(keys.topic, keys.partition, job, now_ms) for job in self.jobs.values()),
-            log_start_offset=after.log_start_offset,
-            records_before=before.records,
-            records_after=after.records,
-            bytes_before=before.bytes,
-            bytes_after=after.bytes,
-            logical_records_before=before.logical_records,
-            logical_records_after=after.logical_records,
-            logical_bytes_before=before.logical_bytes,
-            logical_bytes_after=after.logical_bytes,
+            before=self.before or after,
+            after=after,
             dropped_segments=self.dropped_segments,
             dropped_bytes=self.dropped_bytes,
         )

@@ -187,14 +187,18 @@ def test_explain_tells_what_relieves_a_partition_beside_its_job(warehouse: lithi
     part = warehouse.create_topic("hot", 1, config).partition(0)
     append_to(part, 8)
     engine, admin = HeldEngine({"hot"}), lithify.Admin(warehouse)
-    assert admin.explain("hot", 0).beside == "", "no job runs"
+    assert admin.explain("hot", 0).beside is None, "no job runs"
     with Running(lithify.Compactor(warehouse, engine, concurrency=1, interval_ms=600_000)):
         assert engine.began.wait(60)
-        assert admin.explain("hot", 0).beside == "", "there is no pressure"
+        assert admin.explain("hot", 0).beside is None, "there is no pressure"
         append_to(part, 12)
         found = admin.explain("hot", 0)
         assert found.action == "resume"
-        assert found.beside == "propose: appends are slowed down: 20 L0 segments of at most 24"
+        assert found.beside is not None
+        assert (found.beside.action, found.beside.reason) == (
+            "propose",
+            "appends are slowed down: 20 L0 segments of at most 24",
+        )
         engine.let_go.set()
 
 

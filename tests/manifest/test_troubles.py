@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor.info import NOTHING_DUE, PartitionReport, unread_topic
+from lithify.compactor.info import PartitionReport, unread_topic
 from lithify.compactor.service import kind_of_rest
 from lithify.manifest import troubles as troubles_module
 from lithify.manifest.events import Event, Recovered, Rests, Trouble
@@ -66,7 +66,7 @@ def test_what_keeps_a_partition_waiting_is_told_once_for_each_change() -> None:
     standby = report("standby", "another is at work")
     waiting = [report("waiting", f"next attempt in {ms} ms") for ms in (900, 800)]
     quarantined = report("idle", "quarantined because of a damaged segment")
-    idle, failed = report("idle", NOTHING_DUE), report("failed", "told by itself")
+    idle, failed = replace(report("idle", "nothing is due"), nothing_due=True), report("failed", "told by itself")
     told: list[Event] = []
     troubles = Troubles(told.append)
     for each in (standby, standby, *waiting, idle, quarantined, quarantined, failed, report("worked", ""), standby):
