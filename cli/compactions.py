@@ -95,7 +95,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
         ("requests", f"{_requests_text(counts.gets, counts.puts)}, by its workers"),
         ("memory", f"{size_text(info.peak_memory_bytes)} in the largest worker" if info.peak_memory_bytes else ""),
         *_foretold(info.estimate),
-        ("attempts", max((attempt.number for attempt in info.attempts), default=0)),
+        ("attempts", info.last_attempt),
         ("created", time_text(info.created_at)),
         ("started", time_text(info.started_at)),
         ("completed", time_text(info.completed_at)),

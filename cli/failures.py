@@ -118,10 +118,7 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
             kind, message, code = "Unexpected", _unexpected(error), UNEXPECTED
     if how_far is not None:
         what = "" if message.startswith(how_far.what) else f"{how_far.what}: "
-        # An error is about one append, the command about all of them.
-        message = message.rstrip(".").removesuffix(". Nothing was appended")
-        message = message.replace("Nothing was appended", "Nothing of this batch was appended")
-        message = f"{what}{message}. {how_far.text}"
+        message = f"{what}{message.rstrip('.')}. {how_far.text}"
     token = error.token if isinstance(error, CommitUnknown) else ""
     if as_json:
         fault = Fault.of(error) if isinstance(error, LithifyError) else None

@@ -3,7 +3,7 @@
 import msgspec
 
 from lithify.compactor.step import StepEnd
-from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts, summed_up
+from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts, last_number, summed_up
 from lithify.store.apart import Fault
 
 __all__ = [
@@ -48,6 +48,11 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int | None
     completed_at: int | None
     error: JobError | None
+
+    @property
+    def last_attempt(self) -> int:
+        """The number of the latest attempt, and so how many there were."""
+        return last_number(self.attempts)
 
 
 class Holdings(msgspec.Struct, frozen=True):

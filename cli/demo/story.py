@@ -148,7 +148,7 @@ class Story:
         job = self._job()
         if job.status != "completed":
             raise Unavailable(f"compaction {job.id} is {job.status}: {job.error.reason if job.error else job.reason}")
-        kept = [a for a in self._outputs(job) if a < job.attempts[-1].number]
+        kept = [a for a in self._outputs(job) if a < job.last_attempt]
         if len(job.attempts) > 1 and len(kept) != stood.progress.output_segments_written:
             raise Corrupt(f"{stood.progress.output_segments_written} segments were recorded, and {len(kept)} are kept")
         for attempt in job.attempts:
