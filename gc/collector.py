@@ -227,7 +227,7 @@ class Collector:
         does = collect_deleted if deleted else collect
         done = self._driver.run(does(files, self._grace_ms, dry_run=dry_run))
         if sweeping and not (done.finished and not self._driver.run(has_segments(keys.root))):
-            done = _both(done, self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
+            done = done.then(self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
         return done
 
 
@@ -253,16 +253,3 @@ def _stuck(done: Pass) -> Fault | None:
 
 def _unread(topic: str, fault: Fault) -> PartitionGc:
     return PartitionGc(topic=topic, topic_id="", partition=None, fault=fault)
-
-
-def _both(first: Pass, second: Pass) -> Pass:
-    known = {g.key for g in first.deleted}
-    return Pass(
-        deleted=(*first.deleted, *(g for g in second.deleted if g.key not in known)),
-        refused=(*first.refused, *second.refused),
-        kept=(*first.kept, *second.kept),
-        boundary=second.boundary,
-        waiting=second.waiting,
-        checkpoints_expired=first.checkpoints_expired,
-        finished=first.finished and second.finished,
-    )

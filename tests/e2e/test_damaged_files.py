@@ -188,7 +188,9 @@ def examine(town: Town, chain: str) -> None:
     assert {key for key in there if key.startswith(root)} <= town.objects(root), "nothing goes where the damage is"
     checks = Verifier(town.warehouse.driver, local_checks).verify().partitions
     assert {(check.topic, check.partition) for check in checks if check.findings} == lost
-    verdicts = {check.name: check.verdict for check in topic_checks(town.warehouse)}
+    examined = list(topic_checks(town.warehouse))
+    assert {check.fault.kind for check in examined if check.fault} == {"Corrupt"}
+    verdicts = {check.name: check.verdict for check in examined}
     assert verdicts["topic bad" if chain == "topic" else "bad/0"] == "failure"
     assert "failure" not in {verdict for name, verdict in verdicts.items() if not name.split("/")[0].endswith("bad")}
     assert town.warehouse.topics() == ["bad", "good", "zz"]
