@@ -26,7 +26,7 @@ from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
 from lithify.manifest.catalog import live_topic, partition_of, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.debt import NotDue
+from lithify.manifest.debt import Debt, NotDue
 from lithify.manifest.jobs import Estimate, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Key
@@ -36,9 +36,9 @@ from lithify.manifest.units import Unit
 from lithify.manifest.walk import UnreadTopic, partitions_found
 from lithify.manifest.words import span_text
 from lithify.segment.segments import Segments
-from lithify.store.apart import Failure, attempt
+from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
+from lithify.store.errors import Corrupt, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
 
 __all__ = ["Admin", "Explanation"]
@@ -63,6 +63,26 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     max_key: Key | None
 
 
+class Owed(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a partition waits to be cleaned or dropped."""
+
+    log_start_offset: int  # as a reader sees it now
+    droppable_segments: int  # wholly below the log start
+    droppable_bytes: int
+    clean_bytes: int
+    dirty_bytes: int
+    young_bytes: int
+    dirty_ratio: float
+    oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done beside a running job (docs/rfcs/0014)."""
+
+    action: str  # as in Explanation
+    reason: str
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What a compactor would do next in a partition and what that takes; what it would not do; and the reasons."""
 
@@ -76,18 +96,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[Input, ...]  # those of `sources`, one by one
     estimate: Estimate | None
     passed: tuple[NotDue, ...]  # work, then units, that were considered and not chosen
-    log_start_offset: int
-    droppable_segments: int  # wholly below the log start
-    droppable_bytes: int
-    clean_bytes: int
-    dirty_bytes: int
-    young_bytes: int
-    dirty_ratio: float
-    oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
+    owed: Owed
     compactor: str  # the owner of the epoch, and whether it shows life
     owner_seen_ms: int | None = None  # of its latest claim or job; retiring segments leaves no such mark
-    # What relieves the partition while its job runs: the action and the reason; "": nothing.
-    beside: str = ""
+    beside: Beside | None = None  # what relieves the partition while its job runs
 
 
 class Admin:
@@ -142,29 +154,29 @@ class Admin:
     def compactions(self, topic: str | None = None, partition: int | None = None) -> list[CompactionInfo]:
         """Active and remembered compactions, of the whole warehouse or a part, oldest first in each partition. Raises
         if one of them cannot be read; `readable_compactions` continues with the others."""
-        found, failures = self.readable_compactions(topic, partition)
-        for failure in failures:
-            raise failure.error or LithifyError(failure.text)
+        found, faults = self.readable_compactions(topic, partition)
+        for fault in faults:
+            raise fault.error()
         return found
 
     def readable_compactions(
         self, topic: str | None = None, partition: int | None = None
-    ) -> tuple[list[CompactionInfo], list[Failure]]:
-        """As `compactions`, but only those that can be read; and the failures for the rest."""
+    ) -> tuple[list[CompactionInfo], list[Fault]]:
+        """As `compactions`, but only those that can be read; and the faults of the rest."""
         infos: list[CompactionInfo] = []
-        failures: list[Failure] = []
+        faults: list[Fault] = []
         for found in partitions_found(self._driver, topic):
             if isinstance(found, UnreadTopic):
-                failures.append(found.failure)
+                faults.append(found.fault)
                 continue
             if partition is not None and partition_of(found.topic, partition) != found.keys:
                 continue
             read = attempt(lambda keys=found.keys: self._infos(keys))
-            if isinstance(read, Failure):
-                failures.append(read)
+            if isinstance(read, Fault):
+                faults.append(read)
             else:
                 infos += read
-        return infos, failures
+        return infos, faults
 
     def cancel(self, id: str) -> CompactionInfo:  # noqa: A002
         """Request that a compaction be cancelled; its compactor ends it, so the returned status may be old.
@@ -220,14 +232,7 @@ class Admin:
                 inputs=tuple(map(_input, due.units)) if due else (),
                 estimate=foretold,
                 passed=decision.passed,
-                log_start_offset=debt.log_start_offset,
-                droppable_segments=len(debt.droppable),
-                droppable_bytes=sum(segment.bytes for segment in debt.droppable),
-                clean_bytes=debt.clean_bytes,
-                dirty_bytes=debt.dirty_bytes,
-                young_bytes=debt.young_bytes,
-                dirty_ratio=debt.dirty_ratio,
-                oldest_dirty_ms=debt.oldest_dirty_ms,
+                owed=_owed(debt),
                 compactor=_owner(action, reading),
                 owner_seen_ms=(reading.state.heartbeat_at_ms or None) if reading.state.owner else None,
                 beside=_beside(action, reading),
@@ -270,14 +275,27 @@ def _input(unit: Unit) -> Input:
     )
 
 
-def _beside(action: Action, reading: Reading) -> str:
-    """What would be done beside the running job of `action` (docs/rfcs/0014); "": nothing."""
+def _owed(debt: Debt) -> Owed:
+    return Owed(
+        log_start_offset=debt.log_start_offset,
+        droppable_segments=len(debt.droppable),
+        droppable_bytes=sum(segment.bytes for segment in debt.droppable),
+        clean_bytes=debt.clean_bytes,
+        dirty_bytes=debt.dirty_bytes,
+        young_bytes=debt.young_bytes,
+        dirty_ratio=debt.dirty_ratio,
+        oldest_dirty_ms=debt.oldest_dirty_ms,
+    )
+
+
+def _beside(action: Action, reading: Reading) -> Beside | None:
+    """What would be done beside the running job of `action` (docs/rfcs/0014)."""
     if not isinstance(action, Resume) or not incumbent_lives(reading.state, reading.now_ms):
-        return ""
+        return None
     meanwhile = relief(reading, action.job.id)
     if isinstance(meanwhile, Wait):
-        return ""
-    return f"{meanwhile.name}: {_reason(meanwhile, reading)}"
+        return None
+    return Beside(action=meanwhile.name, reason=_reason(meanwhile, reading))
 
 
 def _owner(action: Action, reading: Reading) -> str:

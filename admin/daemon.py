@@ -14,9 +14,9 @@ import structlog
 from lithify.admin.interruption import not_ignored
 from lithify.compactor.compactor import Compactor
 from lithify.gc.collector import Collector
-from lithify.store.apart import place_of
+from lithify.store.apart import Fault
 from lithify.store.driver import monotonic_ms
-from lithify.store.errors import Fenced, LithifyError
+from lithify.store.errors import Fenced
 
 __all__ = ["Collecting", "Compacting", "leave_on_signals", "run_together"]
 
@@ -85,10 +85,9 @@ def _logged(what: str) -> Generator[None]:
         yield
     except Fenced:
         raise
-    except LithifyError as error:
-        log.error(what, kind=type(error).__name__, error=str(error))
     except Exception as error:  # noqa: BLE001 - a fault in one pass must not leave every topic without compaction
-        log.error(what, kind=type(error).__name__, at=place_of(error))  # its message may quote a record
+        fault = Fault.of(error)
+        log.error(what, kind=fault.kind, error=fault.message)
 
 
 def run_together(parts: "list[Compacting | Collecting]") -> None:

@@ -25,7 +25,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import missing_text
 from lithify.manifest.walk import UnreadTopic, partitions_found
 from lithify.segment.check import CheckTask, Finding, check_segments, finding
-from lithify.store.apart import Failure, attempt
+from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, Unavailable
 from lithify.store.homes import Homes
@@ -40,7 +40,7 @@ TASK_SEGMENTS_MAX = 64
 
 class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
-    partition: int
+    partition: int | None  # None: the topic, whose file cannot be read
     manifest_id: int = 0
     segments: int = 0  # checked: live ones, and those pinned by checkpoints
     bytes: int = 0
@@ -127,16 +127,16 @@ class Verifier:
         checks: list[PartitionCheck] = []
         for found in partitions_found(self._driver, topic):
             if isinstance(found, UnreadTopic):
-                checks.append(_unread(found.topic, -1, found.failure))
+                checks.append(_unread(found.topic, None, found.fault))
                 continue
             look = attempt(lambda keys=found.keys: self._driver.run(_look(PartitionFiles(keys))))
-            if isinstance(look, Failure):
+            if isinstance(look, Fault):
                 checks.append(_unread(found.keys.topic, found.keys.partition, look))
             else:
                 looks.append(look)
         findings = self._check(looks)
         checks += [self._settle(look, findings) for look in looks]
-        checks.sort(key=lambda check: (check.topic, check.partition))
+        checks.sort(key=lambda check: (check.topic, -1 if check.partition is None else check.partition))
         return VerifyReport(deep=self._deep, partitions=tuple(checks))
 
     def _check(self, looks: "list[_Look]") -> dict[str, Finding]:
@@ -153,7 +153,7 @@ class Verifier:
             # SUBTLE! 1. We read head 7. 2. While we verify, segments are compacted and collected. 3. We find them
             # missing. Only what a later head, or a pin, still names is really missing.
             now = attempt(lambda: self._driver.run(_look(PartitionFiles(look.keys))))
-            named = (look if isinstance(now, Failure) else now).segments().keys()
+            named = (look if isinstance(now, Fault) else now).segments().keys()
             mine = [finding for finding in mine if finding.kind != "missing" or finding.object in named]
         live = {ref.id for ref in look.head.segments()}
         here = look.segments().values()
@@ -250,7 +250,7 @@ def _tasks(segments: Iterable[SegmentRef]) -> Iterator[tuple[SegmentRef, ...]]:
         yield tuple(some)
 
 
-def _unread(topic: str, partition: int, failure: Failure) -> PartitionCheck:
+def _unread(topic: str, partition: int | None, fault: Fault) -> PartitionCheck:
     """The check of a topic or partition whose files could not be read; the error names the object."""
-    where = topic if partition < 0 else f"{topic}/{partition}"
-    return PartitionCheck(topic=topic, partition=partition, findings=(finding(where, failure, failure.text),))
+    where = topic if partition is None else f"{topic}/{partition}"
+    return PartitionCheck(topic=topic, partition=partition, findings=(finding(where, fault, fault.message),))

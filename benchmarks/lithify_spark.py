@@ -79,8 +79,8 @@ class LithifySpark:
         assert partition.outcome == "worked", partition.detail
         jobs = partition.jobs
         return {
-            "rows_out": partition.records_after,
-            "bytes_out": partition.bytes_after,
+            "rows_out": partition.after.rows,
+            "bytes_out": partition.after.bytes,
             "jobs": len(jobs),
             "bytes_read": sum(job.counts.bytes_read for job in jobs),
             "task_cpu_s": sum(job.counts.cpu_ms for job in jobs) / 1000,

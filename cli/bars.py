@@ -17,8 +17,8 @@ class Bars:
 
     def __init__(self, drawn: Any) -> None:
         self._drawn = drawn
-        self._tasks: dict[tuple[str, int, str], Any] = {}
-        self._kinds: dict[tuple[str, int, str], str] = {}
+        self._tasks: dict[tuple[str, int | None, str], Any] = {}
+        self._kinds: dict[tuple[str, int | None, str], str] = {}
 
     def __call__(self, event: Event) -> None:
         if not isinstance(event, JobAdmitted | AttemptBegan | RangesRecorded | RangesDiscarded | JobEnded):
@@ -39,7 +39,7 @@ class Bars:
                 if task is not None:
                     self._drawn.update(task, completed=event.recorded)
 
-    def _task(self, job: tuple[str, int, str], ranges: int) -> None:
+    def _task(self, job: tuple[str, int | None, str], ranges: int) -> None:
         if job not in self._tasks:
             topic, partition, name = job
             kind = self._kinds.get(job, "compaction")

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.cli.failures import tell_failures
+from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, size_text, time_text
 from lithify.manifest.words import DEBT_TEXTS, counted
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError
+from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.port import RequestCounts
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
         ("requests", f"{_requests_text(counts.gets, counts.puts)}, by its workers"),
         ("memory", f"{size_text(info.peak_memory_bytes)} in the largest worker" if info.peak_memory_bytes else ""),
         *_foretold(info.estimate),
-        ("attempts", max((attempt.number for attempt in info.attempts), default=0)),
+        ("attempts", info.last_attempt),
         ("created", time_text(info.created_at)),
         ("started", time_text(info.started_at)),
         ("completed", time_text(info.completed_at)),
@@ -141,13 +141,13 @@ def _requests_text(gets: int, puts: int) -> str:
 @click.option("--active", is_flag=True, help="Only submitted and running compactions.")
 def list_(invocation: Invocation, topic: str | None, partition: int | None, active: bool) -> int:
     """List active and remembered compactions of TOPIC, or of the whole warehouse, oldest first in each partition."""
-    found, failures = _admin(invocation).readable_compactions(topic, partition)
-    if failures and topic is not None and partition is not None:
-        raise failures[0].error or LithifyError(failures[0].text)
+    found, faults = _admin(invocation).readable_compactions(topic, partition)
+    if faults and topic is not None and partition is not None:
+        raise faults[0].error()
     infos = [info for info in found if not active or info.status in ("submitted", "in_progress")]
     output = invocation.output
     output.answer(infos, lambda: show_compactions(output, infos))
-    return tell_failures(failures)
+    return tell_faults(faults)
 
 
 def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
@@ -189,7 +189,7 @@ def _explain(output: Output, found: "list[Explanation]") -> None:
         what = f"{DEBT_TEXTS[each.debt]}: " if each.debt else ""
         output.line(f"{each.topic}/{each.partition}: {each.action}: {what}{each.reason}")
         if each.beside:
-            output.line(f"  beside that job: {each.beside}")
+            output.line(f"  beside that job: {each.beside.action}: {each.beside.reason}")
         for line in _details(each):
             output.line(f"  {line}")
         _show_inputs(output, each)
@@ -210,7 +210,7 @@ def _show_inputs(output: Output, each: "Explanation") -> None:
 
 
 def _details(each: "Explanation") -> "Iterator[str]":
-    foretold = each.estimate
+    foretold, owed = each.estimate, each.owed
     if foretold is not None:
         reads = f"{counted(len(each.sources), 'input')}" if each.sources else "its inputs"
         yield (
@@ -223,15 +223,15 @@ def _details(each: "Explanation") -> "Iterator[str]":
         )
         gets, puts = foretold.gets + foretold.own_gets, foretold.puts + foretold.own_puts
         yield f"about {_requests_text(gets, puts)}; {foretold.own_gets} and {foretold.own_puts} of them the compactor's"
-    if each.clean_bytes or each.dirty_bytes or each.young_bytes:
-        oldest = "" if each.oldest_dirty_ms is None else f"; oldest dirty record: {time_text(each.oldest_dirty_ms)}"
+    if owed.clean_bytes or owed.dirty_bytes or owed.young_bytes:
+        oldest = "" if owed.oldest_dirty_ms is None else f"; oldest dirty record: {time_text(owed.oldest_dirty_ms)}"
         yield (
-            f"clean {size_text(each.clean_bytes)}, dirty {size_text(each.dirty_bytes)} (ratio {each.dirty_ratio:.2f}), "
-            f"too young {size_text(each.young_bytes)}{oldest}"
+            f"clean {size_text(owed.clean_bytes)}, dirty {size_text(owed.dirty_bytes)} (ratio {owed.dirty_ratio:.2f}), "
+            f"too young {size_text(owed.young_bytes)}{oldest}"
         )
     yield (
-        f"the log starts at offset {each.log_start_offset}; below it lie {counted(each.droppable_segments, 'segment')} "
-        f"({size_text(each.droppable_bytes)}); compactor: {each.compactor}"
+        f"the log starts at offset {owed.log_start_offset}; below it lie {counted(owed.droppable_segments, 'segment')} "
+        f"({size_text(owed.droppable_bytes)}); compactor: {each.compactor}"
     )
 
 

@@ -13,6 +13,7 @@ from lithify.cli.failures import FOUND_DAMAGE
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, quarantine_text, size_text
 from lithify.manifest.words import counted, span_text
+from lithify.store.apart import Fault, attempt
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 from lithify.store.urls import shown
 
@@ -38,6 +39,7 @@ class Check(msgspec.Struct, frozen=True):
     name: str
     verdict: Literal["ok", "warning", "failure"]
     detail: str
+    fault: Fault | None = None  # if it is one that this check met
 
 
 @command()
@@ -108,7 +110,7 @@ def _space() -> Iterator[Check]:
     try:
         folder = spill_folder()
     except Unavailable as error:
-        yield Check("temporary folder", "failure", str(error))
+        yield Check("temporary folder", "failure", str(error), Fault.of(error))
         return
     free = shutil.disk_usage(folder).free
     detail = f"{size_text(free)} free in {folder}"
@@ -130,27 +132,26 @@ def _temporaries(warehouse: "Warehouse") -> Iterator[Check]:
     try:
         removed = store.remove_stale_temporaries(is_segment_key)
     except LithifyError as error:
-        yield Check("stale temporaries", "warning", str(error))
+        yield Check("stale temporaries", "warning", str(error), Fault.of(error))
     else:
         yield Check("stale temporaries", "ok", f"{removed} removed that killed processes left")
 
 
 def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
     from lithify.manifest.walk import UnreadTopic, partitions_found
-    from lithify.store.apart import Failure, attempt
 
     all_found = attempt(lambda: list(partitions_found(warehouse.driver)))
-    if isinstance(all_found, Failure):
-        yield Check("topics", "failure", all_found.text)
+    if isinstance(all_found, Fault):
+        yield Check("topics", "failure", all_found.message, all_found)
         return
     readable = 0
     for found in all_found:
         if isinstance(found, UnreadTopic):
-            yield Check(f"topic {found.topic}", "failure", found.failure.text)
+            yield Check(f"topic {found.topic}", "failure", found.fault.message, found.fault)
             continue
         checks = attempt(lambda found=found: _partition(warehouse, found.keys, found.topic))
-        if isinstance(checks, Failure):
-            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.text)
+        if isinstance(checks, Fault):
+            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.message, checks)
             continue
         readable += 1
         yield from checks

@@ -9,12 +9,13 @@ import click
 from lithify.admin.interruption import HungUp, Terminated
 from lithify.cli.invocation import HowFar
 from lithify.cli.terminal import json_bytes, warn
-from lithify.store.apart import Failure
+from lithify.store.apart import Fault
 from lithify.store.errors import (
     AccessDenied,
     AlreadyExists,
     CommitUnknown,
     Corrupt,
+    ErrorKind,
     Fenced,
     InvalidRequest,
     LithifyError,
@@ -37,13 +38,13 @@ __all__ = [
     "exit_codes_table",
     "one_line",
     "tell",
-    "tell_failures",
+    "tell_faults",
 ]
 
 FAILED = 1
 USAGE = InvalidRequest.exit_code
 FOUND_DAMAGE = Corrupt.exit_code
-UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
+UNEXPECTED = LithifyError.exit_code
 HUNG_UP = 129  # 128 + SIGHUP
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 TERMINATED = 143  # 128 + SIGTERM
@@ -97,7 +98,7 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
     """Report on standard error what went wrong, and how far the command came; returns the exit code."""
     match error:
         case LithifyError():
-            kind, message, code = type(error).__name__, one_line(error), error.exit_code
+            kind, message, code = error.kind, one_line(error), error.exit_code
         case click.exceptions.NoArgsIsHelpError():
             error.show()
             return USAGE
@@ -117,13 +118,13 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
             kind, message, code = "Unexpected", _unexpected(error), UNEXPECTED
     if how_far is not None:
         what = "" if message.startswith(how_far.what) else f"{how_far.what}: "
-        # An error is about one append, the command about all of them.
-        message = message.rstrip(".").removesuffix(". Nothing was appended")
-        message = message.replace("Nothing was appended", "Nothing of this batch was appended")
-        message = f"{what}{message}. {how_far.text}"
+        message = f"{what}{message.rstrip('.')}. {how_far.text}"
     token = error.token if isinstance(error, CommitUnknown) else ""
     if as_json:
-        body = {"kind": kind, "message": message, "exit_code": code} | ({"token": token} if token else {})
+        fault = Fault.of(error) if isinstance(error, LithifyError) else None
+        body = {"kind": kind, "message": message, "key": fault.key if fault else ""}
+        body |= {"retryable": fault is not None and fault.retryable, "exit_code": code}
+        body |= {"token": token} if token else {}
         body |= {} if how_far is None else how_far.fields
         click.echo(json_bytes({"error": body}), err=True)
     else:
@@ -134,18 +135,18 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
     return code
 
 
-def tell_failures(failures: Sequence[Failure]) -> int:
+def tell_faults(faults: Sequence[Fault]) -> int:
     """Report on standard error what a list does not include; returns the exit code."""
-    for failure in failures:
-        warn(" ".join(failure.text.split()))
-    return exit_code_of(failure.kind for failure in failures)
+    for fault in faults:
+        warn(" ".join(fault.message.split()))
+    return exit_code_of(faults)
 
 
-def exit_code_of(kinds: Iterable[str | None], *, damaged: bool = False) -> int:
-    """Of a report over many partitions, by the kinds of their errors (None: there was none). `damaged`: something else
-    in it says that a person must look."""
-    found = {kind for kind in kinds if kind is not None}
-    if damaged or Corrupt.__name__ in found:
+def exit_code_of(faults: Iterable[Fault | None], *, damaged: bool = False) -> int:
+    """Of a report over many partitions, by their faults (None: there was none). `damaged`: something else in it says
+    that a person must look."""
+    found = {fault.kind for fault in faults if fault is not None}
+    if damaged or ErrorKind.CORRUPT in found:
         return FOUND_DAMAGE
     return FAILED if found else 0
 

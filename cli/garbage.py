@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.cli.failures import FAILED, exit_code_of
+from lithify.cli.failures import exit_code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.settings import option
@@ -47,8 +47,7 @@ def run(
         report = collector.run_once(dry_run=dry_run, sweep=sweep)
     output = invocation.output
     output.answer(report, lambda: _show(output, report))
-    kinds = [partition.error_kind for partition in report.partitions]
-    return exit_code_of(kinds) or (FAILED if report.error else 0)
+    return exit_code_of([*(partition.fault for partition in report.partitions), report.fault])
 
 
 def _show(output: Output, report: "GcReport") -> None:
@@ -61,7 +60,13 @@ def _show(output: Output, report: "GcReport") -> None:
                 len(part.deleted),
                 size_text(sum(g.bytes for g in part.deleted)),
             ),
-            *(part.waiting, len(part.kept), part.checkpoints_expired, part.boundary, part.error or ""),
+            *(
+                part.waiting,
+                len(part.kept),
+                part.checkpoints_expired,
+                part.boundary,
+                part.fault and part.fault.message,
+            ),
         )
         for part in report.partitions
     ]
@@ -78,5 +83,5 @@ def _show(output: Output, report: "GcReport") -> None:
     if report.temporaries:
         what = "file or upload" if report.temporaries == 1 else "files or uploads"
         output.line(f"{verb} {count_text(report.temporaries)} temporary {what} that killed processes left")
-    if report.error:
-        output.line(f"temporary files and uploads of killed processes stay: {report.error}")
+    if report.fault:
+        output.line(f"temporary files and uploads of killed processes stay: {report.fault.message}")

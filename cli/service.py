@@ -157,17 +157,17 @@ def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compacto
     damaged = any(job.error is not None and job.error.damage for job in report.jobs)
     damaged = damaged or any(part.quarantined for part in report.partitions)
     failed = any(part.outcome is StepEnd.FAILED for part in report.partitions)
-    return exit_code_of((part.error for part in report.partitions), damaged=damaged) or (FAILED if failed else 0)
+    return exit_code_of((part.fault for part in report.partitions), damaged=damaged) or (FAILED if failed else 0)
 
 
 def _show(output: Output, report: "MaintenanceReport") -> None:
     rows = [
         (
             *(part.topic, part.partition, part.outcome),
-            _change(count_text, part.records_before, part.records_after),
-            _change(count_text, part.logical_records_before, part.logical_records_after),
-            _change(size_text, part.bytes_before, part.bytes_after),
-            _change(size_text, part.logical_bytes_before, part.logical_bytes_after),
+            _change(count_text, part.before.rows, part.after.rows),
+            _change(count_text, part.before.logical_rows, part.after.logical_rows),
+            _change(size_text, part.before.bytes, part.after.bytes),
+            _change(size_text, part.before.logical_bytes, part.after.logical_bytes),
             _what(part),
         )
         for part in report.partitions
@@ -185,13 +185,11 @@ def _change(text: "Callable[[int], str]", before: int, after: int) -> str:
 
 def _what(part: "PartitionReport") -> str:
     """What was done, and how the pass ended, unless that is already said."""
-    from lithify.compactor.info import NOTHING_DUE
-
     done = [f"{job.kind} {job.status}: {job.error.reason if job.error else job.reason}" for job in part.jobs]
     if part.dropped_segments:
         dropped = counted(part.dropped_segments, "segment")
         done.insert(0, f"dropped {dropped} below the log start ({size_text(part.dropped_bytes)})")
-    failed = any(job.error is not None and (job.id == part.told_job or part.quarantined) for job in part.jobs)
-    if not done or not (failed or part.detail == NOTHING_DUE):
+    failed = any(job.error is not None and (job.id == part.last_job or part.quarantined) for job in part.jobs)
+    if not done or not (failed or part.nothing_due):
         done.append(part.detail)
     return "; ".join(done)

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from lithify.cli.consumers import show_consumers
-from lithify.cli.failures import Declined, exit_code_of, tell_failures
+from lithify.cli.failures import Declined, exit_code_of, tell_faults
 from lithify.cli.invocation import Invocation, command, parse_changes, parse_pairs
 from lithify.cli.output import Output, count_text, quarantine_text, size_text, time_text
 from lithify.cli.settings import option
@@ -59,13 +59,13 @@ def _tell(output: Output, made: "Topic", text: str) -> None:
 def list_(invocation: Invocation) -> int:
     """List the topics of the warehouse. Topics that cannot be read are listed too, and named on standard error."""
     from lithify.manifest.walk import topics_found
-    from lithify.store.apart import Failure
+    from lithify.store.apart import Fault
 
     found = list(topics_found(invocation.warehouse().driver))
     names = [name for name, _ in found]
     output = invocation.output
     output.answer(names, lambda: output.lines(names))
-    return tell_failures([known for _, known in found if isinstance(known, Failure)])
+    return tell_faults([known for _, known in found if isinstance(known, Fault)])
 
 
 @command(topic)
@@ -79,7 +79,7 @@ def describe(invocation: Invocation, name: str, defaults: bool) -> int:
     output.answer(
         msgspec.structs.replace(info, config={**info.config, **unset}), lambda: _describe(output, info, unset)
     )
-    return exit_code_of(failed.kind for failed in info.failures)
+    return exit_code_of(failed.fault for failed in info.failures)
 
 
 def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
@@ -96,7 +96,7 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
         for alarm in filter(None, (_quarantine(part), part.retention_pinned)):
             output.line(f"! {info.topic}/{part.partition}: {alarm}")
     for failed in info.failures:
-        output.line(f"! {info.topic}/{failed.partition}: {failed.error}")
+        output.line(f"! {info.topic}/{failed.partition}: {failed.fault.message}")
     found = [(part.partition, known) for part in info.partitions for known in part.consumers]
     if found:
         show_consumers(output, found)

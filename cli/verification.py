@@ -50,7 +50,7 @@ def _runner(engine: str, master: str | None) -> "RunChecks":
 def _show(output: Output, report: "VerifyReport") -> None:
     rows = [
         (
-            *(check.topic, check.partition if check.partition >= 0 else "", check.manifest_id or ""),
+            *(check.topic, check.partition, check.manifest_id or ""),
             *(count_text(check.segments), size_text(check.bytes), check.pinned, check.unnamed),
             *(size_text(check.unnamed_bytes), len(check.findings), check.quarantine or ""),
         )

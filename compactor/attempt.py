@@ -80,7 +80,7 @@ class JobWork:
         altered = forbidden(job.plan.rules, _sources(manifest, job), self.config, await Now())
         if altered is not None:
             return await self._end_altered(job, altered)
-        number = max((a.number for a in job.attempts), default=0) + 1
+        number = job.last_attempt + 1
         await self.files.compactor.commit(job_edits.StartAttempt(self.epoch, job.id, number, self.worker))
         try:
             return await self._attempt(manifest, job, number)

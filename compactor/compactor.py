@@ -90,8 +90,8 @@ class Compactor:
         """Look at all partitions and work until nothing is due, the most urgent first.
 
         `take_over` also claims partitions whose compactor is at work. A failure in one partition is in its report and
-        stops no other; a topic that cannot be read is reported as partition -1. Raises Fenced if others have taken over
-        all that this compactor owned, EpochRegression if a store went back in time.
+        stops no other; a topic that cannot be read has one report, whose partition is None. Raises Fenced if others
+        have taken over all that this compactor owned, EpochRegression if a store went back in time.
         """
         self._run(take_over, None)
         self._raise_if_lost()

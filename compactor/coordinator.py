@@ -357,4 +357,5 @@ def _deferred(needed: Needs) -> Step:
 
 
 def _resting(wait: Wait) -> Step:
-    return Step(StepEnd.IDLE if wait.until_ms is None else StepEnd.WAITING, wait.reason)
+    outcome = StepEnd.IDLE if wait.until_ms is None else StepEnd.WAITING
+    return Step(outcome, wait.reason, nothing_due=wait.nothing_due)

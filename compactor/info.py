@@ -3,21 +3,19 @@
 import msgspec
 
 from lithify.compactor.step import StepEnd
-from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts, summed_up
+from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts, last_number, summed_up
+from lithify.store.apart import Fault
 
 __all__ = [
-    "NOTHING_DUE",
     "CompactionInfo",
+    "Holdings",
     "MaintenanceReport",
     "PartitionReport",
     "Progress",
     "compaction_id",
     "compaction_info",
-    "nothing_done",
+    "unread_topic",
 ]
-
-
-NOTHING_DUE = "nothing is due"  # the detail of a pass that left no debt
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,32 +51,38 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: int | None
     error: JobError | None
 
+    @property
+    def last_attempt(self) -> int:
+        """The number of the latest attempt, and so how many there were."""
+        return last_number(self.attempts)
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """What a partition holds in live segments, and how much of that readers see."""
+
+    log_start_offset: int = 0  # as a reader sees it
+    rows: int = 0
+    bytes: int = 0
+    logical_rows: int = 0  # at or above the log start offset
+    logical_bytes: int = 0
+
 
 class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass did in a partition. If it did nothing, `detail` says why.
-
-    `told_job`: the id of the job that `detail` describes, if it is one of `jobs`, so that it is not printed twice.
-    """
+    """What one pass did in a partition, and how it ended."""
 
     topic: str
-    partition: int
+    partition: int | None  # None: the topic cannot be read
     outcome: StepEnd
-    detail: str
-    jobs: tuple[CompactionInfo, ...]
-    log_start_offset: int  # as a reader sees it after the pass
-    records_before: int  # in live segments
-    records_after: int
-    bytes_before: int
-    bytes_after: int
-    logical_records_before: int  # of those, what readers see: at or above the log start offset
-    logical_records_after: int
-    logical_bytes_before: int
-    logical_bytes_after: int
+    detail: str  # why it ended there
+    nothing_due: bool = False  # the pass left no debt
+    jobs: tuple[CompactionInfo, ...] = ()
+    last_job: str | None = None  # the one of `jobs` that the last step was about, and so `detail` too
+    before: Holdings = Holdings()
+    after: Holdings = Holdings()
     dropped_segments: int = 0  # retired without a job: they lay below the log start offset
     dropped_bytes: int = 0
-    told_job: str | None = None
     quarantined: bool = False  # a segment is damaged; nothing is compacted until a person lifts the quarantine
-    error: str | None = None  # the kind of error that ended the pass here; its message is in `detail`
+    fault: Fault | None = None  # that ended the pass here
 
 
 class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,25 +94,9 @@ class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(job for partition in self.partitions for job in partition.jobs)
 
 
-def nothing_done(topic: str, partition: int, kind: str, text: str) -> PartitionReport:
-    """The report of a partition whose files could not be read; with partition -1, of such a topic."""
-    return PartitionReport(
-        topic=topic,
-        partition=partition,
-        outcome=StepEnd.FAILED,
-        detail=text,
-        error=kind,
-        jobs=(),
-        log_start_offset=0,
-        records_before=0,
-        records_after=0,
-        bytes_before=0,
-        bytes_after=0,
-        logical_records_before=0,
-        logical_records_after=0,
-        logical_bytes_before=0,
-        logical_bytes_after=0,
-    )
+def unread_topic(topic: str, fault: Fault) -> PartitionReport:
+    """The report of a topic that cannot be read, and with it none of its partitions."""
+    return PartitionReport(topic=topic, partition=None, outcome=StepEnd.FAILED, detail=fault.message, fault=fault)
 
 
 def compaction_id(topic: str, partition: int, job: str) -> str:

@@ -7,7 +7,6 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from lithify.compactor.failures import RETRY_MAX_MS, failure_of, too_often
-from lithify.compactor.info import NOTHING_DUE
 from lithify.compactor.plan import fan_in, in_key_order, to_sort
 from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import has_no_room, segments_of
@@ -94,12 +93,16 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do, and why. `until_ms`: when there will be something (a failed job's next attempt, the throttle)."""
+    """Nothing to do, and why. `until_ms`: when there will be something (a failed job's next attempt, the throttle).
+    `nothing_due`: no debt is left."""
 
     name: ClassVar[str] = "wait"
     reason: str
     until_ms: int | None = None
+    nothing_due: bool = False
 
+
+NOTHING_DUE = Wait("nothing is due", nothing_due=True)
 
 Action = Settle | Drop | Resume | Admit | Propose | Wait
 
@@ -121,7 +124,7 @@ def decide(reading: Reading, debt: Debt | None = None) -> Action:
     if manifest.quarantine is not None:
         return Wait(f"quarantined because of a damaged segment: {manifest.quarantine.reason}")
     if not state.jobs and not debt.all_due:
-        return Wait(NOTHING_DUE)
+        return NOTHING_DUE
     if config.compaction_paused:
         return Wait("compaction.paused is true")
     pace = throttled(reading)
@@ -287,7 +290,7 @@ def proposed(dues: tuple[Due, ...], reading: Reading) -> Propose | Wait:
             return Propose(due)
         waits.append(wait)
     if not waits:
-        return Wait(NOTHING_DUE)
+        return NOTHING_DUE
     again_ms = [wait.until_ms for wait in waits if wait.until_ms is not None]
     return Wait(waits[0].reason, min(again_ms, default=None))
 

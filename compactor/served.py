@@ -19,7 +19,7 @@ from lithify.manifest.events import Lost, Sink
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.apart import Failure
+from lithify.store.apart import Fault
 from lithify.store.driver import Driver, drive
 from lithify.store.errors import EpochRegression, Fenced, LithifyError, NotFound
 from lithify.store.port import Now
@@ -139,7 +139,7 @@ class ServedPartition:
             self._known = False
         self._relief = None  # the next job gets a new relief coordinator; one that is running keeps its own reference
         self._see()
-        self.done.add(step, None if error is None else type(error).__name__)
+        self.done.add(step, None if error is None else Fault.of(error))
         if isinstance(error, Fenced):
             self._lost(error)
         if step.outcome is StepEnd.DEFERRED:
@@ -185,9 +185,9 @@ class ServedPartition:
         """Forget a relief that failed: the job's own next step meets the same error, and settles what is left."""
         self._relief = None
 
-    def failed(self, failure: Failure) -> None:
+    def failed(self, fault: Fault) -> None:
         """A fault of ours: the coordinator's state is unknown. A new one claims, and settles what was in flight."""
-        self.done.add(Step(StepEnd.FAILED, failure.text), failure.kind)
+        self.done.add(Step(StepEnd.FAILED, fault.message), fault)
         owned, former = self.owned, self._coordinator.owner if self._coordinator.owns else self._given_up
         self._given_up = former if owned else ""
         self._replace(stands_by=self._stands_by and not owned)
@@ -239,7 +239,7 @@ class ServedPartition:
         """A fenced coordinator never claims again (P5): a new one stands by. If the store went back in time there is
         none."""
         self.fenced, self._given_up = error, ""
-        self._events(Lost(topic=self.keys.topic, partition=self.keys.partition, error=str(error)))
+        self._events(Lost(topic=self.keys.topic, partition=self.keys.partition, fault=Fault.of(error)))
         if not self.regressed:
             self._stand_by()
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from lithify.compactor.answers import Budget, CompactionAnswers
 from lithify.compactor.engine import Engine
-from lithify.compactor.info import NOTHING_DUE, PartitionReport, nothing_done
+from lithify.compactor.info import PartitionReport, unread_topic
 from lithify.compactor.scheduler import Turned
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition, ServedTopic
 from lithify.compactor.step import StepEnd
@@ -18,9 +18,9 @@ from lithify.manifest.ended import Known
 from lithify.manifest.events import Sink, Waits
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.troubles import Troubles
-from lithify.store.apart import Failure, attempt
+from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
-from lithify.store.errors import NotFound
+from lithify.store.errors import ErrorKind
 
 __all__ = ["WAITS_LONG_MS", "Place", "Service", "Tell", "kind_of_rest"]
 
@@ -106,9 +106,9 @@ class Service:
         if partition is None or (self._tell is None and partition.done.turns >= TURNS_MAX):
             return None
         found = attempt(lambda: self._with_answers(partition, partition.look, jobs=False))
-        failure = found if isinstance(found, Failure) else None  # it gets the lowest rank; its turn reports the error
-        self._troubles.tell("partition not ranked", failure, key.keys.topic, key.keys.partition)
-        if isinstance(found, Failure):
+        fault = found if isinstance(found, Fault) else None  # it gets the lowest rank; its turn reports the error
+        self._troubles.tell("partition not ranked", fault, key.keys.topic, key.keys.partition)
+        if isinstance(found, Fault):
             return LOOK_AGAIN
         self._tell_of_waiting(partition, found)
         if found is None:
@@ -127,7 +127,7 @@ class Service:
         turned = attempt(
             lambda: self._with_answers(partition, lambda answers: partition.turn(want, answers), jobs=want.bytes > 0)
         )
-        if isinstance(turned, Failure):
+        if isinstance(turned, Fault):
             partition.failed(turned)
             turned = Turned(None)
         if not turned.deferred:
@@ -137,9 +137,8 @@ class Service:
         self._raise_if_regressed(partition)
         if partition.fenced is not before:
             self._raise_if_all_was_lost(partition)
-        failed = partition.done.error is not None and not partition.regressed
-        text = partition.done.last.detail if failed and partition.done.last is not None else None
-        self._troubles.tell("partition failed", text, key.keys.topic, key.keys.partition)
+        fault = None if partition.regressed else partition.done.fault
+        self._troubles.tell("partition failed", fault, key.keys.topic, key.keys.partition)
         if turned.want is None or partition.done.turns >= TURNS_MAX:
             self._rests(partition)
         return turned
@@ -150,7 +149,7 @@ class Service:
         """Run `do` for the relief of `partition`. An error ends the relief; the partition settles the rest itself."""
         done = attempt(lambda: self._with_answers(partition, do, jobs=jobs))
         self._troubles.tell("partition not relieved", done, partition.keys.topic, partition.keys.partition)
-        if isinstance(done, Failure):
+        if isinstance(done, Fault):
             partition.end_relief()
             return None
         return done
@@ -193,12 +192,12 @@ class Service:
         for name in names:
             topic = self._topics.setdefault(name, ServedTopic(name, self._driver))
             read = attempt(topic.read)
-            if isinstance(read, Failure) and isinstance(read.error, NotFound):
+            if isinstance(read, Fault) and read.kind is ErrorKind.NOT_FOUND:
                 continue
             self._troubles.tell("topic skipped", read, name)
-            if isinstance(read, Failure):
+            if isinstance(read, Fault):
                 kept |= {keys for keys in self._partitions if keys.topic == name}
-                unread.append(nothing_done(name, -1, read.kind, read.text))
+                unread.append(unread_topic(name, read))
                 continue
             for keys in partition_keys(read):
                 partition = self._partitions.get(keys) or ServedPartition(
@@ -231,6 +230,6 @@ def kind_of_rest(report: PartitionReport) -> str | None:
         case StepEnd.FAILED | StepEnd.WORKED:
             return None
         case StepEnd.IDLE:
-            return None if report.detail == NOTHING_DUE else report.detail
+            return None if report.nothing_due else report.detail
         case StepEnd.WAITING | StepEnd.STANDBY | StepEnd.STOPPED | StepEnd.DEFERRED:
             return report.outcome

@@ -42,3 +42,4 @@ class Step:
     detail: str
     job: Job | None = None
     dropped: tuple[SegmentRef, ...] = ()  # retired without a job, because they were below the floor
+    nothing_due: bool = False  # no debt is left

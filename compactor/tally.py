@@ -1,34 +1,24 @@
 """What was done in a partition since the last report, and the report."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from lithify.compactor.info import PartitionReport, compaction_id, compaction_info
+from lithify.compactor.info import Holdings, PartitionReport, compaction_id, compaction_info
 from lithify.compactor.step import Step, StepEnd
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest
 from lithify.manifest.retention import floor_at, logical_size
+from lithify.store.apart import Fault
 
-__all__ = ["TURNS_MAX", "Holdings", "Tally", "holdings"]
+__all__ = ["TURNS_MAX", "Tally", "holdings"]
 
 TURNS_MAX = 1_000  # in one report; the policy converges long before
 ENDS = (StepEnd.FAILED, StepEnd.WORKED)  # of a pass that ended idle: these outcomes of its steps are reported instead
 
 
-class Holdings(NamedTuple):
-    """What a partition holds in live segments, and how much of that readers see."""
-
-    log_start_offset: int
-    records: int
-    bytes: int
-    logical_records: int
-    logical_bytes: int
-
-
 def holdings(manifest: Manifest | None, now_ms: int) -> Holdings:
     if manifest is None:
-        return Holdings(0, 0, 0, 0, 0)
+        return Holdings()
     floor = floor_at(manifest, now_ms)
     size = sum(segment.bytes for segment in manifest.segments())
     return Holdings(floor, manifest.rows, size, *logical_size(manifest, floor))
@@ -38,15 +28,15 @@ def holdings(manifest: Manifest | None, now_ms: int) -> Holdings:
 class Tally:
     before: Holdings | None = None
     last: Step | None = None
-    error: str | None = None  # the kind of error that ended the last step
+    fault: Fault | None = None  # that ended the last step
     turns: int = 0
     outcomes: set[StepEnd] = field(default_factory=set[StepEnd])
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     dropped_segments: int = 0
     dropped_bytes: int = 0
 
-    def add(self, step: Step, error: str | None = None) -> None:
-        self.last, self.error = step, error
+    def add(self, step: Step, fault: Fault | None = None) -> None:
+        self.last, self.fault = step, fault
         self.turns += 1
         self.note(step)
 
@@ -60,14 +50,13 @@ class Tally:
 
     def rests(self, step: Step) -> None:
         """Note that a look found that a step would come to `step`."""
-        self.last, self.error = step, None
+        self.last, self.fault = step, None
 
     def report(self, keys: PartitionKeys, manifest: Manifest | None, now_ms: int) -> PartitionReport:
         """The report. Requires: a step was added, or a rest."""
         last = self.last
         assert last is not None
         after = holdings(manifest, now_ms)
-        before = self.before or after
         ended = StepEnd.FAILED if last.outcome is StepEnd.WAITING and StepEnd.FAILED in self.outcomes else last.outcome
         outcome = next((o for o in ENDS if o in self.outcomes), ended) if ended is StepEnd.IDLE else ended
         return PartitionReport(
@@ -75,19 +64,13 @@ class Tally:
             partition=keys.partition,
             outcome=outcome,
             detail=last.detail,
-            told_job=None if last.job is None else compaction_id(keys.topic, keys.partition, last.job.id),
+            nothing_due=last.nothing_due,
+            last_job=None if last.job is None else compaction_id(keys.topic, keys.partition, last.job.id),
             quarantined=manifest is not None and manifest.quarantine is not None,
-            error=self.error,
+            fault=self.fault,
             jobs=tuple(compaction_info(keys.topic, keys.partition, job, now_ms) for job in self.jobs.values()),
-            log_start_offset=after.log_start_offset,
-            records_before=before.records,
-            records_after=after.records,
-            bytes_before=before.bytes,
-            bytes_after=after.bytes,
-            logical_records_before=before.logical_records,
-            logical_records_after=after.logical_records,
-            logical_bytes_before=before.logical_bytes,
-            logical_bytes_after=after.logical_bytes,
+            before=self.before or after,
+            after=after,
             dropped_segments=self.dropped_segments,
             dropped_bytes=self.dropped_bytes,
         )

@@ -50,6 +50,19 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints_expired: int = 0
     finished: bool = False  # sealed, and empty: later passes have nothing to do here
 
+    def then(self, later: "Pass") -> "Pass":
+        """Both as one; an object that both deleted (in a dry run, would delete) counts once."""
+        known = {garbage.key for garbage in self.deleted}
+        return Pass(
+            deleted=(*self.deleted, *(garbage for garbage in later.deleted if garbage.key not in known)),
+            refused=(*self.refused, *later.refused),
+            kept=(*self.kept, *later.kept),
+            boundary=later.boundary,
+            waiting=later.waiting,
+            checkpoints_expired=self.checkpoints_expired,
+            finished=self.finished and later.finished,
+        )
+
 
 class _Advance(msgspec.Struct, frozen=True):
     """The next boundary file. Does nothing if another collector was faster (P4, P17)."""

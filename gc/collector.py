@@ -20,9 +20,9 @@ from lithify.manifest.keys import PartitionKeys, is_segment_key
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.troubles import Troubles
 from lithify.manifest.words import counted
-from lithify.store.apart import Failure, attempt
+from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import ErrorKind, InvalidRequest
 
 __all__ = ["GRACE_MS", "GRACE_MS_MIN", "Collector", "GcReport", "PartitionGc"]
 
@@ -42,19 +42,17 @@ class WarehouseLike(Protocol):
 
 
 class PartitionGc(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition's part of a pass. `error`: why it was left as it is. Partition -1: a topic whose files cannot be
-    read."""
+    """One partition's part of a pass. `fault`: why it was left as it is."""
 
     topic: str
     topic_id: str
-    partition: int
+    partition: int | None  # None: the topic, whose files cannot be read
     deleted: tuple[Garbage, ...] = ()
     kept: tuple[Garbage, ...] = ()
     boundary: int = 0
     waiting: int = 0  # retired segments that wait for the grace period
     checkpoints_expired: int = 0
-    error: str | None = None
-    error_kind: str | None = None
+    fault: Fault | None = None
 
 
 class GcReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +63,7 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionGc, ...]
     # What killed processes left half written, files or uploads to a bucket; a sweep removes them.
     temporaries: int = 0
-    error: str | None = None  # why they could not be removed
+    fault: Fault | None = None  # why they could not be removed
 
     @property
     def deleted(self) -> tuple[Garbage, ...]:
@@ -122,8 +120,8 @@ class Collector:
         for name in resting if sweep else ():
             left = attempt(lambda name=name: self._driver.run(has_segments(name)))
             self._troubles.tell("topic skipped", left, name)
-            if isinstance(left, Failure):
-                partitions.append(_failed(PartitionGc(topic=name, topic_id="", partition=-1), left))
+            if isinstance(left, Fault):
+                partitions.append(_unread(name, left))
             elif left:
                 awake[name] = Marks()
             else:
@@ -144,8 +142,8 @@ class Collector:
         store = self._driver.store
         found = attempt(lambda: store.remove_stale_temporaries(is_segment_key, dry_run=report.dry_run))
         self._troubles.tell("stale temporaries stay", found)
-        if isinstance(found, Failure):
-            return msgspec.structs.replace(report, error=found.text)
+        if isinstance(found, Fault):
+            return msgspec.structs.replace(report, fault=found)
         return msgspec.structs.replace(report, temporaries=found)
 
     def _topic(self, name: str, marks: Marks, dry_run: bool, sweeping: bool) -> list[PartitionGc]:
@@ -153,11 +151,11 @@ class Collector:
         lives = Lives(name, 0) if sweeping else self._topics.setdefault(name, Lives(name, marks.over))
         known = attempt(lambda: self._driver.run(lives.refresh()))
         self._troubles.tell("topic skipped", known, name)
-        if isinstance(known, Failure):
-            return [_failed(PartitionGc(topic=name, topic_id="", partition=-1), known)]
-        damaged = None if lives.damage is None else Failure("Corrupt", str(lives.damage), lives.damage)
+        if isinstance(known, Fault):
+            return [_unread(name, known)]
+        damaged = None if lives.damage is None else Fault.of(lives.damage)
         self._troubles.tell("an older version of a topic is damaged", damaged, name)
-        partitions = [_failed(PartitionGc(topic=name, topic_id="", partition=-1), damaged)] if damaged else []
+        partitions = [_unread(name, damaged)] if damaged else []
         for topic in known:
             todo = [keys for keys in partition_keys(topic) if not lives.is_finished(keys)]
             partitions += [self._collected(keys, topic.deleted, lives, dry_run, sweeping) for keys in todo]
@@ -168,8 +166,8 @@ class Collector:
     def _unannounced(self, name: str, lives: Lives, dry_run: bool) -> list[PartitionGc]:
         found = attempt(lambda: self._driver.run(sweep_unannounced(name, self._grace_ms, dry_run=dry_run)))
         self._troubles.tell("unannounced partitions not swept", found, name)
-        if isinstance(found, Failure):
-            return [_failed(PartitionGc(topic=name, topic_id="", partition=-1), found)]
+        if isinstance(found, Fault):
+            return [_unread(name, found)]
         return [
             self._collected(each.keys, True, lives, dry_run, sweeping=True)
             if each.used
@@ -195,11 +193,11 @@ class Collector:
     def _run(self, keys: PartitionKeys, lives: Lives, dry_run: bool, work: Callable[[], Pass]) -> PartitionGc:
         blank = PartitionGc(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition)
         done = attempt(work)
-        stuck = None if isinstance(done, Failure) else _stuck(done)
+        stuck = None if isinstance(done, Fault) else _stuck(done)
         self._troubles.tell("partition not collected", done, keys.topic, keys.partition, keys.topic_id)
-        if isinstance(done, Failure):
+        if isinstance(done, Fault):
             self._partitions.pop(keys, None)  # the next pass trusts nothing that this one has read
-            return _failed(blank, done)
+            return msgspec.structs.replace(blank, fault=done)
         if done.finished and not dry_run:
             lives.finished(keys)
         self._troubles.tell("objects could not be deleted", stuck, keys.topic, keys.partition, keys.topic_id)
@@ -218,8 +216,7 @@ class Collector:
             blank,
             deleted=done.deleted,
             kept=(*done.refused, *done.kept),
-            error=None if stuck is None else stuck.text,
-            error_kind=None if stuck is None else stuck.kind,
+            fault=stuck,
             boundary=done.boundary,
             waiting=done.waiting,
             checkpoints_expired=done.checkpoints_expired,
@@ -230,7 +227,7 @@ class Collector:
         does = collect_deleted if deleted else collect
         done = self._driver.run(does(files, self._grace_ms, dry_run=dry_run))
         if sweeping and not (done.finished and not self._driver.run(has_segments(keys.root))):
-            done = _both(done, self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
+            done = done.then(self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
         return done
 
 
@@ -240,32 +237,19 @@ def _ended(report: GcReport) -> CollectionEnded:
         objects=len(report.deleted),
         bytes=report.bytes_deleted,
         waiting=sum(partition.waiting for partition in report.partitions),
-        failed=sum(partition.error is not None for partition in report.partitions),
+        failed=sum(partition.fault is not None for partition in report.partitions),
     )
 
 
-def _stuck(done: Pass) -> Failure | None:
+def _stuck(done: Pass) -> Fault | None:
     """What the store refused to delete, according to the pass; everything else is deleted."""
     if not done.refused:
         return None
     first, more = done.refused[0], len(done.refused) - 1
     others = f"and {counted(more, 'other object')} " if more else ""
     text = f"{first.key} {others}could not be deleted: {first.reason}"
-    return Failure("Unavailable", text)
+    return Fault(ErrorKind.UNAVAILABLE, text, first.key, retryable=True)
 
 
-def _failed(blank: PartitionGc, failure: Failure) -> PartitionGc:
-    return msgspec.structs.replace(blank, error=failure.text, error_kind=failure.kind)
-
-
-def _both(first: Pass, second: Pass) -> Pass:
-    known = {g.key for g in first.deleted}
-    return Pass(
-        deleted=(*first.deleted, *(g for g in second.deleted if g.key not in known)),
-        refused=(*first.refused, *second.refused),
-        kept=(*first.kept, *second.kept),
-        boundary=second.boundary,
-        waiting=second.waiting,
-        checkpoints_expired=first.checkpoints_expired,
-        finished=first.finished and second.finished,
-    )
+def _unread(topic: str, fault: Fault) -> PartitionGc:
+    return PartitionGc(topic=topic, topic_id="", partition=None, fault=fault)

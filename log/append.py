@@ -58,8 +58,8 @@ async def append(
         except CommitUnknown as error:
             raise CommitUnknown(str(error), f"{_partition_of(files)}:{error.token}:{segment_id}") from error
     raise Unavailable(
-        f"{files.name}: garbage collection overtook {UPLOADS_MAX} uploads of this append; nothing was appended. Retry "
-        "with smaller appends, or give collection a longer grace period"
+        f"{files.name}: garbage collection overtook {UPLOADS_MAX} uploads of this append; nothing was appended there. "
+        "Retry with smaller appends, or give collection a longer grace period"
     )
 
 

@@ -7,6 +7,7 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
 from lithify.manifest.retention import logical_size, stalled_by_future
+from lithify.store.apart import Fault
 
 __all__ = ["PartitionFailure", "PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "partition_info", "topic_info"]
 
@@ -72,8 +73,7 @@ class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class PartitionFailure(msgspec.Struct, frozen=True):
     partition: int
-    kind: str  # of the error
-    error: str  # its message, with the object and what to do
+    fault: Fault
 
 
 def segment_info(ref: SegmentRef) -> SegmentInfo:

@@ -43,14 +43,13 @@ class Failure:
         return f"{self._error}{token}"
 
     def raised(self, error: BaseException) -> bool:
-        """Whether `error` is one of those raised for this failure."""
+        """Whether `error` was raised for this failure, or has it as a note."""
         return error in self._raised
 
-    def is_told_by(self, error: BaseException) -> bool:
-        """Whether `error` already reports this failure and its token."""
-        if isinstance(error, CommitUnknown) and isinstance(self._error, CommitUnknown):
-            return error.token == self._error.token
-        return any(str(self) in text for text in (str(error), *getattr(error, "__notes__", ())))
+    def note_on(self, error: LithifyError) -> None:
+        """Add this failure to `error`, which was raised for another one of its producer."""
+        error.add_note(f"another batch of this producer failed, too: {self}")
+        self._remembered(error)
 
     def _remembered(self, error: LithifyError) -> LithifyError:
         self._raised.add(error)
@@ -64,14 +63,14 @@ def told_of_all(failures: Sequence[Failure]) -> LithifyError:
     error = told.told()
     for other in failures:
         if other is not told:
-            error.add_note(f"another batch of this producer failed, too: {other}")
+            other.note_on(error)
     return error
 
 
 def noted_on(error: BaseException, failures: Sequence[Failure]) -> None:
     """Add the failures that `error` does not report yet as its notes."""
     for failure in failures:
-        if not failure.is_told_by(error):
+        if not failure.raised(error):
             error.add_note(f"and the producer failed: {failure}")
 
 

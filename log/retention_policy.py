@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lithify.manifest.config import LONG_MAX, TopicConfig
+from lithify.manifest.config import LONG_MAX, Setting, TopicConfig, parse, validate
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["RetentionPolicy", "policy_of", "with_retention"]
 
-V = TypeVar("V")  # a value of a configuration, or None where allowed
+V = TypeVar("V", bound=Setting | None)  # a value of a configuration, or None where allowed
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True):
@@ -44,14 +44,15 @@ def with_retention(
     config: Mapping[str, V], policy: RetentionPolicy | None, cleanup_policy: str
 ) -> dict[str, V | str | int]:
     """`config`, with the settings for `policy`. Adds delete to the cleanup.policy in `config`, or to `cleanup_policy`.
-    Raises InvalidRequest if `config` sets one of the bounds too."""
+    Raises InvalidRequest if `config` sets one of the bounds too, or that policy is not valid."""
     if policy is None:
         return dict(config)
     twice = sorted(config.keys() & _bounds(policy).keys())
     if twice:
         raise InvalidRequest(f"{', '.join(twice)}: set it in the configuration or in retention, not in both")
     said = config.get("cleanup.policy", cleanup_policy)
-    return {**config, **_bounds(policy), "cleanup.policy": "compact,delete" if "compact" in str(said) else "delete"}
+    compacted = parse(validate({} if said is None else {"cleanup.policy": said})).compacted
+    return {**config, **_bounds(policy), "cleanup.policy": "compact,delete" if compacted else "delete"}
 
 
 def _bounds(policy: RetentionPolicy) -> dict[str, int]:

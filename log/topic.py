@@ -32,7 +32,7 @@ from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
 from lithify.manifest.retention import Retention, bounds_before
 from lithify.segment.arrays import from_longs
-from lithify.store.apart import Failure, attempt
+from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 from lithify.store.own_lock import OwnLock
@@ -157,8 +157,8 @@ class Topic:
         ]
         return topic_info(
             topic,
-            tuple(info for _, info in found if not isinstance(info, Failure)),
-            tuple(PartitionFailure(n, it.kind, it.text) for n, it in found if isinstance(it, Failure)),
+            tuple(info for _, info in found if not isinstance(info, Fault)),
+            tuple(PartitionFailure(n, it) for n, it in found if isinstance(it, Fault)),
         )
 
     def _read(self) -> TopicFile:

@@ -13,9 +13,9 @@ from lithify.manifest.catalog import create_topic, delete_topic, live_topic, top
 from lithify.manifest.config import Setting, validate
 from lithify.manifest.walk import topics_found
 from lithify.manifest.warehouse_settings import AlterWarehouse, parse_settings, spell_settings, warehouse_lineage
-from lithify.store.apart import Failure
+from lithify.store.apart import Fault
 from lithify.store.driver import Clock, Driver
-from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, LithifyError, NotFound
+from lithify.store.errors import AlreadyExists, ErrorKind, InvalidRequest, NotFound
 from lithify.store.opening import open_store
 from lithify.store.port import Store
 from lithify.store.probe import probe as prove
@@ -160,8 +160,8 @@ class Warehouse:
         Includes topics whose file is damaged or from a newer lithify: it is unknown whether they were deleted."""
         names: list[str] = []
         for name, known in topics_found(self.driver):
-            if isinstance(known, Failure) and not isinstance(known.error, Corrupt | InvalidRequest):
-                raise known.error or LithifyError(known.text)
+            if isinstance(known, Fault) and known.kind not in (ErrorKind.CORRUPT, ErrorKind.INVALID_REQUEST):
+                raise known.error()
             names.append(name)
         return names
 

@@ -68,7 +68,7 @@ class Append:
             return Refused(
                 Unavailable(
                     f"{head.topic}/{head.partition} holds {len(head.l0)} L0 segments, its limit: compaction is behind. "
-                    "Nothing was appended; retry later, and see 'lithify compaction explain'"
+                    "Nothing was appended there; retry later, and see 'lithify compaction explain'"
                 )
             )
         base, rows = head.next_offset, self.segment.rows

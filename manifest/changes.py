@@ -249,7 +249,7 @@ def _ended(job: Job) -> Iterator[JobChange]:
         status=job.status,
         reason=job.reason,
         error=job.error,
-        attempts=job.attempts[-1].number if job.attempts else 0,
+        attempts=job.last_attempt,
         ranges=job.ranges,
         recorded=job.ranges_done,
         input=Amount(job.input_segments, job.counts.rows_in, job.input_bytes),

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from lithify.manifest import events
 from lithify.manifest.events import Event, Sink
-from lithify.store.apart import Failure, attempt
+from lithify.store.apart import Fault, attempt
 
 __all__ = ["guarded", "log_event"]
 
@@ -48,14 +48,14 @@ def _log_other(event: Event, where: dict[str, Any]) -> None:
         case events.Quarantined():
             log.error("quarantined", **where, segment=event.segment, reason=event.reason)
         case events.Lost():
-            log.warning("fenced", **where, error=event.error)
+            log.warning("fenced", **where, error=event.fault.message)
         case events.Rests():
             log.warning("partition rests", **where, reason=f"{event.outcome}: {event.reason}")
         case events.Waits():
             text = f"a job of {event.bytes} bytes waits for a worker, or for room among the bytes in flight"
             log.warning("partition waits", **where, reason=text, since_ms=event.since_ms)
         case events.Trouble():
-            log.error(event.what, **where, error=event.error)
+            log.error(event.what, **where, kind=event.fault.kind, error=event.fault.message)
         case events.Recovered():
             log.info(f"no longer: {event.what}", **where)
         case events.Collected():
@@ -73,7 +73,7 @@ def _where(event: Event) -> dict[str, Any]:
     """The topic, its id and the partition, as far as the event has them."""
     topic_id = event.topic_id if isinstance(event, events.Trouble | events.Recovered | events.Collected) else ""
     named = {"topic": event.topic, "topic_id": topic_id, "partition": event.partition}
-    return {name: value for name, value in named.items() if value not in ("", -1)}
+    return {name: value for name, value in named.items() if value not in ("", None)}
 
 
 def _log_job(event: events.JobEnded, where: dict[str, Any]) -> None:
@@ -103,9 +103,9 @@ def guarded(sink: Sink) -> Sink:
 
     def emit(event: Event) -> None:
         outcome = attempt(lambda: sink(event))
-        if isinstance(outcome, Failure) and not failed.is_set():
+        if isinstance(outcome, Fault) and not failed.is_set():
             failed.set()
-            log.error("a sink of events failed; later failures are not logged", error=outcome.text)
+            log.error("a sink of events failed; later failures are not logged", error=outcome.message)
 
     return emit
 

@@ -15,6 +15,7 @@ import msgspec
 
 from lithify.manifest.jobs import Ended, JobError, Kind, MergeCounts, Origin
 from lithify.manifest.model import PinOwner, Retention
+from lithify.store.apart import Fault
 
 __all__ = [
     "Amount",
@@ -83,10 +84,10 @@ def _tag(name: str) -> str:
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="event", tag=_tag):
-    """Partition -1: the whole topic. Topic "": the warehouse."""
+    """Partition None: the whole topic. Topic "": the warehouse."""
 
     topic: str = ""
-    partition: int = -1
+    partition: int | None = None
 
 
 class ManifestChange(Event, frozen=True, kw_only=True):
@@ -329,7 +330,7 @@ class Trouble(Event, frozen=True, kw_only=True):
     """Something fails, or fails for another reason than before."""
 
     what: What
-    error: str
+    fault: Fault
     topic_id: str = ""
 
 
@@ -343,7 +344,7 @@ class Recovered(Event, frozen=True, kw_only=True):
 class Lost(Event, frozen=True, kw_only=True):
     """Another compactor took the partition from this one (P5)."""
 
-    error: str
+    fault: Fault
 
 
 class Rests(Event, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ __all__ = [
     "RangeDone",
     "Status",
     "discarded",
+    "last_number",
     "may_become",
     "recorded",
     "summed_up",
@@ -194,6 +195,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     error: JobError | None = None
 
 
+def last_number(attempts: Sequence[Attempt]) -> int:
+    """The number of the latest attempt; 0: none has begun. They count from 1, and at a bound the oldest are dropped."""
+    return attempts[-1].number if attempts else 0
+
+
 class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A compaction from request to its place in the history."""
 
@@ -230,6 +236,11 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     input_bytes: int = 0
     ranges: int = 0
     ranges_done: int = 0
+
+    @property
+    def last_attempt(self) -> int:
+        """The number of the latest attempt; 0: none has begun."""
+        return last_number(self.attempts)
 
     @property
     def active(self) -> bool:

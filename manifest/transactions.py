@@ -99,8 +99,8 @@ def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] |
         return Refused(
             AlreadyExists(
                 f"{where} is at version {last.version}, and this append expects {stamp.previous.version}, or other "
-                "versions passed over: another process went on with it. Nothing was appended; look where it is, and go "
-                "on from there"
+                "versions passed over: another process went on with it. Nothing was appended there; look where it is, "
+                "and go on from there"
             )
         )
     if stamp.previous is not None and stamp.reach(last) != stamp.previous:
@@ -135,8 +135,8 @@ def remember(
     if len(reach.passed_over) > PASSED_OVER_MAX:
         return InvalidRequest(
             f"{place.head.topic}/{place.head.partition}: transaction {stamp.application!r} was passed over in "
-            f"{PASSED_OVER_MAX} places, its limit. Nothing was appended; go on under another name ('lithify append' "
-            "with another --source-id, and the same --skip)"
+            f"{PASSED_OVER_MAX} places, its limit. Nothing was appended there; go on under another name ('lithify "
+            "append' with another --source-id, and the same --skip)"
         )
     mine = Transaction(
         application=stamp.application,
@@ -161,7 +161,7 @@ def remember(
         return Unavailable(
             f"{topic}/{place.head.partition} remembers {TRANSACTIONS_MAX} transaction applications, its limit, and "
             f"none was idle for longer than transactional.id.expiration.ms ({expiration_ms}) and passed by garbage "
-            "collection since. Nothing was appended; use a name again, or forget one that is not used any more: "
+            "collection since. Nothing was appended there; use a name again, or forget one that is not used any more: "
             f"'lithify transaction list {topic}', 'lithify transaction forget {topic} APPLICATION'"
         )
     return *(entry for entry in kept if entry is not leaving), mine

@@ -5,7 +5,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from lithify.manifest.events import Recovered, Rests, Sink, Trouble, What
-from lithify.store.apart import Failure
+from lithify.store.apart import Fault
 
 __all__ = ["Troubles"]
 
@@ -16,7 +16,7 @@ class _Place(NamedTuple):
     what: str
     topic: str
     topic_id: str
-    partition: int
+    partition: int | None
 
 
 class Troubles:
@@ -27,18 +27,20 @@ class Troubles:
         self._texts: dict[_Place, str] = {}  # the latest reported last
         self._lock = threading.Lock()
 
-    def tell(self, what: What, outcome: object, topic: str = "", partition: int = -1, topic_id: str = "") -> None:
-        """Emit `Trouble` when a problem begins or changes, and `Recovered` when it ends. `outcome`: a Failure or its
-        text; anything else means that all is well. Partition -1: the whole topic. Topic "": the warehouse."""
-        text = outcome.text if isinstance(outcome, Failure) else outcome if isinstance(outcome, str) else None
-        if not self._is_news(_Place(what, topic, topic_id, partition), text):
+    def tell(
+        self, what: What, outcome: object, topic: str = "", partition: int | None = None, topic_id: str = ""
+    ) -> None:
+        """Emit `Trouble` when a problem begins or changes, and `Recovered` when it ends. `outcome`: a Fault; anything
+        else means that all is well. Partition None: the whole topic. Topic "": the warehouse."""
+        fault = outcome if isinstance(outcome, Fault) else None
+        if not self._is_news(_Place(what, topic, topic_id, partition), fault and fault.message):
             return
-        if text is None:
+        if fault is None:
             self._sink(Recovered(topic=topic, partition=partition, topic_id=topic_id, what=what))
         else:
-            self._sink(Trouble(topic=topic, partition=partition, topic_id=topic_id, what=what, error=text))
+            self._sink(Trouble(topic=topic, partition=partition, topic_id=topic_id, what=what, fault=fault))
 
-    def rests(self, topic: str, partition: int, kind: str | None, outcome: str, reason: str) -> None:
+    def rests(self, topic: str, partition: int | None, kind: str | None, outcome: str, reason: str) -> None:
         """Emit `Rests` if `kind` differs from the last one. None: it rests because nothing is due."""
         if self._is_news(_Place("rests", topic, "", partition), kind) and kind is not None:
             self._sink(Rests(topic=topic, partition=partition, outcome=outcome, reason=reason))

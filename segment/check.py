@@ -8,15 +8,19 @@ from lithify.manifest.homes import where
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.segments import Segments
-from lithify.store.apart import Failure, attempt
-from lithify.store.errors import NotFound
+from lithify.store.apart import Fault, attempt
+from lithify.store.errors import ErrorKind
 from lithify.store.homes import Homes
 
 __all__ = ["CheckTask", "Finding", "check_segments", "finding"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong; `message` names the object and what to do."""
+    """One thing that is wrong; `message` names the object and what to do.
+
+    Not a Fault: it is about the state of an object, and not about a request that failed. A manifest that breaks an
+    invariant, or a segment in another home, is a finding although nothing was refused.
+    """
 
     object: str
     kind: Literal["corrupt", "missing", "unreadable"]  # unreadable: nothing is known, try again
@@ -31,10 +35,15 @@ class CheckTask(msgspec.Struct, frozen=True, tag="check"):
     segments: tuple[SegmentRef, ...]
 
 
-def finding(where: str, failure: Failure, text: str) -> Finding:
-    """What `failure` means for the object `where`; `text` is the message."""
-    kind: Literal["missing", "corrupt", "unreadable"] = "corrupt" if failure.damaged else "unreadable"
-    return Finding(object=where, kind="missing" if isinstance(failure.error, NotFound) else kind, message=text)
+def finding(where: str, fault: Fault, text: str) -> Finding:
+    """What `fault` means for the object `where`; `text` is the message."""
+    match fault.kind:
+        case ErrorKind.NOT_FOUND:
+            return Finding(object=where, kind="missing", message=text)
+        case ErrorKind.CORRUPT:
+            return Finding(object=where, kind="corrupt", message=text)
+        case _:
+            return Finding(object=where, kind="unreadable", message=text)
 
 
 def check_segments(homes: Homes, task: CheckTask) -> tuple[Finding, ...]:
@@ -45,9 +54,9 @@ def check_segments(homes: Homes, task: CheckTask) -> tuple[Finding, ...]:
     for ref in task.segments:
         key = where(task.keys, ref).key
         outcome = attempt(lambda ref=ref: check(ref))
-        if isinstance(outcome, Failure):
-            text = outcome.text
-            if isinstance(outcome.error, NotFound):
+        if isinstance(outcome, Fault):
+            text = outcome.message
+            if outcome.kind is ErrorKind.NOT_FOUND:
                 text = f"{key} is missing: restore the object from a copy, then 'lithify compaction retry'"
             found.append(finding(key, outcome, text))
     return tuple(found)

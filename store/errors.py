@@ -19,6 +19,7 @@ on.
 Every message names the topic, partition or object and what to do next; none holds a secret or a record's contents.
 """
 
+from enum import StrEnum
 from typing import ClassVar
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "CommitUnknown",
     "Corrupt",
     "EpochRegression",
+    "ErrorKind",
     "Fenced",
     "InvalidRequest",
     "LithifyError",
@@ -34,19 +36,39 @@ __all__ = [
     "OffsetOutOfRange",
     "SnapshotExpired",
     "Unavailable",
+    "error_class",
 ]
 
 
-class LithifyError(Exception):
-    """The base class. Each kind has the exit code of the command line, the HTTP status, and whether the same request
-    may simply be repeated."""
+class ErrorKind(StrEnum):
+    """The kinds of errors, as reports and JSON name them."""
 
-    exit_code: ClassVar[int] = 1
+    INVALID_REQUEST = "InvalidRequest"
+    NOT_FOUND = "NotFound"
+    ALREADY_EXISTS = "AlreadyExists"
+    FENCED = "Fenced"
+    EPOCH_REGRESSION = "EpochRegression"
+    COMMIT_UNKNOWN = "CommitUnknown"
+    UNAVAILABLE = "Unavailable"
+    ACCESS_DENIED = "AccessDenied"
+    SNAPSHOT_EXPIRED = "SnapshotExpired"
+    CORRUPT = "Corrupt"
+    OFFSET_OUT_OF_RANGE = "OffsetOutOfRange"
+    UNEXPECTED = "Unexpected"  # a bug in lithify
+
+
+class LithifyError(Exception):
+    """The base class; by itself it reports a bug in lithify. Each class has its kind, the exit code of the command
+    line, the HTTP status, and whether the same request may simply be repeated."""
+
+    kind: ClassVar[ErrorKind] = ErrorKind.UNEXPECTED
+    exit_code: ClassVar[int] = 70  # EX_SOFTWARE of sysexits.h
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
 
 
 class InvalidRequest(LithifyError):
+    kind = ErrorKind.INVALID_REQUEST
     exit_code = 2
     http_status = 400
 
@@ -55,6 +77,7 @@ class NotFound(LithifyError):
     """`key`: that of the missing object; "" if something else is missing, such as a topic or a checkpoint. `segment`:
     the id of the segment that was read there, if any."""
 
+    kind = ErrorKind.NOT_FOUND
     exit_code = 3
     http_status = 404
 
@@ -65,17 +88,21 @@ class NotFound(LithifyError):
 
 
 class AlreadyExists(LithifyError):
+    kind = ErrorKind.ALREADY_EXISTS
     exit_code = 4
     http_status = 409
 
 
 class Fenced(LithifyError):
+    kind = ErrorKind.FENCED
     exit_code = 5
     http_status = 409
 
 
 class EpochRegression(Fenced):
     """The stored epoch is smaller than one this process has committed: the store lost acknowledged writes."""
+
+    kind = ErrorKind.EPOCH_REGRESSION
 
 
 class CommitUnknown(LithifyError):
@@ -84,6 +111,7 @@ class CommitUnknown(LithifyError):
     `token` can be given to `Partition.outcome` later, from any process, to find out.
     """
 
+    kind = ErrorKind.COMMIT_UNKNOWN
     exit_code = 6
     http_status = 504
 
@@ -93,6 +121,7 @@ class CommitUnknown(LithifyError):
 
 
 class Unavailable(LithifyError):
+    kind = ErrorKind.UNAVAILABLE
     exit_code = 7
     http_status = 503
     retryable = True
@@ -105,11 +134,13 @@ class AccessDenied(Unavailable):
     long-running services wait, as for any `Unavailable`; everybody else gets the error at once.
     """
 
+    kind = ErrorKind.ACCESS_DENIED
     http_status = 502  # the store refused us; this is not our refusal of the client
     retryable = False
 
 
 class SnapshotExpired(LithifyError):
+    kind = ErrorKind.SNAPSHOT_EXPIRED
     exit_code = 8
     http_status = 410
 
@@ -118,6 +149,7 @@ class Corrupt(LithifyError):
     """`key`: that of the damaged object; "" if several disagree. `segment`: the id of the segment that was read there,
     if any."""
 
+    kind = ErrorKind.CORRUPT
     exit_code = 9
 
     def __init__(self, message: str, key: str = "", segment: str = "") -> None:
@@ -127,5 +159,20 @@ class Corrupt(LithifyError):
 
 
 class OffsetOutOfRange(LithifyError):
+    kind = ErrorKind.OFFSET_OUT_OF_RANGE
     exit_code = 10
     http_status = 416
+
+
+_CLASSES: dict[ErrorKind, type[LithifyError]] = {
+    each.kind: each
+    for each in (
+        *(LithifyError, InvalidRequest, NotFound, AlreadyExists, Fenced, EpochRegression, CommitUnknown),
+        *(Unavailable, AccessDenied, SnapshotExpired, Corrupt, OffsetOutOfRange),
+    )
+}
+
+
+def error_class(kind: ErrorKind) -> type[LithifyError]:
+    """The class of the errors of a kind, with their exit code and HTTP status."""
+    return _CLASSES[kind]

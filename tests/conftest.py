@@ -38,13 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _not_waiting_for_the_disk(_: Disk, descriptor: int) -> None:
-    """Commands' tests spent a sixth of their time in it. Nobody cuts the power of this machine: who tests that has a disk
-    of its own (tests/store/disks.py), and the whole run waits."""
-    os.fstat(descriptor)  # refused where a sync would be
+    """The everyday run skips fsync, which took a sixth of its time; the whole run does not. Tests of lost power have a
+    disk of their own (tests/store/disks.py)."""
+    os.fstat(descriptor)  # refuses what fsync would refuse
 
 
 def pytest_collection_finish() -> None:
-    """Nothing of what was imported and collected is ever rubbish: who looks for some need not look there."""
+    """What was imported and collected stays until the end, so the garbage collector need not look at it again."""
     gc.freeze()
 
 

@@ -149,7 +149,7 @@ class Story:
         job = self._job()
         if job.status != "completed":
             raise Unavailable(f"compaction {job.id} is {job.status}: {job.error.reason if job.error else job.reason}")
-        kept = [a for a in self._outputs(job) if a < job.attempts[-1].number]
+        kept = [a for a in self._outputs(job) if a < job.last_attempt]
         if len(job.attempts) > 1 and len(kept) != stood.progress.output_segments_written:
             raise Corrupt(f"{stood.progress.output_segments_written} segments were recorded, and {len(kept)} are kept")
         for attempt in job.attempts:
@@ -172,8 +172,8 @@ class Story:
         waiting = -1
         for _ in range(COLLECT_PASSES_MAX):
             (done,) = collector.run_once(sweep=True).partitions
-            if done.error is not None:
-                raise Unavailable(done.error)
+            if done.fault is not None:
+                raise done.fault.error()
             if not done.deleted and done.waiting == waiting:
                 break
             waiting = done.waiting

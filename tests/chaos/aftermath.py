@@ -125,7 +125,7 @@ class Aftermath:
         collector = lithify.Collector(self._warehouse, grace_ms=0)
         for _ in range(3):
             report = collector.run_once(sweep=True)
-            assert [part.error for part in report.partitions if part.error] == []
+            assert [part.fault for part in report.partitions if part.fault] == []
 
     def _check_nothing_is_left(self) -> None:
         live: set[str] = set()

@@ -21,9 +21,11 @@ def test_a_pass_compacts_and_reports_and_the_next_says_why_it_did_nothing(users:
     users.ok("append", "users", input=changes(50))
     before = users.ok("scan", "users")
     (first,) = users.json(*ONCE)["partitions"]
-    assert (first["outcome"], first["records_before"], first["records_after"]) == ("worked", 50, 7)
+    assert (first["outcome"], first["before"]["rows"], first["after"]["rows"]) == ("worked", 50, 7)
     (second,) = users.json(*ONCE)["partitions"]
     assert (second["outcome"], second["detail"], second["jobs"]) == ("idle", "nothing is due", [])
+    assert (second["nothing_due"], second["last_job"], second["fault"]) == (True, None, None)
+    assert second["before"] == second["after"] == first["after"]
     assert users.ok("scan", "users") == before
     assert "nothing is due" in users.ok(*ONCE)
 
@@ -179,7 +181,7 @@ def test_a_sweep_removes_what_killed_processes_left_half_written(on_files: Lithi
     on_files.ok("gc", "run", "--once")
     assert stale.exists(), "a normal pass lists nothing"
     report = on_files.json("gc", "run", "--sweep")
-    assert (report["temporaries"], report["error"]) == (1, None)
+    assert (report["temporaries"], report["fault"]) == (1, None)
     assert (stale.exists(), fresh.exists()) == (False, True)
     assert (folder / ".lithify-tmp" / "reserve").is_dir()
     assert on_files.json("gc", "run", "--sweep")["temporaries"] == 0

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from lithify.compactor.failures import RETRY_MAX_MS, source_set
 from lithify.compactor.policy import (
     LEASE_MS,
+    NOTHING_DUE,
     Admit,
     Drop,
     Propose,
@@ -314,7 +315,7 @@ def test_everything_not_chosen_has_its_reason() -> None:
     lag = config(min_compaction_lag_ms=str(HOUR_MS), min_cleanable_dirty_ratio="0.9")
     manifest = head(segment(10, 70, HOUR_MS), segment(11, 5, HOUR_MS - 9), segment(12, 9, HOUR_MS), clean=30)
     found = survey(Reading.of(manifest, None, lag, NOW_MS))
-    assert found.action == Wait("nothing is due")
+    assert found.action == NOTHING_DUE
     assert {it.what: it.reason for it in found.passed} == {
         "drop segments": "no segment lies wholly below the log start offset",
         "merge runs, before anything else": "reads touch 0 runs of similar size (limit 24)",

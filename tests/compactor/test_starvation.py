@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from benchmarks.simulation import Simulation
 from lithify.compactor.failures import source_set
 from lithify.compactor.plan import Proposal, fan_in, freeze
-from lithify.compactor.policy import Drop, Propose, Wait, decide, survey, urgency
+from lithify.compactor.policy import NOTHING_DUE, Drop, Propose, Wait, decide, survey, urgency
 from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.config import LONG_MAX, parse, validate
@@ -140,8 +140,8 @@ def test_where_nothing_is_due_nothing_waits() -> None:
     slow = config(compaction_throttle_bytes_per_second="100")
     last = job("last", "completed", started_at_ms=NOW_MS, counts=READ, paced_to_ms=NOW_MS + 10_000)
     after = replace(state(), history=(last,))
-    assert decide(Reading.of(head(clean=99), after, slow, NOW_MS)) == Wait("nothing is due")
-    assert decide(Reading.of(head(clean=99), None, config(compaction_paused="true"), NOW_MS)) == Wait("nothing is due")
+    assert decide(Reading.of(head(clean=99), after, slow, NOW_MS)) == NOTHING_DUE
+    assert decide(Reading.of(head(clean=99), None, config(compaction_paused="true"), NOW_MS)) == NOTHING_DUE
     asked = replace(after, jobs=(job("asked", "submitted"),))
     waiting = decide(Reading.of(head(clean=99), asked, slow, NOW_MS))
     assert isinstance(waiting, Wait)

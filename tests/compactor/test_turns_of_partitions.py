@@ -14,6 +14,7 @@ from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition
 from lithify.compactor.service import Service
 from lithify.manifest.event_log import log_event
+from lithify.store.errors import ErrorKind
 from tests.clock import HandClock
 from tests.compactor.serving import HeldEngine, Running, append_to, eventually
 from tests.e2e.workload import Workload
@@ -108,8 +109,9 @@ def test_a_fault_of_ours_in_one_partition_keeps_no_deferred_one_from_its_turn(
     compactor = lithify.Compactor(warehouse, engine="local", concurrency=3, bytes_in_flight=1)
     report = compactor.run_once()
     compactor.close()
-    assert [part.error for part in report.partitions] == [None, "TypeError", None, None, "TypeError", None]
-    assert {part.outcome for part in report.partitions if not part.error} == {"worked"}
+    bug = ErrorKind.UNEXPECTED
+    assert [part.fault and part.fault.kind for part in report.partitions] == [None, bug, None, None, bug, None]
+    assert {part.outcome for part in report.partitions if not part.fault} == {"worked"}
     assert not any(topic.partition(number).describe().l0 for number in range(6))
 
 
@@ -186,14 +188,18 @@ def test_explain_tells_what_relieves_a_partition_beside_its_job(warehouse: lithi
     part = warehouse.create_topic("hot", 1, config).partition(0)
     append_to(part, 8)
     engine, admin = HeldEngine({"hot"}), lithify.Admin(warehouse)
-    assert admin.explain("hot", 0).beside == "", "no job runs"
+    assert admin.explain("hot", 0).beside is None, "no job runs"
     with Running(lithify.Compactor(warehouse, engine, concurrency=1, interval_ms=600_000)):
         assert engine.began.wait(60)
-        assert admin.explain("hot", 0).beside == "", "there is no pressure"
+        assert admin.explain("hot", 0).beside is None, "there is no pressure"
         append_to(part, 12)
         found = admin.explain("hot", 0)
         assert found.action == "resume"
-        assert found.beside == "propose: appends are slowed down: 20 L0 segments of at most 24"
+        assert found.beside is not None
+        assert (found.beside.action, found.beside.reason) == (
+            "propose",
+            "appends are slowed down: 20 L0 segments of at most 24",
+        )
         engine.let_go.set()
 
 

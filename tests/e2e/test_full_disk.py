@@ -103,13 +103,13 @@ def maintain(warehouse: lithify.Warehouse) -> None:
     """
     compactor = lithify.Compactor(warehouse, engine="local")
     try:
-        errors = {partition.error for partition in compactor.run_once().partitions}
+        errors = {partition.fault and partition.fault.kind for partition in compactor.run_once().partitions}
     finally:
         compactor.close()
     assert errors <= {None, "Unavailable"}
     for number in range(COLLECTIONS_MAX):
         report = lithify.Collector(warehouse, grace_ms=0).run_once()
-        assert [partition.error for partition in report.partitions if partition.error] == []
+        assert [partition.fault for partition in report.partitions if partition.fault] == []
         if number and not any(partition.waiting for partition in report.partitions):
             return
     raise AssertionError(f"after {COLLECTIONS_MAX} collections some still wait: {report}")

@@ -119,7 +119,8 @@ def test_writing_says_what_is_missing(folder: Path) -> None:
         for write in writes:
             with pytest.raises(AccessDenied, match="give this user read and write access"):
                 write()
-        errors = {each.error_kind for each in lithify.Collector(warehouse, grace_ms=0).run_once().partitions}
+        done = lithify.Collector(warehouse, grace_ms=0).run_once()
+        errors = {each.fault and each.fault.kind for each in done.partitions}
         assert errors <= {None, "AccessDenied"}
         look(folder)
 

@@ -49,6 +49,19 @@ def test_without_one_it_is_what_the_configuration_says(warehouse: Warehouse) -> 
     assert warehouse.create_topic("all", config={"cleanup.policy": ""}).retention_policy == RetentionPolicy()
 
 
+@pytest.mark.parametrize("said", ["compacted", "no compaction", "delete;compact"])
+def test_a_cleanup_policy_that_is_none_is_refused_with_a_retention_too(warehouse: Warehouse, said: str) -> None:
+    """Tried on log/retention_policy.py, and caught: looking for the word "compact" in it."""
+    topic = warehouse.create_topic("t")
+    for ask in (
+        lambda: warehouse.create_topic("u", config={"cleanup.policy": said}, retention=RetentionPolicy(1)),
+        lambda: topic.alter({"cleanup.policy": said}, retention=RetentionPolicy(1)),
+    ):
+        with pytest.raises(InvalidRequest, match=r"cleanup.policy is .*, and must be 'compact', 'delete'"):
+            ask()
+    assert (topic.config, warehouse.topics()) == ({}, ["t"])
+
+
 def test_delete_joins_compaction(warehouse: Warehouse) -> None:
     policy = RetentionPolicy(max_records=1)
     topic = warehouse.create_topic("t", config={"cleanup.policy": "compact"}, retention=policy)

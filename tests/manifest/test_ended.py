@@ -49,7 +49,7 @@ class Town:
     def collect(self, collector: lithify.Collector, passes: int = 4) -> None:
         for _ in range(passes):
             self.now_ms += 2 * GRACE_MS
-            assert [part.error for part in collector.run_once().partitions if part.error] == []
+            assert [part.fault for part in collector.run_once().partitions if part.fault] == []
 
     def over(self) -> set[str]:
         return {name for name, marks in self.warehouse.driver.run(Known().topics())[0].items() if marks.at_rest} | set(
@@ -349,12 +349,12 @@ def test_a_damaged_older_version_is_named_and_stops_neither_collection_nor_hides
     body = town.warehouse.store.get(key)
     assert body is not None
     town.warehouse.store.put(key, b"{}")
-    collector, collected = town.collector(), set[tuple[str, int]]()
+    collector, collected = town.collector(), set[tuple[str, int | None]]()
     for sweep in (False, True, False, False):
         town.now_ms += 2 * GRACE_MS
         report = collector.run_once(sweep=sweep)
-        assert [(part.topic, part.partition, part.error_kind) for part in report.partitions if part.error] == [
-            ("again", -1, "Corrupt")
+        assert [(part.topic, part.partition, part.fault.kind) for part in report.partitions if part.fault] == [
+            ("again", None, "Corrupt")
         ]
         collected |= {(part.topic_id, part.partition) for part in report.partitions if part.topic == "again"}
     assert len(collected) == 1 + 2 * PARTITIONS, "the life before, the life now, and the damage"

@@ -9,7 +9,11 @@ from lithify.manifest import events
 from lithify.manifest.event_log import guarded, log_event
 from lithify.manifest.events import Amount, Event
 from lithify.manifest.jobs import JobError, MergeCounts
+from lithify.store.apart import Fault
 from lithify.store.driver import new_id
+from lithify.store.errors import Fenced
+
+FAULT = Fault.of(Fenced("another compactor has taken over"))
 
 LEVELS = {
     events.Claimed(epoch=2, owner="b:2", former="a:1"): ("info", "claimed"),
@@ -24,10 +28,10 @@ LEVELS = {
     events.AttemptEnded(job="j", attempt=1, recorded=0, error=None): ("debug", "attempt ended"),
     events.SegmentsDropped(dropped=Amount(1, 2, 3)): ("info", "segments dropped"),
     events.Quarantined(reason="r", segment="s"): ("error", "quarantined"),
-    events.Lost(error="e"): ("warning", "fenced"),
+    events.Lost(fault=FAULT): ("warning", "fenced"),
     events.Rests(outcome="standby", reason="r"): ("warning", "partition rests"),
     events.Waits(bytes=1, since_ms=2): ("warning", "partition waits"),
-    events.Trouble(what="partition failed", error="e"): ("error", "partition failed"),
+    events.Trouble(what="partition failed", fault=FAULT): ("error", "partition failed"),
     events.Recovered(what="partition failed"): ("info", "no longer: partition failed"),
     events.Collected(topic_id="i", objects=1, bytes=2, boundary=3): ("info", "collected"),
     events.GarbageForgotten(forgotten=Amount(1, 2, 3)): ("debug", "garbage forgotten"),
@@ -92,5 +96,5 @@ def test_a_sink_that_fails_is_told_once_and_disturbs_nothing() -> None:
 def test_the_sink_given_is_the_only_one() -> None:
     emit = guarded(lambda _: None)
     with capture_logs() as lines:
-        emit(events.Lost(error="e"))
+        emit(events.Lost(fault=FAULT))
     assert lines == []

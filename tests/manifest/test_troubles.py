@@ -3,24 +3,26 @@
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor.info import NOTHING_DUE, PartitionReport, nothing_done
+from lithify.compactor.info import PartitionReport, unread_topic
 from lithify.compactor.service import kind_of_rest
 from lithify.manifest import troubles as troubles_module
 from lithify.manifest.events import Event, Recovered, Rests, Trouble
 from lithify.manifest.troubles import Troubles
-from lithify.store.apart import Failure
+from lithify.store.apart import Fault
+from lithify.store.errors import Unavailable
 
-FULL = Failure("Unavailable", "the disk is full")
+FULL = Fault.of(Unavailable("the disk is full"))
+OTHER = Fault.of(Unavailable("another reason"))
 
 
 def test_a_failure_that_lasts_is_told_once_and_so_is_its_end() -> None:
     told: list[Event] = []
     troubles = Troubles(told.append)
-    for outcome in (FULL, FULL, "another reason", "another reason", 17, None):
+    for outcome in (FULL, FULL, OTHER, OTHER, "all is well", None):
         troubles.tell("partition failed", outcome, "users", 3)
     assert told == [
-        Trouble(topic="users", partition=3, what="partition failed", error="the disk is full"),
-        Trouble(topic="users", partition=3, what="partition failed", error="another reason"),
+        Trouble(topic="users", partition=3, what="partition failed", fault=FULL),
+        Trouble(topic="users", partition=3, what="partition failed", fault=OTHER),
         Recovered(topic="users", partition=3, what="partition failed"),
     ]
 
@@ -57,14 +59,14 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def report(outcome: str, detail: str) -> PartitionReport:
-    return replace(nothing_done("users", 0, "", detail), outcome=outcome)
+    return replace(unread_topic("users", FULL), partition=0, detail=detail, outcome=outcome)
 
 
 def test_what_keeps_a_partition_waiting_is_told_once_for_each_change() -> None:
     standby = report("standby", "another is at work")
     waiting = [report("waiting", f"next attempt in {ms} ms") for ms in (900, 800)]
     quarantined = report("idle", "quarantined because of a damaged segment")
-    idle, failed = report("idle", NOTHING_DUE), report("failed", "told by itself")
+    idle, failed = replace(report("idle", "nothing is due"), nothing_due=True), report("failed", "told by itself")
     told: list[Event] = []
     troubles = Troubles(told.append)
     for each in (standby, standby, *waiting, idle, quarantined, quarantined, failed, report("worked", ""), standby):

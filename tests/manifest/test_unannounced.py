@@ -89,7 +89,7 @@ class Town:
         for _ in range(passes):
             self.now_ms += 2 * GRACE_MS
             report = self.collector.run_once(sweep=True, dry_run=dry_run)
-            assert [part.error for part in report.partitions if part.error] == []
+            assert [part.fault for part in report.partitions if part.fault] == []
         return report
 
 
@@ -280,7 +280,7 @@ def test_what_is_damaged_stays_and_is_named(town: Town) -> None:
     town.warehouse.store.put(loser, b"{}")
     town.now_ms += 2 * GRACE_MS
     report = town.collector.run_once(sweep=True)
-    assert [loser in str(part.error) for part in report.partitions if part.error] == [True]
+    assert [loser in part.fault.message for part in report.partitions if part.fault] == [True]
     assert {number for topic_id, number in town.partitions() if topic_id in loser} == {3}
 
 

@@ -112,7 +112,7 @@ class ParquetLog:
 
     def collect(self, *, sweeping: bool) -> None:
         (done,) = self._collector.run_once(sweep=sweeping).partitions
-        assert done.error is None, done.error
+        assert done.fault is None, done.fault
 
     def pin(self, name: str) -> None:
         self._partition.snapshot(pin=name)

@@ -42,7 +42,7 @@ def live_under(names: list[str], url: str) -> None:
         for _ in range(3):
             assert {part.outcome for part in compactor.run_once().partitions} <= {"worked", "idle"}
             clock.now_ms += 2 * GRACE_MS
-            assert {part.error for part in collector.run_once(sweep=True).partitions} <= {None}
+            assert {part.fault for part in collector.run_once(sweep=True).partitions} <= {None}
         assert Verifier(warehouse.driver, local_checks, deep=True).verify().findings == ()
         assert sorted(warehouse.topics()) == sorted(topic_of(names, number) for number in range(len(names)))
         for number, name in enumerate(names):

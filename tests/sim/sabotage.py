@@ -193,7 +193,7 @@ SABOTAGES = (
         "every attempt is the first",
         "P10",
         "compactor/attempt.py",
-        "number = max((a.number for a in job.attempts), default=0) + 1",
+        "number = job.last_attempt + 1",
         "number = 1",
     ),
     Sabotage(

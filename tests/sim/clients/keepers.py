@@ -27,7 +27,7 @@ __all__ = ["PARTITIONS_MAX", "collector", "compact", "compactor", "grower", "ope
 
 Main = Callable[[Process], None]
 PARTITIONS_MAX = 5
-OUTAGES_OF_A_PARTITION = {each.__name__ for each in (Unavailable, CommitUnknown, NotFound)}
+OUTAGES_OF_A_PARTITION = {each.kind for each in (Unavailable, CommitUnknown, NotFound)}
 
 
 def grower(site: Site) -> Main:
@@ -139,7 +139,7 @@ def collector(site: Site) -> Main:
                 done = collector.run_once(sweep=process.actor.say.random() < 0.2)
                 site.world.counts["object collected"] += len(done.deleted)
                 for each in done.partitions:
-                    if each.error_kind is not None and each.error_kind not in OUTAGES_OF_A_PARTITION:
-                        raise Violation(f"collecting partition {each.partition}: {each.error}")
+                    if each.fault is not None and each.fault.kind not in OUTAGES_OF_A_PARTITION:
+                        raise Violation(f"collecting partition {each.partition}: {each.fault}")
 
     return main

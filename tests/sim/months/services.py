@@ -160,8 +160,8 @@ class Fleet:
             return
         site.clock.counts["sweep" if sweeps else "pass"] += 1
         for part in report.partitions:
-            if part.error is not None:
-                site.clock.counts[f"collection: {part.error_kind}"] += 1
+            if part.fault is not None:
+                site.clock.counts[f"collection: {part.fault.kind}"] += 1
                 site.collected.disturbances.append(site.clock.now_ms)
-                if FAULT in part.error:
-                    site.clock.fail(f"{part.topic}/{part.partition}: {part.error}")
+                if FAULT in part.fault.message:
+                    site.clock.fail(f"{part.topic}/{part.partition}: {part.fault.message}")
