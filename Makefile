@@ -29,7 +29,7 @@ help: ## this list
 demo: .venv/.installed ## changes in, compaction on Spark, before and after: end to end on this machine
 	@$(BIN)/lithify demo $(ARGS)
 
-test: .venv/.installed ## every test but the storms (ARGS='tests/test_house.py' for some)
+test: .venv/.installed ## every test but those of make soak (ARGS='tests/test_house.py' for some)
 	@$(PYTEST) -m 'not soak' $(ARGS)
 
 check: .venv/.installed ## the everyday part of the tests, in under two minutes
@@ -45,7 +45,7 @@ mutate: .venv/.installed ## seeds that catch each sabotage of the product (SEEDS
 mutants: .venv/.installed ## one-line faults over the protocol's files: who notices them (ARGS='--share 0.1'); hours
 	@$(BIN)/python -m tools.mutants $(ARGS)
 
-soak: .venv/.installed ## storms and clusters: long
+soak: .venv/.installed ## storms, clusters, every recorded sabotage: long
 	@$(PYTEST) -m soak --timeout 2400 $(ARGS)
 
 lint: .venv/.installed ## ruff, formatting, strict types

@@ -88,7 +88,7 @@ def test_what_the_policy_is_held_to() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_quick_run(tmp_path: Path) -> None:
     report = tmp_path / "quick.json"
     command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "lithify_spark,rewrite,requests,convergence"]

@@ -117,7 +117,7 @@ def test_the_launcher_drops_one_flag_and_keeps_every_other_word(tmp_path: Path) 
     assert done.stdout.split("\n")[:-1] == ["-Da=b c", "", "*", "-cp", "x'y"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.spark
 def test_spark_runs_on_the_packaged_java_alone(tmp_path: Path) -> None:
     """The tools that Spark's start-up scripts call are on PATH; a Java is neither there nor in JAVA_HOME."""

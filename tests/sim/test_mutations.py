@@ -30,7 +30,7 @@ def test_a_sabotage_changes_one_place(sabotage: object) -> None:
     assert (ROOT / sabotage[2]).read_text(encoding="utf-8").count(sabotage[3]) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_each_sabotage_is_caught_by_its_seed() -> None:
     """In processes of their own: there the sources are imported sabotaged."""
     command = [sys.executable, "-m", "tests.sim.mutations", "replay"]
@@ -38,7 +38,7 @@ def test_each_sabotage_is_caught_by_its_seed() -> None:
     assert done.returncode == 0, f"search anew with 'make mutate' for those that escaped:\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_nothing_else_is_caught_by_these_seeds() -> None:
     """Else it was the judge's own fault that was caught, and no sabotage. test_sim.py plays the smaller ones."""
     seeds = {kept["seed"] for kept in RECORD.read().values() if kept["seed"] >= SEEDS_PLAYED}

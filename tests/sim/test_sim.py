@@ -55,7 +55,7 @@ def test_a_failure_is_made_small_and_kept(tmp_path: Path) -> None:
     assert play(seed, again).violation is None
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_more_histories_break_no_rule_and_every_fault_rule_and_kind_of_commit_comes_about() -> None:
     """What is rare may come about in those alone that are played apart."""
     rules = {f"rule {rule}" for rule in RULES}

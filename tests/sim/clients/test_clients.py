@@ -177,7 +177,7 @@ def test_a_sabotage_changes_one_place(sabotage: Sabotage) -> None:
     assert (ROOT / sabotage.file).read_text(encoding="utf-8").count(sabotage.old) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("part", range(PARTS))
 def test_each_sabotage_is_caught_by_its_seed(part: int) -> None:
     """In processes of their own: there the sources are imported sabotaged."""

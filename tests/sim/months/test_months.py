@@ -59,7 +59,7 @@ def test_a_sabotage_changes_one_place(sabotage: Sabotage) -> None:
     assert (ROOT / sabotage.file).read_text(encoding="utf-8").count(sabotage.old) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_each_sabotage_is_noticed() -> None:
     """In processes of their own: there the sources are imported sabotaged."""
     command = [sys.executable, "-m", "tests.sim.months.mutations"]
