@@ -73,7 +73,8 @@ def test_a_fault_of_ours_is_logged_and_the_next_run_works(warehouse: Warehouse) 
         made.run()
     assert runs.done == 3
     failed = [entry for entry in logs if entry["event"] == "compaction failed"]
-    assert [entry["kind"] for entry in failed] == ["Unavailable", "KeyError"]
+    assert [entry["kind"] for entry in failed] == ["Unavailable", "Unexpected"]
+    assert "unexpected KeyError at tests.cli.test_daemon" in failed[1]["error"]
     assert "a record" not in str(failed)
     assert len(topic.partition(0).describe().runs) == 1
 
