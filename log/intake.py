@@ -62,7 +62,7 @@ def _table(records: object, now_ms: int, where: str) -> pa.Table:
     for index, record in enumerate(records):
         problem = record_problem(record)
         if problem is not None:
-            raise InvalidRequest(f"{where}: record {index} {problem}. Nothing of this batch was appended")
+            raise InvalidRequest(f"{where}: record {index} {problem}. None of this batch was appended")
         total_bytes += record_bytes(record)
         if total_bytes > APPEND_BYTES_MAX:
             raise _too_large(where)
@@ -97,7 +97,7 @@ def _header_entries(record: Record) -> list[dict[str, str | bytes | None]] | Non
 def _too_large(where: str) -> InvalidRequest:
     return InvalidRequest(
         f"{where}: the append holds more than {APPEND_BYTES_MAX} bytes: append it in parts. "
-        "Nothing of this batch was appended"
+        "None of this batch was appended"
     )
 
 
@@ -112,7 +112,7 @@ def _refuse(bad: Flags, where: _Place, what: str) -> None:
         named = ", ".join(str(where.first + row) for row in rows[:_ROWS_NAMED])
         named += ", …" if len(rows) > _ROWS_NAMED else ""
         raise InvalidRequest(
-            f"{where.name}: {len(rows)} of {len(bad)} records (rows {named}) {what}. Nothing of this batch was appended"
+            f"{where.name}: {len(rows)} of {len(bad)} records (rows {named}) {what}. None of this batch was appended"
         )
 
 
@@ -126,7 +126,7 @@ def _check_headers(table: pa.Table, where: _Place) -> None:
     entries: Any = table.column("headers").chunk(0).flatten()
     if entries.null_count or entries.field("key").null_count:
         raise InvalidRequest(
-            f"{where.name}: headers hold a null entry or a null name: leave it out. Nothing of this batch was appended"
+            f"{where.name}: headers hold a null entry or a null name: leave it out. None of this batch was appended"
         )
     counts = _lengths(table.column("headers").chunk(0))
     what = f"have more than {HEADERS_MAX} headers; the largest number is {int(counts.max())}"
