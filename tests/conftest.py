@@ -38,8 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _not_waiting_for_the_disk(_: Disk, descriptor: int) -> None:
-    """Commands' tests spent a sixth of their time in it. Nobody cuts the power of this machine: who tests that has a disk
-    of its own (tests/store/disks.py), and the whole run waits."""
+    """The command line's tests spent a sixth of their time in it. Nobody cuts the power of this machine: the tests of
+    that have a disk of their own (tests/store/disks.py), and the whole run waits."""
     os.fstat(descriptor)  # refused where a sync would be
 
 
