@@ -181,6 +181,21 @@ def test_no_test_waits_or_tells_the_time() -> None:
     assert all(map(IMPORTS_TIME.search, ("import time", "  import os, time as t", "from time import sleep")))
 
 
+def test_tests_make_references_and_answer_for_engines_in_one_place() -> None:
+    """A new field of a reference, or a new request of a coordinator, then meets one file. Golden files stay apart on
+    purpose; the engine of the simulation has workers that outlive it."""
+    texts = {relative(f): f.read_text(encoding="utf-8") for f in (ROOT / "tests").rglob("*.py") if f != Path(__file__)}
+    assert {name for name, text in texts.items() if re.search(r"\bSegmentRef\(", text)} == {
+        "tests/golden/make.py",
+        "tests/refs.py",
+    }
+    assert {name for name, text in texts.items() if re.search(r"\bcase StartTasks\(", text)} == {
+        "tests/compactor/scripted_engine.py",
+        "tests/sim/daemon.py",
+        "tests/sim/engine.py",
+    }
+
+
 def test_one_file_asks_for_numbered_files_to_be_created() -> None:
     """Every order of the protocol hangs on `Create` (P1): commit.py alone makes the request."""
 

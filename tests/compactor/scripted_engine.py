@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from lithify.compactor.engine import (
     NextResults,
@@ -27,11 +27,15 @@ REQUESTS = (NextResults, Reserve, SplitRanges, StartTasks, StopAsked, StopTasks,
 Landed = tuple[TaskResult | TaskFailure, ...]
 
 
+def no_task(task: MergeTask) -> NoReturn:
+    raise AssertionError(f"a task of {task.job} was begun")
+
+
 class ScriptedEngine:
     """Of the tasks that it was given each look finds the next one done, as `lands` does it."""
 
     def __init__(
-        self, lands: Callable[[MergeTask], TaskResult | TaskFailure], ranges: Sequence[KeyRange] = RANGES
+        self, lands: Callable[[MergeTask], TaskResult | TaskFailure] = no_task, ranges: Sequence[KeyRange] = RANGES
     ) -> None:
         self._lands = lands
         self._ranges = tuple(ranges)

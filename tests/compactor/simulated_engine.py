@@ -149,16 +149,12 @@ class _Engine(ScriptedEngine):
     """Its tasks and its looks are the store's requests, so `with_engine` itself does them."""
 
     def __init__(self, life: Mortal) -> None:
-        super().__init__(_elsewhere)
+        super().__init__()
         self._life = life
 
     def start(self, tasks: Sequence[MergeTask]) -> None:
         self._life.starts()
         super().start(tasks)
-
-
-def _elsewhere(task: MergeTask) -> TaskResult:
-    raise AssertionError(task)
 
 
 async def with_engine(
