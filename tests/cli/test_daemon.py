@@ -88,7 +88,8 @@ def test_topics_that_cannot_be_listed_end_no_service(warehouse: Warehouse, monke
     def failing(prefix: str) -> Any:
         worked = sum(report.outcome == "worked" for report in told)
         if worked == 1:
-            topic.append([Record(b"k", b"x")])
+            if topic.partition(0).describe().next_offset == 2:  # once: what comes while this is merged may stay
+                topic.append([Record(b"k", b"x")])
             raise Unavailable("the store sleeps")
         if worked:
             compactor.stop()
