@@ -14,7 +14,8 @@ Words
 - *attempt*: one start of work on a job. A job has as many as it takes; each keeps what earlier ones recorded (P12).
 - *epoch*, *claim*: a compactor owns a partition by a number in the manifest, its epoch. The next claim takes a higher
   one, and then all writes of the former owner are refused: it is *fenced* (P5).
-- *lease*: 30 seconds without a sign of life, after which another compactor may claim what has work to do.
+- *lease*: 30 seconds (`policy.LEASE_MS`). An owner at work keeps its partition as long as it writes within a lease; a
+  standby also gives an idle owner a lease to begin what is due (`standby.py`, P5).
 - *step*: what a coordinator does at a time: at most one job, or one edit. *Turn*: a step, as the scheduler counts it.
 - *standby*: a compactor that leaves a partition alone because another one owns it.
 
@@ -24,8 +25,8 @@ From debt to done
 2. `served.py` gives the first one a turn: one step of its `coordinator.py`.
 3. `policy.decide` chooses what comes next, from manifest, jobs, configuration and time. Nothing due: the step ends.
 4. Without an epoch the coordinator claims one: first in the manifest, then in `.compactor` (P5).
-5. `plan.py` chooses whole runs and segments; `split.py` cuts key ranges where the bytes lie; `plan.freeze` writes the
-   rules down. The edit `job_edits.Admit` puts the job into `.compactor`: from now on the job holds its sources (P8).
+5. `plan.py` takes the runs and segments that `manifest/debt.py` chose, or a request names, and leaves out what one
+   merge cannot hold; `split.py` cuts key ranges where the bytes lie; `plan.freeze` writes the rules down. The edit `job_edits.Admit` puts the job into `.compactor`: from now on the job holds its sources (P8).
 6. `attempt.py` verifies what earlier attempts recorded, and gives the other ranges to an engine as tasks.
 7. Each output that lands is recorded in `.compactor` (`job_edits.Record`, P11). A crash loses only unrecorded work.
 8. All outputs are checked once more. Then one commit of the manifest replaces the sources by the outputs (P13).

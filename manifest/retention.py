@@ -47,7 +47,7 @@ def floor_at(manifest: Manifest, now_ms: int) -> int:
 
     SUBTLE! Not by the topic's configuration: a process may have read it before it was altered, and a floor stored by
     the old bounds stays for ever, even under wider ones. The bounds are in the manifest and set by a commit, so they
-    agree with the floor computed from them. Test: tests/manifest/test_bounds.py
+    agree with the floor computed from them. Test: tests/compactor/test_altered_meanwhile.py
     """
     return log_start(manifest, manifest.retention or KEEP_ALL, now_ms)
 

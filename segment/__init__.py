@@ -2,7 +2,8 @@
 
 Promises: every output is decoded before it is recorded, so what is written can be read. A damaged byte is an error,
 never a record (`verify.py`). A merge keeps the order of keys and of each key's offsets, and holds one row group of each
-source in memory (R1-R5). `merge` and `rules` decide which record stays; `execute.py` is a whole task.
+source in memory (R1-R5). `merge` and `rules` decide which record stays; `rules` has each rule twice,
+for a block of rows (the product) and for one record (the model of tests). `execute.py` is a whole task.
 """
 
 if __name__ != "lithify.segment":

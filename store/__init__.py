@@ -1,7 +1,8 @@
 """Object stores: the port that all code uses, and one adapter for each kind of store.
 
 Promises: create-if-absent is atomic, or the store is refused when the first topic is created (`probe.py`). A lost reply
-is UNKNOWN, never a guess. Every failure is one of the errors in `errors.py`, which name the object and hold no secret.
+is UNKNOWN, never a guess. Every failure is one of the errors in `errors.py`, which name the object and hold no secret;
+there each kind has its exit code, its HTTP status, and whether to repeat.
 `port.py` has the requests that protocol code awaits; `driver.py` answers them from a real store.
 """
 

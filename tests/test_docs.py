@@ -66,6 +66,20 @@ def test_every_section_that_the_code_names_exists() -> None:
     assert missing == []
 
 
+def test_every_test_that_a_comment_or_a_page_names_exists() -> None:
+    """The changelog alone may name what has gone since."""
+    root = DOCS.parent
+    pages = [root / "CONTRIBUTING.md", root / "README.md", *DOCS.rglob("*.md")]
+    sources = [file for start in root.glob("*/__init__.py") for file in start.parent.rglob("*.py")]
+    named = {
+        (file.relative_to(root).as_posix(), path)
+        for file in [*pages, *sources]
+        for path in re.findall(r"\btests/[\w/]+\.py\b", file.read_text(encoding="utf-8"))
+    }
+    assert ("manifest/commit.py", "tests/protocol/test_p03_head_search.py") in named
+    assert [(file, path) for file, path in sorted(named) if not (root / path).is_file()] == []
+
+
 def test_every_stored_field_is_told_and_no_other() -> None:
     structs = [c for m in (model, jobs) for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__]
     fields = [field for c in structs if issubclass(c, msgspec.Struct) for field in msgspec.structs.fields(c)]
