@@ -26,7 +26,8 @@ From debt to done
 3. `policy.decide` chooses what comes next, from manifest, jobs, configuration and time. Nothing due: the step ends.
 4. Without an epoch the coordinator claims one: first in the manifest, then in `.compactor` (P5).
 5. `plan.py` takes the runs and segments that `manifest/debt.py` chose, or a request names, and leaves out what one
-   merge cannot hold; `split.py` cuts key ranges where the bytes lie; `plan.freeze` writes the rules down. The edit `job_edits.Admit` puts the job into `.compactor`: from now on the job holds its sources (P8).
+   merge cannot hold; `split.py` cuts key ranges where the bytes lie; `plan.freeze` writes the rules down. The edit
+   `job_edits.Admit` puts the job into `.compactor`: from now on the job holds its sources (P8).
 6. `attempt.py` verifies what earlier attempts recorded, and gives the other ranges to an engine as tasks.
 7. Each output that lands is recorded in `.compactor` (`job_edits.Record`, P11). A crash loses only unrecorded work.
 8. All outputs are checked once more. Then one commit of the manifest replaces the sources by the outputs (P13).
