@@ -142,7 +142,7 @@ class Admin:
         job, now_ms = self._driver.run(submit())
         return compaction_info(topic, partition, job, now_ms)
 
-    def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - the contract's name
+    def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - part of the public API
         """The status of one compaction by its id, topic/partition/job. Raises NotFound."""
         topic, partition, job_id = _split(id)
         files, _ = self._partition(topic, partition)

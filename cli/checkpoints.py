@@ -45,7 +45,8 @@ def _named(part: "Partition", name: str, at_ms: int = 0) -> "Checkpoint | None":
     "--ttl-ms", type=click.IntRange(1), help="Let it expire after this time. Default: it stays until deleted."
 )
 def create(invocation: Invocation, topic: str, name: str, partition: int | None, ttl_ms: int | None) -> None:
-    """Pin the present state of TOPIC as NAME. Partitions that already have a checkpoint NAME keep it."""
+    """Pin the present state of TOPIC as NAME. Partitions that already have a checkpoint NAME keep it; if
+    all have it, the command fails."""
     parts = _chosen(invocation, topic, partition)
     now_ms = invocation.warehouse().driver.now_ms()
     missing = [part for part in parts if _named(part, name, now_ms) is None]

@@ -165,8 +165,8 @@ def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
 @command(compaction)
 @click.argument("compaction_id", metavar="ID")
 def cancel(invocation: Invocation, compaction_id: str) -> None:
-    """Request that compaction ID be cancelled; its compactor ends it at its next step. Refused if it has completed or
-    failed."""
+    """Request that compaction ID be cancelled; its compactor ends it within about ten seconds. Refused if it has
+    completed or failed."""
     info = _admin(invocation).cancel(compaction_id)
     output = invocation.output
     told = "is cancelled" if info.status == "cancelled" else f"cancellation requested (now {info.status})"

@@ -72,7 +72,7 @@ def _show(output: Output, report: "GcReport") -> None:
     ]
     columns = ("topic", "topic id", "#partition", "#objects", "#size", "#waiting", "#kept", "#checkpoints expired")
     output.table((*columns, "#boundary", "error"), rows)
-    listed = [("would go" if report.dry_run else "deleted", g) for g in report.deleted if report.dry_run]
+    listed = [("would delete", g) for g in report.deleted] if report.dry_run else []
     listed += [("kept", garbage) for part in report.partitions for garbage in part.kept]
     if listed:
         output.table(

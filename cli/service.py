@@ -113,8 +113,9 @@ def make_collector(warehouse: "Warehouse", grace_ms: int, *, stays: bool) -> "Co
 
     if 0 < grace_ms < GRACE_MS_MIN:
         raise InvalidRequest(
-            f"gc.grace.ms is {grace_ms}, and must be at least {GRACE_MS_MIN} ({span_text(GRACE_MS_MIN)}): writers "
-            "build on what they read up to a minute ago. Give 0 only if nothing else uses the warehouse"
+            f"--gc-grace-ms is {grace_ms}; it must be at least {GRACE_MS_MIN} ({span_text(GRACE_MS_MIN)}), because "
+            "writers build on manifests that they read up to a minute ago. Use 0 only if nothing else uses the "
+            "warehouse"
         )
     if grace_ms == 0 and stays:
         log.warning("there is no grace period: others who use the warehouse now may get CommitUnknown")

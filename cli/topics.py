@@ -134,8 +134,10 @@ def alter(
     before = altered.partitions
     altered.alter(dict(changes), partitions)
     if altered.partitions > before:
-        moved = "most keys now belong to another partition; scan and get show only what is written from now on"
-        warn(f"warning: {name}: {moved}. scan --partition N shows the older records (docs/operations.md)")
+        warn(
+            f"warning: {name}: most keys now belong to another partition; for those keys, scan and get show only "
+            "records written from now on. scan --partition N shows the older records (docs/operations.md)"
+        )
     _tell(invocation.output, altered, f"topic {name} altered")
 
 

@@ -62,7 +62,8 @@ def _show(output: Output, report: "VerifyReport") -> None:
         output.line(f"{finding.kind}: {finding.message}")
     if any(check.unnamed for check in report.partitions):
         output.line(
-            "objects that no manifest names are orphans or running uploads: 'lithify gc run --sweep' lists them"
+            "objects that no manifest names are orphans or uploads in progress: 'lithify gc run --dry-run --sweep' "
+            "lists them"
         )
     if not report.findings:
         output.line("everything that is named exists and is intact")

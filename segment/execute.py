@@ -1,4 +1,4 @@
-"""Execute one merge task: read its range of the sources, merge, write the outputs (DESIGN, Engines; P10, R5)."""
+"""Execute one merge task: read its range of the sources, merge, write the outputs (docs/rfcs/0004; P10, R5)."""
 
 import resource
 import sys

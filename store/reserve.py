@@ -54,9 +54,9 @@ class Reserve:
             if error.errno not in FULL:
                 raise
             raise Unavailable(
-                f"{self._folder.parent.parent}: {error.strerror}; the {PIECES * PIECE_BYTES // 1024} KiB that are kept "
-                "for deletions are in use. Nothing is lost, and appends go on by themselves once there is room: see "
-                "'The disk is full' in docs/operations.md"
+                f"{self._folder.parent.parent}: {error.strerror}; the {PIECES * PIECE_BYTES >> 20} MiB that are "
+                "reserved for deletions are in use. Nothing is lost, and appends resume by themselves once there is "
+                "room: see 'The disk is full' in docs/operations.md"
             ) from error
 
     def lend(self, act: Callable[[], T]) -> T:

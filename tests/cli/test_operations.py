@@ -190,7 +190,7 @@ def test_a_sweep_removes_what_killed_processes_left_half_written(on_files: Lithi
 
 def test_a_grace_period_that_is_too_short_for_writers_is_refused(users: Lithify) -> None:
     for words in (("gc", "run", "--dry-run"), ("gc", "run"), ("compactor", "run", "--engine", "local", "--no-probe")):
-        saying = "gc.grace.ms is 299999, and must be at least 300000"
+        saying = "--gc-grace-ms is 299999; it must be at least 300000"
         users.refused(*words, "--gc-grace-ms", "299999", code=2, saying=saying)
     users.ok("gc", "run", "--once", "--gc-grace-ms", "300000")
     users.ok("gc", "run", "--once", "--gc-grace-ms", "0")

@@ -106,7 +106,7 @@ def test_what_frees_space_has_it_and_nobody_else(number: int) -> None:
     assert pieces(disk) == PIECES - 1
     # There are 256 KiB now. Nobody else gets any of them.
     for write in (lambda: store.put("t/2.x", b"x"), lambda: store.create("t/2.x", b"x"), lambda: store.output("t/2.x")):
-        with pytest.raises(Unavailable, match="kept for deletions are in use"):
+        with pytest.raises(Unavailable, match="reserved for deletions are in use"):
             write()
     assert store.get("t/2.x") is None
     for more in range(100):
@@ -133,7 +133,7 @@ def test_an_upload_under_way_stops_when_it_is_touched() -> None:
     upload.write(bytes(100))
     fill(store)
     store.create("t/1.x", b"boundary" * 200, frees=True)
-    with pytest.raises(Unavailable, match="kept for deletions are in use"):
+    with pytest.raises(Unavailable, match="reserved for deletions are in use"):
         upload.write(bytes(2 * 1024 * KiB))
     assert [entry.name for entry in disk.inner.scan(ROOT / ".lithify-tmp")] == ["reserve"]
 
