@@ -80,7 +80,7 @@ def exit_codes_table() -> str:
     rows.append((FAILED, "", _DONE_IN_PART))
     rows += [(kind.exit_code, kind.__name__, what) for kind, what in _KINDS]
     rows.append((UNEXPECTED, "Unexpected", "a bug in lithify: please report it"))
-    rows.append((HUNG_UP, "HungUp", "SIGHUP, when a terminal is closed: as for SIGTERM"))
+    rows.append((HUNG_UP, "HungUp", "SIGHUP, when a terminal is closed: same as SIGTERM"))
     rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
     rows.append((BROKEN_PIPE, "", "the reader of the output went away"))
     rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came, `export` leaves the old file"))
