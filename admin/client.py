@@ -202,7 +202,7 @@ class Admin:
             try:
                 Segments(files.keys, self._driver.homes).verify(ref)
             except (NotFound, Corrupt) as damaged:
-                raise Corrupt(f"{topic}/{partition}: {damaged}", damaged.key) from damaged
+                raise Corrupt(f"{topic}/{partition}: {damaged}", damaged.key, damaged.segment) from damaged
         self._driver.run(files.manifest.commit(LiftQuarantine()))
         return True
 

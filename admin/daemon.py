@@ -87,7 +87,7 @@ def _logged(what: str) -> Generator[None]:
         raise
     except Exception as error:  # noqa: BLE001 - a fault in one pass must not leave every topic without compaction
         fault = Fault.of(error)
-        log.error(what, kind=fault.kind, error=fault.message)
+        log.error(what, kind=fault.kind, error=fault.text)
 
 
 def run_together(parts: "list[Compacting | Collecting]") -> None:

@@ -253,4 +253,4 @@ def _tasks(segments: Iterable[SegmentRef]) -> Iterator[tuple[SegmentRef, ...]]:
 def _unread(topic: str, partition: int | None, fault: Fault) -> PartitionCheck:
     """The check of a topic or partition whose files could not be read; the error names the object."""
     where = topic if partition is None else f"{topic}/{partition}"
-    return PartitionCheck(topic=topic, partition=partition, findings=(finding(where, fault, fault.message),))
+    return PartitionCheck(topic=topic, partition=partition, findings=(finding(where, fault, fault.text),))

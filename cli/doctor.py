@@ -142,16 +142,16 @@ def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
 
     all_found = attempt(lambda: list(partitions_found(warehouse.driver)))
     if isinstance(all_found, Fault):
-        yield Check("topics", "failure", all_found.message, all_found)
+        yield Check("topics", "failure", all_found.text, all_found)
         return
     readable = 0
     for found in all_found:
         if isinstance(found, UnreadTopic):
-            yield Check(f"topic {found.topic}", "failure", found.fault.message, found.fault)
+            yield Check(f"topic {found.topic}", "failure", found.fault.text, found.fault)
             continue
         checks = attempt(lambda found=found: _partition(warehouse, found.keys, found.topic))
         if isinstance(checks, Fault):
-            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.message, checks)
+            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.text, checks)
             continue
         readable += 1
         yield from checks

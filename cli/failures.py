@@ -138,7 +138,7 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
 def tell_faults(faults: Sequence[Fault]) -> int:
     """Report on standard error what a list does not include; returns the exit code."""
     for fault in faults:
-        warn(" ".join(fault.message.split()))
+        warn(" ".join(fault.text.split()))
     return exit_code_of(faults)
 
 

@@ -65,7 +65,7 @@ def _show(output: Output, report: "GcReport") -> None:
                 len(part.kept),
                 part.checkpoints_expired,
                 part.boundary,
-                part.fault and part.fault.message,
+                part.fault and part.fault.text,
             ),
         )
         for part in report.partitions
@@ -84,4 +84,4 @@ def _show(output: Output, report: "GcReport") -> None:
         what = "file or upload" if report.temporaries == 1 else "files or uploads"
         output.line(f"{verb} {count_text(report.temporaries)} temporary {what} that killed processes left")
     if report.fault:
-        output.line(f"temporary files and uploads of killed processes stay: {report.fault.message}")
+        output.line(f"temporary files and uploads of killed processes stay: {report.fault.text}")

@@ -96,7 +96,7 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
         for alarm in filter(None, (_quarantine(part), part.retention_pinned)):
             output.line(f"! {info.topic}/{part.partition}: {alarm}")
     for failed in info.failures:
-        output.line(f"! {info.topic}/{failed.partition}: {failed.fault.message}")
+        output.line(f"! {info.topic}/{failed.partition}: {failed.fault.text}")
     found = [(part.partition, known) for part in info.partitions for known in part.consumers]
     if found:
         show_consumers(output, found)

@@ -96,7 +96,7 @@ class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def unread_topic(topic: str, fault: Fault) -> PartitionReport:
     """The report of a topic that cannot be read, and with it none of its partitions."""
-    return PartitionReport(topic=topic, partition=None, outcome=StepEnd.FAILED, detail=fault.message, fault=fault)
+    return PartitionReport(topic=topic, partition=None, outcome=StepEnd.FAILED, detail=fault.text, fault=fault)
 
 
 def compaction_id(topic: str, partition: int, job: str) -> str:

@@ -187,7 +187,7 @@ class ServedPartition:
 
     def failed(self, fault: Fault) -> None:
         """A fault of ours: the coordinator's state is unknown. A new one claims, and settles what was in flight."""
-        self.done.add(Step(StepEnd.FAILED, fault.message), fault)
+        self.done.add(Step(StepEnd.FAILED, fault.text), fault)
         owned, former = self.owned, self._coordinator.owner if self._coordinator.owns else self._given_up
         self._given_up = former if owned else ""
         self._replace(stands_by=self._stands_by and not owned)

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from lithify.store.errors import Corrupt, ErrorKind, LithifyError, NotFound, error_class
+from lithify.store.errors import CommitUnknown, Corrupt, ErrorKind, LithifyError, NotFound, error_class
 
 __all__ = ["Fault", "attempt"]
 
@@ -13,20 +13,30 @@ T = TypeVar("T")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Why a piece of work failed: the one form of a failure in all reports, events and JSON."""
+    """Why a piece of work failed: the one form of a failure in all reports, events and JSON. It keeps all that an error
+    tells: `Fault.of(error).error()` is that error again, without its traceback."""
 
     kind: ErrorKind
     message: str  # names the object and what to do
     key: str = ""  # of the object that is missing, damaged or refused
     retryable: bool = False  # the same request may simply be repeated
+    segment: str = ""  # the id of the segment that was read there
+    token: str = ""  # of an append that may have happened; `Partition.outcome` tells
+    notes: tuple[str, ...] = ()  # more to say, such as what else did not happen
 
     @classmethod
     def of(cls, error: Exception) -> "Fault":
         """A bug in lithify is reported with its type and where it was raised; its own message is left out, because it
         may quote a record."""
         if isinstance(error, LithifyError):
-            key = error.key if isinstance(error, NotFound | Corrupt) else ""
-            return cls(error.kind, str(error), key, error.retryable)
+            notes = tuple(getattr(error, "__notes__", ()))
+            match error:
+                case NotFound(key=key, segment=segment) | Corrupt(key=key, segment=segment):
+                    return cls(error.kind, str(error), key, error.retryable, segment, notes=notes)
+                case CommitUnknown(token=token):
+                    return cls(error.kind, str(error), token=token, notes=notes)
+                case _:
+                    return cls(error.kind, str(error), retryable=error.retryable, notes=notes)
         what = f"unexpected {type(error).__name__} at {_place_of(error)}"
         return cls(ErrorKind.UNEXPECTED, f"{what}: a bug in lithify, please report it")
 
@@ -34,11 +44,21 @@ class Fault(msgspec.Struct, frozen=True):
         """The error to raise for it."""
         match self.kind:
             case ErrorKind.NOT_FOUND:
-                return NotFound(self.message, self.key)
+                error = NotFound(self.message, self.key, self.segment)
             case ErrorKind.CORRUPT:
-                return Corrupt(self.message, self.key)
+                error = Corrupt(self.message, self.key, self.segment)
+            case ErrorKind.COMMIT_UNKNOWN:
+                error = CommitUnknown(self.message, self.token)
             case kind:
-                return error_class(kind)(self.message)
+                error = error_class(kind)(self.message)
+        for note in self.notes:
+            error.add_note(note)
+        return error
+
+    @property
+    def text(self) -> str:
+        """The message and the notes."""
+        return "; ".join((self.message, *self.notes))
 
 
 def attempt(work: Callable[[], T]) -> T | Fault:

@@ -52,4 +52,20 @@ def test_a_bug_is_told_by_its_type_and_place_and_not_in_its_own_words() -> None:
 
 def test_its_json_is_plain() -> None:
     told = msgspec.json.decode(msgspec.json.encode(Fault.of(Unavailable("no answer"))))
-    assert told == {"kind": "Unavailable", "message": "no answer", "key": "", "retryable": True}
+    plain = {"kind": "Unavailable", "message": "no answer", "key": "", "retryable": True}
+    assert told == plain | {"segment": "", "token": "", "notes": []}
+
+
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_a_fault_keeps_all_that_its_error_tells(kind: ErrorKind) -> None:
+    """Token, key and segment are those of the classes that have them; a note is added where more has to be said."""
+    error = error_class(kind)("users/3: what happened")
+    for name in ("token", "key", "segment"):
+        if hasattr(error, name):
+            setattr(error, name, f"the {name}")
+    error.add_note("what else did not happen")
+    fault = Fault.of(error)
+    again = fault.error()
+    assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
+    assert Fault.of(again) == fault == msgspec.json.decode(msgspec.json.encode(fault), type=Fault)
+    assert fault.text == "users/3: what happened; what else did not happen"
