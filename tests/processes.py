@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["exit_codes", "forked", "running"]
 
-CHILD_S = 60
+CHILD_S = 300
 
 
 @contextmanager
