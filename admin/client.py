@@ -84,7 +84,7 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compactor would do next in a partition and what that takes; what it would not do; and the reasons."""
+    """What a compactor would do next in a partition, what that takes, what it would not do, and why."""
 
     topic: str
     partition: int
@@ -148,7 +148,9 @@ class Admin:
         files, _ = self._partition(topic, partition)
         found = next((info for info in self._infos(files.keys) if info.id == id), None)
         if found is None:
-            raise NotFound(f"{topic}/{partition} knows no compaction {job_id}; the oldest finished are forgotten")
+            raise NotFound(
+                f"{topic}/{partition} has no compaction {job_id}; the oldest finished ones are no longer remembered"
+            )
         return found
 
     def compactions(self, topic: str | None = None, partition: int | None = None) -> list[CompactionInfo]:
@@ -301,12 +303,13 @@ def _beside(action: Action, reading: Reading) -> Beside | None:
 def _owner(action: Action, reading: Reading) -> str:
     state, now_ms = reading.state, reading.now_ms
     if not state.owner:
-        return "nobody yet"
+        return "none yet"
     if incumbent_lives(state, now_ms):
         return f"{state.owner_name}, at work"
     seen_ms = max(now_ms - state.heartbeat_at_ms, 0)
     seen = f", its latest claim or job {span_text(seen_ms)} ago" if state.heartbeat_at_ms else ""
-    waits = "" if isinstance(action, Wait) else f"; a standby takes over what it leaves for {span_text(LEASE_MS)}"
+    taken = f"; a standby takes over work that it leaves undone for {span_text(LEASE_MS)}"
+    waits = "" if isinstance(action, Wait) else taken
     return f"{state.owner_name}{seen}{waits}"
 
 

@@ -1,4 +1,4 @@
-"""Is everything that a warehouse's manifests name there, as it was written? Checked on threads, or on Spark.
+"""Checks, on threads or on Spark, that everything a warehouse's manifests name exists and is as it was written.
 
 A task is a few segments of one partition. It crosses process borders as JSON, without secrets; its findings come back
 as data.
@@ -79,7 +79,7 @@ def spark_checks(master: str) -> RunChecks:
         for _, store in homes:
             if store.url.startswith("memory:"):
                 why = "lies in this process, out of reach of Spark's workers"
-                raise InvalidRequest(f"{store.url} {why}: --engine local")
+                raise InvalidRequest(f"{store.url} {why}: use --engine local")
         if not tasks:
             return
         prepare(master)

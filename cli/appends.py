@@ -78,7 +78,9 @@ def append(
     from lithify.cli.records.imports import Import, check_source_id
 
     if new_source and source_id is not None:
-        raise InvalidRequest("give either --source-id or --new-source: another name makes it another source anyway")
+        raise InvalidRequest(
+            "give either --source-id or --new-source, not both: a new --source-id already makes it a new source"
+        )
     check_format(source)
     warehouse = invocation.warehouse()
     opened = warehouse.topic(topic, for_append=True)
@@ -107,14 +109,18 @@ def append(
         started.end()
     appending.tell(opened, passing.done)
     if identity.compared and started.already_there:
-        known = f"neither a version nor a time is told of it, and only {identity.compared} were compared"
-        warn(f"{found.name}: {known}; if its content is another, give another --source-id")
+        warn(
+            f"{found.name}: its server reports neither a version nor a modification time, so only {identity.compared} "
+            "were compared; if the content has changed, give another --source-id"
+        )
 
 
 def _say_that_it_grew(topic: "Topic", began_over: int) -> None:
-    text = f"this import began over {counted(began_over, 'partition')} and goes on over these; there are "
-    seen = "scan and get leave out records whose keys have another one now"
-    warn(f"{topic.name}: {text}{topic.partitions} now, and {seen}")
+    warn(
+        f"{topic.name}: this import began when the topic had {counted(began_over, 'partition')}, and keeps using only "
+        f"those; the topic now has {topic.partitions}. scan and get leave out records whose keys belong to another "
+        "partition now"
+    )
 
 
 def _lines(source: "Source", check: Check, size: int, passing: "_Passing", largest: int) -> Iterator[_Batch]:
@@ -196,14 +202,12 @@ class _Appending:
         partitions = {str(number): {"first": given.start, "last": given.stop - 1} for number, given in offsets}
         lines = [f"{counted(it.appended, 'record')} appended to {topic.name}"]
         if it.already_there:
-            lines[0] += f"; {it.already_there} of this source were there already"
+            lines[0] += f"; {it.already_there} of this source already in the log"
         if passed_over:
             counts = f"the first {passed_over} were" if passed_over > 1 else "the first one was"
-            lines.append(
-                f"  {counts} passed over" + (", and there are no more" if passed_over < it.passed_over else "")
-            )
+            lines.append(f"  {counts} skipped" + (" (the source has no more)" if passed_over < it.passed_over else ""))
         if again := [flag for flag, given in (("--source-id", it.found_by_name), ("--skip", it.passed_over)) if given]:
-            lines.append(f"  to repeat it, give the same {' and '.join(again)}")
+            lines.append(f"  if you run it again, give the same {' and '.join(again)}")
         if it.already_there and not it.appended:
             lines.append("  to append them once more, give another --source-id")
         lines += [f"  partition {number}: offsets {given.start} to {given.stop - 1}" for number, given in offsets]
@@ -213,8 +217,9 @@ class _Appending:
         value |= {"source_id": it.source_id, "partitions": partitions, "expired": expired}
         self._output.answer(value, lambda: self._output.lines(lines))
         if expired:
-            text = f"{expired} of these records are past the topic's retention already, and no reader sees them"
-            warn(f"{topic.name}: {text}; see retention.* and cleanup.policy")
+            are, them = ("is", "it") if expired == 1 else ("are", "them")
+            text = f"{counted(expired, 'appended record')} {are} already past the topic's retention"
+            warn(f"{topic.name}: {text}, so readers do not see {them}; see retention.* and cleanup.policy")
 
     def _expired(self, topic: "Topic") -> int:
         """How many of the records are below the log start: mostly old timestamps in a topic that deletes by age."""

@@ -20,7 +20,7 @@ _partition = click.option("--partition", type=int, help="Only this partition. De
 
 @click.group()
 def checkpoint() -> None:
-    """Pin manifests by name, so that collections keep what they show."""
+    """Pin the state of a topic under a name, so that garbage collection keeps it readable."""
 
 
 def _chosen(invocation: Invocation, topic: str, partition: int | None) -> "list[Partition]":
@@ -71,7 +71,7 @@ def list_(invocation: Invocation, topic: str, partition: int | None) -> None:
 @click.argument("name")
 @_partition
 def delete(invocation: Invocation, topic: str, name: str, partition: int | None) -> None:
-    """Delete checkpoint NAME of TOPIC; the next collections delete what only it kept."""
+    """Delete checkpoint NAME of TOPIC. Garbage collection then deletes what only it kept."""
     parts = [part for part in _chosen(invocation, topic, partition) if _named(part, name) is not None]
     if not parts:
         raise NotFound(f"{topic} has no checkpoint {name!r}; 'lithify checkpoint list {topic}' shows what there is")

@@ -7,7 +7,7 @@ import click
 
 from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Invocation, command
-from lithify.cli.output import Output, count_text, size_text, time_text
+from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
 from lithify.manifest.words import DEBT_TEXTS, counted
 from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.port import RequestCounts
@@ -25,7 +25,7 @@ _partition = click.option("--partition", type=int, help="Only this partition.")
 
 @click.group()
 def compaction() -> None:
-    """Request compactions, follow them, and see why there is none."""
+    """Request compactions, follow their progress, and see why nothing is compacted."""
 
 
 def _admin(invocation: Invocation) -> "Admin":
@@ -47,12 +47,12 @@ def _partitions(invocation: Invocation, topic: str, partition: int | None) -> li
     "--sources", metavar="ID,ID", help="Compact these L0 segments and runs (listed by 'lithify manifest show')."
 )
 def submit(invocation: Invocation, topic: str, partition: int | None, full: bool, sources: str | None) -> None:
-    """Request a compaction of TOPIC. A running compactor decides about it."""
+    """Request a compaction of TOPIC. A running compactor accepts or refuses it."""
     if full == (sources is not None):
         raise InvalidRequest("give either --full or --sources ID,ID")
     numbers = _partitions(invocation, topic, partition)
     if sources is not None and len(numbers) > 1:
-        raise InvalidRequest(f"--sources are in one partition: choose one of the {len(numbers)} with --partition")
+        raise InvalidRequest(f"--sources applies to one partition: choose one of the {len(numbers)} with --partition")
     chosen = None if sources is None else [part.strip() for part in sources.split(",") if part.strip()]
     admin = _admin(invocation)
     infos = [admin.submit(topic, number, "full" if chosen is None else chosen) for number in numbers]
@@ -113,8 +113,8 @@ def show(output: Output, info: "CompactionInfo") -> None:
 
 def _foretold(known: "Estimate | None") -> "Iterator[tuple[str, str]]":
     if known is not None:
-        rows, size = count_text(known.output_rows), size_text(known.output_bytes)
-        yield "expected", f"{rows} rows and {size} out, by {known.basis}"
+        rows, size = counted_text(known.output_rows, "row"), size_text(known.output_bytes)
+        yield "expected", f"{rows} and {size} out, estimated from {known.basis}"
         memory = size_text(known.peak_memory_bytes)
         yield "", f"{_requests_text(known.gets, known.puts)}, by its workers; {memory} in the largest"
         yield "", f"{_requests_text(known.own_gets, known.own_puts)}, by the compactor"
@@ -215,10 +215,11 @@ def _details(each: "Explanation") -> "Iterator[str]":
         reads = f"{counted(len(each.sources), 'input')}" if each.sources else "its inputs"
         yield (
             f"reads {reads}: {counted(foretold.input_segments, 'segment')}, {size_text(foretold.input_bytes)}, "
-            f"{count_text(foretold.input_rows)} rows, in {counted(foretold.ranges, 'key range')}"
+            f"{counted_text(foretold.input_rows, 'row')}, in {counted(foretold.ranges, 'key range')}"
         )
         yield (
-            f"expects {size_text(foretold.output_bytes)} and {count_text(foretold.output_rows)} rows by "
+            f"expects {size_text(foretold.output_bytes)} and {counted_text(foretold.output_rows, 'row')}, "
+            "estimated from "
             f"{foretold.basis}; {size_text(foretold.peak_memory_bytes)} of memory in a worker"
         )
         gets, puts = foretold.gets + foretold.own_gets, foretold.puts + foretold.own_puts
@@ -239,8 +240,7 @@ def _details(each: "Explanation") -> "Iterator[str]":
 @click.argument("topic")
 @_partition
 def retry(invocation: Invocation, topic: str, partition: int | None) -> None:
-    """Allow compaction of quarantined partitions of TOPIC again, once the damaged segment is whole again or gone from
-    the log."""
+    """Lift the quarantine of TOPIC's partitions whose damaged segment has been restored or is no longer in the log."""
     admin = _admin(invocation)
     lifted: dict[int, bool] = {}
     damaged: list[Corrupt] = []

@@ -69,7 +69,7 @@ def reset(
         raise InvalidRequest("give one of --to-earliest, --to-latest and --to-offset N")
     parts = _known(invocation, topic, partition, name)
     if to_offset is not None and len(parts) > 1:
-        raise InvalidRequest(f"--to-offset is in one partition: choose one of the {len(parts)} with --partition")
+        raise InvalidRequest(f"--to-offset applies to one partition: choose one of the {len(parts)} with --partition")
     place: int | Literal["earliest", "latest"] = "earliest" if to_earliest else "latest"
     for part in parts:
         part.reset_consumer(name, place if to_offset is None else to_offset)

@@ -90,7 +90,10 @@ def _versions() -> Iterator[Check]:
     for name in _PACKAGES:
         version = importlib.metadata.version(name)
         if name == "s3fs" and int(version.split(".")[0]) < _S3FS_YEAR_MIN:
-            detail = f"{version} lacks what exports need, a resolver's fallback: pip install 's3fs>={_S3FS_YEAR_MIN}.2'"
+            detail = (
+                f"{version} is too old for exports (a resolver probably fell back to it): pip install "
+                f"'s3fs>={_S3FS_YEAR_MIN}.2'"
+            )
             yield Check(name, "warning", detail)
         else:
             yield Check(name, "ok", version)
@@ -100,7 +103,9 @@ def _java() -> Iterator[Check]:
     from lithify.compactor.java import find_java
 
     java = find_java()
-    missing = "no Java 17 or later: the Spark engine needs one (pip install 'lithify[java]'); --engine local does not"
+    missing = (
+        "no Java 17 or later found. The Spark engine needs it (pip install 'lithify[java]'); --engine local does not"
+    )
     yield Check("java", "ok", str(java)) if java else Check("java", "warning", missing)
 
 
@@ -117,7 +122,7 @@ def _space() -> Iterator[Check]:
     if free >= _FREE_BYTES_MIN:
         yield Check("temporary folder", "ok", detail)
     else:
-        yield Check("temporary folder", "warning", f"{detail}: large sorts spill there; free some, or set TMPDIR")
+        yield Check("temporary folder", "warning", f"{detail}: large sorts spill there; free some space, or set TMPDIR")
 
 
 def _store(report: "ProbeReport") -> Iterator[Check]:
@@ -134,7 +139,7 @@ def _temporaries(warehouse: "Warehouse") -> Iterator[Check]:
     except LithifyError as error:
         yield Check("stale temporaries", "warning", str(error), Fault.of(error))
     else:
-        yield Check("stale temporaries", "ok", f"{removed} removed that killed processes left")
+        yield Check("stale temporaries", "ok", f"{removed} removed, left by killed processes")
 
 
 def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
@@ -199,5 +204,5 @@ def _debt(where: str, head: "Manifest", config: "TopicConfig", now_ms: int) -> I
     oldest_ms = min(each.min_timestamp_ms for each in (*due.units, *debt.droppable))
     age_ms = now_ms - max(head.last_compacted_at_ms or 0, oldest_ms)
     if age_ms >= _DEBT_OLD_MS:
-        detail = f"a {due.kind} is due ({due.reason}) and waits, by its records, for {span_text(age_ms)}"
-        yield Check(where, "warning", f"{detail}: does a compactor run?")
+        detail = f"a {due.kind} ({due.reason}) seems to have been due for {span_text(age_ms)}, judging by the records"
+        yield Check(where, "warning", f"{detail}: is a compactor running?")

@@ -59,7 +59,7 @@ _KINDS: tuple[tuple[type[LithifyError], str], ...] = (
     (Unavailable, "retry later: the store cannot be reached, or compaction is behind"),
     (AccessDenied, "grant access or renew the credentials, then retry: the store refused access; nothing was done"),
     (SnapshotExpired, "open a new snapshot, or pin the next one"),
-    (Corrupt, "a person must look: an object is missing or damaged, or `verify` or `doctor` found something"),
+    (Corrupt, "someone must investigate: an object is missing or damaged, or `verify` or `doctor` found a problem"),
     (OffsetOutOfRange, "choose an offset inside the log"),
 )
 
@@ -82,7 +82,7 @@ def exit_codes_table() -> str:
     rows.append((UNEXPECTED, "Unexpected", "a bug in lithify: please report it"))
     rows.append((HUNG_UP, "HungUp", "SIGHUP, when a terminal is closed: same as SIGTERM"))
     rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
-    rows.append((BROKEN_PIPE, "", "the reader of the output went away"))
+    rows.append((BROKEN_PIPE, "", "the program reading the output closed it (a broken pipe)"))
     rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came, `export` leaves the old file"))
     lines = ["| Code | Kind | What to do |", "|---|---|---|"]
     lines += [f"| {code} | {f'`{kind}`' if kind else ''} | {what} |" for code, kind, what in rows]

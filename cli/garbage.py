@@ -6,7 +6,7 @@ import click
 
 from lithify.cli.failures import exit_code_of
 from lithify.cli.invocation import Invocation, command
-from lithify.cli.output import Output, count_text, size_text
+from lithify.cli.output import Output, count_text, counted_text, size_text
 from lithify.cli.settings import option
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def _show(output: Output, report: "GcReport") -> None:
             ("", "object", "#size", "reason"), [(what, g.key, size_text(g.bytes), g.reason) for what, g in listed]
         )
     verb = "would delete" if report.dry_run else "deleted"
-    output.line(f"{verb} {count_text(len(report.deleted))} objects, {size_text(report.bytes_deleted)}")
+    output.line(f"{verb} {counted_text(len(report.deleted), 'object')}, {size_text(report.bytes_deleted)}")
     if report.temporaries:
         what = "file or upload" if report.temporaries == 1 else "files or uploads"
         output.line(f"{verb} {count_text(report.temporaries)} temporary {what} that killed processes left")
     if report.fault:
-        output.line(f"temporary files and uploads of killed processes stay: {report.fault.text}")
+        output.line(f"temporary files and uploads of killed processes could not be removed: {report.fault.text}")

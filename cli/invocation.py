@@ -100,7 +100,9 @@ def parse_storage_options(pairs: Iterable[str]) -> dict[str, Any]:
         for folder in folders:
             place = place.setdefault(folder, {})
             if not isinstance(place, dict):
-                raise InvalidRequest(f"--storage-option {name}: {folder} was given a value of its own, too")
+                raise InvalidRequest(
+                    f"--storage-option {name}: {folder} was already given as a plain value; give one of the two"
+                )
         place[last] = text if name in _SECRETS else _value(text)
     return options
 

@@ -20,7 +20,7 @@ __all__ = ["manifest"]
 
 @click.group()
 def manifest() -> None:
-    """Look at manifests."""
+    """Show manifests."""
 
 
 @command(manifest)
@@ -36,7 +36,7 @@ def show(invocation: Invocation, topic: str, partition: int, number: int | None)
     key = keys.manifest.key(number)
     stored = warehouse.store.get(key)
     if stored is None:
-        raise NotFound(f"{key} does not exist: numbers go up to the head, and old ones are collected", key)
+        raise NotFound(f"{key} does not exist: it is newer than the head, or was garbage-collected", key)
     if invocation.as_json:
         # Not decoded: an operator may have to see a file that lithify cannot read.
         click.echo(plain_bytes(stored.body) if is_terminal(sys.stdout) else stored.body, nl=False)

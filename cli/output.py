@@ -11,7 +11,7 @@ import msgspec
 
 from lithify.cli.terminal import json_bytes, plain
 
-__all__ = ["Output", "Ticker", "count_text", "is_terminal", "quarantine_text", "size_text", "time_text"]
+__all__ = ["Output", "Ticker", "count_text", "counted_text", "is_terminal", "quarantine_text", "size_text", "time_text"]
 
 _KIB = 1024
 _YEAR_10000_MS = 253_402_300_800_000
@@ -135,6 +135,11 @@ def count_text(count: int) -> str:
     return f"{count:,}"
 
 
+def counted_text(count: int, noun: str) -> str:
+    """1 row; 1,234 rows."""
+    return f"{count_text(count)} {noun}" if count == 1 else f"{count_text(count)} {noun}s"
+
+
 def time_text(at_ms: int | None) -> str:
     """Milliseconds since 1970 as UTC, to the second."""
     if at_ms is None:
@@ -159,5 +164,5 @@ def quarantine_text(topic: str, partition: int, reason: str, damaged: str | None
     found = next((segment for segment in live if segment.id == damaged), None)
     held = "" if found is None else f"it holds offsets {found.min_offset} to {found.max_offset}; "
     way = f"'lithify compaction retry {topic} --partition {partition}'"
-    told = f"quarantined: {reason.rstrip('. ')}; {held}once the segment is whole again, or gone from the log, {way}"
-    return told if found is None else f"{told}; retention ends this, too, when it drops the segment"
+    told = f"quarantined: {reason.rstrip('. ')}; {held}once the segment is restored, or no longer in the log, run {way}"
+    return told if found is None else f"{told}; the quarantine also ends when retention drops the segment"

@@ -31,7 +31,7 @@ __all__ = ["compactor", "make_collector", "make_engine", "serve"]
 _COLUMNS = (
     *("topic", "#partition", "outcome"),
     *("#records stored", "#records readable", "#bytes stored", "#bytes readable"),
-    "what was done, or why nothing",  # last, because it may be long
+    "what was done, or why not",  # last, because it may be long
 )
 
 log = structlog.wrap_logger(logging.getLogger("lithify.service"))
@@ -44,7 +44,7 @@ def compactor() -> None:
 
 @command(compactor)
 @click.option("--once", is_flag=True, help="Run until nothing is due, then print a report. Default: run until stopped.")
-@click.option("--take-over", is_flag=True, help="Also claim partitions whose compactor is at work.")
+@click.option("--take-over", is_flag=True, help="Also take partitions away from a compactor that is working.")
 @option("engine")
 @option("master")
 @option("compactor.interval.ms")

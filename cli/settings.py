@@ -64,7 +64,7 @@ SETTINGS: tuple[Setting, ...] = (
         repeated=True,
         default_text="none",
         commands=_EVERYWHERE,
-        meaning="how to reach the store, in the spelling of s3fs; dots nest (client_kwargs.endpoint_url=…). "
+        meaning="option for reaching the store, named as in s3fs; dots denote nesting (client_kwargs.endpoint_url=…). "
         "The variable takes several, separated by spaces",
     ),
     Setting(
@@ -100,7 +100,7 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=10_000,
         commands="append",
-        meaning="records appended by one commit per partition, of at most 32 MiB",
+        meaning="most records in one batch, which is also limited to 32 MiB; a batch is one commit per partition",
     ),
     Setting(
         name="engine",
@@ -126,7 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=15_000,
         commands=_DAEMON,
-        meaning="pause between two looks at all partitions",
+        meaning="pause between two rounds; each round looks at every partition",
     ),
     Setting(
         name="compactor.initial.delay.ms",
@@ -134,7 +134,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="ms",
         default=0,
         commands=_DAEMON,
-        meaning="pause before the first look",
+        meaning="pause before the first round",
     ),
     Setting(
         name="compactor.concurrency",
@@ -143,7 +143,8 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=2,
         commands=_DAEMON,
-        meaning="jobs that run at once; if all are long, one short and one requested job run besides",
+        meaning="number of jobs that run at once; if all are long, one short job and one requested job may run in "
+        "addition",
     ),
     Setting(
         name="compactor.bytes.in.flight",
@@ -152,7 +153,8 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default_text="no limit",
         commands=_DAEMON,
-        meaning="bytes that the jobs of this process may read at once, except one short job; a larger job runs alone",
+        meaning="bytes that all jobs of this process together may read at once, not counting one short job; a larger "
+        "job runs alone",
     ),
     Setting(
         name="compactor.probe",
@@ -194,7 +196,8 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=86_400_000,
         commands=_COLLECTING,
-        meaning="how often a collection also lists every object and deletes orphans; first with the second collection",
+        meaning="how often a collection also lists every object and deletes orphans; the second collection is the "
+        "first to do so",
     ),
 )
 

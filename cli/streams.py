@@ -35,11 +35,11 @@ class _Output(io.FileIO):
 def _told(error: OSError) -> LithifyError:
     if error.errno == errno.EBADF:
         return InvalidRequest("standard output is closed; send it somewhere, if only to /dev/null")
-    return Unavailable(f"standard output: {error.strerror}; what was written is not whole. Make room, and try again")
+    return Unavailable(f"standard output: {error.strerror}; the output is incomplete. Free some space, and try again")
 
 
 class _Complaints(io.FileIO):
-    """Drops what cannot be written; the exit code still tells."""
+    """Drops what cannot be written; the exit code still shows it."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -53,11 +53,14 @@ class _NoInput(io.RawIOBase):
         return True
 
     def readinto(self, _: Any, /) -> int:
-        raise InvalidRequest("standard input is closed; give what is asked for by flags, or send it there")
+        raise InvalidRequest(
+            "standard input is closed; pass the input with flags (such as --from or --yes), or redirect it to "
+            "standard input"
+        )
 
 
 def guard_streams() -> None:
-    """Call it when a process of its own starts."""
+    """Call it at the start of a process that belongs to lithify alone."""
     # SUBTLE! 1. A script closes standard output (`>&-`). 2. The next file opened gets its number. 3. What we print is
     # written into that file. So fill the place with a descriptor that can be neither read nor written. Test:
     # tests/cli/test_streams.py

@@ -121,8 +121,12 @@ def _row(part: "PartitionInfo") -> tuple[object, ...]:
 @command(topic)
 @click.argument("name")
 @_config
-@click.option("--unset", multiple=True, metavar="NAME", help="Restore the default of a configuration; may be repeated.")
-@click.option("--partitions", type=click.IntRange(1), help="Grow to N partitions; keys then move to other partitions.")
+@click.option("--unset", multiple=True, metavar="NAME", help="Restore the default of this setting; may be repeated.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    help="Grow to N partitions. Most keys then belong to another partition; existing records do not move.",
+)
 def alter(
     invocation: Invocation, name: str, pairs: tuple[str, ...], unset: tuple[str, ...], partitions: int | None
 ) -> None:
@@ -149,11 +153,13 @@ def alter(
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete_records(invocation: Invocation, name: str, partition: int | None, before: int, yes: bool) -> None:
-    """Delete the records of topic NAME before an offset. Readers stop seeing them at once; it cannot be undone. The
-    next compaction and collection free the bytes."""
+    """Delete the records of topic NAME before an offset. Readers stop seeing them at once. This cannot be undone. The
+    next compaction and garbage collection free the space."""
     opened = invocation.warehouse().topic(name)
     if partition is None and opened.partitions > 1:
-        raise InvalidRequest(f"--before is in one partition: choose one of the {opened.partitions} with --partition")
+        raise InvalidRequest(
+            f"--before applies to one partition: choose one of the {opened.partitions} with --partition"
+        )
     part = opened.partition(partition or 0)
     where = f"{name}/{part.number}"
     what = "all records" if before == -1 else f"the records before offset {before}"

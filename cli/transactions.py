@@ -47,7 +47,7 @@ def list_(invocation: Invocation, topic: str, partition: int | None) -> None:
 
 def _state(known: "TransactionInfo") -> str:
     stretches = ", ".join(f"{first} to {last}" if last > first else str(first) for first, last in known.passed_over)
-    return ", ".join([*(["ended"] if known.ended else []), *([f"{stretches} passed over"] if stretches else [])])
+    return ", ".join([*(["ended"] if known.ended else []), *([f"{stretches} skipped"] if stretches else [])])
 
 
 @command(transaction)
@@ -55,7 +55,7 @@ def _state(known: "TransactionInfo") -> str:
 @click.argument("application")
 @_partition
 def forget(invocation: Invocation, topic: str, application: str, partition: int | None) -> None:
-    """Forget APPLICATION of TOPIC. Whatever it sends later is appended as if it came for the first time."""
+    """Forget APPLICATION of TOPIC. Anything it sends again afterwards is appended again."""
     parts = [
         part
         for part in _chosen(invocation, topic, partition)

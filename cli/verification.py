@@ -22,8 +22,8 @@ __all__ = ["verify"]
 @option("engine")
 @option("master")
 def verify(invocation: Invocation, topic: str | None, deep: bool, engine: str, master: str | None) -> int:
-    """Check every live or pinned segment of TOPIC, or of the warehouse: its existence, size and checksum. Also checks
-    the invariants of manifests, and counts objects that nothing names."""
+    """Check that every live or pinned segment of TOPIC, or of the warehouse, exists and has the right size and
+    checksum. Also check the invariants of manifests, and count objects that nothing refers to."""
     from lithify.admin.verify import Verifier
 
     warehouse = invocation.warehouse()
@@ -66,4 +66,4 @@ def _show(output: Output, report: "VerifyReport") -> None:
             "lists them"
         )
     if not report.findings:
-        output.line("everything that is named exists and is intact")
+        output.line("every live or pinned segment exists and is intact")

@@ -50,7 +50,7 @@ def _lines(settings: dict[str, str]) -> list[str]:
 @click.option("--unset", multiple=True, metavar="NAME", help="Restore the default of a setting; may be repeated.")
 def alter(invocation: Invocation, pairs: tuple[str, ...], unset: tuple[str, ...]) -> None:
     """Change settings: auto.create.topics.enable, num.partitions, and default.NAME for topic configurations, such as
-    default.cleanup.policy=compact. They apply to topics created by their first append, not to others."""
+    default.cleanup.policy=compact. They apply only to topics that are created by their first append."""
     changes = parse_changes(pairs, unset)
     if not changes:
         raise InvalidRequest("nothing to change; give --config or --unset")

@@ -212,7 +212,7 @@ class JobWork:
     async def _ended(
         self, job: Job, current: Job | None, pending: int, failures: Sequence[TaskFailure], *, stop: bool, stalled: bool
     ) -> Step | None:
-        """How the attempt ends while `pending` ranges are left to do. None: it goes on."""
+        """How the attempt ends while `pending` ranges are left to do. None: it continues."""
         if stop:
             return await self._rest_job(job)
         if failures:
@@ -246,7 +246,7 @@ class JobWork:
         return patience_ms(job, None if state is None else failure_of(state, job.segments))
 
     async def _record(self, job: Job, attempt: int, landed: list[TaskResult]) -> CompactorState | None:
-        """Record outputs that landed together in one write; with none, a heartbeat shows that work goes on (P11)."""
+        """Record outputs that landed together in one write; with none, a heartbeat shows that work continues (P11)."""
         done = tuple(
             RangeDone(
                 index=r.range_index,
@@ -295,9 +295,9 @@ class JobWork:
         """Verify the outputs, commit the manifest, then mark the job completed, in this order (P13). `merged`: the
         manifest that the tasks read.
 
-        SUBTLE! 1. This attempt reads the topic's configuration, version 5. 2. Somebody alters the topic: version 6. 3.
-        The commit would drop by the rules of 5. Therefore the commit names the version it looked at, and a manifest
-        that is at a later one refuses it; then the configuration is looked at again.
+        SUBTLE! 1. This attempt reads the topic's configuration, version 5. 2. A client alters the topic: version 6. 3.
+        The commit would drop by the rules of 5. Therefore the commit names the version that it read, and a manifest
+        that is at a later one refuses it; then the configuration is read again.
         Tests: tests/protocol/test_p09_frozen_plan.py, tests/compactor/test_altered_beside_a_commit.py
         """
         state = self.files.compactor.seen.value
@@ -345,7 +345,7 @@ class JobWork:
             head = self.files.manifest.seen.value
             if head is None or head.config_at <= config_at or not left:
                 return await self._refused(job, committed.error)
-        raise AssertionError("the last look has ended it")
+        raise AssertionError("it ended at the last check")
 
     async def _refused(self, job: Job, refusal: LithifyError) -> Step:
         if isinstance(refusal, NotFound):

@@ -63,7 +63,7 @@ class Compactor:
     - `events`: a function that is called with each event (docs/rfcs/0015), in any thread. By default events are logged.
 
     One Compactor is one owner. If it is fenced in a partition it becomes a standby there, and claims it again only if
-    nobody serves it. If it is fenced in every partition that it owned, it ends.
+    no compactor serves it. If it is fenced in every partition that it owned, it ends.
     """
 
     def __init__(

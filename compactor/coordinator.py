@@ -114,10 +114,10 @@ class Coordinator:
             # The next claim settles what was in flight: it reads both files anew under a new epoch (P14).
             self._epoch = None
             if self._main is not None:
-                # SUBTLE! The main coordinator must claim anew, too. 1. This one's commit is unknown: it may arrive
+                # SUBTLE! The main coordinator must also claim anew. 1. This one's commit is unknown: it may arrive
                 # late. 2. The main one reads a manifest without it and cancels this one's job. 3. The commit arrives,
-                # and the manifest names outputs that nobody protects. The main one's own job goes on under the epoch it
-                # began with; nothing is relieved until the next claim. Test: tests/compactor/test_relief.py
+                # and the manifest names outputs that nothing protects. The main one's own job continues under the epoch
+                # it began with; nothing is relieved until the next claim. Test: tests/compactor/test_relief.py
                 self._main._epoch = None
             raise
         finally:
@@ -172,7 +172,7 @@ class Coordinator:
         first = None if self._main is None else self._main.at_work
         reading = await self._look(config)
         if first is None or not self._holds(reading.state):
-            return Step(StepEnd.IDLE, "no job of this claim runs")
+            return Step(StepEnd.IDLE, "no job is running under this claim")
         action = relief(reading, first)
         needed = needs(action, reading, owned=True)
         if needed.input_bytes and not await _room(needed):
@@ -229,7 +229,7 @@ class Coordinator:
         return waits_for(reading, watched(self._watched, reading) if self._stands_by else None)
 
     async def _rest(self, wait: Wait) -> Step:
-        """Nothing to do, or not yet. Ends the planning mark, so that nobody waits for this owner."""
+        """Nothing to do, or not yet. Ends the planning mark, so that no standby waits for this owner."""
         self._watched = None
         await self._end_planning()
         return _resting(wait)
@@ -246,7 +246,7 @@ class Coordinator:
         return Step(StepEnd.WORKED, told, dropped=gone)
 
     async def changed(self) -> bool:
-        """Whether a new manifest or request may be there, for two GETs.
+        """Whether there may be a new manifest or request. Costs two GETs.
 
         Once a minute a third GET looks at the boundary: if this coordinator slept through a collection, it finds no
         next number, but the boundary has moved.
@@ -269,7 +269,7 @@ class Coordinator:
 
     async def _claim(self, manifest: Manifest, take_over: bool) -> bool:
         """Claim the partition; answers whether that succeeded. Manifest first, then `.compactor`. A crash between the
-        two leaves an epoch that nobody owns; the next claim takes the one after it."""
+        two leaves an epoch without an owner; the next claim takes the one after it."""
         expected = None if take_over else manifest.compactor_epoch
         epoch = (await self.files.manifest.commit(Claim(expected))).result
         if epoch is None:
@@ -328,7 +328,7 @@ class Coordinator:
         except Interrupted as wish:
             await self._end_planning()
             outcome = StepEnd.WORKED if wish.cancelled else StepEnd.STOPPED
-            return Step(outcome, f"{wish} while it planned: {proposal.reason}")
+            return Step(outcome, f"{wish} during planning: {proposal.reason}")
         job_id = request.id if request else SegmentId.for_job(manifest.id, await NewId())
         job = freeze(reading, proposal, ranges, job_id)
         job = replace(job, estimate=estimate(reading, proposal.units, job.kind or proposal.kind))

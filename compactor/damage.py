@@ -1,4 +1,4 @@
-"""Is a source really damaged? It is read again before anybody is called (R6)."""
+"""Is a source really damaged? It is read again before the partition is quarantined (R6)."""
 
 from lithify.compactor.look import ShowLife, look
 from lithify.manifest.keys import PartitionKeys

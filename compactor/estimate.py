@@ -58,7 +58,7 @@ def estimate(reading: Reading, chosen: Sequence[Unit], kind: Kind) -> Estimate:
         puts=outputs + output_bytes // _PART_BYTES,
         own_gets=2 * outputs + _JOB_GETS,
         own_puts=ranges + _JOB_PUTS,
-        basis="its inputs: nothing finished yet" if last is None else f"how {last.id} went",
+        basis="its inputs, since no compaction has finished yet" if last is None else f"how {last.id} went",
     )
 
 

@@ -63,9 +63,9 @@ def counted_after(
 ) -> tuple[FailureCount, ...]:
     """The failure counts after an attempt that ended with `error`.
 
-    An attempt that ended with the engine, or because the store was away or refused access, is not a failure of the job;
-    it only makes the job wait. So a healthy job is not given up because one of them was away for a night, or because a
-    credential had expired.
+    An attempt that ended with the engine, or because the store was unavailable or refused access, is not a failure of
+    the job; it only makes the job wait. So a healthy job is not given up because one of them was away for a night, or
+    because a credential had expired.
     """
     name = source_set(job.segments)
     before = failure_of(head, job.segments)
@@ -88,7 +88,7 @@ def too_often(job: Job) -> str | None:
 
 
 def given_up_after(head: CompactorState, job: Job, error: JobError | None, now_ms: int) -> tuple[FailureCount, ...]:
-    """The failure counts after a job that ended with `error`. If it had failed too often, its sources pause, too: each
+    """The failure counts after a job that ended with `error`. If it had failed too often, its sources also pause: each
     time, what its attempts recorded had reset their count, so the next plan would begin at once and fail as often
     again."""
     if error is None or error.category != Category.GIVEN_UP or too_often(job) is None:

@@ -81,8 +81,8 @@ def use_java(environ: MutableMapping[str, str] = os.environ) -> JavaHome:
     java = find_java(environ)
     if java is None:
         raise InvalidRequest(
-            f"Spark needs Java {_VERSION_MIN} or later, and neither JAVA_HOME nor PATH leads to one: "
-            "install one, or run: pip install 'lithify[java]'"
+            f"Spark needs Java {_VERSION_MIN} or later, but neither JAVA_HOME nor PATH leads to one. Install Java, or "
+            "run: pip install 'lithify[java]'"
         )
     if java.complete:
         environ["JAVA_HOME"] = str(java.path)

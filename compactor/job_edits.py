@@ -98,7 +98,7 @@ def _abandon(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
     failures = state.failures
     if is_in_vain(job):
         category = Category.ENGINE if runs_alone(failure_of(state, job.segments)) else Category.ENGINE_LOST
-        error = JobError(category, f"{state.owner_name or 'its compactor'} ended without a word")
+        error = JobError(category, f"{state.owner_name or 'its compactor'} stopped without recording why")
         failures = counted_after(state, job, error, now_ms, wait=False)
     ended = _end_attempts(job, now_ms)
     ended = replace(ended, failed_attempts=job.failed_attempts + (ended.attempts != job.attempts))
@@ -107,7 +107,7 @@ def _abandon(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
 
 def _interrupt(state: CompactorState, job: Job, now_ms: int) -> CompactorState:
     """End the attempts of `job` that the same coordinator began: it lives, but could not write down how they ended."""
-    error = JobError(Category.UNAVAILABLE, "how it ended could not be written down: the store did not answer")
+    error = JobError(Category.UNAVAILABLE, "its outcome could not be recorded: the store did not answer")
     failures = counted_after(state, job, error, now_ms) if is_in_vain(job) else state.failures
     return replace(state, jobs=_with(state.jobs, _end_attempts(job, now_ms, error)), failures=failures)
 
@@ -155,7 +155,9 @@ class RequestCancel:
     def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
         job = None if head is None else head.job(self.job)
         if head is None or job is None:
-            return Refused(NotFound(f"compaction {self.job} is not known here; see 'lithify compaction list'"))
+            return Refused(
+                NotFound(f"compaction {self.job} does not exist in this partition; see 'lithify compaction list'")
+            )
         if job.status == "cancelled" or (job.active and job.cancel_requested):
             return Already(None)
         if not job.active:
@@ -345,7 +347,7 @@ class EndAttempt(_Owned):
         failures, ended = head.failures, _end_attempts(job, now_ms, self.error)
         if self.error is not None:
             failures = counted_after(head, job, self.error, now_ms)
-            # An engine or store that is away for a week is no failure of the job.
+            # An engine or store that is down for a week is no failure of the job.
             ended = replace(ended, failed_attempts=job.failed_attempts + self.error.blames_job)
         return Next(replace(head, jobs=_with(head.jobs, ended), failures=failures), None)
 

@@ -24,5 +24,5 @@ def stalled_text(job: Job, pending: int, waited_ms: int) -> str:
     assert job.plan is not None
     return (
         f"no key range has finished for {span_text(waited_ms)} (to do: {pending} of {len(job.plan.ranges)}); its tasks "
-        "hang, or found no worker. Look at the engine and at the store"
+        "are hanging, or no worker is free. Check the engine and the store"
     )

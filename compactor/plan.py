@@ -69,7 +69,10 @@ def choose_requested(manifest: Manifest, requested: Sequence[str], now_ms: int, 
     chosen = [known[name] for name in dict.fromkeys(requested)]
     young = [u.id for u in chosen if config.compacted and u.max_timestamp_ms > latest_ms]
     if young and len(young) < len(chosen):
-        raise InvalidRequest(f"{where}: {young[0]} holds records younger than min.compaction.lag.ms, the others do not")
+        raise InvalidRequest(
+            f"{where}: {young[0]} holds records younger than min.compaction.lag.ms, and the other sources do not; "
+            "leave it out, or wait"
+        )
     return sorted(chosen, key=lambda unit: unit.min_offset)
 
 

@@ -17,7 +17,7 @@ from lithify.manifest.debt import Debt, DebtName, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import IN_PROGRESS_MAX, CompactorState, Ended, FailureCount, Job, JobError
 from lithify.manifest.model import Manifest
 from lithify.manifest.units import Unit
-from lithify.manifest.words import span_text
+from lithify.manifest.words import counted, span_text
 
 __all__ = [
     "LEASE_MS",
@@ -168,7 +168,9 @@ def throttled(reading: Reading) -> Wait | None:
     until_ms = max(ends_ms, default=now_ms)
     if until_ms <= now_ms:
         return None
-    return Wait(f"compaction.throttle.bytes.per.second: the next may start in {span_text(until_ms - now_ms)}", until_ms)
+    return Wait(
+        f"compaction.throttle.bytes.per.second: the next job may start in {span_text(until_ms - now_ms)}", until_ms
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +215,9 @@ def _before_it(action: Action) -> str:
         case Propose(due) | Drop(due):
             return due.reason  # `due` is a part of it
         case Settle(job) | Resume(job):
-            return f"job {job.id} comes first"
+            return f"it waits for job {job.id}"
         case Admit(job):
-            return f"job {job.id} was requested and comes first"
+            return f"it waits for job {job.id}, which was requested"
 
 
 URGENCY_NONE = 1_000
@@ -267,12 +269,12 @@ def resumed(job: Job, reading: Reading) -> Settle | Resume | Wait:
 
 
 def _given_up(failure: FailureCount | None, reading: Reading) -> str | None:
-    """Why nothing is tried on the sources of `failure` for a day. None: go on. It is not for ever: the sources of an
+    """Why nothing is tried on the sources of `failure` for a day. None: continue. It is not for ever: the sources of an
     idle partition never change, and the cause may have been repaired since."""
     if failure is None or _again_in_ms(failure, reading.now_ms) == 0:
         return None
     if failure.count >= reading.config.compaction_attempts_max:
-        return f"{failure.count} attempts in a row made no progress; the last: {failure.error.reason}"
+        return f"{counted(failure.count, 'attempt')} in a row made no progress; the last: {failure.error.reason}"
     if failure.error.category == Category.GIVEN_UP:
         return failure.error.reason
     if failure.lost >= ENGINE_LOST_MAX:
@@ -328,7 +330,9 @@ def _postponed(due: Due, reading: Reading) -> Wait | None:
         return Wait(f"due ({due.reason}), but given up: {given_up}; it will be tried once more in {again}")
     pause_ms = _pause_ms(failure, now_ms)
     if pause_ms > 0:
-        return Wait(f"due ({due.reason}), but it failed: next attempt in {span_text(pause_ms)}", now_ms + pause_ms)
+        return Wait(
+            f"due ({due.reason}), but the last attempt failed; next attempt in {span_text(pause_ms)}", now_ms + pause_ms
+        )
     return None
 
 
@@ -348,11 +352,11 @@ def tiered_first(chosen: Sequence[Unit], config: TopicConfig) -> tuple[Sequence[
     sorted_first = to_sort(chosen, config.output_bytes) if config.compacted else ()
     if sorted_first:
         left = sum(unit.bytes for unit in chosen if not in_key_order(unit))
-        return sorted_first, f"{left} bytes of its inputs are in offset order: they are sorted by key first"
+        return sorted_first, f"{left} bytes of its inputs are in offset order and must be sorted by key first"
     held = fan_in(chosen)
     if len(held) == len(chosen):
         return None
-    return held, f"{len(chosen)} inputs are too many for one merge: {len(held)} neighbours are merged first"
+    return held, f"{len(chosen)} inputs are too many for one merge, so {len(held)} neighbouring ones are merged first"
 
 
 def given_up_first(held: Sequence[Unit], reason: str, reading: Reading) -> str | None:
@@ -365,7 +369,7 @@ def given_up_first(held: Sequence[Unit], reason: str, reading: Reading) -> str |
 
 def incumbent_lives(state: CompactorState, now_ms: int) -> bool:
     """Whether the owner of the epoch is at work: it plans a job or has a running attempt, and wrote within the lease.
-    An idle owner holds nobody up, however recently it wrote (docs/rfcs/0003)."""
+    An idle owner delays no other compactor, however recently it wrote (docs/rfcs/0003)."""
     if not state.owner:
         return False
     at_work = state.planning or any(a.ended_at_ms is None for job in state.jobs for a in job.attempts)

@@ -13,7 +13,7 @@ class Reading(NamedTuple):
     """A partition as it was read once.
 
     SUBTLE! One decision uses one reading of the clock. 1. `decide` finds a unit old enough. 2. The clock steps back. 3.
-    By a second reading the unit is too young: the clean would drop nothing and stamp horizons all the same, and deleted
+    By a second reading the unit is too young: the clean would drop nothing and stamp horizons anyway, and deleted
     keys would come back. Therefore a job is planned by the reading that it was chosen by. Test:
     tests/compactor/test_one_reading.py
     """
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 
 
 def first_state(manifest: Manifest) -> CompactorState:
-    """The state before any other: at the manifest's epoch, owned by nobody (P15)."""
+    """The state before any other: at the manifest's epoch, without an owner (P15)."""
     return CompactorState(
         format=FORMAT,
         topic=manifest.topic,

@@ -31,7 +31,7 @@ def relief(reading: Reading, first: str) -> Settle | Drop | Resume | Propose | W
     # 2. A merge here takes the rest with others. 3. `.compactor` records the end of `first`, and a waiting request for
     # the rest no longer finds it (P15). Test: tests/compactor/test_relief_policy.py
     if manifest.sealed or first in committed or not any(j.id == first and j.plan is not None for j in state.jobs):
-        return Wait("that job is at its end")
+        return Wait("that job is about to finish")
     others = [job for job in state.jobs if job.id != first and job.status == "in_progress"]
     end = next((end for end in (settled(job, manifest, committed) for job in others) if end is not None), None)
     if end is not None:

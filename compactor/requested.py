@@ -17,8 +17,8 @@ def waits_for(request: Job, reading: Reading) -> str:
     try:
         first = tiered_first(choose_requested(manifest, request.requested, now_ms, config), config)
     except InvalidRequest as error:
-        return f"a compactor, which will refuse it: {error}"
-    return "a compactor" if first is None else f"a compactor; another merge comes first: {first[1]}"
+        return f"a compactor, which will reject it: {error}"
+    return "a compactor" if first is None else f"a compactor, which must first do another merge: {first[1]}"
 
 
 def after_merge(request: Job, done: Job, divided: frozenset[str]) -> Job:

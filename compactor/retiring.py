@@ -24,10 +24,10 @@ def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = N
         return waiting_text(manifest)
     largest = max(chosen, key=lambda unit: len(unit.segments))
     if len(largest.segments) > RETIRED_MAX:
-        way = f"run {largest.id} alone has {len(largest.segments)}: copy the topic into one of more partitions"
+        way = f"run {largest.id} alone has {len(largest.segments)}: copy the data to a topic with more partitions"
     else:
         way = (
-            "raise compaction.output.bytes, and merge neighbours of fewer segments first "
+            "raise compaction.output.bytes, and first merge neighbouring inputs that have fewer segments "
             "('lithify compaction submit --sources')"
         )
     return f"it would replace {needed} segments, and one commit can retire {RETIRED_MAX}: {way}"

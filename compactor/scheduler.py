@@ -23,7 +23,7 @@ _What = Literal["found", "looked", "turned"]
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """What a partition wants after its turn (None: nothing). `deferred`: the turn did nothing, for want of room."""
+    """What a partition wants after its turn (None: nothing). `deferred`: the turn did nothing, for lack of room."""
 
     want: Want | None
     deferred: bool = False

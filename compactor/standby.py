@@ -36,7 +36,7 @@ def waits_for(reading: Reading, seen: Watched | None) -> str | None:
 
     SUBTLE! An idle owner shows no life. If the loser of a partition claimed it as soon as something is due, the two
     would fence each other in turn; so a standby waits a lease. And only the owner's signs of life count, not every
-    write to `.compactor`: otherwise one request per lease would keep everybody away from a dead owner's partition.
+    write to `.compactor`: otherwise one request per lease would keep every standby away from a dead owner's partition.
     Test: tests/compactor/test_standby.py
     """
     state, now_ms = reading.state, reading.now_ms

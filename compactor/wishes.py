@@ -16,7 +16,7 @@ class Interrupted(Exception):
 
 
 def heed_cancel(files: PartitionFiles, job: str) -> None:
-    """Raise Interrupted if somebody asked for `job` to be cancelled, by the newest `.compactor` seen; each write and
+    """Raise Interrupted if a request asks for `job` to be cancelled, by the newest `.compactor` seen; each write and
     each sign of life brings a newer one."""
     state = files.compactor.seen.value
     known = None if state is None else state.job(job)

@@ -92,11 +92,10 @@ class Collector:
 
     def __init__(self, warehouse: WarehouseLike, *, grace_ms: int = GRACE_MS, events: Sink = log_event) -> None:
         if grace_ms < 0:
-            raise InvalidRequest(f"grace_ms is {grace_ms}, and must be at least 0")
+            raise InvalidRequest(f"grace_ms is {grace_ms}; it must be at least 0")
         if 0 < grace_ms < GRACE_MS_MIN:
             log.warning(
-                "the grace period is short: writers that run now may end with CommitUnknown, and readers with "
-                "SnapshotExpired",
+                "the grace period is short: running writers may get CommitUnknown, and running readers SnapshotExpired",
                 grace_ms=grace_ms,
                 grace_ms_min=GRACE_MS_MIN,
             )

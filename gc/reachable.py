@@ -101,7 +101,7 @@ def next_boundary(manifest: Manifest, current: Boundary | None, reach: Reach, *,
 
 
 def wants_floor(manifest: Manifest) -> bool:
-    """Whether a list is half full, its entries can only give way below the orphan floor, and none is below it. If
+    """Whether a list is half full, its entries can only be forgotten below the orphan floor, and none is below it. If
     nothing else is ever collected, nothing else raises that floor."""
     lists = ((manifest.producers, PRODUCERS_MAX), (manifest.transactions, TRANSACTIONS_MAX))
     return not manifest.sealed and any(
@@ -137,7 +137,10 @@ def orphan(segment_id: str, floor: int, state: CompactorState | None) -> tuple[b
         return False, f"job {job.id} ({job.status}) protects it"
     age = SegmentId.manifest_id(segment_id)
     if age >= floor:
-        return False, f"it was begun at manifest {age}, not below the orphan floor {floor}: it may still be committed"
+        return (
+            False,
+            f"its upload began at manifest {age}, at or above the orphan floor {floor}, so it may still be committed",
+        )
     return True, f"no manifest names it, and it was begun at manifest {age}, below the orphan floor {floor}"
 
 

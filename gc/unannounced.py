@@ -148,5 +148,7 @@ async def _swept(found: _Found, old: bool, *, dry_run: bool) -> Swept:
 def _reason(found: _Found, old: bool) -> str:
     nobody = "no version of the topic names this partition"
     if found.growth:
-        return f"{nobody}: a growth of the topic is under way, or was interrupted; the next growth takes it"
-    return nobody if old else f"{nobody}, but its creator may be at work: it is not yet a grace period old"
+        return f"{nobody}: the topic is being grown, or growing it was interrupted; the next growth will use it"
+    return (
+        nobody if old else f"{nobody}, but its creator may still be working on it: it is younger than the grace period"
+    )

@@ -1,7 +1,7 @@
 """Segments that only manifests below the boundary name: what checkpoints keep, and kept (P16, P20). Coroutines.
 
 A replaced segment that only checkpoints keep leaves the retired list after the grace period (lithify.manifest.pins).
-Then only the pinned manifests name it; once these are no longer pinned, they are looked at here.
+Then only the pinned manifests name it; once these are no longer pinned, they are read here.
 """
 
 from bisect import bisect
@@ -45,7 +45,9 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
             left = await look.only_in(number)
             refuse_unreachable(files.keys, left or ())
         except (Corrupt, InvalidRequest) as error:
-            kept.append(Garbage(key, 0, f"what only manifest {number} names stays until this is solved: {error}"))
+            kept.append(
+                Garbage(key, 0, f"segments that only manifest {number} names are kept until this is solved: {error}")
+            )
             continue
         why = f"only manifest {number} named it, and no checkpoint pins that any more"
         found = [segment_garbage(files.keys, ref, why) for ref in left or ()]
@@ -110,7 +112,7 @@ async def kept_by_pins(files: PartitionFiles, head: Manifest) -> list[Garbage]:
             kept[str(pin.manifest)] = Garbage(files.keys.manifest.key(pin.manifest), 0, str(error))
             continue
         told = let_go_text(head.topic, pin)
-        why = f"only {pin_text(pin)} keeps it, which pins manifest {pin.manifest}: {told}"
+        why = f"kept only by {pin_text(pin)}, which pins manifest {pin.manifest}: {told}"
         for ref in segments or ():
             if ref.id not in known and ref.id not in kept:
                 kept[ref.id] = segment_garbage(files.keys, ref, why)

@@ -4,7 +4,7 @@
     warehouse = lithify.open("s3://bucket/prefix")
 
 Every public name is here and is imported when it is first used: importing lithify itself costs next to nothing, and
-nobody pays for Spark who does not compact. Errors are a small tree, ordered by what the caller must do next:
+only those who compact pay for Spark. Errors are a small tree, ordered by what the caller must do next:
 `lithify.store.errors`.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lithify.log.topic_consumer import TopicConsumer
     from lithify.log.topic_snapshot import TopicSnapshot
     from lithify.log.transactions import TransactionInfo
-    from lithify.log.warehouse import Warehouse, WarehouseInfo, open  # noqa: A004 - the face's own name
+    from lithify.log.warehouse import Warehouse, WarehouseInfo, open  # noqa: A004 - part of the public API
     from lithify.manifest.model import Checkpoint
     from lithify.store.errors import (
         AccessDenied,

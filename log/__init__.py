@@ -1,5 +1,5 @@
-"""The client library. `lithify.open` gives a `Warehouse`, that a `Topic`, that a `Partition`: append, read, follow,
-pin.
+"""The client library. `lithify.open` returns a `Warehouse`, which opens a `Topic`, which opens a `Partition`: append,
+read, follow, pin.
 
 Promises: an acknowledged append is in every later read. A failed append says whether it may have happened, with a token
 to find out later (`CommitUnknown`). A snapshot shows one manifest, whatever is compacted meanwhile. A consumer's

@@ -30,7 +30,7 @@ async def pin(
         try:
             made = await files.manifest.commit(CreateCheckpoint(await NewId(), name, ttl_ms, known, owner))
         except AlreadyExists:
-            continue  # somebody else pinned under this name meanwhile: use that checkpoint
+            continue  # another client pinned under this name meanwhile: use that checkpoint
         manifest = made.version.value
         if manifest is None or manifest.id != made.result.manifest:
             manifest = await _pinned(files, made.result)

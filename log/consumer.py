@@ -225,7 +225,7 @@ class Consumer:
     def _deal(self) -> None:
         """The caller has processed everything handed out.
 
-        SUBTLE! The last batch of a scan counts as processed only now, too: `read_all` reads it to its end before the
+        SUBTLE! The last batch of a scan also counts as processed only now: `read_all` reads it to its end before the
         caller has loaded any of it. Test: tests/log/test_scan_and_follow.py
         """
         self._done, self._came_back = self._position, True
@@ -237,7 +237,7 @@ class Consumer:
             return
         try:
             now_ms = self._driver.now_ms()
-        except Unavailable as error:  # hand out what waits all the same
+        except Unavailable as error:  # hand out what waits anyway
             self._warn_of_the_clock(error)
             return
         self._has_clock = True

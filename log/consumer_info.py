@@ -26,9 +26,9 @@ def consumer_infos(manifest: Manifest, floor: int) -> tuple[ConsumerInfo, ...]:
 def _info(consumer: ConsumerPosition, manifest: Manifest, floor: int) -> ConsumerInfo:
     lost_from = max(consumer.offset, manifest.deleted_to)
     alarms = [
-        f"retention passed it: offsets {lost_from} to {floor - 1} are gone unread" if lost_from < floor else "",
+        f"retention has overtaken it: offsets {lost_from} to {floor - 1} expired unread" if lost_from < floor else "",
         f"delete.retention.ms passed before it read the deletions below offset {consumer.missed_to}: its state may "
-        "hold keys that are gone, rebuild it"
+        "hold deleted keys; rebuild it"
         if consumer.missed_to and consumer.offset  # at 0 the next instance begins anew
         else "",
     ]

@@ -1,4 +1,4 @@
-"""Append one batch until it is known to be durable, or known not to be, or its time is over."""
+"""Tries to append one batch until the outcome is known, or its time is over."""
 
 import copy
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ def deliver(
 
 def until(driver: Driver, deadline_ms: int, clock: Clock, where: str) -> Driver:
     """A driver that does not wait beyond the deadline: a commit that wants to wait and try again gets Unavailable, and
-    ends with what is known. Pauses that only give way to others are skipped then."""
+    ends with what is known. Pauses that only let others go first are skipped then."""
 
     def answer(request: Request[Any]) -> Any:
         if isinstance(request, Pause):

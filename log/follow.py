@@ -103,8 +103,8 @@ def bounded(snapshot: Snapshot, start: int | None, end: int | None, reset: Offse
 
 
 class Follower:
-    """One reader of a partition, without an end. Not thread-safe. Between two stretches of a manifest it keeps open
-    what it reads from, perhaps a sort; `close` closes it.
+    """One endless reader of a partition. Not thread-safe. Between two stretches of a manifest it keeps open what it
+    reads from, perhaps a sort; `close` closes it.
 
     `start_offset` 0 is the beginning of the log, wherever that is by now; None: `reset` decides. Where it begins is
     fixed here. `resumed`: the offset is where an earlier reader stopped; if records are missing from there, they are
@@ -291,7 +291,7 @@ async def _newer(files: PartitionFiles, number: int, *, boundary_too: bool) -> M
 
 
 class _Following(Iterator[Record | Gap]):
-    """Everything a follower takes, without an end. An exception does not end it: called again, it continues."""
+    """Everything that a follower takes, endlessly. An exception does not end it: called again, it continues."""
 
     def __init__(self, follower: Follower, poll_ms: int, stop: Callable[[], bool] | None) -> None:
         self._follower = follower
@@ -318,5 +318,5 @@ class _Following(Iterator[Record | Gap]):
 
 
 def follow(follower: Follower, poll_ms: int, stop: Callable[[], bool] | None) -> Iterator[Record | Gap]:
-    """Everything the follower takes, without an end; `stop` is asked between two takes."""
+    """Everything the follower takes, endlessly; `stop` is asked between two takes."""
     return _Following(follower, poll_ms, stop)

@@ -193,9 +193,9 @@ def _admitted(config: TopicConfig, now_ms: int) -> tuple[int, int]:
 
 def _too_old(config: TopicConfig) -> str:
     limit_ms = config.message_timestamp_before_max_ms
-    return f"have a timestamp_ms further before now than message.timestamp.before.max.ms ({limit_ms})"
+    return f"have a timestamp_ms that is older than message.timestamp.before.max.ms ({limit_ms}) allows"
 
 
 def _too_new(config: TopicConfig) -> str:
     limit_ms = config.message_timestamp_after_max_ms
-    return f"have a timestamp_ms further after now than message.timestamp.after.max.ms ({limit_ms})"
+    return f"have a timestamp_ms further in the future than message.timestamp.after.max.ms ({limit_ms}) allows"

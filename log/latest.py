@@ -1,4 +1,5 @@
-"""What a topic says of itself, for callers who must not wait for the store: the last known, refreshed aside."""
+"""A topic's configuration for callers who must not wait for the store: the last known value, refreshed in the
+background."""
 
 import threading
 from collections.abc import Callable

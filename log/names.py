@@ -11,5 +11,5 @@ NAME_CHARACTERS_MAX = 249
 def check_name(whose: str, name: object) -> str:
     """Raises InvalidRequest; `whose` name it is begins the message. Lone surrogates are not printable either."""
     if type(name) is not str or not 1 <= len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
-        raise InvalidRequest(f"{whose} must be a text of 1 to {NAME_CHARACTERS_MAX} printable characters")
+        raise InvalidRequest(f"{whose} must be a string of 1 to {NAME_CHARACTERS_MAX} printable characters")
     return name

@@ -116,7 +116,7 @@ class Partition:
         return self._run(appending)
 
     def lent(self, driver: Driver, config: TopicConfig) -> "Partition":
-        """The same handle, with the same lock, for a caller who waits in his own way and knows the configuration."""
+        """The same handle, with the same lock, for a caller that waits in its own way and knows the configuration."""
         lent = copy.copy(self)
         lent._driver, lent._config = driver, lambda: config
         return lent
@@ -130,7 +130,8 @@ class Partition:
         self._run(forget(self._files, application))
 
     def end_transaction(self, application: str, *, at: Reach | None = None) -> None:
-        """The application has sent everything: at the limit it gives way first. `at`: if it has come no further."""
+        """Mark the application as finished: at the limit it is forgotten first. `at`: only if it is still at this
+        version."""
         self._run(end(self._files, application, at))
 
     def open_producer(self, producer_id: str) -> ProducerStamp:
@@ -144,8 +145,8 @@ class Partition:
         newer = next((known for known in self._head().producers if known.id == stamp.id), None)
         if newer is not None and newer.epoch > stamp.epoch:
             raise Fenced(
-                f"{self._files.name}: producer {stamp.id!r} was opened again, at epoch {newer.epoch}: another instance "
-                "runs under this id. This one stops"
+                f"{self._files.name}: producer {stamp.id!r} was opened again by another instance (epoch "
+                f"{newer.epoch}). This instance stops"
             )
 
     def outcome(self, token: str, settle: bool = False) -> range | None:
@@ -153,7 +154,7 @@ class Partition:
         happen and never will. Raises CommitUnknown if that is unknown, InvalidRequest for the token of another
         partition's append.
 
-        Until somebody commits, the lost request might still arrive. `settle` makes the answer certain: a commit that
+        Until another commit, the lost request might still arrive. `settle` makes the answer certain: a commit that
         changes nothing takes its place, unless it did arrive.
         """
         return self._run(outcome(self._files, token, settle=settle))
@@ -373,8 +374,8 @@ class Partition:
                 "open a new snapshot, and give it a pin if it must outlive compactions"
             )
         return Corrupt(
-            f"{self._files.name}: {missing}, and manifest {manifest.id}, which is retained, names it: restore the "
-            "object from a copy, and run 'lithify verify' to find all that is missing",
+            f"{self._files.name}: {missing}, but the retained manifest {manifest.id} names it: restore the object from "
+            "a copy, and run 'lithify verify' to find everything that is missing",
             missing.key,
             missing.segment,
         )
@@ -385,7 +386,7 @@ def _transaction(txn: tuple[str, int] | None) -> TransactionStamp | None:
         return None
     application, version = txn if type(txn) is tuple and len(txn) == 2 else ("", -1)
     if type(application) is not str or type(version) is not int or version < 0:
-        raise InvalidRequest("txn must be (application, version): a text and an integer >= 0")
+        raise InvalidRequest("txn must be (application, version): a string and an integer >= 0")
     return TransactionStamp(check_name("txn's application", application), version)
 
 

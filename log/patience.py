@@ -7,8 +7,8 @@ __all__ = ["Patience"]
 
 
 class Patience:
-    """A time limit of so many milliseconds from now; None: no limit. Requests to the store count, and each pause counts
-    with at least its intended length, whatever the clock shows."""
+    """A time limit in milliseconds from now; None: no limit. Requests to the store count, and each pause counts with at
+    least its intended length, whatever the clock shows."""
 
     def __init__(self, driver: Driver, timeout_ms: int | None) -> None:
         self._driver = driver

@@ -60,7 +60,7 @@ async def take(
     """
     for _ in range(RACES_MAX):
         edit = await look(files, name, start, holds)
-        with contextlib.suppress(Fenced):  # somebody took it over meanwhile: does this one still hold its first?
+        with contextlib.suppress(Fenced):  # taken over meanwhile: does this one still hold its first?
             return (await files.manifest.commit(edit)).result
     raise Unavailable(f"{files.name}: other instances keep taking over consumer {name!r}; is its name used twice?")
 

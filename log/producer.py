@@ -126,7 +126,7 @@ class Producer:
         """By partition, how many records of this id are in the log, including those of all former instances; empty
         without an id. None of theirs can arrive any more. If an instance hands over the same records in the same order
         as the one before, it can skip so many in each partition, and nothing is stored twice. If a partition has
-        forgotten the id (the longest idle of about a thousand give way), it counts from 0 again."""
+        forgotten the id (of about a thousand, the longest idle are forgotten first), it counts from 0 again."""
         return () if self._stamps is None else self._stamps.sequences(len(self._partitions))
 
     def append(
@@ -291,7 +291,7 @@ class Producer:
 
     def _fault(self, batch: Batch | None, error: BaseException) -> Failure:
         # Only the error's type: a foreign error's message may quote a record.
-        ended = f"ended by {type(error).__name__}, a fault of lithify or of this machine"
+        ended = f"ended with {type(error).__name__}, a bug in lithify or a fault of this machine"
         if batch is None:
             return Failure(Unavailable(f"topic {self._topic}: a thread that sends records {ended}"))
         return Failure(

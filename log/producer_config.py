@@ -27,7 +27,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
 # Kafka's names, with what to use instead (docs/from-kafka.md).
 _INSTEAD = {
     "acks": "nothing to set: an append that returns is durable",
-    "retries": "set delivery.timeout.ms: a batch is tried for so long",
+    "retries": "set delivery.timeout.ms: a batch is retried for that long",
     "max.in.flight.requests.per.connection": "nothing to set: batches of a partition go one after the other",
     "enable.idempotence": "give the producer an id",
     "transactional.id": "give the producer an id, or an append a txn",

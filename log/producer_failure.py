@@ -48,7 +48,7 @@ class Failure:
 
     def note_on(self, error: LithifyError) -> None:
         """Add this failure to `error`, which was raised for another one of its producer."""
-        error.add_note(f"another batch of this producer failed, too: {self}")
+        error.add_note(f"another batch of this producer also failed: {self}")
         self._remembered(error)
 
     def _remembered(self, error: LithifyError) -> LithifyError:

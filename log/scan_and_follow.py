@@ -37,7 +37,7 @@ class ScanAndFollow:
     block was left without an error.
 
     `state` raises SnapshotExpired if reading it takes longer than the collector's grace period: begin anew. A `Gap` in
-    the changes means that the state has missed something: begin anew, too.
+    the changes means that the state has missed something: also begin anew.
     """
 
     state: pa.RecordBatchReader  # the latest record of each key below `next_offset`, in key order

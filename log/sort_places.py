@@ -14,8 +14,8 @@ class SortPlaces:
     which may take hours, leave one place to those that have caught up and have little to sort.
 
     SUBTLE! After the end of a snapshot, a reader takes no place again until the others were asked. So a place goes
-    round to the next one that waits, and passes nobody over, however much is written where. There is no list of waiting
-    readers: if one failed before its turn, it would keep the place from the others.
+    round to the next one that waits, and skips no reader, however much is written to any partition. There is no list of
+    waiting readers: if one failed before its turn, it would keep the place from the others.
     Test: tests/log/test_sort_places.py
     """
 

@@ -77,7 +77,9 @@ def _check_content(table: pa.Table) -> None:
     named = [name for name in ("key", "value", "headers") if name in table.column_names]
     held = sum(content_bytes(chunk) for name in named for chunk in table.column(name).chunks)
     if held > TABLE_BYTES_MAX:
-        raise InvalidRequest(f"the table holds {held} bytes, at most {TABLE_BYTES_MAX}: append it in parts")
+        raise InvalidRequest(
+            f"the table holds {held} bytes, but at most {TABLE_BYTES_MAX} are allowed: append it in parts"
+        )
 
 
 def _plain(chunk: Any, field: pa.Field) -> pa.Array:

@@ -113,7 +113,7 @@ class Topic:
         """A handle of one partition, the same each time. Raises NotFound."""
         if type(number) is not int or not (0 <= number < self.partitions or 0 <= number < self.partitions_now()):
             raise no_partition(self._topic, number)
-        # SUBTLE! This lock is its own, which nobody holds while the store is asked: a producer's `append` comes here,
+        # SUBTLE! This lock is its own, and is never held while the store is asked: a producer's `append` comes here,
         # and must not wait. Test: tests/log/test_growing_producer.py
         with self._handing_out.mine():
             found = self._partitions.get(number)

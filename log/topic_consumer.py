@@ -66,7 +66,7 @@ class TopicConsumer:
         self._stop = config.stop
         self._numbers = sorted(consumers)
         self._turn = 0  # index of the partition to ask first
-        self._owed = False  # a look for more partitions failed, and this was not reported
+        self._owed = False  # a check for more partitions failed, and this was not reported
         self._within: int | None = None  # the partition of whose stretch the iteration hands out the rest
         self._closed = False
 
@@ -207,7 +207,7 @@ class TopicConsumer:
         for consumer in self._consumers.values():
             try:
                 do(consumer)
-            except LithifyError as refused:  # commit the other partitions' positions all the same
+            except LithifyError as refused:  # commit the other partitions' positions anyway
                 failed.append(refused)
         if failed:
             raise failed[0]

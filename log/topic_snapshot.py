@@ -106,6 +106,6 @@ def _without(topic: str, name: str, numbers: Sequence[int], what: str) -> str:
     more = f" and {len(numbers) - NAMED_MAX} more" if len(numbers) > NAMED_MAX else ""
     partitions = "partition" if len(numbers) == 1 else "partitions"
     return (
-        f"{topic}: checkpoint {name!r} {what} in {partitions} {named}{more}, so the topic cannot be read by it; read "
-        "the partitions that have it one by one ('lithify checkpoint list' shows them)"
+        f"{topic}: checkpoint {name!r} {what} in {partitions} {named}{more}, so the whole topic cannot be read at it; "
+        "read the partitions that have it one by one ('lithify checkpoint list' shows them)"
     )

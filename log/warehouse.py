@@ -34,7 +34,7 @@ class WarehouseInfo(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...]
 
 
-def open(  # noqa: A001 - the face's own name, as lithify.open
+def open(  # noqa: A001 - part of the public API, as lithify.open
     url: str, clock: Clock | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> "Warehouse":
     """Open the warehouse under `url`: s3://bucket/prefix, file:///folder, a path, memory://name, or another URL that

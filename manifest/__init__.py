@@ -1,5 +1,5 @@
-"""The truth of a partition is one file: the newest manifest, which names every live segment. This package has its
-model, the edits that make the next manifest from the last, the invariants that every edit keeps, and how it is
+"""The state of a partition is defined by one file: the newest manifest, which names every live segment. This package
+has its model, the edits that make the next manifest from the last, the invariants that every edit keeps, and how it is
 committed.
 
 Promises: a file is written once, under the next number, by create-if-absent, so of two writers one wins and the other

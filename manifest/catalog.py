@@ -16,6 +16,7 @@ from lithify.manifest.lifetime import CreatePartition, Seal
 from lithify.manifest.model import FORMAT, GROWTHS_MAX, PARTITIONS_MAX, Growth, Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import bounds_before, retention_of
+from lithify.manifest.words import counted, numbers_text
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import Folders, NewId
 
@@ -56,7 +57,9 @@ def partition_of(topic: TopicFile, number: int) -> PartitionKeys:
 
 
 def no_partition(topic: TopicFile, number: object) -> NotFound:
-    return NotFound(f"topic {topic.topic} has partitions 0 to {topic.partitions - 1}, and no {number!r}")
+    return NotFound(
+        f"topic {topic.topic} has no partition {number!r}; it has {numbers_text('partition', range(topic.partitions))}"
+    )
 
 
 async def topic_names() -> list[str]:
@@ -110,7 +113,7 @@ async def _version(lineage: Lineage[TopicFile], number: int) -> TopicFile:
     version = await lineage.read(number)
     if version is None or version.value is None:
         key = lineage.chain.key(number)
-        raise Corrupt(f"{key} is not there, and is never deleted. Restore the object", key)
+        raise Corrupt(f"{key} is missing, although lithify never deletes such files. Restore the object", key)
     return version.value
 
 
@@ -156,7 +159,7 @@ class _Alter:
             return Refused(NotFound("the topic was deleted in the meantime; open it again"))
         partitions = head.partitions if self.partitions is None else self.partitions
         if partitions < head.partitions:
-            text = f"topic {head.topic} has {head.partitions} partitions, and a partition count cannot shrink"
+            text = f"topic {head.topic} has {counted(head.partitions, 'partition')}, and the number cannot shrink"
             return Refused(InvalidRequest(text))
         merged = {**head.config, **self.changes}
         config = validate({name: value for name, value in merged.items() if value is not None})
@@ -270,7 +273,10 @@ async def alter_topic(
     bounds = SetBounds(retention_of(parse(altered.config)), altered.id, bounds_before(altered))
     # Including the new ones: they were made by the configuration that this client knew.
     behind = partition_keys(altered)[0 if KEEPING_KEYS & changes.keys() else before.partitions :]
-    note = f"topic {topic.topic} is altered; a compactor's pass, or the same alter again, completes it in"
+    note = (
+        f"topic {topic.topic} was altered, but some partitions were not reached. A compactor's next pass, or the same "
+        "alter again, completes it in"
+    )
     await commit_to_each(behind, bounds, note)
     return altered
 
@@ -300,5 +306,5 @@ async def delete_topic(lineage: Lineage[TopicFile], topic: TopicFile) -> None:
     """Commit `deleted`, then seal every partition. If this is interrupted, the next collection pass finishes it. Data
     lies under the topic's id, so a new topic of the same name shares nothing."""
     await lineage.commit(_Delete(topic.topic_id))
-    note = f"topic {topic.topic} is deleted; a collection completes it in"
+    note = f"topic {topic.topic} was deleted, but some partitions were not reached. The next collection completes it in"
     await commit_to_each(partition_keys(topic), Seal(), note)

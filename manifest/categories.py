@@ -39,9 +39,9 @@ class Category(StrEnum):
 
 
 class EndedBy(StrEnum):
-    """What ended a job from outside: its status is "cancelled", but only REQUEST is somebody's wish. Stored as a word;
+    """What ended a job from outside: its status is "cancelled", but only REQUEST was asked for. Stored as a word;
     later releases may add words."""
 
-    REQUEST = "request"  # somebody asked to cancel it
+    REQUEST = "request"  # a request to cancel it
     ALTERATION = "alteration"  # the topic now keeps something that its plan drops; what is due is planned again
     DELETION = "deletion"  # the topic was deleted

@@ -44,7 +44,7 @@ class Claim:
 def epoch_regressed(topic: str, partition: int, stored: int, known: int) -> EpochRegression:
     return EpochRegression(
         f"{topic}/{partition}: the store shows epoch {stored} though epoch {known} was committed: it lost "
-        "acknowledged writes. Stop every writer and look at the bucket before anything else"
+        "acknowledged writes. Stop every writer and investigate the bucket before you do anything else"
     )
 
 

@@ -62,10 +62,12 @@ def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
         )
     value = _decoded(_decoders[kind], body, key)
     if value.id != number:
-        raise Corrupt(f"{key} says that it is number {value.id}; nothing was changed. Restore the object", key)
+        raise Corrupt(
+            f"{key} contains number {value.id}, which is not its own; nothing was changed. Restore the object", key
+        )
     broken = None if seal is not None else next(shape_problems(value), None)
     if broken is not None:
-        raise _damaged(key, f"it has no checksum, and it breaks: {broken}")
+        raise _damaged(key, f"it has no checksum, and breaks an invariant: {broken}")
     return value
 
 
@@ -95,4 +97,7 @@ def check_belongs(value: Numbered, key: str) -> None:
     elif isinstance(value, WarehouseFile):
         under = WAREHOUSE_CONFIG.prefix
     if not key.startswith(under):
-        raise Corrupt(f"{key} belongs under {under}; nothing was changed. Restore the object", key)
+        raise Corrupt(
+            f"{key} is a copy of a file that belongs under {under}; nothing was changed. Restore the original object",
+            key,
+        )

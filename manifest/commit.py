@@ -25,7 +25,7 @@ CREATE_ATTEMPTS_MAX = 10  # of one body at one number, with pauses of 50 ms doub
 COMMIT_ATTEMPTS_MAX = 1_000
 FRESH_MS = 60_000  # how long a head may be built upon without another look; well below any grace period (P17)
 DISTANCE_MAX = 1 << 62  # of one step of the head search: keys have 20 digits
-WAS_IT_THERE = "whether this had happened before is not known; nothing of it is left"
+WAS_IT_THERE = "it is not known whether this happened earlier; no trace of it is left"
 SEARCH_ROUNDS_MAX = 32  # restarts of one head search, because the boundary overtook it
 
 S = TypeVar("S", bound=Numbered)
@@ -175,7 +175,8 @@ class Lineage(Generic[S]):
             # Each round doubles the distance. After some 60 rounds it is not the store that answers.
             if distance > DISTANCE_MAX:
                 raise Unavailable(
-                    f"{self.chain.prefix}: every number seems to exist: is it the store that answers? Retry"
+                    f"{self.chain.prefix}: every number seems to exist, so something other than the store may be "
+                    "answering. Check proxies, and retry"
                 )
             if await Head(self.chain.key(low.number + distance)) is None:
                 break
@@ -266,7 +267,7 @@ class Lineage(Generic[S]):
             if not edit.repeatable:
                 raise Unavailable("collection passed this number before its outcome was known")
             head, verified = await self.refresh(), True
-        raise Unavailable(f"{self.chain.prefix}: {COMMIT_ATTEMPTS_MAX} rivals were faster; retry")
+        raise Unavailable(f"{self.chain.prefix}: lost {COMMIT_ATTEMPTS_MAX} races against other writers; retry")
 
     async def _create(
         self, number: int, value: S, attempt: "_Attempt", *, frees: bool

@@ -26,8 +26,8 @@ def compacted(manifest: Manifest, floor: int) -> Compacted | None:
     """The compacted state as of `cleaned_to`. None: there is none, or nothing is left of it.
 
     SUBTLE! It is not enough that only one run lies below `cleaned_to`. 1. Of three appends the first and third are
-    merged around the second; a record of the first gives way to one of the third. 2. The run made of the second is all
-    that lies below the others, and lacks that record. So nothing else may ever have *absorbed* an offset below.
+    merged around the second; a record of the first is superseded by one of the third. 2. The run made of the second is
+    all that lies below the others, and lacks that record. So nothing else may ever have *absorbed* an offset below.
     """
     as_of = manifest.cleaned_to
     below = [run for run in manifest.runs if all(ref.max_offset < as_of for ref in run.segments)]

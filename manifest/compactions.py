@@ -74,7 +74,12 @@ class CommitCompaction:
         held = frozenset(self.segments)
         jobs = (*(d for d in head.completed_jobs if d.id not in self.forget), CompletedJob(self.job, number))
         if len(jobs) > COMPLETED_JOBS_MAX:
-            return Refused(Unavailable(f"{head.topic}/{head.partition}: too many completed jobs wait to be recorded"))
+            return Refused(
+                Unavailable(
+                    f"{head.topic}/{head.partition}: too many completed jobs are waiting to be recorded in .compactor; "
+                    "retry later"
+                )
+            )
         left = (replace(run, segments=tuple(s for s in run.segments if s.id not in held)) for run in head.runs)
         runs = [run for run in left if run.segments]
         if self.run.segments:

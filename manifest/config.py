@@ -141,11 +141,15 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "compact: clean at the latest when an uncleaned record is this old",
     ),
     "delete.retention.ms": ("86400000", whole_number(0), "compact: how long a tombstone is kept after its first clean"),
-    "segment.bytes": ("1073741824", whole_number(14), "the largest output segment of a compaction"),
+    "segment.bytes": (
+        "1073741824",
+        whole_number(14),
+        "upper limit for compaction.output.bytes (the smaller of the two cuts output segments)",
+    ),
     "segment.ms": (
         "604800000",
         whole_number(1),
-        "no effect: every append is a closed segment, none waits to roll",
+        "no effect: every append is a closed segment, and nothing waits to be rolled",
     ),
     "max.message.bytes": (str(MIB), whole_number(1, 64 * MIB), "the largest record: key, value and headers together"),
     "message.timestamp.type": (
@@ -166,12 +170,12 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "transactional.id.expiration.ms": (
         "604800000",
         whole_number(1),
-        "how long an idle application's txn is remembered, at least",
+        "minimum time that an idle application's txn is remembered",
     ),
     "l0.segments.max": (
         "4096",
         whole_number(1, 65_536),
-        "limit of L0 segments: near it appends are slowed down, at it refused",
+        "limit of L0 segments: appends are slowed down near it, and refused at it",
     ),
     "l0.segments.tier": ("8", whole_number(2, 4_096), "merge L0 segments when there are this many"),
     "runs.tier": ("3", whole_number(2, 256), "merge sorted runs when this many are of similar size"),
@@ -190,7 +194,7 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "compaction.priority": (
         "0",
         whole_number(-100, 100),
-        "of work of the same kind, topics with a larger value go first",
+        "for work of the same kind, topics with a larger value go first",
     ),
     "compaction.throttle.bytes.per.second": (
         "-1",
@@ -211,7 +215,7 @@ def validate(config: Mapping[str, Setting]) -> dict[str, str]:
         try:
             _TABLE[name][1](text)
         except ValueError as error:
-            raise InvalidRequest(f"{name} is {text[:80]!r}, and must be {error}") from None
+            raise InvalidRequest(f"{name} is {text[:80]!r}; it must be {error}") from None
     parsed = parse(stored)
     if parsed.min_compaction_lag_ms > parsed.max_compaction_lag_ms:
         raise InvalidRequest(
@@ -229,7 +233,7 @@ def spell_changes(changes: Mapping[str, Setting | None]) -> dict[str, str | None
 def spell(name: str, value: Setting) -> str:
     """`value` as it is stored. Raises InvalidRequest if it is neither text nor a number nor a bool."""
     if not isinstance(value, str | int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - users give anything
-        raise InvalidRequest(f"{name} must be a text, a number, True or False, not a {type(value).__name__}")
+        raise InvalidRequest(f"{name} must be a string, a number, True or False, not a {type(value).__name__}")
     return value.strip() if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -256,7 +260,7 @@ def _parsed(name: str, text: str) -> Any:
         return _TABLE[name][1](text)
     except ValueError as error:
         raise InvalidRequest(
-            f"{name} is stored as {text[:80]!r}, and must be {error}: upgrade lithify, or alter the topic"
+            f"{name} is stored as {text[:80]!r}, but must be {error}: upgrade lithify, or alter the topic"
         ) from None
 
 

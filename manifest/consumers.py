@@ -93,8 +93,8 @@ class TakePosition:
     SUBTLE! It applies to whatever the position is by then. If it expected one position, it could never replace an
     instance that commits after each record: that one would always have committed meanwhile. Test:
     tests/log/test_taking_over.py
-    `new_at`: where the name begins if it has no position. `holder`: only if that instance has the name ("": nobody);
-    None: whoever has it.
+    `new_at`: where the name begins if it has no position. `holder`: only if that instance has the name ("": none has);
+    None: whichever instance has it.
     """
 
     name: str
@@ -102,7 +102,7 @@ class TakePosition:
     new_at: int
     holder: str | None = None
 
-    repeatable = True  # whoever came in between had it for a while. Never Already, as in CommitPosition
+    repeatable = True  # another instance in between simply loses the name again. Never Already, as in CommitPosition
     frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
@@ -126,8 +126,9 @@ class TakePosition:
 
 @dataclass(frozen=True, slots=True)
 class ResetPosition:
-    """Consumer `name` goes on at `offset` (None: the log's end), whoever has the name; that instance is refused at its
-    next commit. `anew`: from the log's start, so that deletions dropped so far do not matter to the next instance."""
+    """Consumer `name` continues at `offset` (None: the log's end), whichever instance has it; that instance is refused
+    at its next commit. `anew`: from the log's start, so that deletions dropped so far do not matter to the next
+    instance."""
 
     name: str
     offset: int | None
@@ -177,7 +178,7 @@ def _full(head: Manifest, now_ms: int) -> Unavailable | None:
 
 
 def _leaving(head: Manifest, now_ms: int) -> ConsumerPosition | None:
-    """The consumer that gives way at the limit: of those considered gone, the one that committed longest ago."""
+    """The consumer that is forgotten at the limit: of those considered gone, the one that committed longest ago."""
     gone = (consumer for consumer in head.consumers if _is_gone(consumer, head, now_ms))
     return min(gone, key=lambda consumer: consumer.committed_at_ms, default=None)
 

@@ -1,5 +1,5 @@
-"""What work a partition owes, because something is uncleaned, expired or spread over too many files; and which work
-it. Pure.
+"""What work a partition owes (because something is uncleaned, expired or spread over too many files), and what that
+work is. Pure.
 
 Kafka's rules C1-C5 (docs/protocol.md) over units of the manifest: an L0 segment, or a whole sorted run. Every work
 names its debt and leaves less of it, so that a partition left alone comes to rest (docs/rfcs/0008).
@@ -74,7 +74,7 @@ class Due(msgspec.Struct, frozen=True):
     debt: DebtName
     units: tuple[Unit, ...]
     reason: str
-    urgency: int = 0  # place of the debt in the order of payment, the same for every topic; 0 first
+    urgency: int = 0  # rank of the debt, the same for every topic; 0 comes first
 
     @property
     def kind(self) -> Work:
@@ -236,7 +236,7 @@ class _Books:
     def _clean(self, debt: DebtName, reason: str) -> Due | NotDue:
         # A clean includes every unit below its boundary, so it waits for running jobs instead of avoiding their units.
         if any(unit.id not in self._free for unit in self.old):
-            return NotDue(debt.text, f"{reason}; it waits for the jobs that hold some of its inputs")
+            return NotDue(debt.text, f"{reason}; waiting for the jobs that hold some of its inputs")
         return Due(debt, tuple(self.old), reason)
 
     def _clean_overdue(self) -> Due | NotDue:
@@ -290,31 +290,32 @@ class _Books:
     def _tier_l0(self) -> Due | NotDue:
         free = [u for u in self.old if not u.is_run and u.id in self._free]
         least = self._config.l0_segments_tier
-        limit = f"l0.segments.tier is {least}"
+        told = counted(len(free), "L0 segment")
         if len(free) < least:
-            return NotDue(DebtName.L0.text, f"{counted(len(free), 'L0 segment')} to merge ({limit})")
-        return Due(DebtName.L0, self._with_similar(free), f"{counted(len(free), 'L0 segment')} to merge ({limit})")
+            return NotDue(DebtName.L0.text, f"{told}; merged once there are {least} (l0.segments.tier)")
+        return Due(DebtName.L0, self._with_similar(free), f"{told} to merge (l0.segments.tier is {least})")
 
     def _tier_crowded_runs(self) -> Due | NotDue:
         """If tiers of L0 are always due, no other work would limit the number of runs."""
         least = RUNS_CROWDED_TIERS * self._config.runs_tier
         most = max(self._run_steps(), key=len, default=())
-        told = f"reads touch {counted(len(most), 'run')} of similar size (limit {least})"
+        told = f"{counted(len(most), 'run')} of similar size"
         if len(most) < least:
-            return NotDue(DebtName.RUNS_PRESSURE.text, told)
-        return Due(DebtName.RUNS_PRESSURE, tuple(most), told)
+            return NotDue(DebtName.RUNS_PRESSURE.text, f"{told}; urgent at {least}")
+        return Due(DebtName.RUNS_PRESSURE, tuple(most), f"reads touch {told} (limit {least})")
 
     def _tier_runs(self) -> Due | NotDue:
         least = self._config.runs_tier
-        limit = f"of similar size (runs.tier is {least})"
         steps = self._run_steps()
         full = [step for step in steps if len(step) >= least]
         best = next((step for step in full if not self._soon_cleaned(step)), None)
         if best is not None:
-            return Due(DebtName.RUNS, tuple(best), f"{counted(len(best), 'neighbouring run')} {limit}")
+            told = f"{counted(len(best), 'neighbouring run')} of similar size (runs.tier is {least})"
+            return Due(DebtName.RUNS, tuple(best), told)
+        soon = "left alone, because a clean will soon rewrite them"
+        why = soon if full else f"merged once there are {least} (runs.tier)"
         most = max(map(len, steps), default=0)
-        told = "; so large that they wait for a clean" if full else ""
-        return NotDue(DebtName.RUNS.text, f"{counted(most, 'neighbouring run')} {limit}{told}")
+        return NotDue(DebtName.RUNS.text, f"{counted(most, 'neighbouring run')} of similar size; {why}")
 
     def _run_steps(self) -> list[Sequence[Unit]]:
         """The runs on each size step: the old among themselves, and the young ones, which l0-pressure has made."""

@@ -234,7 +234,7 @@ class Claimed(JobChange, frozen=True, kw_only=True):
 
     epoch: int
     owner: str  # host:pid
-    former: str  # "": nobody owned it
+    former: str  # "": it had no owner
 
 
 class JobRequested(JobChange, frozen=True, kw_only=True):
@@ -284,7 +284,7 @@ class RangesDiscarded(JobChange, frozen=True, kw_only=True):
 
 
 class AttemptEnded(JobChange, frozen=True, kw_only=True):
-    """Before its job was done. Without an error it was stopped, or its compactor ended without a word."""
+    """Before its job was done. Without an error it was stopped, or its compactor died without recording an end."""
 
     job: str
     attempt: int
@@ -348,8 +348,8 @@ class Lost(Event, frozen=True, kw_only=True):
 
 
 class Rests(Event, frozen=True, kw_only=True):
-    """Something is due in the partition, but nothing is done until something changes: it waits, another compactor owns
-    it, or this one was told to stop."""
+    """Something is due in the partition, but nothing will be done until something changes: the work waits, another
+    compactor owns the partition, or this one was told to stop."""
 
     outcome: str
     reason: str

@@ -42,7 +42,11 @@ class RaiseFloor:
         by_hand = self.before_offset
         if by_hand > head.next_offset:
             text = f"{head.topic}/{head.partition}: the log ends at offset {head.next_offset}"
-            return Refused(OffsetOutOfRange(f"{text}; records can be deleted before it at most, not before {by_hand}"))
+            return Refused(
+                OffsetOutOfRange(
+                    f"{text}, so records cannot be deleted before {by_hand}; give at most {head.next_offset}"
+                )
+            )
         floor = max(floor_at(head, now_ms), by_hand)
         if floor == head.log_start_offset and by_hand <= head.deleted_to:
             return Already(floor)

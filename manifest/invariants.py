@@ -73,7 +73,9 @@ def check_manifest(previous: Manifest | None, following: Manifest) -> None:
 def _refuse(what: str, problems: Iterator[str]) -> None:
     found = list(problems)
     if found:
-        raise Corrupt(f"{what} was not written, it would break: {'; '.join(found)}. Please report this")
+        raise Corrupt(
+            f"{what} was not written, because it would break an invariant: {'; '.join(found)}. Please report this"
+        )
 
 
 def _follows(previous: Numbered | None, following: Numbered) -> Iterator[str]:
@@ -168,7 +170,7 @@ def _pins(manifest: Manifest) -> Iterator[str]:
         yield "a checkpoint pins a manifest that exists"
     pinned = {pin.manifest for pin in manifest.checkpoints}
     if any(number in pinned or not 0 < number < manifest.orphan_floor for number in manifest.unpinned):
-        yield "what nobody pins any more was pinned below the orphan floor"
+        yield "manifests that are no longer pinned are below the orphan floor"
 
 
 def _transactions(manifest: Manifest) -> Iterator[str]:
@@ -180,9 +182,9 @@ def _transactions(manifest: Manifest) -> Iterator[str]:
     for entry in manifest.transactions:
         ends = [0, *(end for each in entry.passed_over for end in (each.first, each.last + 1)), entry.version + 1]
         if entry.passed_over and any(a >= b for a, b in pairwise(ends)):
-            yield "what a transaction passed over are stretches apart, below its version"
+            yield "the versions that a transaction skipped are separate stretches below its version"
         if len(entry.passed_over) > PASSED_OVER_MAX:
-            yield f"a transaction passed over at most {PASSED_OVER_MAX} stretches"
+            yield f"a transaction has skipped at most {PASSED_OVER_MAX} stretches"
 
 
 def _consumers(manifest: Manifest) -> Iterator[str]:

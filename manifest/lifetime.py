@@ -31,7 +31,7 @@ class Touch:
     """Take the next number and change nothing, so that no late request can create it any more (P1)."""
 
     repeatable = True
-    frees = True  # whoever asks what became of an append is told so on a full disk, too
+    frees = True  # also on a full disk, a caller learns what became of its append
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Refused:
         return not_created() if head is None else Next(head, None)

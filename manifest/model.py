@@ -262,7 +262,7 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     log_start_offset: int = 0  # stored retention floor (R3)
     deleted_to: int = 0  # the highest offset before which records were deleted by hand
     # All offsets below were merged with each other (R4). It only grows, and is not a state of the log: a clean of the
-    # first and third of three appends raises it to where the second begins, and what gave way to the third is missing
+    # first and third of three appends raises it to where the second begins, and what the third superseded is missing
     # below it.
     # Readers may rely on `as_of` of `lithify.manifest.compacted`, if there is one.
     cleaned_to: int = 0

@@ -55,17 +55,20 @@ def let_go_text(topic: str, pin: Checkpoint) -> str:
     """How to end a pin, for people."""
     match pin.owner:
         case "user":
-            return f"'lithify checkpoint delete {topic} {pin.name}' lets it go"
+            return f"'lithify checkpoint delete {topic} {pin.name}' releases it"
         case "scan":
-            return f"it goes when the scan ends, or {span_text(SCAN_TTL_MS_MAX)} after the scan was interrupted"
+            return f"it is released when the scan ends, or {span_text(SCAN_TTL_MS_MAX)} after the scan was interrupted"
         case "view":
-            return "it goes when the view is dropped, or has been published a few times more"
+            return "it is released when the view is dropped, or after a few more publications"
 
 
 def missing_text(head: Manifest, number: int, key: str) -> str:
     """That a pinned manifest is missing, and what to do about it, for people."""
     pin = next(pin for pin in head.checkpoints if pin.manifest == number)
-    return f"{key} is pinned by {pin_text(pin)} and missing: restore the object; else {let_go_text(head.topic, pin)}"
+    return (
+        f"{key} is pinned by {pin_text(pin)}, but missing: restore the object; if you cannot, "
+        f"{let_go_text(head.topic, pin)}"
+    )
 
 
 def pinning(retired: Retired, pins: Sequence[Checkpoint]) -> Checkpoint | None:
@@ -104,8 +107,8 @@ def unpinned(head: Manifest, checkpoints: Sequence[Checkpoint]) -> tuple[int, ..
 def waiting_text(head: Manifest) -> str:
     """What a full retired list waits for, and what to do about it."""
     return (
-        f"{len(head.retired)} replaced segments wait for collection: run 'lithify gc run'. Each makes room a grace "
-        "period after it was replaced, also where a checkpoint keeps it for longer"
+        f"{len(head.retired)} replaced segments wait for collection: run 'lithify gc run'. Each leaves the list one "
+        "grace period after it was replaced, even if a checkpoint still keeps it"
     )
 
 
@@ -186,7 +189,7 @@ def _too_many(head: Manifest, owner: PinOwner, pins: Sequence[Checkpoint]) -> Li
         return Unavailable(f"{place} is read by {most} {owner}s at once, its limit: retry when one of them has ended")
     oldest = by_manifest([pin for pin in pins if pin.owner == owner])[0]
     told = let_go_text(head.topic, oldest)
-    return Unavailable(f"{place} has {most} checkpoints, its limit: delete one first; of the oldest, {told}")
+    return Unavailable(f"{place} has {most} checkpoints, its limit. Delete one first; for the oldest, {told}")
 
 
 def _lasts_too_long(owner: PinOwner, ttl_ms: int | None) -> LithifyError | None:
@@ -194,7 +197,8 @@ def _lasts_too_long(owner: PinOwner, ttl_ms: int | None) -> LithifyError | None:
     if owner != "scan" or (ttl_ms is not None and ttl_ms <= SCAN_TTL_MS_MAX):
         return None
     return InvalidRequest(
-        f"a scan pins for at most {span_text(SCAN_TTL_MS_MAX)}, and refreshes its pin: give a ttl up to that"
+        f"a scan pins for at most {span_text(SCAN_TTL_MS_MAX)}, and refreshes its pin meanwhile: give a ttl of at most "
+        "that"
     )
 
 

@@ -26,13 +26,13 @@ class OpenProducer:
     """Give a producer its next epoch, before its first append; answers with the stamp for that append.
 
     Older epochs are fenced, so the sequence is final: it counts the records of all earlier instances, and a new
-    instance continues from it. At the list's limit the longest idle producers give way, but only those below the orphan
-    floor: a batch of theirs still on its way is refused because of its segment's age.
+    instance continues from it. At the list's limit the longest idle producers are forgotten, but only those below the
+    orphan floor: a batch of theirs still on its way is refused because of its segment's age.
     """
 
     id: str
 
-    repeatable = True  # a repeat gives a later epoch; nobody has used the one before
+    repeatable = True  # a repeat gives a later epoch; the one before was never used
     frees = False
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, ProducerStamp] | Refused:

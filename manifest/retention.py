@@ -89,8 +89,8 @@ def stalled_by_future(manifest: Manifest, floor: int, now_ms: int) -> str | None
         return None
     ahead = span_text(oldest.max_timestamp_ms - now_ms)
     return (
-        f"a record at or after offset {oldest.start} is stamped {ahead} in the future: "
-        "retention.ms deletes nothing after it until then; 'lithify topic delete-records' does"
+        f"a record at or after offset {oldest.start} has a timestamp {ahead} in the future: until then, retention.ms "
+        "deletes nothing after it. 'lithify topic delete-records' can"
     )
 
 

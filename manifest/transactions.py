@@ -30,14 +30,14 @@ EXPIRATION_MS = 7 * 86_400_000  # the default of transactional.id.expiration.ms,
 
 
 class Reach(NamedTuple):
-    """How far an application has come: all versions up to `version` are stored, except those passed over."""
+    """How far an application has come: all versions up to `version` are stored, except those that it skipped."""
 
     version: int = 0
     passed_over: tuple[Stretch, ...] = ()
 
     def after(self, first: int, last: int) -> "Reach":
         """The reach once the versions from `first` to `last` are stored too. Earlier versions that it has not reached
-        are passed over."""
+        are skipped."""
         stretches = [*self.passed_over]
         if first > self.version + 1:
             stretches.append(Stretch(self.version + 1, first - 1))
@@ -53,7 +53,7 @@ class TransactionStamp:
 
     With `previous` no gap goes unnoticed: the append applies only if the application has come exactly that far (an
     empty Reach: it has sent nothing), so another call's append is never taken for this one. Afterwards the versions
-    from `first` to `version` are stored, and earlier ones that nobody sent are noted as passed over. `last`: the
+    from `first` to `version` are stored, and earlier ones that were not sent are noted as skipped. `last`: the
     application sends nothing after it.
     """
 
@@ -98,20 +98,20 @@ def earlier_version(head: Manifest, stamp: TransactionStamp) -> Already[range] |
     if stamp.previous is not None and reach_of(last) != stamp.previous:
         return Refused(
             AlreadyExists(
-                f"{where} is at version {last.version}, and this append expects {stamp.previous.version}, or other "
-                "versions passed over: another process went on with it. Nothing was appended there; look where it is, "
-                "and go on from there"
+                f"{where} is at version {last.version}, but this append expects {stamp.previous.version} (or other "
+                "skipped versions): another process has continued it. Nothing was appended there; read its version, "
+                "and continue from it"
             )
         )
     if stamp.previous is not None and stamp.reach(last) != stamp.previous:
-        return None  # it goes further, or appends something that was passed over
+        return None  # it goes further, or appends something that was skipped
     if last.version == stamp.version:
         return Already(range(last.base_offset, last.base_offset + last.rows))
     if last.version > stamp.version:
         return Refused(
             AlreadyExists(
-                f"{where} version {stamp.version} lies before the latest committed version {last.version}: it was "
-                "committed or passed over, and is not appended again"
+                f"{where} version {stamp.version} is before the latest committed version {last.version}: it was "
+                "committed or skipped, and is not appended again"
             )
         )
     return None
@@ -129,14 +129,14 @@ class Place(NamedTuple):
 def remember(
     entries: tuple[Transaction, ...], stamp: TransactionStamp, place: Place, expiration_ms: int
 ) -> tuple[Transaction, ...] | LithifyError:
-    """The entries after an append. At the limit an application that has ended gives way; otherwise the one that was
-    idle longest, if for longer than `expiration_ms`. An error if there is none."""
+    """The entries after an append. At the limit an application that has ended is forgotten; otherwise the one that
+    was idle longest, if for longer than `expiration_ms`. An error if there is none."""
     reach = stamp.reach(next((entry for entry in entries if entry.application == stamp.application), None))
     if len(reach.passed_over) > PASSED_OVER_MAX:
         return InvalidRequest(
-            f"{place.head.topic}/{place.head.partition}: transaction {stamp.application!r} was passed over in "
-            f"{PASSED_OVER_MAX} places, its limit. Nothing was appended there; go on under another name ('lithify "
-            "append' with another --source-id, and the same --skip)"
+            f"{place.head.topic}/{place.head.partition}: transaction {stamp.application!r} has skipped versions "
+            f"in {PASSED_OVER_MAX} places, its limit. Nothing was appended there; continue under another name "
+            "('lithify append' with another --source-id, and the same --skip)"
         )
     mine = Transaction(
         application=stamp.application,
@@ -160,8 +160,9 @@ def remember(
         topic = place.head.topic
         return Unavailable(
             f"{topic}/{place.head.partition} remembers {TRANSACTIONS_MAX} transaction applications, its limit, and "
-            f"none was idle for longer than transactional.id.expiration.ms ({expiration_ms}) and passed by garbage "
-            "collection since. Nothing was appended there; use a name again, or forget one that is not used any more: "
+            "none of them can be forgotten yet: one must be idle for longer than transactional.id.expiration.ms "
+            f"({expiration_ms}), and a garbage collection must have run since. Nothing was appended there; reuse a "
+            "name, or forget one that is no longer used: "
             f"'lithify transaction list {topic}', 'lithify transaction forget {topic} APPLICATION'"
         )
     return *(entry for entry in kept if entry is not leaving), mine
@@ -200,7 +201,7 @@ class ForgetTransaction:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """The application has sent everything: at the limit it gives way first. It may still continue.
+    """The application has sent everything: at the limit it is forgotten first. It may still continue.
 
     `at`: end it only if it has come no further than that.
     """

@@ -1,4 +1,4 @@
-"""One walk over the topics and partitions of a warehouse, which goes on past what cannot be read."""
+"""One walk over the topics and partitions of a warehouse, which continues past what cannot be read."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

@@ -69,7 +69,7 @@ def _parsed(name: str, text: str) -> Any:
         return _TABLE[name][1](text)
     except ValueError as error:
         raise InvalidRequest(
-            f"{name} is stored as {text[:80]!r}, and must be {error}: upgrade lithify, or alter it with "
+            f"{name} is stored as {text[:80]!r}, but must be {error}: upgrade lithify, or alter it with "
             "'lithify warehouse alter'"
         ) from None
 
@@ -110,7 +110,7 @@ def _checked(stored: Mapping[str, str]) -> dict[str, str]:
             if name in stored:
                 check(stored[name])
         except ValueError as error:
-            raise InvalidRequest(f"{name} is {stored[name][:80]!r}, and must be {error}") from None
+            raise InvalidRequest(f"{name} is {stored[name][:80]!r}; it must be {error}") from None
     try:
         validate(_of_topics(stored))
     except InvalidRequest as error:

@@ -8,8 +8,8 @@ __all__ = ["DEBT_TEXTS", "counted", "numbers_text", "span_text"]
 DEBT_TEXTS = {
     "floor": "drop segments",
     "overdue": "clean overdue records",
-    "runs-pressure": "merge runs, before anything else",
-    "l0-pressure": "merge L0 segments, because appends wait",
+    "runs-pressure": "merge runs, to relieve reads",
+    "l0-pressure": "merge L0 segments, to relieve appends",
     "dirty": "clean dirty records",
     "tombstones": "clean expired tombstones",
     "l0": "merge L0 segments",

@@ -43,7 +43,7 @@ class SegmentReader:
         self._footer = self._open_footer()
         self.row_groups: tuple[RowGroup, ...] = self._guard(lambda: row_groups(self._footer, self._base))
         if sum(group.rows for group in self.row_groups) != ref.rows:
-            raise self._corrupt("its row count is not the manifest's")
+            raise self._corrupt("its row count differs from that in the manifest")
 
     def batches(
         self,

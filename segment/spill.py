@@ -99,7 +99,7 @@ def spill_folder() -> Path:
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError as error:
-        raise NoSpill("no temporary folder can be written to, which sorting needs: name one in TMPDIR") from error
+        raise NoSpill("sorting needs a temporary folder, and none can be written to: name one in TMPDIR") from error
 
 
 @contextmanager
@@ -110,4 +110,4 @@ def _explained(folder: Path) -> Generator[None]:
         remedy = "make room, or name another folder in TMPDIR"
         if error.errno in (errno.EMFILE, errno.ENFILE):
             remedy = "let the process open more files (ulimit -n)"
-        raise NoSpill(f"{folder}: {error.strerror}; a sort keeps up to twice its bytes there: {remedy}") from error
+        raise NoSpill(f"{folder}: {error.strerror}; a sort needs up to twice its size there: {remedy}") from error

@@ -82,7 +82,7 @@ def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: 
             case Pause(ms):
                 return pause(ms)
             case _:
-                raise TypeError(f"no answer for {type(request).__name__}")
+                raise TypeError(f"no handler for requests of type {type(request).__name__}")
 
     def _unclocked(found: Any) -> Any:
         if clock is None or not isinstance(found, Object | ObjectInfo):

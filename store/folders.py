@@ -24,8 +24,8 @@ class Folders:
     def make(self, folder: Path) -> None:
         """Make `folder`, so that its name and its parents' names survive a power cut.
 
-        That they exist proves nothing: somebody else may have made them just now. Above the root, folders that this
-        process neither made nor may flush have existed for long.
+        That they exist proves nothing: somebody else may have made them just now. Folders above the root that this
+        process neither made nor may flush are taken to have been there for a long time.
         """
         made = self._make_missing(folder)
         if folder in self._durable and not made:

@@ -78,7 +78,7 @@ class FsspecStore(Store):
         written = self.head(key)
         self.delete([key])
         if written is None or written.modified_ms is None:
-            raise InvalidRequest(f"{shown(self._url)}: this filesystem tells no modification times; inject a clock")
+            raise InvalidRequest(f"{shown(self._url)}: this filesystem reports no modification times; inject a clock")
         return written.modified_ms
 
     def _given(self) -> dict[str, Any]:
@@ -92,8 +92,8 @@ class FsspecStore(Store):
         scheme = self._url.partition("://")[0]
         if not self._proven and scheme not in _CONDITIONAL:
             raise InvalidRequest(
-                f"{self._where(key)}: two writers could both create this, as {scheme}:// looks first and writes then: "
-                "keep the log in s3:// or file://"
+                f"{self._where(key)}: two writers could both create this, because {scheme}:// first looks and then "
+                "writes: keep the log in s3:// or file://"
             )
         if not self._proven:
             probe(FsspecStore(self._url, self._options, proven=True), _PROBE_ROUNDS).require()

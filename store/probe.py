@@ -74,7 +74,7 @@ class ProbeReport(msgspec.Struct, frozen=True):
             case "unfit":
                 raise InvalidRequest(f"{self.url}{at} cannot be used for a log as it is: {because}")
             case "refused":
-                raise AccessDenied(f"{self.url}{at} refuses this process what a log needs: {because}")
+                raise AccessDenied(f"{self.url}{at} denies this process access that a log needs: {because}")
             case "unavailable":
                 raise Unavailable(f"{self.url}{at} did not answer, so nothing is known of it yet: {because}")
             case None:
@@ -134,8 +134,8 @@ def _run(name: str, step: Callable[[Store, str], str], store: Store, prefix: str
 
 def _answer(store: Store, prefix: str) -> str:
     if store.get(prefix + "nothing") is not None:
-        raise _Failed("there is an object that nobody wrote")
-    return "what is not there is absent"
+        raise _Failed("the store returned an object that was never written")
+    return "an object that was never written is absent"
 
 
 def _create_twice(store: Store, prefix: str) -> str:
@@ -182,7 +182,7 @@ def _race(store: Store, prefix: str, rounds: int) -> str:
                     barrier.abort()
                     return error
                 except threading.BrokenBarrierError:
-                    return Unavailable(f"{shown(store.url)}/{key}: the round was given up; probe again")
+                    return Unavailable(f"{shown(store.url)}/{key}: the round was aborted; probe again")
 
             _judge(store, key, list(zip(bodies, pool.map(attempt, bodies), strict=True)), number)
     return f"{rounds} rounds of {_WRITERS} writers, one winner in each"
@@ -200,7 +200,7 @@ def _judge(store: Store, key: str, attempts: list[tuple[bytes, Outcome | Lithify
     if winners and (found is None or found.body != winners[0]):
         raise _Failed(f"in round {number} the stored object is not the winner's")
     if not winners and not unknown:
-        raise _Failed(f"in round {number} nobody won")
+        raise _Failed(f"in round {number} no writer won")
     if not winners and found is not None and found.body not in unknown:
         raise _Failed(f"in round {number} the stored object is that of a refused writer")
 

@@ -80,14 +80,14 @@ _PERMISSIONS = {
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
     "DeleteObject": "s3:DeleteObject",
     "DeleteObjects": "s3:DeleteObject",
-    "GetObject": "s3:GetObject and s3:ListBucket (without the latter S3 does not say that an object does not exist)",
+    "GetObject": "s3:GetObject and s3:ListBucket (without ListBucket, S3 answers 403 if an object does not exist)",
     "ListMultipartUploads": "s3:ListBucketMultipartUploads",
     "ListObjectsV2": "s3:ListBucket",
 }
 _RETRY_CODES = frozenset(
     {
         *("RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"),
-        "InvalidPart",  # somebody other than S3 acknowledged it
+        "InvalidPart",  # the acknowledgement did not come from S3
     }
 )
 PASSING_CODES = _RETRY_CODES | {"InternalError", "ServiceUnavailable"}  # for one key of a batch
@@ -118,8 +118,8 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
         return InvalidRequest(f"{where}: {error}; {_IDENTITY}")
     if isinstance(error, NotFromS3):
         return Unavailable(
-            f"{where}: {error}: is a proxy or load balancer in between, or the endpoint not an S3? Nothing is lost, "
-            "try again later"
+            f"{where}: {error}: there may be a proxy or load balancer in between, or the endpoint may not be S3. "
+            "Nothing is lost; try again later"
         )
     if not isinstance(error, ClientError):
         return Unavailable(f"{where}: {error}; nothing is lost, try again")
@@ -161,7 +161,7 @@ def outcome_of_failure(error: BaseException, where: str) -> Outcome | InvalidReq
     if status == _NOT_IMPLEMENTED or (status == _BAD_REQUEST and code in _HEADER_REFUSED):
         return InvalidRequest(
             f"{where}: the store answers {status} {code} to a conditional PUT (If-None-Match): this store has no "
-            "conditional put, which every commit needs; use another store, and prove it with `lithify doctor`"
+            "conditional put, which every commit needs; use another store, and check it with `lithify doctor`"
         )
     failure = explain(error, where)
     return failure if isinstance(failure, InvalidRequest | AccessDenied) else Outcome.UNKNOWN

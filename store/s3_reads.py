@@ -35,7 +35,7 @@ def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: i
         return Range(body[start : start + length], len(body), modified_ms(reply))
     size = _size(told, start, len(body), length)
     if size is None:
-        raise NotFromS3(reply, f"that has {len(body)} bytes and calls them {told[:60]!r}, not {asked!r}")
+        raise NotFromS3(reply, f"that has {len(body)} bytes labelled {told[:60]!r}, not {asked!r}")
     return Range(body, size, modified_ms(reply))
 
 

@@ -84,7 +84,7 @@ class _Parser:
             if any(_LISTED - entry.keys() for entry in parsed.get("Contents", ())):
                 raise LookupError("an object is listed without its key, size or date")
             if parsed.get("IsTruncated") and not _goes_on(operation, parsed):
-                raise LookupError("a listing goes on, and does not say where")
+                raise LookupError("a truncated listing has no continuation token")
             if status >= 300 and parsed.get("Error", {}).get("Code") == str(status):
                 # SUBTLE! A refusal that was cut off after its code: botocore does not notice, and uses the status
                 # instead.

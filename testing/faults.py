@@ -19,14 +19,14 @@ __all__ = ["Fault", "FaultyStore", "LostReplies", "lose_replies"]
 
 
 class Fault(enum.Enum):
-    """What becomes of one create: whether the store does it × whether the caller is told."""
+    """What becomes of one create: whether the store does it × whether the caller learns of it."""
 
-    NONE = "it happens, and is told"
-    LOST_REPLY = "it happens, and nobody is told"
-    LOST_REQUEST = "it does not happen, and nobody is told"
-    REFUSED = "it does not happen, and the caller is told (Unavailable)"
-    DENIED = "it does not happen, and the caller is told that access is denied (AccessDenied)"
-    LATE = "nobody is told, and it happens at `deliver`, perhaps long after the caller looked"
+    NONE = "it happens, and the caller learns of it"
+    LOST_REPLY = "it happens, but the caller does not learn of it"
+    LOST_REQUEST = "it does not happen, and the caller does not learn of that"
+    REFUSED = "it does not happen, and the caller learns that (Unavailable)"
+    DENIED = "it does not happen, and the caller learns that access is denied (AccessDenied)"
+    LATE = "the caller does not learn of it, and it happens at `deliver`, perhaps long after the caller looked"
 
 
 class FaultyStore(Store):

@@ -32,10 +32,10 @@ Amount = Literal["whole", "half", "none", "reset", "headers", "shortened", "chun
 class Deed:
     """What happens to one request. The default lets it pass."""
 
-    forward: bool = True  # does the store see it?
-    ignore_condition: bool = False  # is If-None-Match taken off on the way?
+    forward: bool = True  # whether the store sees the request
+    ignore_condition: bool = False  # whether If-None-Match is removed on the way
     ignore_range: bool = False
-    status: int | None = None  # answer this, whatever the store said
+    status: int | None = None  # answer with this status, whatever the store said
     code: str = ""  # S3's error code in that answer
     body: str = ""  # or its whole body
     reply: Amount = "whole"
@@ -66,7 +66,7 @@ class Front:
         observe: Callable[[Seen, Deed, bytes, int], object] = lambda *_: None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`observe` is told, before the client is, what the store answered (its status) to a request and its body.
+        """`observe` learns, before the client does, what the store answered (its status) to a request and its body.
         With `tls` it speaks HTTPS, and what is cut off ends without the closing alert."""
         self.seen: list[Seen] = []
         self._target = urlsplit(endpoint_url).netloc

@@ -34,7 +34,7 @@ class S3Server:
     """
 
     def __init__(self, port: int = 0, observe: Callable[[str, str], object] | None = None) -> None:
-        """`port` 0 takes a free one. `observe` is told the method and the query of each request, one at a time."""
+        """`port` 0 takes a free one. `observe` gets the method and the query of each request, one at a time."""
         app = _OneAtATime(create_backend_app("s3"), observe)
         self._server: BaseWSGIServer = make_server(_HOST, port, app, threaded=True, request_handler=_KeepAlive)
         self._thread = threading.Thread(target=self._server.serve_forever, name="lithify-s3", daemon=True)
@@ -102,7 +102,7 @@ class S3Server:
 
 
 class _OneAtATime:
-    """The lock: a request that writes is checked and stored before the next one is looked at."""
+    """The lock: a request that writes is checked and stored before the next one is read."""
 
     def __init__(self, app: Any, observe: Callable[[str, str], object] | None) -> None:
         self._app = app

@@ -33,10 +33,11 @@ _NOT_FOR_OWN_S3 = ("AWS_PROFILE", setting("storage.option").variable)
 @click.option("--records", type=click.IntRange(1_000, 5_000_000), default=200_000, show_default=True, help="Changes.")
 @click.option("--keys", type=click.IntRange(10, 5_000_000), default=20_000, show_default=True, help="Users, at most.")
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=7, show_default=True, help="Of the change stream.")
-@click.option("--keep", is_flag=True, help="Leave the data (and the demo's own S3, until Ctrl-C) to look at.")
+@click.option("--seed", type=click.IntRange(0), default=7, show_default=True, help="Seed of the change stream.")
+@click.option("--keep", is_flag=True, help="Keep the data afterwards (and the demo's S3 server running, until Ctrl-C).")
 def demo(invocation: Invocation, records: int, keys: int, engine: str, seed: int, keep: bool) -> None:
-    """Compact generated changes, end to end: a compactor is killed, another takes over, all is checked by a dict.
+    """Compact generated changes, end to end: a compactor is killed, another takes over, and the result is checked
+    against a dict.
 
     It works in a folder of its own under the warehouse given; with none given, in an S3 that it starts on loopback.
     """
@@ -98,4 +99,4 @@ def _next_steps(place: Place, keep: bool) -> list[str]:
     lines = ["What it made is there to look at. In another shell:" if place.requests else "What it made is there:"]
     lines += [f"export {name}={place.env[name]}" for name in given]
     lines += [f"export {setting('warehouse').variable}={place.url}", f"lithify topic describe {TOPIC}"]
-    return [*lines, "Ctrl-C here ends its S3, and with it the data."] if place.requests else lines
+    return [*lines, "Ctrl-C here stops its S3 server and discards the data."] if place.requests else lines

@@ -64,7 +64,7 @@ class OwnS3:
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
         if not line:
-            raise Unavailable("the demo's own S3 has ended; its output above tells why")
+            raise Unavailable("the demo's S3 server has stopped; its output above shows why")
         return line
 
 

@@ -64,7 +64,7 @@ class Story:
         self._compact()
         self._take_over()
         self._collect(
-            f"Collect the garbage, without the usual grace of {GRACE_MS // 60_000} minutes: nobody else reads"
+            f"Collect the garbage without the grace period of {GRACE_MS // 60_000} minutes: nothing else reads here"
         )
         self._verify(latest, half)
         self._partition.delete_checkpoint(PIN)
@@ -123,16 +123,16 @@ class Story:
             killed = compactor.watch(self._admin, TOPIC, half_done)
             compactor.kill()
         if not killed:
-            self._screen.say("it was done before it could be killed: give it more, as in --records 2000000")
+            self._screen.say("the job finished before it could be killed; use more records, such as --records 2000000")
             return
         job = self._job()
         self._screen.say(
-            f"kill -9 {compactor.pid}: job {job.id} ({job.kind}: {job.reason}) stands at "
-            f"{job.progress.completion_percentage:g} %"
+            f"kill -9 {compactor.pid}: job {job.id} ({job.kind}: {job.reason}) was "
+            f"{job.progress.completion_percentage:g} % done"
         )
         self._screen.say(
-            f"{job.attempts[-1].ranges_done} of {_ranges(job)} key ranges are "
-            f"recorded, {job.progress.output_segments_written} segments; readers see none of it yet"
+            f"{job.attempts[-1].ranges_done} of {_ranges(job)} key ranges are recorded (segments: "
+            f"{job.progress.output_segments_written}); readers do not see them yet"
         )
 
     def _take_over(self) -> None:
@@ -182,7 +182,7 @@ class Story:
         kinds = Counter(self._kind(key) for key in found)
         self._screen.say(
             f"deleted: {kinds['replaced']} replaced segments, {kinds['orphan']} orphans of the killed attempt, "
-            f"{kinds['file']} of the old manifests and job files"
+            f"{kinds['file']} old manifests and job files"
         )
         if waiting:
             self._screen.say(f"{waiting} replaced segments stay: checkpoint {PIN!r} pins them")

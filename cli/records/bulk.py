@@ -79,7 +79,7 @@ def open_source(url: str, options: Mapping[str, Any]) -> Generator[Source]:
             piped = is_pipe(system, path)
             if piped and is_parquet(url):
                 raise InvalidRequest(
-                    f"{shown(url)} is a pipe, and Parquet is not read in order; write it to a file first"
+                    f"{shown(url)} is a pipe, but Parquet needs random access; write it to a file first"
                 )
             # fsspec would seek in a pipe.
             file = stack.enter_context(io.FileIO(path) if piped else system.open(path, "rb"))
@@ -101,8 +101,8 @@ def text_lines(source: Source, record_bytes_max: int) -> Iterator[tuple[int, byt
     for number, line in enumerate(_lines(_read(_pieces(source.file), source.name), longest), start=1):
         if line is None or len(line) > longest:
             raise InvalidRequest(
-                f"line {number} is longer than {longest} bytes, which no record is whose max.message.bytes is "
-                f"{record_bytes_max}"
+                f"line {number} is longer than {longest} bytes, the most that a record of max.message.bytes "
+                f"({record_bytes_max}) can need"
             )
         text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
         if text and not text.isspace():
@@ -156,7 +156,7 @@ def parquet_tables(file: pq.ParquetFile, source: str, rows_max: int, skip: int) 
         yield Rows(table, at + 1, at + table.num_rows == count)
         at += table.num_rows
     if at < count or at > max(skip, count):
-        raise InvalidRequest(f"{source} is damaged: it has {at} rows, and says {count}; fetch it again")
+        raise InvalidRequest(f"{source} is damaged: its footer says {count} rows, but {at} were found; fetch it again")
 
 
 def _after(skip: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

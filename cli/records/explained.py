@@ -71,7 +71,7 @@ def _told_by_others(error: Exception, name: str) -> LithifyError | None:
     if status is not None:
         return _answered(status, name)
     if type(error).__name__ == "TooManyRedirects":  # of aiohttp, and of requests
-        return InvalidRequest(f"{name}: the server sends from one place to another without an end; check the URL")
+        return InvalidRequest(f"{name}: too many redirects; check the URL")
     match error:
         case FileNotFoundError():
             # SUBTLE! fsspec raises this for any failure of HTTP: a refusal, an outage, an unknown host. The cause
@@ -84,7 +84,7 @@ def _told_by_others(error: Exception, name: str) -> LithifyError | None:
         case IsADirectoryError():
             return InvalidRequest(f"{name} is a folder; name a file in it")
         case MemoryError() if not isinstance(error, pa.ArrowException):
-            return Unavailable(f"{name}: this process has too little memory for it; give it more, and try again")
+            return Unavailable(f"{name}: not enough memory to read it; give this process more memory, and try again")
         case TimeoutError() | ConnectionError():  # clients raise it too, without an errno
             return Unavailable(f"{name}: the connection was lost ({type(error).__name__}); try again")
         case OSError(errno=number) if number in _NOT_A_PATH:

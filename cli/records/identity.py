@@ -40,7 +40,7 @@ class Identity(NamedTuple):
 
 
 def identify(url: str, options: Mapping[str, Any]) -> Identity:
-    """Standard input and pipes get a new name each time: they can be read only once, so they are not looked at."""
+    """Standard input and pipes get a new name each time: they can be read only once, so they are not examined."""
     if url == "-":
         return Identity(f"stdin-{new_id()}", new=True)
     with explained(shown(url)):

@@ -42,8 +42,9 @@ def began_over(
     if len(found) > 1:
         counts = " and ".join(map(str, sorted(found)))
         raise InvalidRequest(
-            f"topic {topic.name}: {name} was begun over {counts} partitions, while the topic grew. Compare the log "
-            f"with the source; 'lithify transaction forget {topic.name} …' forgets what is wrong"
+            f"topic {topic.name}: {name} was started with {counts} partitions, because the topic grew in between. "
+            "Compare the log with the source, and remove the wrong entry with 'lithify transaction forget "
+            f"{topic.name} …'"
         )
     failed = {n: look for n, look in looks.items() if n < max(former) and isinstance(look, LithifyError)}
     if failed and not found:
@@ -51,8 +52,8 @@ def began_over(
         error = next(iter(failed.values()))
         error.add_note(
             f"topic {topic.name} has grown to {counted(topic.partitions, 'partition')}, and without "
-            f"{numbers_text('partition', list(failed))} it is not known over how many this import began; nothing was "
-            "appended. With --partition the question does not arise"
+            f"{numbers_text('partition', list(failed))} lithify cannot tell how many partitions this import began "
+            "with, so nothing was appended. Retry later, or import into one partition with --partition"
         )
         raise error
     return found.pop() if found else None

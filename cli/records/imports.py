@@ -35,10 +35,13 @@ _LIKE_A_COUNT = re.compile(r".* over [0-9]+")
 
 def check_source_id(given: str) -> str:
     if not 1 <= len(given) <= SOURCE_ID_CHARACTERS_MAX or not given.isprintable():
-        raise InvalidRequest(f"--source-id must be a text of 1 to {SOURCE_ID_CHARACTERS_MAX} printable characters")
+        raise InvalidRequest(f"--source-id must be a string of 1 to {SOURCE_ID_CHARACTERS_MAX} printable characters")
     if _LIKE_A_COUNT.fullmatch(given):
         # With --partition, 'x over 4' would be taken for the import of 'x' into 4 partitions.
-        raise InvalidRequest("--source-id cannot end in ' over' and a number, where imports note their partitions")
+        raise InvalidRequest(
+            "--source-id must not end in ' over' and a number: lithify adds that suffix to record the number of "
+            "partitions"
+        )
     return given
 
 
@@ -66,13 +69,13 @@ class Import:
         self._topic = topic
         self._partition = partition
         self._new = new
-        self.passed_over = self._done_to = skip  # every row up to the latter is stored, or was to be passed over
+        self.passed_over = self._done_to = skip  # every row up to the latter is stored, or was to be skipped
         # Rows up to there would be stored after later ones, so they must be left out.
         self._in_order_from: int | None = None
         self._forgotten = False
-        self._beside: set[int] = set()  # partitions looked at because of other imports, without a row of this one yet
+        self._beside: set[int] = set()  # partitions read because of other imports, without a row of this one yet
         self._open: set[int] = set()  # partitions that know this import, but not that it has ended
-        self._reached: dict[int, Reach] = {}  # of the partitions that were looked at
+        self._reached: dict[int, Reach] = {}  # of the partitions that were read
         self.application = f"import {source_id}"
         self._count = topic.partitions
         self._name = made_name(source_id)
@@ -172,7 +175,7 @@ class Import:
             self._check_order(number, rows[places == number], self._reach(number))
         for number in numbers:
             # SUBTLE! Only the very last part says that the import has ended. 1. An earlier part says so. 2. A later
-            # part fails. 3. The entry gives way at the limit, since it has "ended", and the rows are appended again.
+            # part fails. 3. The entry is forgotten at the limit, since it has "ended", and the rows are appended again.
             # Test: tests/cli/test_imports.py
             final = last and number == numbers[-1]
             self._append_to(number, table, rows[places == number], first, last=final)
@@ -222,7 +225,7 @@ class Import:
             return
 
     def _check_order(self, number: int, mine: npt.NDArray[np.int64], reach: Reach) -> None:
-        """Rows that were passed over cannot be appended once later ones are stored: the older of two values of a key
+        """Rows that were skipped cannot be appended once later ones are stored: the older of two values of a key
         would win, and if another import has these rows, they would be stored twice."""
         late = [each for each in reach.passed_over if np.any((mine >= each.first) & (mine <= each.last))]
         if late:
@@ -230,9 +233,9 @@ class Import:
             these = numbers_text("record", range(late[0].first, late[0].last + 1))
             were = "was" if late[0].first == late[0].last else "were"
             raise InvalidRequest(
-                f"{self._topic.name}/{number}: {these} of the source {were} passed over (--skip), and later ones are "
-                "in. Appended now, they would come after these, and twice if another import has them. Give --skip "
-                f"{self._in_order_from}, which leaves them out"
+                f"{self._topic.name}/{number}: {these} of the source {were} skipped earlier (--skip), and later "
+                "records are already in the log. Appending them now would put them out of order, and would duplicate "
+                f"them if another import appended them. Give --skip {self._in_order_from} to leave them out"
             )
 
     def _appended(self, number: int, given: range, reach: Reach, *, last: bool) -> None:
@@ -255,8 +258,8 @@ class Import:
         return _MADE.fullmatch(self.source_id) is not None
 
     def end(self) -> None:
-        """All rows are stored, except those passed over. A source that a person named may grow, and is not ended."""
-        # SUBTLE! Only in partitions to which rows of this run went: of rows that it passed over it knows nothing. 1. A
+        """All rows are stored, except those skipped. A source that a person named may grow, and is not ended."""
+        # SUBTLE! Only in partitions to which rows of this run went: it knows nothing of rows that it skipped. 1. A
         # file was cut short at row 8. 2. `--skip 10` has no rows. 3. If it ended the import, that would give way, or
         # let the repaired source in, and the first rows would be appended again. Test: tests/cli/test_skipped_rows.py
         # The partition that has come furthest goes first: its entry speaks for all, whatever ends the process now.

@@ -131,7 +131,7 @@ def _headers(given: dict[str, _Value] | list[tuple[str, _Value]] | None) -> Head
 def _header_value(value: _Value) -> bytes | None:
     if isinstance(value, dict):
         if list(value) != ["base64"]:
-            raise _Bad('has a header that is not a text, null or {"base64": …}')
+            raise _Bad('has a header whose value is not a string, null or {"base64": …}')
         return _decoded(value["base64"], "header")
     return None if value is None else value.encode()
 

@@ -58,7 +58,7 @@ class _LocalFile:
                 *(self._disk, self._temporary, self._path), require=lambda: None, publish=self._publish
             )
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotFound(f"{self._path.parent} is not a folder that exists: make it, or name another") from error
+            raise NotFound(f"{self._path.parent} does not exist: create the folder, or name another") from error
         if before is not None and before != stat.S_IMODE(self._disk.stat(self._temporary).st_mode):
             self._disk.set_mode(self._temporary, before)  # who could not read the former file cannot read this one
 
@@ -70,7 +70,7 @@ class _LocalFile:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError
         if not stat.S_ISREG(mode):
-            raise InvalidRequest(f"{self._path} is not a file: give --to - and send the output there")
+            raise InvalidRequest(f"{self._path} is not a regular file: use --to - and redirect standard output to it")
         return stat.S_IMODE(mode)
 
     def write(self, data: Any, /) -> int:

@@ -51,16 +51,17 @@ class Unfinished(NamedTuple):
 
     def refusal(self, where: str) -> InvalidRequest:
         text = (
-            f"{where}: an earlier import of this path, {self.source_id}, has come to record {self.version} here, and "
-            "not to its end. If this is its source (mended, or fetched again), "
+            f"{where}: an earlier import of this path, {self.source_id}, has not finished: it has reached record "
+            f"{self.version} here. If this is the same source (repaired, or fetched again), "
         )
         if self.skip is None:
-            text += "compare the log with it: this import has records in, too"
+            text += "compare the log with it by hand: this run has already appended records as well"
         else:
             flags = f"--source-id {shlex.quote(self.source_id)}" + (f" --skip {self.skip}" if self.skip else "")
-            text += f"continue with {flags}, which appends what is missing and nothing twice"
+            text += f"run the command again with {flags}, which appends the rest without duplicates"
         return InvalidRequest(
-            f"{text}. If it is another source, give --new-source. If the earlier import still runs, wait for its end"
+            f"{text}. If it is a different source, give --new-source. If the earlier import is still running, wait "
+            "until it has finished"
         )
 
 
@@ -81,7 +82,7 @@ class SamePath:
         self._over: set[str] = set()  # applications that are known to have ended
 
     def met(self, entries: Entries, application: str, done_to: int) -> Unfinished | None:
-        """The latest one that a partition remembers; None: there is none. `application` has sent or passed over the
+        """The latest one that a partition remembers; None: there is none. `application` has sent or skipped the
         rows up to `done_to`."""
         for entry in reversed(self._open(entries)):
             theirs, mine, all_told = self._everywhere(entry.application, application)
@@ -105,7 +106,7 @@ class SamePath:
         return None
 
     def end(self) -> None:
-        """The caller says that they were other sources: mark them as ended, so that they refuse nobody."""
+        """The caller says that they were other sources: mark them as ended, so that they refuse no import."""
         looks = look_at(self._topic, self._numbers())
         for number, entries in looks.items():
             for entry in [] if isinstance(entries, LithifyError) else self._open(entries):

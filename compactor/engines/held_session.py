@@ -13,9 +13,9 @@ from lithify.store.errors import Unavailable
 __all__ = ["HeldSession", "Known", "Opened", "next_use"]
 
 _REMEDIES = {
-    Health.STOPPED: "start a new one, and make a new SparkEngine of it",
-    Health.LOST: "start this process again, since PySpark starts no other JVM in it; or give SparkEngine a master, and "
-    "it opens sessions by itself",
+    Health.STOPPED: "start a new session, and pass it to a new SparkEngine",
+    Health.LOST: "restart this process, because PySpark cannot start a second JVM in it; or give SparkEngine a "
+    "master, so that it opens sessions itself",
 }
 
 Known = Literal["nothing", "opening", "failed"] | Health

@@ -30,7 +30,7 @@ _JOBS_MAX = 32  # Spark jobs at a time: enough to keep executors busy and let a 
 
 
 class SparkEngine:
-    """Runs tasks on `session_or_master`: a session (of Spark Connect, too), which is never stopped here; a master
+    """Runs tasks on `session_or_master`: a session (also of Spark Connect), which is never stopped here; a master
     ("spark://host:7077", "local[2]"); or None for `local[*]`. A master's session starts with the first attempt.
 
     `parallelism` bounds how many tasks run at a time, besides one of a short job (default: 32 Spark jobs, of which

@@ -176,8 +176,8 @@ def _meaning(text: str, kind: str, health: Health) -> tuple[Category, str]:
         return Category.ENGINE_LOST, f"the Spark session {health.value}, while the task ran"
     if _WORKER_DIED in text:
         return Category.MEMORY, (
-            "the Python worker died without a word, most often killed by the kernel for want of memory: look into the "
-            "executor's log, give it more memory, or run fewer tasks on it"
+            "the Python worker died without an error, most often because the kernel killed it when memory ran out: "
+            "check the executor's log, give it more memory, or run fewer tasks on it"
         )
     if _EXECUTOR_LOST in text:
         return Category.ENGINE, "the executor was lost with the task on it; see Spark's own log for why"
@@ -186,5 +186,5 @@ def _meaning(text: str, kind: str, health: Health) -> tuple[Category, str]:
     if any(words in text for words in _SERVER_GONE):
         return Category.ENGINE_LOST, "the Spark Connect server cannot be reached any more"
     if any(words in text for words in _CANCELLED):
-        return Category.ENGINE, "the Spark job was cancelled by somebody else"
+        return Category.ENGINE, "something else cancelled the Spark job"
     return Category.ENGINE, f"Spark could not run the task ({kind}); see Spark's own log for why"

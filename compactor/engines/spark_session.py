@@ -42,7 +42,7 @@ class Health(Enum):
 
     WORKS = "works"
     STOPPED = "was stopped"
-    LOST = "is gone, its JVM has died"
+    LOST = "is gone because its JVM died"
 
 
 def context_health(context: Any) -> Health:
@@ -102,8 +102,8 @@ def open_session(master: str, config: Mapping[str, str]) -> tuple[Any, bool]:
         return builder.getOrCreate(), True
     except Exception as error:  # py4j's, PySpark's, the operating system's
         raise Unavailable(
-            f"no Spark session starts on {master} ({type(error).__name__}): is the master up, are the settings right? "
-            "Spark's own output tells more"
+            f"no Spark session starts on {master} ({type(error).__name__}): check that the master is up and the "
+            "settings are right; Spark's own output has the details"
         ) from error
 
 

@@ -1,6 +1,6 @@
 """Stop workers on this machine at once, and know that they have stopped.
 
-Cancelling a Spark job does not end its Python worker: measured on Spark 4.3, it goes on writing for 3 to 4 seconds
+Cancelling a Spark job does not end its Python worker: measured on Spark 4.3, it continues to write for 3 to 4 seconds
 until Spark kills it (`spark.python.task.killTimeout`, 2 s, and then some), and nothing reports when. So every worker of
 an attempt holds a shared lock on one file while it works, and a byte in that file is the order to stop. The lock ends
 with its process, however that ends. Workers also stop if the process that gave them work is gone.

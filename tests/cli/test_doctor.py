@@ -26,7 +26,7 @@ def test_debt_that_nobody_pays(on_files: Lithify) -> None:
     on_files.ok("append", "users", input=lines({"key": "k", "value": "v", "timestamp_ms": 1}))
     found = checks(on_files)["users/0"]
     assert found["verdict"] == "warning"
-    assert "does a compactor run?" in found["detail"]
+    assert "is a compactor running?" in found["detail"]
 
 
 def test_an_s3fs_of_the_trap(on_files: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,10 +282,10 @@ def test_what_cannot_be_written_is_told_before_anything_is_read(
     (tmp_path / "file").write_bytes(b"")
     os.mkfifo(tmp_path / "pipe")
     for target, code, saying in (
-        ("none/out.jsonl", 3, "is not a folder that exists: make it"),
+        ("none/out.jsonl", 3, "does not exist: create the folder"),
         ("file/out.jsonl", 2, "Not a directory"),
         (".", 2, "is a folder"),
-        ("pipe", 2, "is not a file: give --to -"),
+        ("pipe", 2, "is not a regular file: use --to -"),
         ("x" * 300, 2, "File name too long"),
     ):
         on_files.refused("export", "users", "--to", str(tmp_path / target), code=code, saying=saying)

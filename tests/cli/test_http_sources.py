@@ -58,7 +58,7 @@ def users(lithify: Lithify) -> Lithify:
         *((status, 3, "does not exist") for status in (404, 410)),
         *((status, 7, "the server cannot answer now") for status in (408, 429, 500, 502, 503, 504)),
         *((status, 2, "the server refuses the request") for status in (400, 405, 418)),
-        (302, 2, "sends from one place to another without an end"),
+        (302, 2, "too many redirects"),
     ],
 )
 def test_what_a_server_answers_is_told(

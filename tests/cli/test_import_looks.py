@@ -115,8 +115,8 @@ def test_where_a_partition_of_before_cannot_be_read_one_that_knows_the_import_is
     with pytest.raises(Corrupt) as told:
         begun(Driver(Metered(store)), "another-0123456789abcdef")
     assert told.value.__notes__ == [
-        "topic t has grown to 5 partitions, and without partition 1 it is not known over how many this import began; "
-        "nothing was appended. With --partition the question does not arise"
+        "topic t has grown to 5 partitions, and without partition 1 lithify cannot tell how many partitions this "
+        "import began with, so nothing was appended. Retry later, or import into one partition with --partition"
     ]
     new = Import(Warehouse(Driver(Metered(store))).topic("t"), "new-0123456789abcdef", None, new=True)
     new.append(ONE, 1, last=True)
@@ -155,7 +155,7 @@ def test_a_name_that_was_taken_for_new_and_is_not_costs_a_second_look() -> None:
 
 
 def test_a_partition_that_is_not_there_is_refused_before_the_source_is_read() -> None:
-    with pytest.raises(NotFound, match="has partitions 0 to 1, and no 7"):
+    with pytest.raises(NotFound, match="has no partition 7; it has partitions 0, 1"):
         begun(Driver(Metered(new_store(2))), partition=7)
 
 

@@ -282,7 +282,7 @@ def test_forgotten_in_its_midst_it_stops() -> None:
 
 @pytest.mark.parametrize("source_id", ["x over 4", "x over 0", " over 12"])
 def test_a_name_that_would_be_taken_for_another_import_is_refused(source_id: str) -> None:
-    with pytest.raises(InvalidRequest, match="cannot end in ' over' and a number"):
+    with pytest.raises(InvalidRequest, match="must not end in ' over' and a number"):
         check_source_id(source_id)
 
 

@@ -66,7 +66,7 @@ def test_the_same_command_again_appends_what_is_missing(half_full: Lithify, tmp_
     else:
         path.write_bytes(gzip.compress(lines(*ROWS).encode()) if path.suffix == ".gz" else lines(*ROWS).encode())
     command = ("append", "users", "--from", str(path), "--batch-size", "20")
-    told = half_full.refused(*command, code=7, saying="continue with --source-id in")
+    told = half_full.refused(*command, code=7, saying="run the command again with --source-id in")
     assert "(records 21 to 40)" in told
     make_room(half_full)
     half_full.ok(*command)
@@ -163,7 +163,7 @@ def test_an_interruption_in_the_middle_of_an_append(users: Lithify, monkeypatch:
     assert told.exit_code == 130
     (found,) = re.findall(r"standard input \(records 21 to 40\): interrupted\. (.*)", told.stderr)
     said = re.fullmatch(
-        r"20 records were appended, (\d+) may have been; continue with --source-id (stdin-\S+), .*", found
+        r"20 records were appended, (\d+) possibly appended; .* again with --source-id (stdin-\S+)", found
     )
     assert said is not None
     users.ok("append", "users", "--source-id", said[2], input=lines(*ROWS))
@@ -191,7 +191,7 @@ def test_a_signal_that_meets_a_destructor_is_not_lost(
     ended = users("append", "users", "--batch-size", "10", input=lines(*ROWS))
     monkeypatch.undo()
     assert ended.exit_code == code
-    assert re.search(r"10 records were appended; continue with --source-id stdin-\S+ --skip 10, ", ended.stderr)
+    assert re.search(r"10 records were appended; .* again with --source-id stdin-\S+ --skip 10\b", ended.stderr)
     assert there(users) == Counter(range(10))
 
 
@@ -213,7 +213,7 @@ def test_told_to_end_it_says_how_far_it_came(users: Lithify, number: signal.Sign
         process.of.send_signal(number)
         assert process.end() == code
     (told,) = filter(None, process.said)
-    how = r"20 records were appended; continue with --source-id (stdin-\S+) --skip 20, which appends what is missing .*"
+    how = r"20 records were appended; to append .* again with --source-id (stdin-\S+) --skip 20"
     said = re.fullmatch(rf"lithify: standard input: .*\. {how}", told)
     assert said is not None
     users.ok("append", "users", "--source-id", said[1], "--skip", "20", input=lines(*ROWS))

@@ -89,9 +89,9 @@ def test_sources_need_one_partition(lithify: Lithify) -> None:
 
 def test_compactions_that_are_not_there(users: Lithify) -> None:
     users.refused("compaction", "status", "nonsense", code=2, saying="is not a compaction id")
-    users.refused("compaction", "status", "users/0/000000000001-abcd", code=3, saying="knows no compaction")
+    users.refused("compaction", "status", "users/0/000000000001-abcd", code=3, saying="has no compaction")
     users.refused("compaction", "explain", "nobody", code=3, saying="does not exist")
-    users.refused("compaction", "explain", "users", "--partition", "4", code=3, saying="partitions 0 to 0")
+    users.refused("compaction", "explain", "users", "--partition", "4", code=3, saying="it has partition 0")
 
 
 def test_a_collection_dry_then_wet(users: Lithify) -> None:
@@ -155,7 +155,7 @@ def test_manifests_are_shown_as_stored_and_for_people(users: Lithify) -> None:
     assert "a key" not in text
     assert json.loads(users.ok("manifest", "show", "users", "--number", "1", "--json"))["id"] == 1
     users.refused("manifest", "show", "users", "--number", "99", code=3, saying="does not exist")
-    users.refused("manifest", "show", "users", "--partition", "1", code=3, saying="partitions 0 to 0")
+    users.refused("manifest", "show", "users", "--partition", "1", code=3, saying="it has partition 0")
 
 
 def test_a_pass_shows_live_progress_on_a_terminal(users: Lithify) -> None:

@@ -51,7 +51,7 @@ def test_a_pass_tells_what_it_did_and_what_it_waits_for(lithify: Lithify) -> Non
     assert line.endswith("clean completed: dirty ratio 1.00 is above 0.5"), "nothing is due, so nothing waits"
     lithify.ok("append", "users", input=changes(500))
     line = lithify.ok(*ONCE).splitlines()[1]
-    assert "compaction.throttle.bytes.per.second: the next may start" in line
+    assert "compaction.throttle.bytes.per.second: the next job may start" in line
     lithify.ok("topic", "create", "others", *COMPACTED)
     lithify.ok("append", "others", input=changes(20))
     line = lithify.ok(*ONCE).splitlines()[1]
@@ -168,12 +168,12 @@ def test_a_consumer_that_was_passed_by_is_told_of(lithify: Lithify, command: tup
     result = lithify(*command)
     assert result.exit_code == 0
     assert "audit" in result.stdout
-    assert "retention passed it: offsets 2 to 5 are gone unread" in result.stdout
+    assert "retention has overtaken it: offsets 2 to 5 expired unread" in result.stdout
 
 
 def test_a_missing_segment_is_told_of_in_one_sentence(on_files: Lithify, folder: Path) -> None:
     on_files.ok("topic", "create", "users", *COMPACTED)
     on_files.ok("append", "users", input=changes(9))
     segments(folder)[0].unlink()
-    line = on_files.refused("read", "users", code=9, saying=" does not exist, and manifest 2, which is retained,")
+    line = on_files.refused("read", "users", code=9, saying=" does not exist, but the retained manifest 2 names it")
     assert "restore the object from a copy" in line

@@ -1,4 +1,4 @@
-"""`append --skip N`: what was passed over is neither in nor missing, and is not appended behind rows that came after it
+"""`append --skip N`: skipped rows are neither stored nor missing, and are not appended after later rows
 (docs/rfcs/0011)."""
 
 import contextlib
@@ -51,7 +51,7 @@ def test_a_run_without_it_appends_nothing_behind_later_rows(partitions: int, siz
     assert (first.appended, first.already_there) == (came, 0)
     assert stored(store) == Counter(range(skip + 1, 11))
     if 0 < skip < 10:
-        with pytest.raises(InvalidRequest, match=rf"passed over .*Give --skip {skip}, which leaves them out"):
+        with pytest.raises(InvalidRequest, match=rf"skipped earlier .*Give --skip {skip} to leave them out"):
             run(on(store), size)
     skip = skip if skip < 10 else 0  # then no row came after them
     again = run(on(store), size, skip)
@@ -73,7 +73,7 @@ def test_one_that_goes_on_further_leaves_a_gap_that_stays() -> None:
     assert run(on(store), 2, 7).appended == 3
     for skip in (5, 0):
         refused = Import(Warehouse(on(store)).topic("t"), MADE, None, skip)
-        with pytest.raises(InvalidRequest, match="Give --skip 7,"):
+        with pytest.raises(InvalidRequest, match="Give --skip 7 to"):
             go_on(refused, 10, skip)
         assert refused.how_far().skip == 7
     assert run(on(store), 10, 7).already_there == 3
@@ -99,11 +99,11 @@ def test_a_rival_that_passes_over_more_stops_the_one_that_has_fallen_behind() ->
     one, other = (Import(Warehouse(on(store)).topic("t"), MADE, None, skip) for skip in (0, 5))
     one.append(ROWS[:2], 1, last=False)
     other.append(ROWS[5:8], 6, last=False)
-    with pytest.raises(InvalidRequest, match="records 3 to 5 of the source were passed over"):
+    with pytest.raises(InvalidRequest, match="records 3 to 5 of the source were skipped"):
         one.append(ROWS[2:6], 3, last=False)
     assert str(one.how_far()) == (
-        "2 records were appended; continue with --source-id rows-0123456789abcdef --skip 5, which appends what is "
-        "missing and nothing twice"
+        "2 records were appended; to append the rest without duplicates, run the command again with --source-id "
+        "rows-0123456789abcdef --skip 5"
     )
     other.append(ROWS[8:], 9, last=True)
     assert stored(store) == Counter([1, 2, 6, 7, 8, 9, 10])
@@ -114,7 +114,7 @@ def test_nothing_of_a_batch_is_appended_where_one_partition_would_be_out_of_orde
     ahead = Import(Warehouse(on(store)).topic("t"), MADE, None, 5)
     ahead.append(ROWS[5:6], 6, last=False)
     before = stored(store)
-    with pytest.raises(InvalidRequest, match="Give --skip 5,"):
+    with pytest.raises(InvalidRequest, match="Give --skip 5 to"):
         run(on(store), 10)
     assert stored(store) == before
 
@@ -156,14 +156,14 @@ def test_where_it_is_forgotten_and_no_number_is_exact_nothing_is_advised() -> No
     with pytest.raises(InvalidRequest, match="forgotten by this partition"):
         ahead.append(ROWS, 1, last=False)
     assert started.how_far().skip is None
-    assert str(ahead.how_far()).endswith("compare the log with the source before you continue")
+    assert str(ahead.how_far()).endswith("compare the log with the source first")
 
 
 def test_advice_can_be_pasted_into_a_shell() -> None:
     store = new_store(1)
     started = Import(Warehouse(on(store)).topic("t"), "mine & 'yours'", None)
     started.append(ROWS[:1], 1, last=False)
-    words = shlex.split(str(started.how_far()).partition("continue with ")[2].partition(", which")[0])
+    words = shlex.split(str(started.how_far()).partition("again with ")[2])
     assert words == ["--source-id", "mine & 'yours'", "--skip", "1"]
 
 
@@ -173,9 +173,7 @@ def test_how_to_go_on_says_what_was_passed_over() -> None:
     assert ahead.appended == 6
     started = Import(Warehouse(on(store)).topic("t"), "mine", None, 2)
     started.append(ROWS[2:4], 3, last=False)
-    assert str(started.how_far()).endswith(
-        "continue with --source-id mine --skip 2, which appends what is missing and nothing twice"
-    )
+    assert str(started.how_far()).endswith("run the command again with --source-id mine --skip 2")
     assert started.how_far().passed_over == 2
 
 
@@ -188,7 +186,7 @@ def test_an_import_may_be_passed_over_in_many_places_but_not_in_any_number() -> 
 
     for skip in range(2, 2 + 2 * 16, 2):
         one_more(skip)
-    with pytest.raises(InvalidRequest, match=r"passed over in 16 places, its limit.*another --source-id"):
+    with pytest.raises(InvalidRequest, match=r"skipped versions in 16 places, its limit.*another --source-id"):
         one_more(60)
     assert run(on(store), 7, 60, rows=rows, source_id="another").appended == 40
 
@@ -212,13 +210,13 @@ def test_the_command_says_it_and_does_not_take_it_back(on_files: Lithify, tmp_pa
     on_files.ok("topic", "create", "users")
     told = on_files.ok("append", "users", "--from", str(path), "--skip", "10")
     assert "10 records appended to users" in told
-    assert "the first 10 were passed over" in told
-    assert "to repeat it, give the same --skip" in told
+    assert "the first 10 were skipped" in told
+    assert "if you run it again, give the same --skip" in told
     (known,) = on_files.json("transaction", "list", "users")
     assert known["transaction"]["passed_over"] == [[1, 10]]
-    assert "1 to 10 passed over" in on_files.ok("transaction", "list", "users")
-    told = on_files.refused("append", "users", "--from", str(path), code=2, saying="Give --skip 10, which leaves them")
-    assert "users/0: records 1 to 10 of the source were passed over (--skip), and later ones are in." in told
+    assert "1 to 10 skipped" in on_files.ok("transaction", "list", "users")
+    told = on_files.refused("append", "users", "--from", str(path), code=2, saying="Give --skip 10 to leave them out")
+    assert "users/0: records 1 to 10 of the source were skipped earlier (--skip), and later records are" in told
     answer = on_files.json("append", "users", "--from", str(path), "--skip", "10")
     assert (answer["appended"], answer["already_there"]) == (0, 10)
     found = Counter(int(line["value"]) for line in on_files.records("read", "users"))
@@ -229,7 +227,7 @@ def test_the_command_says_it_and_does_not_take_it_back(on_files: Lithify, tmp_pa
 def test_a_bad_line_is_mended_and_whatever_is_then_repeated_doubles_nothing(
     on_files: Lithify, tmp_path: Path, flags: str
 ) -> None:
-    """Also the number alone, as whoever counts by himself gives it: the mended file has another name."""
+    """Also the number alone, as somebody who counts gives it: the repaired file has another name."""
     path = tmp_path / "in.jsonl"
     on_files.ok("topic", "create", "users")
     text = LINES.splitlines(keepends=True)
@@ -237,14 +235,14 @@ def test_a_bad_line_is_mended_and_whatever_is_then_repeated_doubles_nothing(
     told = on_files.refused(
         "append", "users", "--from", str(path), "--batch-size", "5", code=2, saying="line 11 is not"
     )
-    said = re.search(r"continue with --source-id (in\.jsonl-\S+) --skip 10, ", told)
+    said = re.search(r"again with --source-id (in\.jsonl-\S+) --skip 10\b", told)
     assert said is not None
     path.write_text(LINES)
     again = ("append", "users", "--from", str(path), *flags.format(said[1]).split())
     if "--source-id" not in flags:
-        on_files.refused(*again, code=2, saying=f"continue with --source-id {said[1]} --skip 10, which")
+        on_files.refused(*again, code=2, saying=f"again with --source-id {said[1]} --skip 10, which")
         again = (*again, "--source-id", said[1])
-    assert "to repeat it, give the same --source-id" in on_files.ok(*again)
+    assert "if you run it again, give the same --source-id" in on_files.ok(*again)
     on_files.ok("append", "users", "--from", str(path), "--source-id", said[1])
     assert [int(line["value"]) for line in on_files.records("read", "users")] == [*range(1, 21)]
 
@@ -254,5 +252,5 @@ def test_the_latest_of_a_key_is_the_sources_last(on_files: Lithify, tmp_path: Pa
     path.write_text(lines({"key": "k", "value": "old"}, {"key": "k", "value": "new"}))
     on_files.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
     on_files.ok("append", "users", "--from", str(path), "--skip", "1")
-    on_files.refused("append", "users", "--from", str(path), code=2, saying="record 1 of the source was passed over")
+    on_files.refused("append", "users", "--from", str(path), code=2, saying="record 1 of the source was skipped")
     assert [line["value"] for line in on_files.records("scan", "users")] == ["new"]

@@ -233,8 +233,8 @@ def test_where_only_the_beginning_could_be_compared_it_is_said(on_files: Lithify
     site.body = lines(*rows, {"key": "price", "value": "999"}).encode()
     told = on_files("append", "prices", "--from", site.url)
     assert told.exit_code == 0
-    assert "2001 of this source were there already" in told.stdout
-    assert "only its first 64 KiB were compared; if its content is another, give another --source-id" in told.stderr
+    assert "2001 of this source already in the log" in told.stdout
+    assert "only its first 64 KiB were compared; if the content has changed, give another --source-id" in told.stderr
     site.headers["Last-Modified"] = "Sun, 01 Mar 2026 00:00:00 GMT"
     assert on_files.json("append", "prices", "--from", site.url)["appended"] == 2_001
     site.body = lines({"key": "few", "value": "1"}).encode()

@@ -57,7 +57,7 @@ def test_the_exit_code_and_one_line_say_what_it_was(users: Lithify, text: str, c
 def test_an_append_whose_answer_cannot_be_said_says_how_far_it_came(users: Lithify) -> None:
     told = shell(users, """printf '{"key": "a", "value": "2"}' | { lithify append users >/dev/full; }""")
     assert told.returncode == 7
-    assert "1 record was appended; continue with --source-id stdin-" in told.stderr
+    assert "1 record was appended; to append the rest without duplicates, run the command again with" in told.stderr
     assert len(users.records("read", "users")) == 2
 
 
@@ -77,7 +77,7 @@ def test_a_terminal_that_goes_away_is_as_being_told_to_end(users: Lithify) -> No
         process.of.send_signal(signal.SIGHUP)
         assert process.end() == 129
     # It is there for others a moment before who appends it is told so.
-    told = r"the terminal went away\. (1 record was appended|0 records were appended, 1 may have been); continue with"
+    told = r"the terminal went away\. (1 record was appended|0 records were appended, 1 possibly appended); to append"
     assert re.search(told, process.said[-1])
 
 

@@ -62,7 +62,7 @@ def day(key: str) -> list[str]:
 
 
 def advised(said: str) -> list[str]:
-    found = re.search(r"continue with (--source-id .*?), which appends what is missing and nothing twice\. If it", said)
+    found = re.search(r"again with (--source-id .*?), which appends the rest without duplicates\. If it", said)
     assert found is not None, said
     return shlex.split(found[1])
 
@@ -78,7 +78,7 @@ def test_a_mended_source_is_refused_and_what_is_told_goes_on_with_it(job: Job) -
         code, said = job(TEXT)
         assert (code, job.values()) == (2, before)
         assert "users/0: an earlier import of this path, in.jsonl-" in said or "users/" in said
-        assert "If it is another source, give --new-source. If the earlier import still runs, wait" in said
+        assert "If it is a different source, give --new-source. If the earlier import is still running, wait" in said
         assert said.endswith("Nothing was appended\n")
     assert job(TEXT, *advised(said))[0] == 0
     assert job.values() == ALL
@@ -196,7 +196,7 @@ def test_it_is_met_before_anything_is_appended(partitions: int, key: bytes | Non
             if before.total() in (0, 10):
                 continue
             mended = on(store, MENDED)
-            with pytest.raises(InvalidRequest, match=f"an earlier import of this path, {BEFORE}, has come to"):
+            with pytest.raises(InvalidRequest, match=f"an earlier import of this path, {BEFORE}, has not finished"):
                 send(mended, sizes[1], rows)
             assert stored(store) == before
             said = mended.how_far()
@@ -211,7 +211,10 @@ def test_a_run_that_begins_with_a_later_row_meets_it_too() -> None:
     for skip in range(1, 10):
         store = new_store(4)
         on(store, BEFORE).append(rows[:1], 1, last=False)
-        with pytest.raises(InvalidRequest, match=f"an earlier import of this path, {BEFORE}, has come to record 1 "):
+        with pytest.raises(
+            InvalidRequest,
+            match=f"an earlier import of this path, {BEFORE}, has not finished: it has reached record 1 ",
+        ):
             on(store, MENDED, skip=skip).append(rows[skip : skip + 1], skip + 1, last=False)
         assert stored(store) == Counter([1])
 
@@ -244,7 +247,7 @@ def test_one_that_still_runs_goes_on_and_the_other_one_is_refused() -> None:
     store = new_store()
     running = on(store, BEFORE)
     running.append(ROWS[:4], 1, last=False)
-    with pytest.raises(InvalidRequest, match="If the earlier import still runs, wait for its end"):
+    with pytest.raises(InvalidRequest, match="If the earlier import is still running, wait until"):
         send(on(store, MENDED), 3)
     running.append(ROWS[4:], 5, last=True)
     running.end()
@@ -260,12 +263,15 @@ def test_met_in_the_midst_it_says_how_to_go_on_where_that_is_known() -> None:
     topic.partition(home).forget_transaction(f"import {BEFORE} over 2")
     mended = on(store, MENDED)
     rows = [Record(b"k1", b"1"), *ROWS[1:]]
-    with pytest.raises(InvalidRequest, match=rf"continue with --source-id {BEFORE} --skip [1-9], which"):
+    with pytest.raises(InvalidRequest, match=rf"again with --source-id {BEFORE} --skip [1-9], which"):
         send(mended, 1, rows)
     said = mended.how_far()
     assert re.fullmatch("[0-9]+ records? (was|were) appended", str(said))
     again = on(store, MENDED)
-    with pytest.raises(InvalidRequest, match=r"compare the log with it: this import has records in, too\. If it is"):
+    with pytest.raises(
+        InvalidRequest,
+        match=r"compare the log with it by hand: this run has already appended records as well\. If it is",
+    ):
         send(again, 10, rows)
     assert again.how_far().skip is None
 
@@ -286,7 +292,7 @@ def test_into_one_partition_it_is_another_matter() -> None:
     on(store, BEFORE, 0).append(ROWS[:4], 1, last=False)
     for partition in (1, None):
         send(on(store, MENDED, partition), 4)
-    with pytest.raises(InvalidRequest, match=f"continue with --source-id {BEFORE} --skip 4,"):
+    with pytest.raises(InvalidRequest, match=f"again with --source-id {BEFORE} --skip 4,"):
         send(on(store, MENDED, 0), 4)
     on(store, NEXT, 0, new_source=True).append(ROWS[:4], 1, last=True)
     send(on(store, MENDED, 0), 4)
@@ -296,7 +302,7 @@ def test_one_of_an_earlier_lithify_with_this_content_is_told() -> None:
     store = new_store(1)
     former = MENDED.replace("-01234567", "")
     on(store, former).append(ROWS[:4], 1, last=False)
-    with pytest.raises(InvalidRequest, match=f"continue with --source-id {former} --skip 4, which"):
+    with pytest.raises(InvalidRequest, match=f"again with --source-id {former} --skip 4, which"):
         send(on(store, MENDED), 4)
     send(on(store, NEXT), 4)  # what it is known by is its content
 

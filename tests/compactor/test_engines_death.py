@@ -128,7 +128,7 @@ def test_one_that_does_not_start_is_tried_again_by_the_next_attempt(pool: Thread
 
 
 @pytest.mark.parametrize(
-    ("death", "remedy"), [(Health.STOPPED, "start a new one"), (Health.LOST, "this process again")]
+    ("death", "remedy"), [(Health.STOPPED, "start a new session"), (Health.LOST, "restart this process")]
 )
 def test_one_that_was_given_is_not_ours_to_open(pool: ThreadPoolExecutor, death: Health, remedy: str) -> None:
     given = Jobs()
@@ -274,7 +274,7 @@ def acts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def test_a_given_session_that_died_is_told_and_keeps_no_engine_of_our_own_from_opening_one(
     acts: dict[str, list[str]],
 ) -> None:
-    gone = "Unavailable: the Spark session given to SparkEngine is gone, its JVM has died: start this process again"
+    gone = "Unavailable: the Spark session given to SparkEngine is gone because its JVM died: restart this process"
     assert [gone in told for told in acts["given"]] == [True, True]
     assert "idle" in acts
 

@@ -212,7 +212,7 @@ def test_a_killed_worker_fails_its_task_and_no_other(engine: SparkEngine, store:
     os.kill(silent.await_reader(), signal.SIGKILL)
     failed = failure(running)
     assert failed.category == "memory"
-    assert "died without a word" in failed.reason
+    assert "died without an error" in failed.reason
     found = results(engine.start(only_here(store), tasks(refs, [50]), LABEL), 2)
     assert rows_of(store, found) == survivors()
 
@@ -235,7 +235,7 @@ def test_a_job_cancelled_by_somebody_else_is_a_failure(
     silent.await_reader()
     spark_session.sparkContext.cancelJobsWithTag(f"lithify-{planned.job}-1")
     failed = failure(running)
-    assert (failed.category, failed.reason) == ("engine", "the Spark job was cancelled by somebody else")
+    assert (failed.category, failed.reason) == ("engine", "something else cancelled the Spark job")
     running.stop()
 
 
@@ -392,5 +392,5 @@ def test_a_session_of_our_own_starts_with_the_first_attempt_and_ends_with_the_en
     assert done.returncode == 0, done.stderr[-4000:]
     told, refused = done.stdout.splitlines()
     assert told.split() == list(settings.values())
-    assert "was stopped: start a new one" in refused
+    assert "was stopped: start a new session" in refused
     assert list((tmp_path / "temporary").glob("lithify-spark-*")) == []

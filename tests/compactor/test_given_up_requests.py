@@ -47,7 +47,7 @@ def test_a_request_whose_tier_was_given_up_is_ended_with_the_reason(monkeypatch:
     assert ended.status == "failed"
     assert ended.error.category == "attempts"
     assert ended.reason.startswith(
-        "6 inputs are too many for one merge: 2 neighbours are merged first; that was given up: "
+        "6 inputs are too many for one merge, so 2 neighbouring ones are merged first; that was given up: "
     )
     assert "was given up: 2 attempts in a row made no progress; the last: " in ended.reason
 

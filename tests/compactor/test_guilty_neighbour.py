@@ -89,4 +89,4 @@ def test_who_runs_alone_and_dies_is_given_up_as_any_other() -> None:
     (failure,), (ended,) = state.failures, state.history
     assert (failure.lost, failure.count) == (ALONE_AFTER, CONFIG.compaction_attempts_max)
     assert (ended.status, ended.error.category) == ("failed", "attempts")
-    assert "ended without a word" in ended.reason
+    assert "stopped without recording why" in ended.reason

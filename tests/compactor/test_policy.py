@@ -318,12 +318,12 @@ def test_everything_not_chosen_has_its_reason() -> None:
     assert found.action == NOTHING_DUE
     assert {it.what: it.reason for it in found.passed} == {
         "drop segments": "no segment lies wholly below the log start offset",
-        "merge runs, before anything else": "reads touch 0 runs of similar size (limit 24)",
+        "merge runs, to relieve reads": "0 runs of similar size; urgent at 24",
         "clean overdue records": "max.compaction.lag.ms is not set",
-        "merge L0 segments, because appends wait": "3 L0 segments: appends slow down at 3072 and stop at 4096",
+        "merge L0 segments, to relieve appends": "3 L0 segments: appends slow down at 3072 and stop at 4096",
         "clean dirty records": "dirty ratio 0.70 is not above 0.9",
-        "merge L0 segments": "1 L0 segment to merge (l0.segments.tier is 8)",
-        "merge runs": "0 neighbouring runs of similar size (runs.tier is 3)",
+        "merge L0 segments": "1 L0 segment; merged once there are 8 (l0.segments.tier)",
+        "merge runs": "0 neighbouring runs of similar size; merged once there are 3 (runs.tier)",
         "clean expired tombstones": "no tombstone is due to expire",
         "clean": "already clean",
         "000000000010-x": "no work that is due needs it",
@@ -334,7 +334,7 @@ def test_everything_not_chosen_has_its_reason() -> None:
     busy = survey(Reading.of(dirty, state(job("running", segments=(dirty.l0[0].id,))), config(), NOW_MS))
     assert NotDue("000000000010-x", "an active job holds it") in busy.passed
     asked = survey(Reading.of(dirty, state(job("asked", "submitted", plan=None)), config(), NOW_MS))
-    assert asked.passed[0].reason.endswith("job asked was requested and comes first")
+    assert asked.passed[0].reason.endswith("it waits for job asked, which was requested")
 
 
 def test_who_needs_it_most_goes_first() -> None:

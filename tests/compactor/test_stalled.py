@@ -74,8 +74,8 @@ def test_a_hanging_task_ends_its_attempt_and_another_one_begins_from_what_is_rec
     step = engine.step()
     assert step.outcome == "failed"
     assert step.detail.endswith(
-        "no key range has finished for 30.0 min (to do: 1 of 3); its tasks hang, or found no worker. Look at the "
-        "engine and at the store; it will be tried again"
+        "no key range has finished for 30.0 min (to do: 1 of 3); its tasks are hanging, or no worker is free. "
+        "Check the engine and the store; it will be tried again"
     )
     assert engine.stopped == 1
     (job_,) = engine.state.jobs

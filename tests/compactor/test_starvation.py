@@ -124,12 +124,15 @@ def test_what_no_collection_makes_room_for_says_what_to_do() -> None:
     waiting = decide(Reading.of(two, None, config(), NOW_MS))
     assert isinstance(waiting, Wait)
     told = f"but it would replace {RETIRED_MAX + 2} segments, and one commit can retire {RETIRED_MAX}: "
-    assert told + "raise compaction.output.bytes, and merge neighbours of fewer segments first" in waiting.reason
+    assert (
+        told + "raise compaction.output.bytes, and first merge neighbouring inputs that have fewer segments"
+        in waiting.reason
+    )
     assert "gc run" not in waiting.reason
     one = head(segment(99_999, 1), runs=(SortedRun(id="a", segments=parts * 2),))
     waiting = decide(Reading.of(one, None, config(), NOW_MS))
     assert isinstance(waiting, Wait)
-    assert f"run a alone has {RETIRED_MAX + 2}: copy the topic into one of more partitions" in waiting.reason
+    assert f"run a alone has {RETIRED_MAX + 2}: copy the data to a topic with more partitions" in waiting.reason
 
 
 READ = MergeCounts(bytes_read=1_000)

@@ -83,7 +83,7 @@ def test_a_tier_that_a_clean_will_soon_write_again_is_left_to_it() -> None:
     assert sizes(partition([399, 100, 100, 100], [], cleaned=1), most) == []
     told = assess(partition([1199, 100, 100, 100], [], cleaned=1), half, NOW_MS).weighed
     assert [each.reason for each in told if isinstance(each, NotDue) and each.what == "merge runs"] == [
-        "3 neighbouring runs of similar size (runs.tier is 3); so large that they wait for a clean"
+        "3 neighbouring runs of similar size; left alone, because a clean will soon rewrite them"
     ]
 
 

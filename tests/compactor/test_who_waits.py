@@ -29,8 +29,8 @@ def test_a_request_names_the_tier_that_comes_before_it(warehouse: lithify.Wareho
     append_to(part, 298)
     told = admin.explain("users", 0).reason
     assert told == (
-        f"job {job} was requested and waits for a compactor; another merge comes first: "
-        "300 inputs are too many for one merge: 45 neighbours are merged first"
+        f"job {job} was requested and waits for a compactor, which must first do another merge: "
+        "300 inputs are too many for one merge, so 45 neighbouring ones are merged first"
     )
 
 
@@ -38,13 +38,13 @@ def test_a_request_whose_sources_are_no_more_is_told_to_be_refused(warehouse: li
     files = partition_files(warehouse, warehouse.create_topic("users", 1, EAGER).name)
     request = Job(id="1-a", status="submitted", origin="manual", requested=("2-b",), created_at_ms=0)
     told = waits_for(request, Reading.of(warehouse.driver.run(files.head()), None, parse(EAGER), 0))
-    assert told.startswith("a compactor, which will refuse it: users/0: 2-b is not a live L0 segment or run; ")
+    assert told.startswith("a compactor, which will reject it: users/0: 2-b is not a live L0 segment or run; ")
 
 
 def test_how_long_an_owner_has_not_worked_is_told(warehouse: lithify.Warehouse, clock: HandClock) -> None:
     part = warehouse.create_topic("users", 1, EAGER).partition(0)
     admin = lithify.Admin(warehouse)
-    assert (admin.explain("users", 0).compactor, admin.explain("users", 0).owner_seen_ms) == ("nobody yet", None)
+    assert (admin.explain("users", 0).compactor, admin.explain("users", 0).owner_seen_ms) == ("none yet", None)
     append_to(part, 8)
     lithify.Compactor(warehouse, engine="local").run_once()
     worked_ms = clock.now_ms
@@ -54,7 +54,7 @@ def test_how_long_an_owner_has_not_worked_is_told(warehouse: lithify.Warehouse, 
     assert found.owner_seen_ms == worked_ms
     append_to(part, 8)
     assert admin.explain("users", 0).compactor.endswith(
-        f", its latest claim or job 1.0 h ago; a standby takes over what it leaves for {LEASE_MS / 1_000} s"
+        f", its latest claim or job 1.0 h ago; a standby takes over work that it leaves undone for {LEASE_MS / 1_000} s"
     )
 
 

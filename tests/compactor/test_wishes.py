@@ -225,7 +225,7 @@ def test_who_is_told_to_stop_while_it_plans_reads_no_more_and_begins_no_job() ->
     scene = Scene()
     step, later = scene.step(WeighSegment, 2, scene.leave)
     assert (step.outcome, later, scene.state.jobs, scene.state.planning) == ("stopped", 0, (), False)
-    assert "told to stop while it planned" in step.detail
+    assert "told to stop during planning" in step.detail
 
 
 def test_a_request_that_is_cancelled_while_it_is_planned_ends() -> None:

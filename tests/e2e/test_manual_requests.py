@@ -88,7 +88,7 @@ def test_a_cancelled_request_is_never_carried_out(warehouse: lithify.Warehouse, 
 def test_what_cannot_be_asked_for(warehouse: lithify.Warehouse, workload: Workload) -> None:
     assert workload.model
     admin = lithify.Admin(warehouse)
-    with pytest.raises(lithify.NotFound, match="partitions 0 to 0"):
+    with pytest.raises(lithify.NotFound, match="it has partition 0"):
         admin.submit("users", 3)
     with pytest.raises(lithify.NotFound, match="nobody"):
         admin.submit("nobody", 0)
@@ -96,7 +96,7 @@ def test_what_cannot_be_asked_for(warehouse: lithify.Warehouse, workload: Worklo
         admin.submit("users", 0, [])
     with pytest.raises(lithify.InvalidRequest, match="compaction id"):
         admin.compaction("users")
-    with pytest.raises(lithify.NotFound, match=r"compaction .* is not known"):
+    with pytest.raises(lithify.NotFound, match=r"compaction .* does not exist"):
         admin.cancel("users/0/000000000001-00000000")
 
 

@@ -163,7 +163,7 @@ def test_a_truncated_file_is_corrupt(name: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_file_under_anothers_number_is_corrupt(name: str) -> None:
-    with pytest.raises(Corrupt, match=f"says that it is number {NUMBERS[name]}"):
+    with pytest.raises(Corrupt, match=f"contains number {NUMBERS[name]}"):
         decode(KINDS[name], read(name), name, NUMBERS[name] + 1)
 
 

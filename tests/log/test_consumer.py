@@ -317,7 +317,7 @@ def test_what_expired_before_it_was_read_is_a_gap_and_an_alarm(warehouse: Wareho
     append(part, "3", "4")
     infos = {known.name: known for known in part.consumers()}
     assert infos["c"].alarm is not None
-    assert "offsets 0 to 2 are gone unread" in infos["c"].alarm
+    assert "offsets 0 to 2 expired unread" in infos["c"].alarm
     assert (infos["c"].offset, infos["c"].lag) == (0, 2)
     with part.consumer("c") as consumer:
         gap = next(consumer)

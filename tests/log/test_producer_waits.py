@@ -247,7 +247,7 @@ def test_a_sender_that_dies_with_a_batch_fails_the_producer(
     producer = producer_of(warehouse, batch_records=1)
     first, second = producer.append(b"k", b"1"), producer.append(b"k", b"2")
     store.gate.set()
-    with pytest.raises(CommitUnknown, match=f"t/0: sending a batch ended by {fault.__name__}, a fault of") as told:
+    with pytest.raises(CommitUnknown, match=f"t/0: sending a batch ended with {fault.__name__}, a bug in") as told:
         first.offset(WAIT_MS)
     assert "contents" not in str(told.value)
     for ask in (lambda: second.offset(WAIT_MS), lambda: producer.append(b"k", b"3")):

@@ -57,7 +57,7 @@ def test_a_cleanup_policy_that_is_none_is_refused_with_a_retention_too(warehouse
         lambda: warehouse.create_topic("u", config={"cleanup.policy": said}, retention=RetentionPolicy(1)),
         lambda: topic.alter({"cleanup.policy": said}, retention=RetentionPolicy(1)),
     ):
-        with pytest.raises(InvalidRequest, match=r"cleanup.policy is .*, and must be 'compact', 'delete'"):
+        with pytest.raises(InvalidRequest, match=r"cleanup.policy is .*; it must be 'compact', 'delete'"):
             ask()
     assert (topic.config, warehouse.topics()) == ({}, ["t"])
 

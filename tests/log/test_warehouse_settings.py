@@ -42,7 +42,7 @@ def test_they_are_no_topic_and_no_topic_can_be_there(warehouse: Warehouse) -> No
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"num.partitions": 0}, "num.partitions is '0', and must be a whole number between 1 and 10000"),
+        ({"num.partitions": 0}, "num.partitions is '0'; it must be a whole number between 1 and 10000"),
         ({"num.partitions": "x"}, "a whole number"),
         ({"num.partitions": 10_001}, "between 1 and 10000"),
         ({"auto.create.topics.enable": "yes"}, "true or false"),
@@ -51,7 +51,7 @@ def test_they_are_no_topic_and_no_topic_can_be_there(warehouse: Warehouse) -> No
         ({"log.retention.ms": 5}, "for topics that a first append creates set default.retention.ms"),
         ({"default.retention.mss": 5}, "did you mean retention.ms?"),
         ({"default.retention.mss": None}, "did you mean retention.ms?"),
-        ({"default.retention.ms": -2}, "default.*: retention.ms is '-2', and must be a whole number of at least -1"),
+        ({"default.retention.ms": -2}, "default.*: retention.ms is '-2'; it must be a whole number of at least -1"),
         ({"default.min.compaction.lag.ms": 6, "default.max.compaction.lag.ms": 5}, "lower it, or raise the other"),
         ({"x": 5}, "docs/configuration.md"),
         ({"num.partitions": [1]}, "not a list"),

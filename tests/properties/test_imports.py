@@ -139,7 +139,7 @@ class History:
 
     def check_refusal(self, started: Import | None, skip: int, error: InvalidRequest) -> None:
         """What was passed over is not appended behind what is in; what it says to give instead is taken."""
-        assert "passed over" in str(error), error
+        assert "skipped earlier" in str(error), error
         assert started is not None
         instead = started.how_far().skip
         assert instead is not None
@@ -177,7 +177,7 @@ class History:
         except Unavailable:
             return  # no place for another application
         except InvalidRequest as error:
-            assert "passed over" in str(error), error  # noqa: PT017 - which of many may raise it, chance says
+            assert "skipped earlier" in str(error), error  # noqa: PT017 - which of many may raise it, chance says
 
     def others(self) -> None:
         """Applications that need a place: nobody who has not ended gives way to them."""
@@ -286,7 +286,7 @@ class Obeyed:
         size = str(self.dice.choice((1, 2, 5, 30)))
         told = self.lithify("append", "t", "--from", str(self.path), "--batch-size", size, *self.flags)
         self.check()
-        if said := re.search(r"continue with (--.*?)(?:, which|$)", told.stderr, re.MULTILINE):
+        if said := re.search(r"run the command again with (--.*?)(?:, which|$)", told.stderr, re.MULTILINE):
             self.flags, self.forgot = shlex.split(said[1]), False
         elif said := re.search(r"Give (--skip [0-9]+)", told.stderr):
             self.flags = [*self.without("--skip"), *shlex.split(said[1])]

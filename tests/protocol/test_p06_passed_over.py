@@ -131,7 +131,7 @@ def test_it_is_kept_as_it_was_written() -> None:
     ids=str,
 )
 def test_stretches_that_cannot_be_are_not_written(stretches: tuple[Stretch, ...]) -> None:
-    with pytest.raises(Corrupt, match="stretches apart, below its version"):
+    with pytest.raises(Corrupt, match="separate stretches below its version"):
         check_manifest(None, with_stretches(*stretches))
 
 

@@ -314,7 +314,7 @@ def test_an_attempt_that_died_without_a_word_counts_but_need_not_wait(died: int,
     failure = failure_of(claimed, job().segments)
     assert failure is not None
     assert (failure.count, failure.lost, failure.retry_at_ms) == (*counts, 50)
-    assert "me:1 ended without a word" in failure.error.reason
+    assert "me:1 stopped without recording why" in failure.error.reason
     assert claimed.jobs[0].attempts[-1].ended_at_ms == 50
 
 

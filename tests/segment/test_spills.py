@@ -161,9 +161,9 @@ def test_whoever_is_killed_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Unavailable, match="none: No such file or directory; a sort keeps"):
+    with pytest.raises(Unavailable, match="none: No such file or directory; a sort needs"):
         sorted_offsets(3, tmp_path / "none")
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "none")])
-    with pytest.raises(Unavailable, match=r"no temporary folder can be written to.* TMPDIR"):
+    with pytest.raises(Unavailable, match=r"sorting needs a temporary folder, and none can be written to.* TMPDIR"):
         list(external_sort(runs(3), "offset", memory_bytes=MEMORY_BYTES))

@@ -14,7 +14,7 @@ __all__ = ["SABOTAGES", "Sabotage"]
 
 SABOTAGES = (
     Sabotage(
-        "whatever exists is ours",
+        "a file that exists counts as our own",
         "P1",
         "manifest/commit.py",
         "if found.body == body:",
@@ -42,7 +42,7 @@ SABOTAGES = (
         "if found is not None:",
     ),
     Sabotage(
-        "a created number is never dead",
+        "a number just created is never treated as dead",
         "P4",
         "manifest/commit.py",
         "if number > dead and settled is _Settled.OURS:",
@@ -55,16 +55,16 @@ SABOTAGES = (
         "if attempt.open_number == 0:\n                raise",
         "if attempt:\n                raise",
     ),
-    Sabotage("a larger epoch is no matter", "P5", "manifest/claims.py", "if stored > mine:", "if stored > mine + 9:"),
+    Sabotage("a larger epoch is ignored", "P5", "manifest/claims.py", "if stored > mine:", "if stored > mine + 9:"),
     Sabotage(
-        "planning shows no life",
+        "planning is not a sign of life",
         "P5",
         "compactor/policy.py",
         "at_work = state.planning or any(",
         "at_work = any(",
     ),
     Sabotage(
-        "a long look shows no life",
+        "a long verification is not a sign of life",
         "P5",
         "compactor/look.py",
         "is None:\n        await show_life()",
@@ -106,14 +106,14 @@ SABOTAGES = (
         "if stamp.previous is not None and last.version < stamp.previous.version:",
     ),
     Sabotage(
-        "an append follows whatever was passed over",
+        "an append ignores which versions were skipped",
         "P6",
         "manifest/transactions.py",
         "if stamp.previous is not None and reach_of(last) != stamp.previous:",
         "if stamp.previous is not None and last.version != stamp.previous.version:",
     ),
     Sabotage(
-        "what was passed over counts as sent",
+        "skipped versions count as sent",
         "P6",
         "manifest/transactions.py",
         "if first > self.version + 1:",
@@ -134,14 +134,14 @@ SABOTAGES = (
         "",
     ),
     Sabotage(
-        "an application leaves, and was here last",
+        "the most recently active application is forgotten",
         "P6",
         "manifest/transactions.py",
         "(not entry.ended, entry.touched_at)",
         "(not entry.ended, -entry.touched_at)",
     ),
     Sabotage(
-        "an append does not know itself",
+        "an append does not recognise itself in the head",
         "P6",
         "manifest/appends.py",
         "if known.id == self.segment.id and known.base_offset is not None:",
@@ -183,7 +183,7 @@ SABOTAGES = (
         "covered = manifest.next_offset",
     ),
     Sabotage(
-        "a resume goes by today's floor",
+        "a resumed job uses the current floor",
         "P9",
         "compactor/plan.py",
         "rules=job.plan.rules,",
@@ -240,7 +240,7 @@ SABOTAGES = (
         "if job in committed:",
     ),
     Sabotage(
-        "a refusal of who asks is the edit's",
+        "refused access is taken for the edit's own refusal",
         "P12",
         "compactor/attempt.py",
         "return await self._retry_later(job, _not_now(error))",
@@ -284,7 +284,7 @@ SABOTAGES = (
         "if age >= floor + 10**9:",
     ),
     Sabotage(
-        "whatever ends like a segment is one",
+        "any name with a segment's suffix is a segment",
         "P18",
         "manifest/keys.py",
         "return name if SegmentId.is_one(name) else None",
@@ -305,7 +305,7 @@ SABOTAGES = (
         '"""\n    manifest = await files.head()\n    boundary = await files.boundary.refresh()',
     ),
     Sabotage(
-        "an outlier moves the clock",
+        "a single outlying reply moves the clock",
         "P17",
         "store/reply_clock.py",
         "middle = told[(len(told) - 1) // 2]",

@@ -21,14 +21,14 @@ OF_ATTEMPTS = (
         'elif error.category not in ("store_denied", "unavailable"):',
     ),
     Sabotage(
-        "a refusal of who asks is the job's failure",
+        "refused access counts as the job's failure",
         "P14",
         "compactor/failures.py",
         "elif error.blames_job:",
         'elif error.category not in ("engine_down", "unavailable"):',
     ),
     Sabotage(
-        "a store that is away is the job's failure",
+        "an unavailable store counts as the job's failure",
         "P14",
         "compactor/failures.py",
         "elif error.blames_job:",
@@ -42,14 +42,14 @@ OF_ATTEMPTS = (
         "self._owner = await NewId()",
     ),
     Sabotage(
-        "whoever dies without a word is guilty",
+        "the first job whose compactor dies is blamed",
         "P14",
         "compactor/job_edits.py",
         "category = Category.ENGINE if runs_alone(failure_of(state, job.segments)) else Category.ENGINE_LOST",
         "category = Category.ENGINE",
     ),
     Sabotage(
-        "what is asked for by hand has failed before",
+        "a manual request inherits earlier failures",
         "P14",
         "compactor/job_edits.py",
         'forgiven = source_set(job.segments) if job.origin == "manual" else ""',
@@ -84,7 +84,7 @@ OF_ATTEMPTS = (
         "history = (*head.history, finished)[-HISTORY_MAX:]",
     ),
     Sabotage(
-        "who is told to stop goes on",
+        "a compactor told to stop continues",
         "P12",
         "compactor/attempt.py",
         "            stop = await StopAsked()\n",
@@ -98,7 +98,7 @@ OF_ATTEMPTS = (
         "            if self._main",
     ),
     Sabotage(
-        "who has read that a job is to be cancelled goes on",
+        "a job whose cancellation was read continues",
         "P15",
         "compactor/wishes.py",
         "    if known is not None and known.cancel_requested:\n",
@@ -112,14 +112,14 @@ OF_ATTEMPTS = (
         "",
     ),
     Sabotage(
-        "nobody asks who verifies what is recorded",
+        "verification does not check for a stop",
         "P12",
         "compactor/attempt.py",
         "intact.add(done.index)\n            await self._go_on(job)\n",
         "intact.add(done.index)\n            await self._show_life()\n",
     ),
     Sabotage(
-        "nobody asks who plans",
+        "planning does not check for a stop",
         "P12",
         "compactor/split.py",
         "        await heed(files, None if request is None else request.id)\n",
@@ -134,7 +134,7 @@ OF_ATTEMPTS = (
         '            return await self.finish(job, "failed", "no topic", JobError("invalid", "no topic"))',
     ),
     Sabotage(
-        "an engine that is away for long gives a job up",
+        "a long engine outage gives a job up",
         "P14",
         "compactor/job_edits.py",
         "failed_attempts=job.failed_attempts + self.error.blames_job)",

@@ -34,7 +34,7 @@ OF_DATA = (
         "floor = max(self.floor, head.log_start_offset)",
     ),
     Sabotage(
-        "bytes are shared by rows",
+        "a bucket's bytes are divided by rows",
         "R3",
         "manifest/compactions.py",
         "return time_index.weigh(head.time_index, self.sizes, made_bytes)",
@@ -63,7 +63,7 @@ OF_DATA = (
         "floor = head.log_start_offset\n        return",
     ),
     Sabotage(
-        "a commit goes by the bounds of its job's beginning",
+        "a commit uses the bounds from when its job began",
         "R3",
         "compactor/attempt.py",
         "            floor=current.plan.rules.floor,",
@@ -84,7 +84,7 @@ OF_DATA = (
         ),""",
     ),
     Sabotage(
-        "other bounds forget the floor of those before",
+        "new bounds discard the floor reached under the old ones",
         "R3",
         "manifest/floor.py",
         "        floor = floor_at(head, now_ms)\n        index",
@@ -119,7 +119,7 @@ OF_DATA = (
         "and horizon_ms is None:",
     ),
     Sabotage(
-        "a plan is called by one reading of the clock, and drops by another",
+        "a plan is named at one reading of the clock, and drops at another",
         "R4",
         "compactor/plan.py",
         """    old_enough = _old_enough(config, chosen, now_ms)
@@ -144,7 +144,7 @@ OF_DATA = (
         "return now_ms - config.min_compaction_lag_ms // 4 if config.min_compaction_lag_ms else LONG_MAX",
     ),
     Sabotage(
-        "a tier stamps, too",
+        "a tier also stamps horizons",
         "R4",
         "compactor/plan.py",
         "stamp_horizon_ms=_horizon_ms(config, now_ms) if clean else None,",
@@ -221,14 +221,14 @@ OF_DATA = (
         "fresh",
     ),
     Sabotage(
-        "what was counted goes with the range that told it",
+        "the sums are lost with the range that carries them",
         "R3",
         "manifest/jobs.py",
         "done=_carried(left, _sums(filter(_by_size, job.done)))",
         "done=_carried(left, _sums(filter(_by_size, left)))",
     ),
     Sabotage(
-        "a run forgets what gave way in it",
+        "a run does not record how far down it reaches",
         "R4",
         "manifest/compactions.py",
         "replace(self.run, reaches_to=_reach(head, held), segments=made)",

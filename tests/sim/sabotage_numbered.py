@@ -20,7 +20,7 @@ OF_NUMBERED_FILES = (
         "            step = None\n",
     ),
     Sabotage(
-        "a topic is made again without a word",
+        "a topic is created again without a mark",
         "P21",
         "manifest/catalog.py",
         "await say_again(name, newest.number)",

@@ -27,7 +27,7 @@ OF_PINS = (
         "handed_over(head.retired, head.checkpoints, self.boundary)",
     ),
     Sabotage(
-        "what nobody pins any more takes what another checkpoint keeps",
+        "collecting an unpinned manifest deletes what another checkpoint keeps",
         "P20",
         "gc/unpinned.py",
         "if ref.id not in others and ref.added_at > below",
@@ -55,7 +55,7 @@ OF_PINS = (
         "going = mine[:excess]",
     ),
     Sabotage(
-        "of a view the newest pin gives way",
+        "a view drops its newest pin",
         "P20",
         "manifest/pins.py",
         'going = mine[:excess] if owner == "view"',
@@ -69,7 +69,7 @@ OF_PINS = (
         "mine = by_manifest(pins)",
     ),
     Sabotage(
-        "a name is everybody's",
+        "pin names are shared by all owners",
         "P20",
         "log/checkpoints.py",
         "if (known.owner, known.name) == (owner, name)",

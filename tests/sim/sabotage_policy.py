@@ -133,7 +133,7 @@ OF_POLICY = (
         "        bad = frozenset[str]()\n",
     ),
     Sabotage(
-        "nobody's lease is believed",
+        "no lease is respected",
         "P5",
         "compactor/policy.py",
         "return at_work and abs(now_ms - state.heartbeat_at_ms) < LEASE_MS",
@@ -155,14 +155,14 @@ OF_POLICY = (
         "(self._clean_overdue, False),",
     ),
     Sabotage(
-        "D2: records stay where enough remain",
+        "D2: records stay although enough would remain without them",
         "R3",
         "manifest/retention.py",
         "by_records = 0 <= retention.records <= rows_left",
         "by_records = 0 <= retention.records < rows_left",
     ),
     Sabotage(
-        "D3: retention passes over what stays",
+        "D3: retention skips a bucket that stays, and drops later ones",
         "R3",
         "manifest/retention.py",
         "            return floor\n        floor = max(floor, end)",

@@ -21,7 +21,7 @@ OF_TURNS = (
         "[job for job in state.jobs if job.status",
     ),
     Sabotage(
-        "what relief was not answered settles itself",
+        "an unknown outcome of the relief is not settled by a claim",
         "P14",
         "compactor/coordinator.py",
         "self._main._epoch = None",
@@ -35,7 +35,7 @@ OF_TURNS = (
         "return None",
     ),
     Sabotage(
-        "what relieves reserves nothing",
+        "the relief reserves no room",
         "P14",
         "compactor/coordinator.py",
         "        if needed.input_bytes and not await _room(needed):\n"
@@ -43,7 +43,7 @@ OF_TURNS = (
         "        match action:",
     ),
     Sabotage(
-        "who stands by never claims",
+        "a standby never claims",
         "P5",
         "compactor/standby.py",
         "may_come = seen is not None and young(seen.since_ms, now_ms, LEASE_MS)",
@@ -57,14 +57,14 @@ OF_TURNS = (
         "LEASE_MS = 600_000",
     ),
     Sabotage(
-        "who retires what is due shows no life",
+        "retiring segments is not a sign of life",
         "P5",
         "compactor/standby.py",
         " and before.live <= now.live",
         "",
     ),
     Sabotage(
-        "who works shows no life to a standby",
+        "a working owner shows no sign of life to a standby",
         "P5",
         "compactor/standby.py",
         "silent = before.heartbeat_at_ms == heartbeat_at_ms and before.live <= now.live",

@@ -195,8 +195,8 @@ def test_of_a_page_no_more_is_told_than_its_kind() -> None:
     with pytest.raises(Unavailable) as caught:
         store.get("k")
     assert str(caught.value) == (
-        "s3://bucket/p/k: an answer of status 404 (text/html) that is not S3's own: is a proxy or load balancer in "
-        "between, or the endpoint not an S3? Nothing is lost, try again later"
+        "s3://bucket/p/k: an answer of status 404 (text/html) that is not S3's own: there may be a proxy or load "
+        "balancer in between, or the endpoint may not be S3. Nothing is lost; try again later"
     )
 
 
