@@ -226,7 +226,7 @@ def test_more_than_an_append_may_hold_is_refused_in_words(rows: int) -> None:
     assert [line.partition(": ")[0] for line in told] == list(SHAPES)
     for line in told:
         assert ": the table holds " in line
-        assert line.endswith(f"at most {TABLE_BYTES_MAX}: append it in parts")
+        assert line.endswith(f"at most {TABLE_BYTES_MAX} are allowed: append it in parts")
 
 
 @pytest.mark.parametrize("start", [0, 2_000, 4_199])

@@ -270,7 +270,7 @@ def test_a_sender_that_dies_without_a_batch_fails_the_producer(warehouse: Wareho
     producer = producer_of(warehouse, clock=clock)
     delivery = producer.append(b"k", b"v")
     broken = True
-    with pytest.raises(Unavailable, match=r"topic t: a thread that sends records ended by ZeroDivisionError"):
+    with pytest.raises(Unavailable, match=r"topic t: a thread that sends records ended with ZeroDivisionError"):
         ends(producer.flush)
     with pytest.raises(Unavailable, match="the record was not appended"):
         delivery.offset(WAIT_MS)

@@ -65,7 +65,7 @@ def test_damaged_partitions_keep_nothing_from_the_others(work: Any, damaged: set
     assert all(reached(world, all_keys[number], work) for number in range(COUNT) if number not in damaged)
     assert all_keys[min(damaged)].root in str(raised.value), "the first is the error"
     (note,) = raised.value.__notes__
-    assert note.startswith("topic t is " + ("altered" if work is altering else "deleted"))
+    assert note.startswith("topic t was " + ("altered" if work is altering else "deleted"))
     assert note.endswith(numbers_text("partition", sorted(damaged)))
 
 

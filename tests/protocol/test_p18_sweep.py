@@ -181,7 +181,7 @@ def test_a_pinned_manifest_that_is_missing_stops_the_sweep_before_it_deletes() -
     for _ in range(4):
         world.now_ms += GRACE_MS
         held = Held(world, sweep(files, GRACE_MS))
-        with pytest.raises(Corrupt, match="pinned by checkpoint c and missing"):
+        with pytest.raises(Corrupt, match="pinned by checkpoint c, but missing"):
             held.end()
         assert held.asked_for(Delete) == []
 
