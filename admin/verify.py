@@ -129,7 +129,7 @@ class Verifier:
             if isinstance(found, UnreadTopic):
                 checks.append(_unread(found.topic, None, found.fault))
                 continue
-            look = attempt(lambda keys=found.keys: self._driver.run(_look(PartitionFiles(keys))))
+            look = attempt(lambda keys=found.keys: self._driver.run(_look(self._files(keys))))
             if isinstance(look, Fault):
                 checks.append(_unread(found.keys.topic, found.keys.partition, look))
             else:
@@ -138,6 +138,9 @@ class Verifier:
         checks += [self._settle(look, findings) for look in looks]
         checks.sort(key=lambda check: (check.topic, -1 if check.partition is None else check.partition))
         return VerifyReport(deep=self._deep, partitions=tuple(checks))
+
+    def _files(self, keys: PartitionKeys) -> PartitionFiles:
+        return PartitionFiles(keys, homes=self._driver.homes.names)
 
     def _check(self, looks: "list[_Look]") -> dict[str, Finding]:
         tasks = [CheckTask(self._deep, look.keys, some) for look in looks for some in _tasks(look.segments().values())]
@@ -152,7 +155,7 @@ class Verifier:
         if any(finding.kind == "missing" for finding in mine):
             # SUBTLE! 1. We read head 7. 2. While we verify, segments are compacted and collected. 3. We find them
             # missing. Only what a later head, or a pin, still names is really missing.
-            now = attempt(lambda: self._driver.run(_look(PartitionFiles(look.keys))))
+            now = attempt(lambda: self._driver.run(_look(self._files(look.keys))))
             named = (look if isinstance(now, Fault) else now).segments().keys()
             mine = [finding for finding in mine if finding.kind != "missing" or finding.object in named]
         live = {ref.id for ref in look.head.segments()}
@@ -175,6 +178,7 @@ class _Look(msgspec.Struct, frozen=True):
     """What a partition's files say: the segments to check, unnamed objects, and problems with the files."""
 
     keys: PartitionKeys
+    homes: frozenset[str]
     head: Manifest
     refs: dict[str, SegmentRef]
     unnamed: dict[str, int]  # key -> bytes
@@ -182,7 +186,7 @@ class _Look(msgspec.Struct, frozen=True):
 
     def segments(self) -> dict[str, SegmentRef]:
         """The segments that can be checked, by key."""
-        return {where(self.keys, ref).key: ref for ref in self.refs.values() if reachable(ref)}
+        return {where(self.keys, ref).key: ref for ref in self.refs.values() if reachable(ref, self.homes)}
 
 
 async def _look(files: PartitionFiles) -> _Look:
@@ -220,11 +224,11 @@ async def _look(files: PartitionFiles) -> _Look:
     problems += [
         Finding(object=ref.id, kind="unreadable", message=str(unreachable(files.keys, ref)))
         for ref in refs.values()
-        if not reachable(ref)
+        if not reachable(ref, files.homes)
     ]
     named = refs.keys() | {retired.id for retired in head.retired}
     unnamed = {key: size for segment, (key, size) in listed.items() if segment not in named}
-    return _Look(files.keys, head, refs, unnamed, tuple(problems))
+    return _Look(files.keys, files.homes, head, refs, unnamed, tuple(problems))
 
 
 async def _list(keys: PartitionKeys) -> dict[str, tuple[str, int]]:

@@ -26,6 +26,7 @@ from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Due, assess
 from lithify.manifest.floor import DropSegments, SetBounds
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.jobs import Job, KeyRange, Kind
 from lithify.manifest.keys import SegmentId
@@ -255,6 +256,6 @@ class Simulation:
     def _collect(self) -> None:
         """Garbage collection without grace: what is retired goes at once."""
         gone = frozenset(entry.id for entry in self.manifest.retired)
-        self._commit(Collect(boundary=self.manifest.id, collected=gone))
+        self._commit(Collect(boundary=self.manifest.id, collected=gone, homes=ONLY_HERE))
         for name in gone:
             del self._rows[name]

@@ -92,7 +92,7 @@ class Coordinator:
     def relief(self) -> "Coordinator":
         """Another coordinator with the same claim, which relieves the partition while a job of this one runs
         (docs/rfcs/0014). Requires: this one begins its next step only after the other's has ended."""
-        other = Coordinator(PartitionFiles(self.files.keys, self.files.events), self._worker)
+        other = Coordinator(self.files.again(), self._worker)
         other._main, other._epoch, other._owner = self, self._epoch, self._owner
         return other
 
@@ -297,7 +297,8 @@ class Coordinator:
         end = self._work(config).finish
         try:
             chosen = choose_requested(manifest, request.requested, now_ms, config)
-            refuse_unreachable(self.files.keys, (segment for unit in chosen for segment in unit.segments))
+            segments = [segment for unit in chosen for segment in unit.segments]
+            refuse_unreachable(self.files.keys, segments, self.files.homes)
         except InvalidRequest as error:
             return await end(request, "failed", str(error), JobError(Category.INVALID, str(error)))
         if not chosen:

@@ -15,8 +15,7 @@ from lithify.compactor.turns import Want
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import keep_bounds, live_topic, topic_lineage
 from lithify.manifest.config import parse
-from lithify.manifest.events import Lost, Sink
-from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.events import Lost
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.apart import Fault
@@ -67,10 +66,10 @@ class ServedTopic:
 class ServedPartition:
     """A coordinator, what it found last, and what was done since the last report. One thread at a time."""
 
-    def __init__(self, keys: PartitionKeys, worker: str, topic: ServedTopic, events: Sink, *, stands_by: bool) -> None:
-        self.keys = keys
+    def __init__(self, files: PartitionFiles, worker: str, topic: ServedTopic, *, stands_by: bool) -> None:
+        self.keys = files.keys
         self.topic = topic
-        self._events = events
+        self._files = files
         # Cleared at the first rest, so that we do not take back what another compactor claims later.
         self.take_over = False
         self.fenced: Fenced | None = None  # another took over
@@ -78,7 +77,7 @@ class ServedPartition:
         self.waits_since_ms: int | None = None  # with a job to do: for a worker, or for room
         self._worker = worker
         self._stands_by = stands_by
-        self._coordinator = Coordinator(PartitionFiles(keys, events), worker, stands_by=stands_by)
+        self._coordinator = Coordinator(files, worker, stands_by=stands_by)
         self._given_up = ""  # our owner name in `.compactor`, from a coordinator that failed
         self._relief: Coordinator | None = None
         self._beside: deque[Step] = deque()  # done by the relief, not yet in the tally
@@ -239,7 +238,7 @@ class ServedPartition:
         """A fenced coordinator never claims again (P5): a new one stands by. If the store went back in time there is
         none."""
         self.fenced, self._given_up = error, ""
-        self._events(Lost(topic=self.keys.topic, partition=self.keys.partition, fault=Fault.of(error)))
+        self._files.tell(Lost(topic=self.keys.topic, partition=self.keys.partition, fault=Fault.of(error)))
         if not self.regressed:
             self._stand_by()
 
@@ -248,5 +247,5 @@ class ServedPartition:
         self._replace(stands_by=True)
 
     def _replace(self, *, stands_by: bool) -> None:
-        self._coordinator = Coordinator(PartitionFiles(self.keys, self._events), self._worker, stands_by=stands_by)
+        self._coordinator = Coordinator(self._files.again(), self._worker, stands_by=stands_by)
         self._known = self._resting = self.take_over = False

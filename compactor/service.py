@@ -17,6 +17,7 @@ from lithify.manifest.catalog import partition_keys
 from lithify.manifest.ended import Known
 from lithify.manifest.events import Sink, Waits
 from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.troubles import Troubles
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
@@ -201,7 +202,10 @@ class Service:
                 continue
             for keys in partition_keys(read):
                 partition = self._partitions.get(keys) or ServedPartition(
-                    keys, self._worker, topic, self._events, stands_by=self._tell is not None
+                    PartitionFiles(keys, self._events, self._driver.homes.names),
+                    self._worker,
+                    topic,
+                    stands_by=self._tell is not None,
                 )
                 self._partitions[keys] = partition
                 partition.take_over |= self._take_over

@@ -40,7 +40,7 @@ async def split(
     """The key ranges for a job over `chosen`, as the owner of `epoch` plans it. Raises Damaged if a source is not
     whole, Interrupted if it should stop, or if the `request` that it serves was cancelled."""
     segments = tuple(segment for unit in chosen for segment in unit.segments)
-    refuse_unreachable(files.keys, segments)
+    refuse_unreachable(files.keys, segments, files.homes)
     total_bytes = sum(unit.bytes for unit in chosen)
     target = target_bytes(config, total_bytes)
     if not config.compacted:

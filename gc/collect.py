@@ -92,13 +92,13 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         # The boundary stays below the head, so segments retired by the head itself wait for a successor, which an idle
         # partition would never get.
         dead = boundary.value.manifest if boundary.value else 0
-        await files.manifest.commit(Collect(dead, frozenset(), always=True))
+        await files.manifest.commit(Collect(dead, frozenset(), homes=files.homes, always=True))
         manifest = await files.head()
     full = wants_floor(manifest)
     boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run, wanted=full)
     dead = boundary.value.manifest if boundary.value else 0
     raises = full and dead > manifest.orphan_floor
-    going, left = collectable(manifest, dead), await let_go(files, manifest)
+    going, left = collectable(manifest, dead, files.homes), await let_go(files, manifest)
     garbage = [
         segment_garbage(files.keys, r, f"replaced by manifest {r.retired_at}; the boundary is {dead}") for r in going
     ]
@@ -111,11 +111,12 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     stay = frozenset(g.where for g in refused)
     forgotten = frozenset(r.id for r in going if where(files.keys, r) not in stay)
     looked_at = left.looked_at(stay)
-    handed = handed_over(manifest.retired, manifest.checkpoints, dead)
+    handed = handed_over(manifest.retired, manifest.checkpoints, dead, files.homes)
     freed += [file for number, file in left.files.items() if number in looked_at]
     if not dry_run:
         if forgotten or over or looked_at or handed or raises:
-            await files.manifest.commit(Collect(dead, forgotten, over, looked_at, always=raises))
+            forget = Collect(dead, forgotten, over, looked_at, homes=files.homes, always=raises)
+            await files.manifest.commit(forget)
         refused += await delete(freed)
     kept = [*left.kept, *(await _waiting(files, manifest, grace_ms, forgotten) if dry_run else ())]
     return Pass(
@@ -127,7 +128,7 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         checkpoints_expired=len(over),
         finished=manifest.sealed
         and not (manifest.retired or manifest.checkpoints or manifest.unpinned or freed)
-        and not waits(manifest, boundary.value, files.compactor.seen.number),
+        and not waits(manifest, boundary.value, files.compactor.seen.number, files.homes),
     )
 
 
@@ -136,7 +137,7 @@ async def _waiting(
 ) -> list[Garbage]:
     """What stays for now, and what each object waits for."""
     waiting = [r for r in manifest.retired if r.id not in forgotten]
-    kept = [segment_garbage(files.keys, r, waits_for(r, manifest, grace_ms)) for r in waiting]
+    kept = [segment_garbage(files.keys, r, waits_for(r, manifest, grace_ms, files.homes)) for r in waiting]
     return [*kept, *await kept_by_pins(files, manifest)]
 
 
@@ -167,8 +168,8 @@ async def _advance(
     old = current.value
     compactor_head = (await files.compactor.refresh()).number
     reach, aging = await _reach(files, current, grace_ms)
-    to = next_boundary(manifest, old, reach, wanted=wanted)
-    if to is None and (aging or not (wanted or waits(manifest, old, compactor_head))):
+    to = next_boundary(manifest, old, reach, files.homes, wanted=wanted)
+    if to is None and (aging or not (wanted or waits(manifest, old, compactor_head, files.homes))):
         return current, []
     at = Reach(old.manifest, old.compactor) if old else Reach(0, 0)
     to = to or at
@@ -238,7 +239,7 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run, wanted=young)
     dead = boundary.value.manifest if boundary.value else 0
     if not dry_run:
-        await files.manifest.commit(Collect(dead, frozenset(), always=True))
+        await files.manifest.commit(Collect(dead, frozenset(), homes=files.homes, always=True))
     state = await files.compactor_state()
     manifest, named = await _head_and_pinned(files)
     pins = pinned_manifests(manifest)

@@ -222,7 +222,7 @@ class Collector:
         )
 
     def _collect(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> Pass:
-        files = self._partitions.setdefault(keys, PartitionFiles(keys, self._events))
+        files = self._partitions.setdefault(keys, PartitionFiles(keys, self._events, self._driver.homes.names))
         does = collect_deleted if deleted else collect
         done = self._driver.run(does(files, self._grace_ms, dry_run=dry_run))
         if sweeping and not (done.finished and not self._driver.run(has_segments(keys.root))):

@@ -1,6 +1,6 @@
 """What may be deleted, decided from what was read. Pure (P16-P18)."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -62,20 +62,21 @@ def pinned_manifests(manifest: Manifest) -> frozenset[int]:
     return frozenset(checkpoint.manifest for checkpoint in manifest.checkpoints)
 
 
-def collectable(manifest: Manifest, boundary: int) -> list[Retired]:
+def collectable(manifest: Manifest, boundary: int, homes: Collection[str]) -> list[Retired]:
     """Retired segments whose bytes may be deleted: no manifest above `boundary`, and no pinned one, names them (P16).
 
-    Segments in another home are left to a later lithify: it has to delete their bytes there, and if their entries were
-    forgotten here, the bytes would stay there for ever.
+    Segments in none of `homes` are left to a process that can reach them: if their entries were forgotten here, their
+    bytes would stay there for ever.
     """
     pins = by_manifest(manifest.checkpoints)
-    return [it for it in manifest.retired if it.retired_at <= boundary and reachable(it) and pinning(it, pins) is None]
+    old = [it for it in manifest.retired if it.retired_at <= boundary and reachable(it, homes)]
+    return [it for it in old if pinning(it, pins) is None]
 
 
-def waits_for(retired: Retired, manifest: Manifest, grace_ms: int) -> str:
+def waits_for(retired: Retired, manifest: Manifest, grace_ms: int, homes: Collection[str]) -> str:
     """What the bytes of a retired segment wait for, if it is not collectable yet."""
     pin = pinning(retired, by_manifest(manifest.checkpoints))
-    if not reachable(retired):
+    if not reachable(retired, homes):
         why = f"it is in another home ({retired.home!r}), which this lithify cannot reach: upgrade lithify"
     elif pin is None:
         why = f"it stays readable for the grace period ({span_text(grace_ms)})"
@@ -89,14 +90,16 @@ def named_by(manifest: Manifest) -> frozenset[str]:
     return frozenset(s.id for s in manifest.segments()) | frozenset(r.id for r in manifest.retired)
 
 
-def next_boundary(manifest: Manifest, current: Boundary | None, reach: Reach, *, wanted: bool = False) -> Reach | None:
+def next_boundary(
+    manifest: Manifest, current: Boundary | None, reach: Reach, homes: Collection[str], *, wanted: bool = False
+) -> Reach | None:
     """How far to advance the boundary now. None: it would free too little to be worth another file, which stays.
     `wanted`: any advance is worth it."""
     at = Reach(current.manifest, current.compactor) if current else Reach(0, 0)
     to = Reach(max(at.manifest, reach.manifest), max(at.compactor, reach.compactor))
     numbers = to.manifest - at.manifest + to.compactor - at.compactor
     # A segment that only a checkpoint keeps leaves the list too; otherwise the list would grow until then.
-    frees = any(at.manifest < it.retired_at <= to.manifest and reachable(it) for it in manifest.retired)
+    frees = any(at.manifest < it.retired_at <= to.manifest and reachable(it, homes) for it in manifest.retired)
     return to if numbers >= BOUNDARY_STEP_MIN or frees or (wanted and numbers) else None
 
 
@@ -110,11 +113,11 @@ def wants_floor(manifest: Manifest) -> bool:
     )
 
 
-def waits(manifest: Manifest, current: Boundary | None, compactor_head: int) -> bool:
+def waits(manifest: Manifest, current: Boundary | None, compactor_head: int, homes: Collection[str]) -> bool:
     """Whether something here waits for the boundary to pass it."""
     at = Reach(current.manifest, current.compactor) if current else Reach(0, 0)
     last = Reach(manifest.id - 1, max(compactor_head - 1, 0))
-    return next_boundary(manifest, current, last) is not None and last != at
+    return next_boundary(manifest, current, last, homes) is not None and last != at
 
 
 def protecting_job(segment_id: str, state: CompactorState | None) -> Job | None:

@@ -43,7 +43,7 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
         key = files.keys.manifest.key(number)
         try:
             left = await look.only_in(number)
-            refuse_unreachable(files.keys, left or ())
+            refuse_unreachable(files.keys, left or (), files.homes)
         except (Corrupt, InvalidRequest) as error:
             kept.append(
                 Garbage(key, 0, f"segments that only manifest {number} names are kept until this is solved: {error}")

@@ -1,9 +1,9 @@
 """Where a segment's bytes are: its home, and its key there. Pure.
 
-A home is a place where segments live. This lithify has one, the warehouse itself (`HERE`). A later one may have moved a
-segment elsewhere, and other bytes may lie in the warehouse under the same key: a move leaves its source behind for a
-while. All code that opens, checks or deletes a referenced segment asks here, and then the store of that home
-(lithify.store.homes). Only lithify.segment.segments opens and checks segments.
+A home is a place where segments live. This lithify has one, the warehouse itself (`HERE`); a later one may have written
+segments elsewhere. What a process can reach are the homes of its driver (lithify.store.homes), which it hands down to
+whatever decides about segments. All code that opens, checks or deletes a referenced segment asks here, and then the
+store of that home. Only lithify.segment.segments opens and checks segments.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,10 +13,10 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import HERE
 
-__all__ = ["HERE", "REACHABLE", "Reference", "Where", "reachable", "refuse_unreachable", "unreachable", "where"]
+__all__ = ["HERE", "ONLY_HERE", "Reference", "Where", "reachable", "refuse_unreachable", "unreachable", "where"]
 
-REACHABLE: frozenset[str] = frozenset({HERE})
-"""The homes that this lithify reads, compacts and collects."""
+ONLY_HERE: frozenset[str] = frozenset({HERE})
+"""The homes of a warehouse whose segments all live in it."""
 
 
 class Where(NamedTuple):
@@ -38,8 +38,8 @@ def where(keys: PartitionKeys, ref: Reference) -> Where:
     return Where(ref.home, keys.segment(ref.id))
 
 
-def reachable(ref: Reference) -> bool:
-    return ref.home in REACHABLE
+def reachable(ref: Reference, homes: Collection[str]) -> bool:
+    return ref.home in homes
 
 
 def unreachable(keys: PartitionKeys, ref: Reference) -> InvalidRequest:
@@ -50,8 +50,8 @@ def unreachable(keys: PartitionKeys, ref: Reference) -> InvalidRequest:
     )
 
 
-def refuse_unreachable(keys: PartitionKeys, refs: Iterable[Reference], homes: Collection[str] = REACHABLE) -> None:
+def refuse_unreachable(keys: PartitionKeys, refs: Iterable[Reference], homes: Collection[str]) -> None:
     """Raises InvalidRequest if a segment is in none of `homes`, before a job is admitted that nobody could do."""
     for ref in refs:
-        if ref.home not in homes:
+        if not reachable(ref, homes):
             raise unreachable(keys, ref)

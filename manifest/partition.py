@@ -2,7 +2,8 @@
 
 from lithify.manifest.changes import changes_of_jobs, changes_of_manifest
 from lithify.manifest.commit import Lineage
-from lithify.manifest.events import Sink
+from lithify.manifest.events import Event, Sink
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.invariants import check_boundary, check_compactor, check_manifest
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys
@@ -16,12 +17,14 @@ __all__ = ["PartitionFiles"]
 class PartitionFiles:
     """The three chains of a partition. The boundary chain says which numbers of the other two are dead (P4).
 
-    Not thread-safe: one coroutine at a time. `events`: receives the changes committed through this object.
+    Not thread-safe: one coroutine at a time. `events`: receives the changes committed through this object. `homes`:
+    where this process can reach segments; it neither compacts nor collects those elsewhere.
     """
 
-    def __init__(self, keys: PartitionKeys, events: Sink | None = None) -> None:
+    def __init__(self, keys: PartitionKeys, events: Sink | None = None, homes: frozenset[str] = ONLY_HERE) -> None:
         self.keys = keys
         self.events = events
+        self.homes = homes
         self.boundary: Lineage[Boundary] = Lineage(keys.boundary, Boundary, check_boundary)
         self.manifest: Lineage[Manifest] = Lineage(
             keys.manifest, Manifest, check_manifest, self._dead_manifest, self._tell_manifest
@@ -30,9 +33,18 @@ class PartitionFiles:
             keys.compactor, CompactorState, check_compactor, self._dead_compactor, self._tell_jobs
         )
 
+    def again(self) -> "PartitionFiles":
+        """Another object for the same files, which has read nothing yet."""
+        return PartitionFiles(self.keys, self.events, self.homes)
+
     @property
     def name(self) -> str:
         return f"{self.keys.topic}/{self.keys.partition}"
+
+    def tell(self, event: Event) -> None:
+        """Pass an event on to whoever receives them."""
+        if self.events is not None:
+            self.events(event)
 
     def _tell_manifest(self, before: Manifest | None, after: Manifest) -> None:
         if self.events is not None:

@@ -2,8 +2,8 @@
 docs/rfcs/0005, 0016)."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -81,14 +81,17 @@ def by_manifest(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     return sorted(checkpoints, key=lambda pin: pin.manifest)
 
 
-def handed_over(retired: Sequence[Retired], checkpoints: Sequence[Checkpoint], boundary: int) -> frozenset[str]:
+def handed_over(
+    retired: Sequence[Retired], checkpoints: Sequence[Checkpoint], boundary: int, homes: Collection[str]
+) -> frozenset[str]:
     """The segments that only checkpoints keep. Their entries may leave the list, since the pinned manifests name them;
-    they stay as long as these are pinned. Segments in another home are left to a later lithify."""
+    they stay as long as these are pinned. Segments in none of `homes` are left to a process that can reach
+    them."""
     pins = by_manifest(checkpoints)
     if not pins:
         return frozenset()
     return frozenset(
-        r.id for r in retired if r.retired_at <= boundary and reachable(r) and pinning(r, pins) is not None
+        r.id for r in retired if r.retired_at <= boundary and reachable(r, homes) and pinning(r, pins) is not None
     )
 
 
@@ -248,6 +251,7 @@ class Collect:
 
     boundary: int
     collected: frozenset[str]
+    homes: frozenset[str] = field(kw_only=True)  # that the collector can reach
     expired_checkpoints: frozenset[str] = frozenset()
     looked_at: frozenset[int] = frozenset()  # of the manifests that are no longer pinned
     always: bool = False  # the orphan sweep commits even if this changes nothing (P18)
@@ -266,7 +270,7 @@ class Collect:
         )
         # SUBTLE! By the checkpoints of this very head. 1. The collector sees a checkpoint. 2. It is deleted. 3. If its
         # segments were handed over now, nothing would name them. Test: tests/protocol/test_p16_pins.py
-        leaving = self.collected | handed_over(head.retired, checkpoints, self.boundary)
+        leaving = self.collected | handed_over(head.retired, checkpoints, self.boundary, self.homes)
         value = replace(
             head,
             retired=tuple(r for r in head.retired if r.id not in leaving),

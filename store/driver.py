@@ -93,11 +93,13 @@ def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: 
 
 
 class Driver:
-    """A store and its clock: runs protocol coroutines for one process."""
+    """Runs protocol coroutines for one process.
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
-        self.store = store
-        self.homes = only_here(store)  # where the partitions' segments live
+    `homes`: where segments live; a store alone is a warehouse whose segments all live in it."""
+
+    def __init__(self, homes: Store | Homes, clock: Clock | None = None) -> None:
+        self.homes = homes if isinstance(homes, Homes) else only_here(homes)
+        self.store = self.homes.here
         self.answer = store_answers(self.homes, clock)
         self.monotonic_ms: Clock = monotonic_ms  # for spans inside this process
 

@@ -23,7 +23,7 @@ from lithify.gc.objects import delete, gone
 from lithify.gc.reachable import Garbage, collectable
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.commit import Next
-from lithify.manifest.homes import HERE, Where, reachable, where
+from lithify.manifest.homes import HERE, ONLY_HERE, Where, reachable, where
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, Quarantine, Retired, SegmentRef
@@ -192,7 +192,7 @@ def test_what_lies_elsewhere_is_never_collectable() -> None:
     here = Retired(id="s", bytes=1, rows=1, added_at=1, retired_at=2)
     both = (here, replace(here, id="t", home="cold"))
     manifest = Manifest(format=1, id=9, topic="t", topic_id="i", partition=0, retired=both)
-    assert collectable(manifest, 5) == [here]
+    assert collectable(manifest, 5, ONLY_HERE) == [here]
 
 
 def test_the_place_of_a_reference_is_told_whatever_its_home() -> None:
@@ -200,7 +200,7 @@ def test_the_place_of_a_reference_is_told_whatever_its_home() -> None:
     entry = Retired(id="s", home="cold", bytes=1, rows=1, added_at=1, retired_at=2)
     assert where(keys, entry) == Where("cold", keys.segment("s"))
     assert where(keys, replace(entry, home=HERE)) == Where(HERE, keys.segment("s"))
-    assert [reachable(entry), reachable(replace(entry, home=HERE))] == [False, True]
+    assert [reachable(entry, ONLY_HERE), reachable(replace(entry, home=HERE), ONLY_HERE)] == [False, True]
 
 
 def test_a_home_that_nobody_knows_is_refused(warehouse: Warehouse) -> None:

@@ -10,6 +10,7 @@ from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.commit import Next
 from lithify.manifest.compactions import CommitCompaction, coverage_offset
 from lithify.manifest.floor import RaiseFloor
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary, Manifest, SortedRun
@@ -109,7 +110,11 @@ def collect(warehouse: Warehouse, name: str, number: int = 0, *, delete_manifest
     ]
     dead = [files.keys.manifest.key(number) for number in range(1, head.id) if number not in pins]
     driver.store.delete([files.keys.segment(segment) for segment in gone] + (dead if delete_manifests else []))
-    driver.run(files.manifest.commit(Collect(boundary=boundary.manifest, collected=frozenset(gone), always=True)))
+    driver.run(
+        files.manifest.commit(
+            Collect(boundary=boundary.manifest, collected=frozenset(gone), always=True, homes=ONLY_HERE)
+        )
+    )
     return boundary.manifest
 
 

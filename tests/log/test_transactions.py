@@ -4,6 +4,7 @@ import pytest
 
 import lithify
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect
 from lithify.store.errors import NotFound, Unavailable
@@ -42,7 +43,7 @@ def test_a_full_partition_takes_new_applications_again_after_a_week(monkeypatch:
     for days in range(1, 8):
         clock.now_ms += 86_400_000
         part.append(RECORDS, txn=("b", 1 + days))
-        collected = Collect(warehouse.driver.run(files.head()).id, frozenset(), always=True)
+        collected = Collect(warehouse.driver.run(files.head()).id, frozenset(), always=True, homes=ONLY_HERE)
         warehouse.driver.run(files.manifest.commit(collected))
         with pytest.raises(Unavailable, match=r"remembers 2 .* 'lithify transaction forget t APPLICATION'"):
             part.append(RECORDS, txn=("c", 1))

@@ -14,6 +14,7 @@ from lithify.manifest.commit import Already, Refused
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer, ResetPosition, TakePosition
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.lifetime import CreatePartition, Seal, Touch
 from lithify.manifest.model import Manifest
 from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
@@ -110,7 +111,7 @@ def test_it_changes_what_it_is_about_and_no_more(edit: Any, kind: str) -> None:
 
 def test_a_collection_forgets_what_it_was_told_to() -> None:
     gone = HEAD.retired[0].id
-    edit = Collect(HEAD.id, frozenset((gone,)), frozenset(("c",)))
+    edit = Collect(HEAD.id, frozenset((gone,)), frozenset(("c",)), homes=ONLY_HERE)
     head = replace(HEAD, checkpoints=tuple(replace(c, expires_at_ms=NOW_MS) for c in HEAD.checkpoints))
     following = after(head, edit)
     assert unwarranted(Step(head, following, HEAD.id, frozenset()), "collect") is None
@@ -130,7 +131,7 @@ def test_a_collection_forgets_what_it_was_told_to() -> None:
         RaiseFloor(0),
         SetBounds(KEEP_ALL, HEAD.config_at, KEEP_ALL),
         DropSegments(EPOCH, frozenset()),
-        Collect(0, frozenset()),
+        Collect(0, frozenset(), homes=ONLY_HERE),
         merged(HEAD, 2, job="000000000004-0000bbbb"),
         Append(HEAD.l0[0], L0_MAX),
     ],

@@ -14,6 +14,7 @@ from lithify.manifest.codec import decode, encode
 from lithify.manifest.commit import Next
 from lithify.manifest.compactions import coverage_offset
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.invariants import check_boundary, check_compactor, check_topic, manifest_problems
 from lithify.manifest.jobs import CompactorState, Status, summed_up
 from lithify.manifest.keys import SegmentId
@@ -93,7 +94,13 @@ def edit_of(head: Manifest, operation: Operation, contents: Contents) -> Any:  #
             return SetBounds(Retention(records=3 * z if z else -1), head.config_at + y, KEEP_ALL)
         case "g":
             going = frozenset(r.id for r in head.retired if r.retired_at < head.id - x)
-            return Collect(max(head.id - x - 1, 0), going, frozenset(c.id for c in head.checkpoints), always=bool(y))
+            return Collect(
+                max(head.id - x - 1, 0),
+                going,
+                frozenset(c.id for c in head.checkpoints),
+                always=bool(y),
+                homes=ONLY_HERE,
+            )
         case "q":
             return SetQuarantine(head.compactor_epoch, "reason", "s")
         case "l":

@@ -9,6 +9,7 @@ from lithify.gc.collect import collect
 from lithify.gc.reachable import BOUNDARY_STEP_MIN, Reach, next_boundary
 from lithify.manifest.appends import Append
 from lithify.manifest.commit import Next
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown
@@ -133,8 +134,8 @@ def test_boundary_files_are_dense_and_never_deleted() -> None:
 @pytest.mark.parametrize(("numbers", "moves"), [(BOUNDARY_STEP_MIN - 1, False), (BOUNDARY_STEP_MIN, True)])
 def test_the_boundary_moves_for_256_numbers(numbers: int, moves: bool) -> None:
     head = replace(FIRST, id=1_000)
-    assert (next_boundary(head, None, Reach(numbers, 0)) is not None) == moves
-    assert next_boundary(head, None, Reach(numbers, 0), wanted=True) is not None
+    assert (next_boundary(head, None, Reach(numbers, 0), ONLY_HERE) is not None) == moves
+    assert next_boundary(head, None, Reach(numbers, 0), ONLY_HERE, wanted=True) is not None
 
 
 def test_an_acknowledged_append_survives_any_collection() -> None:

@@ -7,6 +7,7 @@ from lithify.gc.reachable import orphan
 from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next, Refused
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary
 from lithify.manifest.partition import PartitionFiles
@@ -45,7 +46,7 @@ def test_an_append_below_the_floor_is_uploaded_again_under_a_new_id() -> None:
     world, files = new_partition(), PartitionFiles(KEYS)
     old = world.alone(upload(files))
     world.alone(appends(PartitionFiles(KEYS), 5))
-    world.alone(PartitionFiles(KEYS).manifest.commit(Collect(4, frozenset(), always=True)))
+    world.alone(PartitionFiles(KEYS).manifest.commit(Collect(4, frozenset(), always=True, homes=ONLY_HERE)))
     with pytest.raises(BelowOrphanFloor):
         world.alone(files.manifest.commit(Append(old, L0_MAX)))
     world.alone(files.head())
@@ -64,7 +65,7 @@ def test_below_the_floor_an_unknown_outcome_stays_unknown() -> None:
     held.reply(Outcome.UNKNOWN)
     rival = PartitionFiles(KEYS)
     world.alone(appends(rival, 5))
-    world.alone(rival.manifest.commit(Collect(4, frozenset(), always=True)))
+    world.alone(rival.manifest.commit(Collect(4, frozenset(), always=True, homes=ONLY_HERE)))
     boundary = Boundary(format=FORMAT, topic="t", topic_id=TOPIC_ID, partition=0, id=1, nonce="b", manifest=4)
     world.objects[KEYS.boundary.key(1)] = (encode(boundary), world.now_ms)
     with pytest.raises(CommitUnknown):

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from lithify.gc.collect import collect, sweep
 from lithify.gc.reachable import collectable
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.model import Checkpoint, Manifest, Retired
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, CreateCheckpoint
@@ -36,12 +37,12 @@ def test_all_bytes_go_however_many_requests_that_takes(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("boundary", "goes"), [(8, False), (9, True), (10, True)])
 def test_bytes_go_when_the_boundary_reaches_their_retirement(boundary: int, goes: bool) -> None:
-    assert (collectable(pinned(), boundary) == [GONE]) == goes
+    assert (collectable(pinned(), boundary, ONLY_HERE) == [GONE]) == goes
 
 
 @pytest.mark.parametrize(("pin", "goes"), [(4, True), (5, False), (8, False), (9, True)])
 def test_a_checkpoint_holds_what_its_manifest_names(pin: int, goes: bool) -> None:
-    assert (collectable(pinned(pin), 20) == [GONE]) == goes
+    assert (collectable(pinned(pin), 20, ONLY_HERE) == [GONE]) == goes
 
 
 def compacted(files: PartitionFiles, world: World) -> set[str]:
@@ -150,7 +151,7 @@ def test_what_the_head_itself_retired_is_not_stuck_in_an_idle_partition() -> Non
 def test_forgetting_raises_the_floor_and_the_floor_never_falls() -> None:
     head = replace(pinned(), orphan_floor=12)
     for boundary, floor in ((20, 20), (9, 12)):
-        verdict = Collect(boundary, frozenset({"s"})).apply(head, 51, 0)
+        verdict = Collect(boundary, frozenset({"s"}), homes=ONLY_HERE).apply(head, 51, 0)
         assert verdict.value.orphan_floor == floor
         assert verdict.value.retired == ()
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from lithify.gc.collect import Pass, collect, sweep
 from lithify.manifest.commit import Next
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import UNPINNED_MAX, Checkpoint, Manifest, Retired
 from lithify.manifest.partition import PartitionFiles
@@ -285,10 +286,10 @@ def pins(*numbers: int) -> tuple[Checkpoint, ...]:
 
 def test_only_what_has_had_its_grace_and_is_pinned_here_is_handed_over() -> None:
     retired = (entry(5, 9), entry(9, 12), entry(5, 21), entry(5, 10, "elsewhere"), entry(1, 5))
-    assert handed_over(retired, pins(30, 7), 20) == {"5-9"}
-    assert handed_over(retired, pins(8, 9, 2), 12) == {"5-9", "9-12", "1-5"}
-    assert handed_over(retired, pins(9, 21), 20) == {"9-12"}
-    assert handed_over(retired, (), 20) == frozenset()
+    assert handed_over(retired, pins(30, 7), 20, ONLY_HERE) == {"5-9"}
+    assert handed_over(retired, pins(8, 9, 2), 12, ONLY_HERE) == {"5-9", "9-12", "1-5"}
+    assert handed_over(retired, pins(9, 21), 20, ONLY_HERE) == {"9-12"}
+    assert handed_over(retired, (), 20, ONLY_HERE) == frozenset()
 
 
 def test_of_a_checkpoint_that_came_and_went_within_a_grace_period_nothing_is_noted() -> None:
@@ -306,6 +307,9 @@ def test_at_its_bound_the_oldest_are_left_to_the_sweep() -> None:
     assert isinstance(following, Next)
     assert following.value.unpinned == (*many[1:], 1_000)
     assert isinstance(
-        verdict := Collect(1_500, frozenset(), looked_at=frozenset(many[1:])).apply(following.value, 2_002, 0), Next
+        verdict := Collect(1_500, frozenset(), looked_at=frozenset(many[1:]), homes=ONLY_HERE).apply(
+            following.value, 2_002, 0
+        ),
+        Next,
     )
     assert verdict.value.unpinned == (1_000,)

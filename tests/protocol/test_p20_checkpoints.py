@@ -5,6 +5,7 @@ import pytest
 from lithify.gc.collect import collect
 from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
 from lithify.store.errors import AlreadyExists, NotFound
@@ -73,8 +74,8 @@ def test_refresh_fails_from_the_moment_at_which_it_expires(ttl_ms: int | None) -
 def test_a_checkpoint_refreshed_meanwhile_is_not_removed_as_expired() -> None:
     head = after(HEAD, CreateCheckpoint("c", "c", 10), now_ms=0)
     head = after(head, RefreshCheckpoint("c", 1_000), now_ms=5)
-    assert isinstance(Collect(0, frozenset(), frozenset({"c"})).apply(head, 9, 20), Already)
-    later = Collect(0, frozenset(), frozenset({"c"})).apply(head, 9, 1_005)
+    assert isinstance(Collect(0, frozenset(), frozenset({"c"}), homes=ONLY_HERE).apply(head, 9, 20), Already)
+    later = Collect(0, frozenset(), frozenset({"c"}), homes=ONLY_HERE).apply(head, 9, 1_005)
     assert isinstance(later, Next)
     assert later.value.checkpoints == ()
 
