@@ -18,10 +18,9 @@ from lithify.compactor.policy import (
     Resume,
     Settle,
     Wait,
+    decision,
     incumbent_lives,
-    survey,
 )
-from lithify.compactor.reading import Reading, first_state
 from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
 from lithify.manifest.catalog import live_topic, partition_of, topic_lineage
@@ -32,6 +31,7 @@ from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Key
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import LiftQuarantine
+from lithify.manifest.reading import Reading, first_state
 from lithify.manifest.units import Unit
 from lithify.manifest.walk import UnreadTopic, partitions_found
 from lithify.manifest.words import span_text
@@ -215,8 +215,8 @@ class Admin:
         async def explain() -> Explanation:
             manifest, state = await files.head(), await files.compactor_state()
             reading = Reading.of(manifest, state, config, await Now())
-            decision = survey(reading)
-            action, debt = decision.action, decision.debt
+            decided = decision(reading)
+            action, debt = decided.action, decided.debt
             due = action.due if isinstance(action, Propose | Drop) else None
             foretold = None
             if isinstance(action, Propose):
@@ -233,7 +233,7 @@ class Admin:
                 sources=tuple(unit.id for unit in due.units) if due else (),
                 inputs=tuple(map(_input, due.units)) if due else (),
                 estimate=foretold,
-                passed=decision.passed,
+                passed=decided.passed,
                 owed=_owed(debt),
                 compactor=_owner(action, reading),
                 owner_seen_ms=(reading.state.heartbeat_at_ms or None) if reading.state.owner else None,

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from lithify.compactor.policy import decide, survey
-from lithify.compactor.reading import Reading
+from lithify.compactor.policy import decide, decision
 from lithify.manifest.appends import Append
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next
 from lithify.manifest.config import parse
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
+from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at, retention_of
 
 __all__ = ["Deciding", "deciding"]
@@ -58,7 +58,7 @@ def _one(policy: str, manifest: Manifest, now_ms: int) -> Deciding:
         l0=len(manifest.l0),
         runs=len(manifest.runs),
         decide_ms=_median_ms(lambda: decide(Reading.of(manifest, None, config, now_ms))),
-        survey_ms=_median_ms(lambda: survey(Reading.of(manifest, None, config, now_ms))),
+        survey_ms=_median_ms(lambda: decision(Reading.of(manifest, None, config, now_ms))),
         log_start_ms=_median_ms(lambda: floor_at(manifest, now_ms)),
         append_ms=_median_ms(lambda: append.apply(manifest, manifest.id + 1, now_ms)),
         encode_ms=_median_ms(lambda: encode(manifest)),

@@ -18,7 +18,6 @@ from benchmarks.rows import Rows, joined, merged, reference
 from lithify.compactor.estimate import target_bytes
 from lithify.compactor.plan import Proposal, choose_requested, fan_in, freeze, kind_of, offset_ranges
 from lithify.compactor.policy import Drop, Propose, Wait, decide
-from lithify.compactor.reading import Reading
 from lithify.manifest.appends import Append
 from lithify.manifest.claims import Claim
 from lithify.manifest.commit import Next, Refused
@@ -32,6 +31,7 @@ from lithify.manifest.jobs import Job, KeyRange, Kind
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
 from lithify.manifest.pins import Collect
+from lithify.manifest.reading import Reading
 from lithify.manifest.retention import retention_of
 from lithify.manifest.units import Unit
 from lithify.segment.merge import Tally
@@ -162,7 +162,7 @@ class Simulation:
 
     def _owed(self, name: str) -> int:
         """How large the debt of this name is."""
-        debt = assess(self.manifest, self.config, self.now_ms)
+        debt = assess(Reading.of(self.manifest, None, self.config, self.now_ms))
         match name:
             case "floor":
                 return sum(s.bytes for s in debt.droppable)

@@ -12,16 +12,16 @@ import msgspec
 from lithify.cli.failures import FOUND_DAMAGE
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, quarantine_text, size_text
-from lithify.manifest.words import counted, span_text
+from lithify.manifest.words import counted
 from lithify.store.apart import Fault, attempt
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse
-    from lithify.manifest.config import TopicConfig
     from lithify.manifest.keys import PartitionKeys
-    from lithify.manifest.model import Manifest, TopicFile
+    from lithify.manifest.model import TopicFile
+    from lithify.manifest.reading import Reading
     from lithify.store.probe import ProbeReport
 
 __all__ = ["Check", "doctor", "topic_checks"]
@@ -29,7 +29,6 @@ __all__ = ["Check", "doctor", "topic_checks"]
 _PACKAGES = ("pyarrow", "pyspark", "boto3", "botocore", "s3fs", "fsspec")
 _S3FS_YEAR_MIN = 2026
 _FREE_BYTES_MIN = 2 << 30  # large sorts spill there
-_DEBT_OLD_MS = 3_600_000
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -164,21 +163,23 @@ def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
 
 
 def _partition(warehouse: "Warehouse", keys: "PartitionKeys", known: "TopicFile") -> list[Check]:
-    """Checks of a partition: its job files must be readable; then its head."""
+    """Checks of a partition, if its head and its job files can be read."""
     from lithify.manifest.config import parse
     from lithify.manifest.partition import PartitionFiles
+    from lithify.manifest.reading import Reading
 
-    files = PartitionFiles(keys)
-    warehouse.driver.run(files.compactor_state())
-    return list(_head(warehouse, warehouse.driver.run(files.head()), parse(known.config)))
+    run, files = warehouse.driver.run, PartitionFiles(keys)
+    state, head = run(files.compactor_state()), run(files.head())
+    return list(_checks(Reading.of(head, state, parse(known.config), warehouse.driver.now_ms())))
 
 
-def _head(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") -> Iterator[Check]:
+def _checks(reading: "Reading") -> Iterator[Check]:
+    from lithify.admin.overdue import overdue
     from lithify.log.consumer_info import consumer_infos
     from lithify.manifest.retention import floor_at, stalled_by_future
 
+    head, now_ms = reading.manifest, reading.now_ms
     where = f"{head.topic}/{head.partition}"
-    now_ms = warehouse.driver.now_ms()
     floor = floor_at(head, now_ms)
     for consumer in consumer_infos(head, floor):
         if consumer.alarm is not None:
@@ -186,23 +187,10 @@ def _head(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") -> It
     stalled = stalled_by_future(head, floor, now_ms)
     if stalled is not None:
         yield Check(where, "warning", stalled)
-    if head.quarantine is None:
-        yield from _debt(where, head, config, now_ms)
-        return
-    stopped = head.quarantine
-    text = quarantine_text(head.topic, head.partition, stopped.reason, stopped.segment, head.segments())
-    yield Check(where, "failure", text)
-
-
-def _debt(where: str, head: "Manifest", config: "TopicConfig", now_ms: int) -> Iterator[Check]:
-    from lithify.manifest.debt import assess
-
-    debt = assess(head, config, now_ms)
-    due = debt.due
-    if due is None:
-        return
-    oldest_ms = min(each.min_timestamp_ms for each in (*due.units, *debt.droppable))
-    age_ms = now_ms - max(head.last_compacted_at_ms or 0, oldest_ms)
-    if age_ms >= _DEBT_OLD_MS:
-        detail = f"a {due.kind} ({due.reason}) seems to have been due for {span_text(age_ms)}, judging by the records"
-        yield Check(where, "warning", f"{detail}: is a compactor running?")
+    waits = overdue(reading)
+    if waits is not None:
+        yield Check(where, "warning", f"{waits}: is a compactor running?")
+    if head.quarantine is not None:
+        stopped = head.quarantine
+        text = quarantine_text(head.topic, head.partition, stopped.reason, stopped.segment, head.segments())
+        yield Check(where, "failure", text)

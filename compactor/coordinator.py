@@ -22,10 +22,8 @@ from lithify.compactor.policy import (
     Wait,
     decide,
     given_up_first,
-    held_by,
     tiered_first,
 )
-from lithify.compactor.reading import Reading, first_state
 from lithify.compactor.relief import relief
 from lithify.compactor.retiring import no_room
 from lithify.compactor.split import Damaged, split
@@ -45,6 +43,7 @@ from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import Reading, first_state, held_by
 from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest
 from lithify.store.port import NewId, Now

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from lithify.compactor.plan import in_key_order, merge_bytes
-from lithify.compactor.reading import Reading
 from lithify.manifest.compacted import is_clean
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import Estimate, Kind, summed_up
+from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit
 from lithify.segment.read import FETCH_BYTES_MAX

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 from lithify.compactor.failures import failure_of, is_in_vain, runs_alone
 from lithify.compactor.policy import Action, Admit, Propose, Resume, urgency_of
-from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import segments_of
 from lithify.compactor.turns import Want
 from lithify.manifest.debt import appends_slowed
+from lithify.manifest.reading import Reading
 from lithify.manifest.units import units
 
 __all__ = ["SHORT_BYTES", "Needs", "needs", "want"]

@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from lithify.compactor.reading import Reading
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.compactions import coverage_offset
 from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.manifest.debt import latest_cleanable_ms
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
 from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit, unit_of, units
 from lithify.segment.task import MergeTask

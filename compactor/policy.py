@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from lithify.compactor.failures import RETRY_MAX_MS, failure_of, too_often
 from lithify.compactor.plan import fan_in, in_key_order, to_sort
-from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import has_no_room, segments_of
 from lithify.manifest.ages import time_left_ms
 from lithify.manifest.categories import Category, EndedBy
@@ -16,6 +15,7 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, DebtName, Due, NotDue, assess, left_out
 from lithify.manifest.jobs import IN_PROGRESS_MAX, CompactorState, Ended, FailureCount, Job, JobError
 from lithify.manifest.model import Manifest
+from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit
 from lithify.manifest.words import counted, span_text
 
@@ -31,17 +31,17 @@ __all__ = [
     "Settle",
     "Wait",
     "decide",
+    "decision",
+    "dropped",
     "given_up_first",
-    "held_by",
     "incumbent_lives",
     "pressing",
     "proposed",
     "resumed",
     "settled",
-    "survey",
+    "stopped",
     "throttled",
     "tiered_first",
-    "urgency",
     "urgency_of",
 ]
 
@@ -110,7 +110,7 @@ Action = Settle | Drop | Resume | Admit | Propose | Wait
 def decide(reading: Reading, debt: Debt | None = None) -> Action:
     """The next action. Running work comes before requested work, and that before work that is due. `debt`: what
     `assess` returned for the same reading, if known."""
-    manifest, state, config, now_ms = reading
+    manifest, state, _, _ = reading
     committed = {done.id for done in manifest.completed_jobs}
     for job in state.jobs:
         end = settled(job, manifest, committed)
@@ -118,23 +118,36 @@ def decide(reading: Reading, debt: Debt | None = None) -> Action:
             return end
     if manifest.sealed:
         return Wait("the topic was deleted")
-    debt = debt or assess(manifest, config, now_ms, held_by(state))
-    if debt.due is not None and debt.due.kind == "drop" and has_no_room(debt.due, manifest) is None:
-        return Drop(debt.due)  # retention continues beside jobs, and where compaction is stopped
-    if manifest.quarantine is not None:
-        return Wait(f"quarantined because of a damaged segment: {manifest.quarantine.reason}")
-    if not state.jobs and not debt.all_due:
+    debt = debt or assess(reading)
+    drop = dropped(debt, manifest)
+    if drop is not None:
+        return drop
+    if not state.jobs and not debt.all_due and manifest.quarantine is None:
         return NOTHING_DUE
-    if config.compaction_paused:
-        return Wait("compaction.paused is true")
-    pace = throttled(reading)
-    if pace is not None:
-        return pace
+    wait = stopped(reading)
+    if wait is not None:
+        return wait
     under_way = _under_way(reading)
     if isinstance(under_way, Wait):
         beside = pressing(debt, reading)
         return under_way if isinstance(beside, Wait) else beside
     return under_way or proposed(debt.all_due, reading)
+
+
+def dropped(debt: Debt, manifest: Manifest) -> Drop | None:
+    """The drop that is due: retention continues beside jobs, and where compaction is stopped."""
+    due = debt.due
+    return Drop(due) if due is not None and due.kind == "drop" and has_no_room(due, manifest) is None else None
+
+
+def stopped(reading: Reading) -> Wait | None:
+    """Why no job may start or go on here, whatever is due."""
+    manifest, _, config, _ = reading
+    if manifest.quarantine is not None:
+        return Wait(f"quarantined because of a damaged segment: {manifest.quarantine.reason}")
+    if config.compaction_paused:
+        return Wait("compaction.paused is true")
+    return throttled(reading)
 
 
 def _under_way(reading: Reading) -> Action | None:
@@ -182,20 +195,18 @@ class Decision:
     passed: tuple[NotDue, ...]
 
 
-def survey(reading: Reading) -> Decision:
+def decision(reading: Reading) -> Decision:
     """`decide`, with the reasons against everything else."""
-    manifest, state, config, now_ms = reading
-    held = held_by(state)
-    debt = assess(manifest, config, now_ms, held)
+    debt = assess(reading)
     action = decide(reading, debt)
     chosen = action.due if isinstance(action, Propose | Drop) else None
     passed: list[NotDue] = []
     for due in debt.all_due:
         if chosen is None or due.debt != chosen.debt:
-            wait = _postponed(_fitting(due, config), reading)
+            wait = _postponed(_fitting(due, reading.config), reading)
             passed.append(NotDue(due.debt.text, _why_not(due, action, wait)))
     passed += (each for each in debt.weighed if isinstance(each, NotDue))
-    passed += left_out(debt, manifest, config, now_ms, chosen, held)
+    passed += left_out(debt, reading, chosen)
     return Decision(action, debt, tuple(passed))
 
 
@@ -223,11 +234,6 @@ def _before_it(action: Action) -> str:
 URGENCY_NONE = 1_000
 
 
-def urgency(reading: Reading) -> tuple[int, int]:
-    """The rank of a partition: the smallest goes first."""
-    return urgency_of(decide(reading), reading.config)
-
-
 def urgency_of(action: Action, config: TopicConfig) -> tuple[int, int]:
     """Running and requested work first, then debts in the order in which they are paid; for the same debt, the topic
     with the larger compaction.priority."""
@@ -238,11 +244,6 @@ def urgency_of(action: Action, config: TopicConfig) -> tuple[int, int]:
             return URGENCY_NONE, -config.compaction_priority
         case _:
             return 0, -config.compaction_priority
-
-
-def held_by(state: CompactorState) -> frozenset[str]:
-    """The segments that active jobs hold (P8)."""
-    return frozenset(segment for job in state.jobs if job.plan is not None for segment in job.segments)
 
 
 def settled(job: Job, manifest: Manifest, committed: set[str]) -> Settle | None:

@@ -7,17 +7,16 @@ from lithify.compactor.policy import (
     Resume,
     Settle,
     Wait,
-    held_by,
+    dropped,
     pressing,
     resumed,
     settled,
-    throttled,
+    stopped,
 )
-from lithify.compactor.reading import Reading
-from lithify.compactor.retiring import has_no_room
 from lithify.manifest.debt import assess
 from lithify.manifest.jobs import Job
 from lithify.manifest.model import Manifest
+from lithify.manifest.reading import Reading
 
 __all__ = ["relief"]
 
@@ -25,7 +24,7 @@ __all__ = ["relief"]
 def relief(reading: Reading, first: str) -> Settle | Drop | Resume | Propose | Wait:
     """The next action beside the running job `first`: only what appends or retention would otherwise stop for until it
     ends, on segments that no job holds (docs/rfcs/0014)."""
-    manifest, state, config, now_ms = reading
+    manifest, state, _, _ = reading
     committed = {done.id for done in manifest.completed_jobs}
     # SUBTLE! Nothing beside a job that has committed, either. 1. `first` divides a run and commits: the rest is free.
     # 2. A merge here takes the rest with others. 3. `.compactor` records the end of `first`, and a waiting request for
@@ -36,14 +35,10 @@ def relief(reading: Reading, first: str) -> Settle | Drop | Resume | Propose | W
     end = next((end for end in (settled(job, manifest, committed) for job in others) if end is not None), None)
     if end is not None:
         return end
-    debt = assess(manifest, config, now_ms, held_by(state))
-    if debt.due is not None and debt.due.kind == "drop" and has_no_room(debt.due, manifest) is None:
-        return Drop(debt.due)
-    if manifest.quarantine is not None or config.compaction_paused:
-        return Wait("compaction is stopped")
-    pace = throttled(reading)
-    if pace is not None:
-        return pace
+    debt = assess(reading)
+    before = dropped(debt, manifest) or stopped(reading)
+    if before is not None:
+        return before
     left = (resumed(job, reading) for job in others if _relieves(job, manifest))
     begun = next((action for action in left if not isinstance(action, Wait)), None)
     return begun or pressing(debt, reading)

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from lithify.compactor.plan import choose_requested
 from lithify.compactor.policy import tiered_first
-from lithify.compactor.reading import Reading
 from lithify.manifest.jobs import Job
+from lithify.manifest.reading import Reading
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["after_merge", "waits_for"]

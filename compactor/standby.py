@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from lithify.compactor.policy import LEASE_MS, incumbent_lives
-from lithify.compactor.reading import Reading
 from lithify.manifest.ages import young
+from lithify.manifest.reading import Reading
 
 __all__ = ["Watched", "waits_for", "watched"]
 

@@ -4,12 +4,17 @@ import msgspec
 
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import assess
+from lithify.manifest.debt import Debt, assess
+from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import Reading
 from lithify.manifest.retention import logical_size, stalled_by_future
 from lithify.store.apart import Fault
+from lithify.store.errors import Corrupt, InvalidRequest
+from lithify.store.port import Now
 
-__all__ = ["PartitionFailure", "PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "partition_info", "topic_info"]
+__all__ = ["PartitionFailure", "PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "describe", "topic_info"]
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True, rename={"home": "store"}):
@@ -80,8 +85,21 @@ def segment_info(ref: SegmentRef) -> SegmentInfo:
     return SegmentInfo(**{name: getattr(ref, name) for name in SegmentInfo.__struct_fields__})
 
 
-def partition_info(manifest: Manifest, config: TopicConfig, now_ms: int) -> PartitionInfo:
-    debt = assess(manifest, config, now_ms)
+async def describe(files: PartitionFiles, head: Manifest, config: TopicConfig) -> PartitionInfo:
+    """`head`, and what is due by it and by the jobs."""
+    state: CompactorState | None = None
+    damaged: Fault | None = None
+    try:
+        state = await files.compactor_state()
+    except (Corrupt, InvalidRequest) as error:
+        damaged = Fault.of(error)
+    return _info(Reading.of(head, state, config, await Now()), damaged)
+
+
+def _info(reading: Reading, damaged: Fault | None) -> PartitionInfo:
+    """`damaged`: why the jobs in `reading` are not known; then it is not known what is due either."""
+    manifest, now_ms = reading.manifest, reading.now_ms
+    debt = assess(reading)
     floor = debt.log_start_offset
     segments = manifest.segments()
     logical_rows, logical_bytes = logical_size(manifest, floor)
@@ -94,7 +112,7 @@ def partition_info(manifest: Manifest, config: TopicConfig, now_ms: int) -> Part
         next_offset=manifest.next_offset,
         cleaned_to=manifest.cleaned_to,
         last_compacted_at=manifest.last_compacted_at_ms,
-        due=None if debt.due is None else f"{debt.due.kind}: {debt.due.reason}",
+        due=_due(debt, damaged),
         quarantine=None if manifest.quarantine is None else manifest.quarantine.reason,
         quarantined_segment=None if manifest.quarantine is None else manifest.quarantine.segment,
         l0=tuple(map(segment_info, manifest.l0)),
@@ -109,6 +127,12 @@ def partition_info(manifest: Manifest, config: TopicConfig, now_ms: int) -> Part
         retention_pinned=stalled_by_future(manifest, floor, now_ms),
         consumers=consumer_infos(manifest, floor),
     )
+
+
+def _due(debt: Debt, damaged: Fault | None) -> str | None:
+    if damaged is not None:
+        return f"unknown, as the jobs cannot be read: {damaged.text}"
+    return None if debt.due is None else f"{debt.due.kind}: {debt.due.reason}"
 
 
 def topic_info(

@@ -16,6 +16,7 @@ from lithify.manifest.config import LONG_MAX, TopicConfig, slows_from
 from lithify.manifest.floor import droppable
 from lithify.manifest.jobs import Kind
 from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit, units
 from lithify.manifest.words import DEBT_TEXTS, counted, span_text
@@ -120,10 +121,11 @@ class Debt(msgspec.Struct, frozen=True, kw_only=True):
         return next(iter(self.all_due), None)
 
 
-def assess(manifest: Manifest, config: TopicConfig, now_ms: int, held: frozenset[str] = frozenset()) -> Debt:
-    """The debt of `manifest`. `held`: the segments of active jobs, which due work must not include."""
-    floor = floor_at(manifest, now_ms)
-    books = _Books(manifest, config, now_ms, held, floor)
+def assess(reading: Reading) -> Debt:
+    """What a partition owes. What its active jobs hold is owed no more: it is being worked on."""
+    manifest = reading.manifest
+    floor = floor_at(manifest, reading.now_ms)
+    books = _Books(manifest, reading.config, reading.now_ms, reading.held, floor)
     return Debt(
         units=books.units,
         cleanable=tuple(books.old),
@@ -149,11 +151,11 @@ def appends_slowed(manifest: Manifest, config: TopicConfig) -> bool:
     return len(manifest.l0) >= slows_from(config.l0_segments_max)
 
 
-def left_out(
-    debt: Debt, manifest: Manifest, config: TopicConfig, now_ms: int, due: Due | None, held: frozenset[str]
-) -> tuple[NotDue, ...]:
+def left_out(debt: Debt, reading: Reading, due: Due | None) -> tuple[NotDue, ...]:
     """Why each unit outside `due` is left alone, in the manifest's order. `debt`: what `assess` returned for the same
-    arguments."""
+    reading."""
+    manifest, _, config, now_ms = reading
+    held = reading.held
     chosen = frozenset[str]() if due is None else frozenset(unit.id for unit in due.units)
     old = {unit.id for unit in debt.cleanable}
     takers = {unit.id: each.debt.text for each in reversed(debt.all_due) for unit in each.units}

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.simulation import Simulation
-from lithify.compactor.policy import Propose, decide, survey
-from lithify.compactor.reading import Reading
-from lithify.manifest.config import TopicConfig, parse
+from lithify.compactor.policy import Propose, decide, decision
+from lithify.manifest.config import parse
 from lithify.manifest.debt import Due, assess
-from lithify.manifest.model import Manifest
+from lithify.manifest.reading import Reading
 from lithify.manifest.units import units
 from lithify.store.errors import InvalidRequest
 from tests.compactor.test_convergence import HOUR_MS, configurations
@@ -46,15 +45,15 @@ def grown(settings: list[dict[str, str]], seed: int) -> Simulation:
     return simulation
 
 
-def check_free_and_old(due: Due, config: TopicConfig, manifest: Manifest, now_ms: int, held: frozenset[str]) -> None:
-    debt = assess(manifest, config, now_ms, held)
+def check_free_and_old(due: Due, reading: Reading) -> None:
+    debt, held = assess(reading), reading.held
     assert due.kind != "drop" or not due.units
     assert due.kind == "drop" or due.units
     assert len({unit.id for unit in due.units}) == len(due.units)
     assert held.isdisjoint(s.id for unit in due.units for s in unit.segments)
     old = {unit.id for unit in debt.cleanable}
     inside = sum(unit.id in old for unit in due.units)
-    if config.compacted:
+    if reading.config.compacted:
         assert inside in (0, len(due.units)), "never across the lag"
     if due.kind == "clean":
         assert [unit.id for unit in due.units] == [unit.id for unit in debt.cleanable], "all that lies below, or none"
@@ -72,11 +71,12 @@ def test_due_work_is_free_and_old_and_the_rest_has_one_reason(
     taken = [unit for unit in everything if random.random() < held]
     jobs = [job("running", segments=tuple(s.id for unit in taken for s in unit.segments))] if taken else []
     busy, idle = state(*jobs), state()
-    held = frozenset(s.id for unit in taken for s in unit.segments)
-    for due in assess(manifest, config, now_ms, held).all_due:
-        check_free_and_old(due, config, manifest, now_ms, held)
+    reading = Reading.of(manifest, busy, config, now_ms)
+    assert reading.held == {s.id for unit in taken for s in unit.segments}
+    for due in assess(reading).all_due:
+        check_free_and_old(due, reading)
     for known in (busy, idle):
-        found = survey(Reading.of(manifest, known, config, now_ms))
+        found = decision(Reading.of(manifest, known, config, now_ms))
         assert found.action == decide(Reading.of(manifest, known, config, now_ms))
         chosen = found.action.due.units if isinstance(found.action, Propose) else ()
         told = Counter([unit.id for unit in chosen] + [each.what for each in found.passed])

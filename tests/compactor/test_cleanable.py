@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import assess
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
+from lithify.manifest.reading import Reading
 from tests.refs import l0_ref
 
 HOUR_MS = 3_600_000
@@ -24,7 +25,7 @@ def partition(*l0: SegmentRef, run: SegmentRef, cleaned_to: int = 0) -> Manifest
 
 
 def chosen(manifest: Manifest) -> list[int]:
-    due = assess(manifest, CONFIG, NOW_MS).due
+    due = assess(Reading.of(manifest, None, CONFIG, NOW_MS)).due
     return [] if due is None else [unit.min_offset for unit in due.units]
 
 

@@ -3,18 +3,18 @@
 from msgspec.structs import replace
 
 from lithify.compactor.estimate import estimate
-from lithify.compactor.reading import Reading
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
 from lithify.manifest.jobs import CompactorState, Estimate, Kind, MergeCounts, MergeRules, Plan
 from lithify.manifest.model import SortedRun
+from lithify.manifest.reading import Reading
 from lithify.manifest.units import units
 from tests.compactor.test_policy import NOW_MS, config, head, job, segment, state
 
 
 def test_an_estimate_goes_by_the_last_of_its_kind() -> None:
     manifest = head(segment(10, 400), segment(11, 600))
-    chosen = assess(manifest, config(), NOW_MS).due
+    chosen = assess(Reading.of(manifest, None, config(), NOW_MS)).due
     assert chosen is not None
 
     def foretold(known: CompactorState | None, settings: TopicConfig) -> Estimate:

@@ -6,12 +6,12 @@ from lithify.compactor import plan, retiring
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import TaskFailure
 from lithify.compactor.job_edits import Submit
-from lithify.compactor.reading import first_state
 from lithify.manifest.categories import Category
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state
 from lithify.segment.task import MergeTask
 from tests.compactor import simulated_engine
 from tests.compactor.simulated_engine import with_engine

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import RequestCancel, Submit
-from lithify.compactor.reading import first_state
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.config import parse
@@ -19,6 +18,7 @@ from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
+from lithify.manifest.reading import first_state
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import Get, NewId, Pause, Put
 from tests.compactor.simulated_engine import Row, encode, read_rows, reference, with_engine

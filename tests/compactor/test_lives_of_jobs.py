@@ -20,10 +20,10 @@ from lithify.compactor.job_edits import (
     StartAttempt,
     Submit,
 )
-from lithify.compactor.reading import first_state
 from lithify.manifest.commit import Next
 from lithify.manifest.invariants import check_compactor
 from lithify.manifest.jobs import LIVES, Attempt, CompactorState, Ended, Job, MergeCounts, RangeDone, Status, summed_up
+from lithify.manifest.reading import first_state
 from tests.protocol.scene import FIRST, at, job
 
 EPOCH = 3

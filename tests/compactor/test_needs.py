@@ -6,13 +6,13 @@ from msgspec.structs import replace
 from lithify.compactor.failures import source_set
 from lithify.compactor.needs import SHORT_BYTES, SHORT_SECONDS, want
 from lithify.compactor.policy import Admit, Propose, Resume, Wait, decide
-from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import segments_of
 from lithify.compactor.turns import Want
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import DebtName
 from lithify.manifest.jobs import Attempt, FailureCount, JobError
 from lithify.manifest.model import Manifest
+from lithify.manifest.reading import Reading
 from tests.compactor.test_policy import NOW_MS, config, head, job, segment, state
 
 

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import StartTasks
 from lithify.compactor.plan import Proposal, freeze
-from lithify.compactor.reading import Reading
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import Reading
 from lithify.manifest.units import units
 from lithify.store.port import Now
 from tests.compactor.scripted_engine import ScriptedEngine

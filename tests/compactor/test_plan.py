@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lithify.compactor.plan import Proposal, fan_in, freeze, kind_of, offset_ranges, tasks
-from lithify.compactor.reading import Reading
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef
+from lithify.manifest.reading import Reading
 from lithify.manifest.units import units
 from lithify.segment.execute import execute
 from lithify.store.homes import only_here

@@ -13,11 +13,10 @@ from lithify.compactor.policy import (
     Settle,
     Wait,
     decide,
+    decision,
     incumbent_lives,
-    survey,
-    urgency,
+    urgency_of,
 )
-from lithify.compactor.reading import Reading
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import DebtName, NotDue, assess
@@ -33,6 +32,7 @@ from lithify.manifest.jobs import (
     Plan,
 )
 from lithify.manifest.model import FORMAT, Bucket, CompletedJob, Manifest, Quarantine, Retention, SegmentRef, SortedRun
+from lithify.manifest.reading import Reading
 from lithify.manifest.words import DEBT_TEXTS
 from tests.refs import l0_ref
 
@@ -48,6 +48,10 @@ def config(**settings: str) -> TopicConfig:
 def segment(at: int, size: int, age_ms: int = 0, horizon_ms: int | None = None) -> SegmentRef:
     horizons = {"min_horizon_ms": horizon_ms, "max_horizon_ms": horizon_ms}
     return l0_ref(f"{at:012d}-x", at * 10, rows=10, bytes=size, timestamp_ms=NOW_MS - age_ms, **horizons)
+
+
+def urgency(reading: Reading) -> tuple[int, int]:
+    return urgency_of(decide(reading), reading.config)
 
 
 def head(*l0: SegmentRef, clean: int = 0, horizon_ms: int | None = None, **fields: object) -> Manifest:
@@ -81,12 +85,12 @@ def job(name: str, status: str = "in_progress", **fields: object) -> Job:
 
 
 def due(manifest: Manifest, settings: TopicConfig) -> str | None:
-    found = assess(manifest, settings, NOW_MS).due
+    found = assess(Reading.of(manifest, None, settings, NOW_MS)).due
     return None if found is None else f"{found.kind}: {found.reason}"
 
 
 def test_c1_the_dirty_ratio_must_be_above_its_threshold() -> None:
-    assert assess(head(segment(10, 50), clean=50), config(), NOW_MS).dirty_ratio == 0.5
+    assert assess(Reading.of(head(segment(10, 50), clean=50), None, config(), NOW_MS)).dirty_ratio == 0.5
     assert due(head(segment(10, 50), clean=50), config()) is None
     assert due(head(segment(10, 51), clean=50), config()) == "clean: dirty ratio 0.50 is above 0.5"
     assert due(head(segment(10, 10**9)), config(min_cleanable_dirty_ratio="1")) is None
@@ -96,7 +100,8 @@ def test_c1_the_dirty_ratio_must_be_above_its_threshold() -> None:
 def test_c4_what_is_younger_than_the_lag_and_all_above_it_is_left_alone() -> None:
     lag = config(min_compaction_lag_ms=str(HOUR_MS))
     young, old = HOUR_MS - 1, HOUR_MS
-    debt = assess(head(segment(10, 70, old), segment(11, 5, young), segment(12, 9, old), clean=30), lag, NOW_MS)
+    mixed = head(segment(10, 70, old), segment(11, 5, young), segment(12, 9, old), clean=30)
+    debt = assess(Reading.of(mixed, None, lag, NOW_MS))
     assert (debt.clean_bytes, debt.dirty_bytes, debt.young_bytes) == (30, 70, 14)
     assert debt.due is not None
     assert [unit.id for unit in debt.due.units] == ["clean", "000000000010-x"]
@@ -145,7 +150,7 @@ def test_l0_segments_and_similar_runs_are_tiered() -> None:
 
     assert due(head(runs=runs(100, 120, 90)), lazy) == "tier: 3 neighbouring runs of similar size (runs.tier is 3)"
     assert due(head(runs=runs(1000, 100, 10)), lazy) is None
-    mixed = assess(head(runs=runs(5000, 100, 120, 90)), lazy, NOW_MS).due
+    mixed = assess(Reading.of(head(runs=runs(5000, 100, 120, 90)), None, lazy, NOW_MS)).due
     assert mixed is not None
     assert [unit.id for unit in mixed.units] == ["run 1", "run 2", "run 3"]
 
@@ -159,7 +164,8 @@ def test_delete_topics_are_tiered_and_never_cleaned() -> None:
 def test_the_order_of_actions() -> None:
     dirty = head(segment(10, 99))
     running, asked = job("running"), job("asked", "submitted", plan=None)
-    assert decide(Reading.of(dirty, None, config(), NOW_MS)) == Propose(assess(dirty, config(), NOW_MS).due)  # type: ignore[arg-type]
+    idle = Reading.of(dirty, None, config(), NOW_MS)
+    assert decide(idle) == Propose(assess(idle).due)  # type: ignore[arg-type]
     assert decide(Reading.of(dirty, state(asked, running), config(), NOW_MS)) == Resume(running)
     assert decide(Reading.of(dirty, state(asked), config(), NOW_MS)) == Admit(asked)
     cancelled = replace(asked, cancel_requested=True)
@@ -190,7 +196,7 @@ def test_quarantine_and_seal_stop_everything_but_settling() -> None:
 
 def test_failures_wait_and_are_given_up_at_the_cap() -> None:
     dirty = head(segment(10, 99))
-    chosen = assess(dirty, config(), NOW_MS).due
+    chosen = assess(Reading.of(dirty, None, config(), NOW_MS)).due
     assert chosen is not None
     error = JobError("memory", "out of memory")
 
@@ -232,7 +238,7 @@ def test_a_clock_that_was_ahead_holds_nothing_up_once_it_is_right() -> None:
     """A failure, a throttled job and a heartbeat that were written a year ahead: each would wait for a year."""
     year_ms = 365 * 24 * HOUR_MS
     dirty = head(segment(10, 99))
-    chosen = assess(dirty, config(), NOW_MS).due
+    chosen = assess(Reading.of(dirty, None, config(), NOW_MS)).due
     assert chosen is not None
     error = JobError("unavailable", "no answer")
     sources = source_set(segments_of(chosen.units))
@@ -271,7 +277,7 @@ def test_segments_below_the_floor_are_dropped_before_anything_else() -> None:
     first, second = EXPIRED.l0
     action = decide(Reading.of(EXPIRED, state(job("running")), KEEP_AN_HOUR, NOW_MS))
     assert isinstance(action, Drop)
-    assert assess(EXPIRED, KEEP_AN_HOUR, NOW_MS).droppable == (first,)
+    assert assess(Reading.of(EXPIRED, None, KEEP_AN_HOUR, NOW_MS)).droppable == (first,)
     ill = replace(EXPIRED, quarantine=Quarantine("bad bytes", "s", 0))
     assert isinstance(decide(Reading.of(ill, None, KEEP_AN_HOUR, NOW_MS)), Drop), (
         "a damaged segment keeps nothing that expired"
@@ -296,13 +302,13 @@ def test_a_paused_topic_is_left_alone_but_for_what_expired() -> None:
 def test_slowed_writers_come_before_a_clean_and_young_segments_are_merged_among_themselves() -> None:
     tight = config(l0_segments_max="8")
     crowd = head(*(segment(10 + i, 50) for i in range(6)))
-    found = assess(crowd, tight, NOW_MS)
+    found = assess(Reading.of(crowd, None, tight, NOW_MS))
     assert found.due is not None
     assert (found.due.kind, found.due.debt) == ("tier", "l0-pressure")
-    assert assess(head(*crowd.l0[:5]), tight, NOW_MS).due.debt == "dirty"  # type: ignore[union-attr]
+    assert assess(Reading.of(head(*crowd.l0[:5]), None, tight, NOW_MS)).due.debt == "dirty"  # type: ignore[union-attr]
     lagging = config(l0_segments_max="8", min_compaction_lag_ms=str(HOUR_MS))
     mixed = head(segment(10, 50, HOUR_MS), *(segment(11 + i, 50) for i in range(5)))
-    young = assess(mixed, lagging, NOW_MS).due
+    young = assess(Reading.of(mixed, None, lagging, NOW_MS)).due
     assert young is not None
     assert [unit.min_offset for unit in young.units] == [110, 120, 130, 140, 150]
 
@@ -314,7 +320,7 @@ def test_every_debt_has_a_text_for_people() -> None:
 def test_everything_not_chosen_has_its_reason() -> None:
     lag = config(min_compaction_lag_ms=str(HOUR_MS), min_cleanable_dirty_ratio="0.9")
     manifest = head(segment(10, 70, HOUR_MS), segment(11, 5, HOUR_MS - 9), segment(12, 9, HOUR_MS), clean=30)
-    found = survey(Reading.of(manifest, None, lag, NOW_MS))
+    found = decision(Reading.of(manifest, None, lag, NOW_MS))
     assert found.action == NOTHING_DUE
     assert {it.what: it.reason for it in found.passed} == {
         "drop segments": "no segment lies wholly below the log start offset",
@@ -331,9 +337,9 @@ def test_everything_not_chosen_has_its_reason() -> None:
         "000000000012-x": "it comes after one that is younger than min.compaction.lag.ms",
     }
     dirty = head(segment(10, 99))
-    busy = survey(Reading.of(dirty, state(job("running", segments=(dirty.l0[0].id,))), config(), NOW_MS))
+    busy = decision(Reading.of(dirty, state(job("running", segments=(dirty.l0[0].id,))), config(), NOW_MS))
     assert NotDue("000000000010-x", "an active job holds it") in busy.passed
-    asked = survey(Reading.of(dirty, state(job("asked", "submitted", plan=None)), config(), NOW_MS))
+    asked = decision(Reading.of(dirty, state(job("asked", "submitted", plan=None)), config(), NOW_MS))
     assert asked.passed[0].reason.endswith("it waits for job asked, which was requested")
 
 

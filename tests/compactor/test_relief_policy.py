@@ -5,11 +5,11 @@ from msgspec.structs import replace
 from lithify.compactor.failures import source_set
 from lithify.compactor.needs import SHORT_BYTES
 from lithify.compactor.policy import Drop, Propose, Resume, Settle, Wait
-from lithify.compactor.reading import Reading
 from lithify.compactor.relief import relief
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.jobs import FailureCount, Job, JobError
 from lithify.manifest.model import CompletedJob, Quarantine
+from lithify.manifest.reading import Reading
 from tests.compactor.test_policy import HOUR_MS, NOW_MS, config, head, job, segment, state
 
 HELD = tuple(segment(10 + at, 5) for at in range(8))

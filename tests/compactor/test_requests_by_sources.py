@@ -7,13 +7,13 @@ from lithify.compactor import plan
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Submit
 from lithify.compactor.policy import LEASE_MS
-from lithify.compactor.reading import first_state
 from lithify.compactor.requested import after_merge
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.jobs import Job, MergeCounts, RangeDone
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import SegmentRef, SortedRun
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state
 from lithify.store.port import Create, Put
 from tests.compactor.simulated_engine import Row, encode, reference, with_engine
 from tests.interleave import World

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 from benchmarks.simulation import Simulation
 from lithify.compactor.failures import source_set
 from lithify.compactor.plan import Proposal, fan_in, freeze
-from lithify.compactor.policy import NOTHING_DUE, Drop, Propose, Wait, decide, survey, urgency
-from lithify.compactor.reading import Reading
+from lithify.compactor.policy import NOTHING_DUE, Drop, Propose, Wait, decide, decision
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.config import LONG_MAX, parse, validate
 from lithify.manifest.debt import RUNS_CROWDED_TIERS, Due, NotDue, assess
 from lithify.manifest.jobs import FailureCount, JobError, KeyRange, MergeCounts
 from lithify.manifest.model import RETIRED_MAX, Retired, SortedRun
 from lithify.manifest.pins import waiting_text
+from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit, units
-from tests.compactor.test_policy import HOUR_MS, NOW_MS, config, head, job, segment, state
+from tests.compactor.test_policy import HOUR_MS, NOW_MS, config, head, job, segment, state, urgency
 
 EIGHT_L0 = tuple(segment(10 + at, 5) for at in range(8))
 
@@ -52,25 +52,27 @@ def test_a_full_l0_of_one_segment_is_emptied() -> None:
     """Nothing else would be due, and no append would be taken again."""
     for policy in ("compact", "delete"):
         one = parse({"cleanup.policy": policy, "l0.segments.max": "1"})
-        found = assess(head(segment(10, 1), clean=99), one, NOW_MS).due
+        found = assess(Reading.of(head(segment(10, 1), clean=99), None, one, NOW_MS)).due
         assert found is not None
         assert (found.kind, found.debt, len(found.units)) == ("tier", "l0-pressure", 1)
     two = config(l0_segments_max="2", min_compaction_lag_ms=str(HOUR_MS))
-    assert assess(head(segment(10, 1, HOUR_MS), segment(11, 1), clean=99), two, NOW_MS).due is not None
+    assert (
+        assess(Reading.of(head(segment(10, 1, HOUR_MS), segment(11, 1), clean=99), None, two, NOW_MS)).due is not None
+    )
 
 
 def test_what_was_given_up_keeps_no_other_work_waiting() -> None:
     dirty = head(*EIGHT_L0)
-    clean, tier = assess(dirty, config(), NOW_MS).all_due
+    clean, tier = assess(Reading.of(dirty, None, config(), NOW_MS)).all_due
     assert (clean.debt, tier.debt) == ("dirty", "l0")
     few = head(*EIGHT_L0, segment(99, 200, 1), clean=50)
     settings = config(min_compaction_lag_ms="1")
     few = replace(few, l0=tuple(replace(s, max_timestamp_ms=NOW_MS - 1) for s in few.l0))
-    clean, tier = assess(few, settings, NOW_MS).all_due
+    clean, tier = assess(Reading.of(few, None, settings, NOW_MS)).all_due
     poisoned = state(failures=(failed(clean.units, 10),))
     decided = decide(Reading.of(few, poisoned, settings, NOW_MS))
     assert proposed(decided) == tier
-    passed = {it.what: it.reason for it in survey(Reading.of(few, poisoned, settings, NOW_MS)).passed}
+    passed = {it.what: it.reason for it in decision(Reading.of(few, poisoned, settings, NOW_MS)).passed}
     given_up = "given up: 10 attempts in a row made no progress; the last: out of memory"
     assert passed["clean dirty records"] == f"due ({clean.reason}), but {given_up}; it will be tried once more in 1.0 d"
     both = state(failures=(failed(clean.units, 10), failed(tier.units, 2, NOW_MS + 7)))
@@ -83,12 +85,12 @@ def test_what_was_given_up_keeps_no_other_work_waiting() -> None:
 def test_what_is_tiered_first_is_given_up_like_any_other() -> None:
     """Its failures are counted by its own sources, not by those of the clean that it is to make smaller."""
     many = head(*(segment(10 + at, 5) for at in range(300)))
-    (clean, _) = assess(many, config(), NOW_MS).all_due
+    (clean, _) = assess(Reading.of(many, None, config(), NOW_MS)).all_due
     first = proposed(decide(Reading.of(many, None, config(), NOW_MS)))
     assert (first.kind, first.debt, first.urgency) == ("tier", "fan-in", clean.urgency)
     assert first.units == tuple(fan_in(clean.units))
     assert isinstance(decide(Reading.of(many, state(failures=(failed(first.units, 10),)), config(), NOW_MS)), Wait)
-    found = survey(Reading.of(many, None, config(), NOW_MS))
+    found = decision(Reading.of(many, None, config(), NOW_MS))
     passed = {it.what: it.reason for it in found.passed}
     assert passed["clean dirty records"] == f"{clean.reason}; {first.reason}"
     taken = "other work that is due will take it: clean dirty records"
@@ -169,7 +171,7 @@ def test_a_horizon_fits_its_column_however_long_tombstones_stay() -> None:
 
 
 def test_a_unit_that_due_work_would_take_says_so() -> None:
-    found = survey(Reading.of(head(segment(10, 99)), None, config(compaction_paused="true"), NOW_MS))
+    found = decision(Reading.of(head(segment(10, 99)), None, config(compaction_paused="true"), NOW_MS))
     assert found.passed[-1] == NotDue("000000000010-x", "other work that is due will take it: clean dirty records")
 
 

@@ -6,6 +6,7 @@ from lithify.compactor.plan import FAN_IN_MAX, fan_in
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Due, NotDue, assess
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
+from lithify.manifest.reading import Reading
 from lithify.manifest.units import units
 from tests.refs import l0_ref
 
@@ -42,7 +43,7 @@ def partition(runs: list[int], l0: list[int], cleaned: int = 0, age_ms: int = HO
 
 
 def due(manifest: Manifest, settings: TopicConfig) -> Due | None:
-    return assess(manifest, settings, NOW_MS).due
+    return assess(Reading.of(manifest, None, settings, NOW_MS)).due
 
 
 def sizes(manifest: Manifest, settings: TopicConfig) -> list[int]:
@@ -81,7 +82,7 @@ def test_a_tier_that_a_clean_will_soon_write_again_is_left_to_it() -> None:
     most = config(min_cleanable_dirty_ratio="0.75")
     assert sizes(partition([400, 100, 100, 100], [], cleaned=1), most) == [100, 100, 100]
     assert sizes(partition([399, 100, 100, 100], [], cleaned=1), most) == []
-    told = assess(partition([1199, 100, 100, 100], [], cleaned=1), half, NOW_MS).weighed
+    told = assess(Reading.of(partition([1199, 100, 100, 100], [], cleaned=1), None, half, NOW_MS)).weighed
     assert [each.reason for each in told if isinstance(each, NotDue) and each.what == "merge runs"] == [
         "3 neighbouring runs of similar size; left alone, because a clean will soon rewrite them"
     ]

@@ -13,10 +13,10 @@ from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.failures import source_set
 from lithify.compactor.job_edits import Submit
 from lithify.compactor.policy import Admit, Propose, Resume, Wait, decide
-from lithify.compactor.reading import Reading, first_state
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.jobs import IN_PROGRESS_MAX, REQUESTS_MAX, FailureCount, Job, JobError
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import Reading, first_state
 from lithify.store.driver import new_id
 from lithify.store.errors import AccessDenied
 from lithify.store.homes import only_here

@@ -6,12 +6,12 @@ import lithify
 from lithify.compactor.answers import Budget
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.policy import LEASE_MS
-from lithify.compactor.reading import Reading
 from lithify.compactor.requested import waits_for
 from lithify.compactor.service import WAITS_LONG_MS, Service
 from lithify.manifest.config import parse
 from lithify.manifest.events import Event, Waits
 from lithify.manifest.jobs import Job
+from lithify.manifest.reading import Reading
 from tests.clock import HandClock
 from tests.compactor.serving import append_to
 from tests.e2e.workload import partition_files

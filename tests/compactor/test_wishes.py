@@ -15,12 +15,12 @@ from lithify.compactor.engine import (
     WeighSegment,
 )
 from lithify.compactor.job_edits import RequestCancel, Submit
-from lithify.compactor.reading import first_state
 from lithify.compactor.step import Step
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state
 from lithify.segment.task import MergeTask
 from lithify.store.port import Now, Pause
 from tests.compactor.scripted_engine import Landed, ScriptedEngine

@@ -16,7 +16,6 @@ from lithify.compactor.engine import (
 )
 from lithify.compactor.job_edits import Submit
 from lithify.compactor.plan import choose_requested
-from lithify.compactor.reading import first_state
 from lithify.gc.collect import collect, sweep
 from lithify.log import checkpoints
 from lithify.log.append import append
@@ -29,6 +28,7 @@ from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state
 from lithify.manifest.retention import floor_at, retention_of
 from lithify.segment.extent import key_bounds
 from lithify.segment.rules import Fate, fate, stamped

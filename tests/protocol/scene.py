@@ -6,7 +6,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from lithify.compactor.job_edits import ClaimState
-from lithify.compactor.reading import first_state
 from lithify.manifest.appends import Append
 from lithify.manifest.claims import Claim
 from lithify.manifest.commit import Next
@@ -18,6 +17,7 @@ from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state
 from lithify.store.port import Create, Delete, Get, NewId, Outcome, Put, Request
 from tests.compactor.simulated_engine import Row, encode, reference
 from tests.interleave import World

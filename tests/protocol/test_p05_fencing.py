@@ -6,13 +6,13 @@ from msgspec.structs import replace
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Admit, ClaimState, Heartbeat, Record, StartAttempt, Submit
 from lithify.compactor.policy import LEASE_MS
-from lithify.compactor.reading import first_state
 from lithify.manifest.claims import Claim
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.jobs import Attempt, CompactorState
 from lithify.manifest.model import FORMAT
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import SetQuarantine
+from lithify.manifest.reading import first_state
 from lithify.store.errors import CommitUnknown, EpochRegression, Fenced, Unavailable
 from lithify.store.port import Create, Delete, Get, Outcome, Put
 from tests.compactor.simulated_engine import with_engine

@@ -4,11 +4,11 @@ import pytest
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Admit, RequestCancel, Submit
-from lithify.compactor.reading import first_state
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import FORMAT
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state
 from lithify.store.errors import InvalidRequest
 from tests.compactor.simulated_engine import with_engine
 from tests.protocol.scene import CONFIG, KEYS, TOPIC_ID, append, appends, claim, compact, job, new_partition, replacing

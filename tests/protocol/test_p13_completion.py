@@ -11,13 +11,13 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import RequestCancel
 from lithify.compactor.plan import Proposal, freeze
 from lithify.compactor.policy import Settle, decide
-from lithify.compactor.reading import Reading
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.commit import Already, Next
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.jobs import CompactorState, KeyRange
 from lithify.manifest.model import CompletedJob, SortedRun
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import Reading
 from lithify.manifest.units import units
 from lithify.store.errors import Fenced
 from lithify.store.port import Create

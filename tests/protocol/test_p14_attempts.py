@@ -33,7 +33,6 @@ from lithify.compactor.policy import (
     Wait,
     decide,
 )
-from lithify.compactor.reading import Reading
 from lithify.manifest.categories import Category
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import (
@@ -47,6 +46,7 @@ from lithify.manifest.jobs import (
 )
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import Reading
 from lithify.store.errors import CommitUnknown, Unavailable
 from lithify.store.port import Create, Request
 from tests.compactor.simulated_engine import Mortal, with_engine

@@ -5,13 +5,13 @@ from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Admit, Finish, RequestCancel, Submit
-from lithify.compactor.reading import first_state
 from lithify.gc.collect import collect
 from lithify.gc.reachable import BOUNDARY_STEP_MIN
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state
 from lithify.store.errors import CommitUnknown, NotFound
 from lithify.store.port import Create
 from tests.compactor.simulated_engine import with_engine

@@ -2,10 +2,10 @@
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Submit
-from lithify.compactor.reading import first_state
 from lithify.manifest.config import parse
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state
 from tests.compactor.simulated_engine import Row, read_rows, with_engine
 from tests.interleave import World
 from tests.protocol.scene import KEYS, append_rows, job, new_partition

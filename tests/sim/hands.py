@@ -5,13 +5,13 @@ import contextlib
 import random
 
 from lithify.compactor.job_edits import Submit
-from lithify.compactor.reading import first_state
 from lithify.manifest.catalog import alter_topic, topic_lineage
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state
 from lithify.manifest.units import units
 from lithify.store.port import NewId, Now, Pause
 from tests.sim.actors import TRANSIENT, Life

@@ -39,7 +39,7 @@ OF_NUMBERED_FILES = (
         "gc/collect.py",
         "        finished=manifest.sealed\n"
         "        and not (manifest.retired or manifest.checkpoints or manifest.unpinned or freed)\n"
-        "        and not waits(manifest, boundary.value, files.compactor.seen.number),\n",
+        "        and not waits(manifest, boundary.value, files.compactor.seen.number, files.homes),\n",
         "        finished=manifest.sealed,\n",
     ),
     Sabotage(

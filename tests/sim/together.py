@@ -5,9 +5,9 @@ import random
 from dataclasses import replace as replaced
 
 from lithify.compactor.policy import Wait, decide
-from lithify.compactor.reading import Reading
 from lithify.manifest.catalog import alter_topic, live_topic, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.reading import Reading
 from tests.sim import actors, services
 from tests.sim.alone import alone
 from tests.sim.cast import Climate

@@ -6,7 +6,7 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import FORMAT, Manifest
 
-__all__ = ["Reading", "first_state"]
+__all__ = ["Reading", "first_state", "held_by"]
 
 
 class Reading(NamedTuple):
@@ -27,6 +27,16 @@ class Reading(NamedTuple):
     def of(cls, manifest: Manifest, state: CompactorState | None, config: TopicConfig, now_ms: int) -> "Reading":
         """`state` None: there is no `.compactor` file yet, so nobody owns the partition, and it has had no jobs."""
         return cls(manifest, first_state(manifest) if state is None else state, config, now_ms)
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The segments that active jobs hold: no other work may take them (P8)."""
+        return held_by(self.state)
+
+
+def held_by(state: CompactorState) -> frozenset[str]:
+    """The segments that active jobs hold (P8)."""
+    return frozenset(segment for job in state.jobs if job.plan is not None for segment in job.segments)
 
 
 def first_state(manifest: Manifest) -> CompactorState:
