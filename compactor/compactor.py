@@ -5,7 +5,7 @@ import socket
 from typing import Protocol
 
 from lithify.compactor.engine import Engine
-from lithify.compactor.info import MaintenanceReport, PartitionReport
+from lithify.compactor.info import MaintenanceReport
 from lithify.compactor.scheduler import Scheduler
 from lithify.compactor.service import Place, Service, Tell
 from lithify.compactor.turns import Turns
@@ -93,7 +93,7 @@ class Compactor:
         stops no other; a topic that cannot be read has one report, whose partition is None. Raises Fenced if others
         have taken over all that this compactor owned, EpochRegression if a store went back in time.
         """
-        self._run(take_over, None)
+        self._run(take_over, serves=False)
         self._raise_if_lost()
         reports = self._service.reports()
         more = any(report.outcome.leaves_work for report in reports)
@@ -106,7 +106,7 @@ class Compactor:
         left with nothing to do. Failures are logged. Where another compactor is the owner, this one is a standby from
         the start.
         """
-        self._run(take_over, tell or _nobody)
+        self._run(take_over, serves=True, tell=tell)
 
     def stop(self) -> None:
         """Make `run` or `run_once` record what has finished and return soon. Safe in a signal handler."""
@@ -115,13 +115,13 @@ class Compactor:
         if scheduler is not None:
             scheduler.leave()
 
-    def _run(self, take_over: bool, tell: Tell | None) -> None:
+    def _run(self, take_over: bool, *, serves: bool, tell: Tell | None = None) -> None:
         turns: Turns[Place] = Turns(self._concurrency, self._bytes_in_flight, lambda place: place.waits_for)
         scheduler = self._scheduler = Scheduler(self._service, turns, self._concurrency, self._interval_ms)
         if self._stopping:  # `stop` came before there was a scheduler
             scheduler.leave()
-        self._service.begin(take_over=take_over, tell=tell)
-        scheduler.run(once=tell is None)
+        self._service.begin(take_over=take_over, serves=serves, tell=tell)
+        scheduler.run(once=not serves)
 
     def _leaving(self) -> bool:
         return self._scheduler is None or self._scheduler.leaving
@@ -138,7 +138,3 @@ class Compactor:
     def close(self) -> None:
         """Stop the engine. A Spark session that the caller gave to it stays open."""
         self._engine.close()
-
-
-def _nobody(_: PartitionReport) -> None:
-    """The `tell` of a `run` without one."""

@@ -66,6 +66,7 @@ class Service:
         self._partitions: dict[PartitionKeys, ServedPartition] = {}
         self._found: dict[PartitionKeys, ServedPartition] = {}  # found in this run, in topics that can be read
         self._unread: tuple[PartitionReport, ...] = ()  # a report for each topic that cannot be read
+        self._serves = False  # until it is stopped, beside others; else one pass
         self._tell: Tell | None = None
         self._take_over = False
 
@@ -74,14 +75,13 @@ class Service:
         """All that are known, by topic and number."""
         return self._partitions.values()
 
-    def begin(self, *, take_over: bool, tell: Tell | None) -> None:
+    def begin(self, *, take_over: bool, serves: bool, tell: Tell | None = None) -> None:
         """Begin a run. `take_over`: partitions found in the first round are claimed even if another compactor is at
-        work there. `tell` is called with a report each time a partition rests; None: `reports` is called at the end.
-
-        With `tell` this is a long-running service beside others, so it leaves alone partitions that another compactor
-        owns.
+        work there. `serves`: this run goes on beside others until it is stopped, so it leaves alone partitions that
+        another compactor owns; otherwise it is one pass, and `reports` is called at its end. `tell` is called with a
+        report each time a partition of a run that serves rests.
         """
-        self._take_over, self._tell, self._found = take_over, tell, {}
+        self._take_over, self._serves, self._tell, self._found = take_over, serves, tell, {}
         for partition in self._partitions.values():
             partition.done = Tally()
             partition.fenced = partition.fenced if partition.regressed else None
@@ -92,8 +92,8 @@ class Service:
 
     def find(self) -> tuple[Place, ...]:
         """All partitions of live topics, and for each with a running job its relief. If topics cannot be listed: raises
-        LithifyError, or with `tell` continues with those it knows."""
-        if self._tell is None:
+        LithifyError, or if it serves continues with those it knows."""
+        if not self._serves:
             self._find()
         else:
             self._troubles.tell("topics not listed", attempt(self._find))
@@ -104,7 +104,7 @@ class Service:
         partition = self._partitions.get(key.keys)
         if partition is not None and key.beside:
             return self._beside(partition, partition.look_beside, jobs=False)
-        if partition is None or (self._tell is None and partition.done.turns >= TURNS_MAX):
+        if partition is None or (not self._serves and partition.done.turns >= TURNS_MAX):
             return None
         found = attempt(lambda: self._with_answers(partition, partition.look, jobs=False))
         fault = found if isinstance(found, Fault) else None  # it gets the lowest rank; its turn reports the error
@@ -133,7 +133,7 @@ class Service:
             turned = Turned(None)
         if not turned.deferred:
             partition.waits_since_ms = None
-        if partition.done.turns >= TURNS_MAX and self._tell is None:
+        if partition.done.turns >= TURNS_MAX and not self._serves:
             turned = Turned(None)
         self._raise_if_regressed(partition)
         if partition.fenced is not before:
@@ -169,20 +169,23 @@ class Service:
             self._events(Waits(topic=topic, partition=number, bytes=want.bytes, since_ms=since_ms))
 
     def _raise_if_regressed(self, partition: ServedPartition) -> None:
-        if partition.regressed and partition.fenced is not None and self._tell is not None:
+        if partition.regressed and partition.fenced is not None and self._serves:
             raise partition.fenced  # raised at once (P5); `run_once` raises it at its end
 
     def _raise_if_all_was_lost(self, partition: ServedPartition) -> None:
         """Two threads may lose the last two partitions at once: the later one finds nothing owned, and raises."""
-        serves = self._tell is not None  # `run_once` raises at its end
-        if serves and partition.fenced is not None and not any(each.owned for each in tuple(self.partitions)):
+        if not self._serves or partition.fenced is None:
+            return  # `run_once` raises at its end
+        if not any(each.owned for each in tuple(self.partitions)):
             raise partition.fenced
 
     def _rests(self, partition: ServedPartition) -> None:
+        if not self._serves:
+            return
+        report = partition.report(self._driver.now_ms())
+        partition.done = Tally()
+        self._troubles.rests(report.topic, report.partition, kind_of_rest(report), report.outcome, report.detail)
         if self._tell is not None:
-            report = partition.report(self._driver.now_ms())
-            partition.done = Tally()
-            self._troubles.rests(report.topic, report.partition, kind_of_rest(report), report.outcome, report.detail)
             self._tell(report)
 
     def _find(self) -> None:
@@ -205,7 +208,7 @@ class Service:
                     PartitionFiles(keys, self._events, self._driver.homes.names),
                     self._worker,
                     topic,
-                    stands_by=self._tell is not None,
+                    stands_by=self._serves,
                 )
                 self._partitions[keys] = partition
                 partition.take_over |= self._take_over
@@ -215,7 +218,7 @@ class Service:
         self._partitions = {keys: partition for keys, partition in self._partitions.items() if keys in kept}
         self._topics = {name: topic for name, topic in self._topics.items() if name in names}
         self._troubles.keep({*(keys.topic for keys in kept), *(each.topic for each in unread)})
-        before = self._found if self._tell is None else {}
+        before = {} if self._serves else self._found
         self._found = before | {keys: self._partitions[keys] for keys in found}
         self._unread, self._take_over = tuple(unread), False
 

@@ -142,7 +142,7 @@ def test_two_services_that_are_started_again_whenever_they_end_do_not_fence_each
 
 def served(warehouse: lithify.Warehouse, tell: Callable[[PartitionReport], None] = lambda _: None) -> Service:
     service = Service(warehouse.driver, LocalEngine(1), None, "w:1", lambda: False, log_event)
-    service.begin(take_over=False, tell=tell)
+    service.begin(take_over=False, serves=True, tell=tell)
     return service
 
 

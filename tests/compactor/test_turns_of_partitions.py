@@ -144,7 +144,7 @@ def test_a_turn_for_an_edit_begins_no_job(warehouse: lithify.Warehouse) -> None:
     """What came since the look needs a worker, and waits for one."""
     part = warehouse.create_topic("users", 1, COMPACT).partition(0)
     service = Service(warehouse.driver, LocalEngine(1), None, "w:1", lambda: False, log_event)
-    service.begin(take_over=False, tell=None)
+    service.begin(take_over=False, serves=False)
     (place,) = service.find()
     append_to(part, 8)
     turned = service.turn(place, LOOK_AGAIN)

@@ -87,7 +87,7 @@ def test_who_waits_long_for_a_turn_is_told_once(
     append_to(part, 8)
     told: list[Event] = []
     service = Service(warehouse.driver, LocalEngine(1), 100, "w:1", lambda: False, told.append)
-    service.begin(take_over=False, tell=lambda _: None)
+    service.begin(take_over=False, serves=True)
 
     def rounds(count: int) -> int:
         for _ in range(count):
