@@ -10,20 +10,7 @@ from lithify.admin.interruption import HungUp, Terminated
 from lithify.cli.invocation import HowFar
 from lithify.cli.terminal import json_bytes, warn
 from lithify.store.apart import Fault
-from lithify.store.errors import (
-    AccessDenied,
-    AlreadyExists,
-    CommitUnknown,
-    Corrupt,
-    ErrorKind,
-    Fenced,
-    InvalidRequest,
-    LithifyError,
-    NotFound,
-    OffsetOutOfRange,
-    SnapshotExpired,
-    Unavailable,
-)
+from lithify.store.errors import CommitUnknown, Corrupt, ErrorKind, InvalidRequest, LithifyError, error_classes
 
 __all__ = [
     "BROKEN_PIPE",
@@ -50,20 +37,6 @@ INTERRUPTED = 130  # 128 + SIGINT, as in shells
 TERMINATED = 143  # 128 + SIGTERM
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
-_KINDS: tuple[tuple[type[LithifyError], str], ...] = (
-    (InvalidRequest, "fix the request, the flags or the configuration; nothing was done"),
-    (NotFound, "name something that exists"),
-    (AlreadyExists, "pick another name, or use what is there"),
-    (Fenced, "stop: another compactor, producer or consumer has taken over"),
-    (CommitUnknown, "check before you retry: it may have happened"),
-    (Unavailable, "retry later: the store cannot be reached, or compaction is behind"),
-    (AccessDenied, "grant access or renew the credentials, then retry: the store refused access; nothing was done"),
-    (SnapshotExpired, "open a new snapshot, or pin the next one"),
-    (Corrupt, "someone must investigate: an object is missing or damaged, or `verify` or `doctor` found a problem"),
-    (OffsetOutOfRange, "choose an offset inside the log"),
-)
-
-
 _DONE_IN_PART = (
     "partly done: the report names the partitions that failed; or you answered a question with no (`Declined`), and "
     "nothing was done"
@@ -78,8 +51,7 @@ def exit_codes_table() -> str:
     """The table in docs/cli.md, as Markdown."""
     rows = [(0, "", "done; a service ended as requested")]
     rows.append((FAILED, "", _DONE_IN_PART))
-    rows += [(kind.exit_code, kind.__name__, what) for kind, what in _KINDS]
-    rows.append((UNEXPECTED, "Unexpected", "a bug in lithify: please report it"))
+    rows += [(each.exit_code, each.kind, each.remedy) for each in error_classes()]
     rows.append((HUNG_UP, "HungUp", "SIGHUP, when a terminal is closed: same as SIGTERM"))
     rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
     rows.append((BROKEN_PIPE, "", "the program reading the output closed it (a broken pipe)"))

@@ -1,17 +1,17 @@
-"""What can go wrong, by what the caller must do next.
+"""What can go wrong. Each class is what the caller must do next, which is its `remedy`:
 
     LithifyError
-    ├── InvalidRequest      fix the request
-    ├── NotFound            name something that exists
-    ├── AlreadyExists       pick another name, or use what is there
-    ├── Fenced              stop: another compactor, producer or consumer took over
-    │   └── EpochRegression stop, and look: the store went back in time
-    ├── CommitUnknown       look before retrying: it may have happened
-    ├── Unavailable         retry later
-    │   └── AccessDenied    grant access: the store refused the credentials, or a permission is missing
-    ├── SnapshotExpired     open a new snapshot, or pin the next one
-    ├── Corrupt             a person must look
-    └── OffsetOutOfRange    choose an offset inside the log
+    ├── InvalidRequest
+    ├── NotFound
+    ├── AlreadyExists
+    ├── Fenced
+    │   └── EpochRegression
+    ├── CommitUnknown
+    ├── Unavailable
+    │   └── AccessDenied
+    ├── SnapshotExpired
+    ├── Corrupt
+    └── OffsetOutOfRange
 
 A result that is only not known yet raises none of these: waiting for a delivery raises Python's TimeoutError, and goes
 on.
@@ -37,6 +37,7 @@ __all__ = [
     "SnapshotExpired",
     "Unavailable",
     "error_class",
+    "error_classes",
 ]
 
 
@@ -58,10 +59,11 @@ class ErrorKind(StrEnum):
 
 
 class LithifyError(Exception):
-    """The base class; by itself it reports a bug in lithify. Each class has its kind, the exit code of the command
-    line, the HTTP status, and whether the same request may simply be repeated."""
+    """The base class; by itself it reports a bug in lithify. Each class has its kind, what to do about it, the exit
+    code of the command line, the HTTP status, and whether the same request may simply be repeated."""
 
     kind: ClassVar[ErrorKind] = ErrorKind.UNEXPECTED
+    remedy: ClassVar[str] = "a bug in lithify: please report it"
     exit_code: ClassVar[int] = 70  # EX_SOFTWARE of sysexits.h
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
@@ -69,6 +71,7 @@ class LithifyError(Exception):
 
 class InvalidRequest(LithifyError):
     kind = ErrorKind.INVALID_REQUEST
+    remedy = "fix the request, the flags or the configuration; nothing was done"
     exit_code = 2
     http_status = 400
 
@@ -78,6 +81,7 @@ class NotFound(LithifyError):
     the id of the segment that was read there, if any."""
 
     kind = ErrorKind.NOT_FOUND
+    remedy = "name something that exists"
     exit_code = 3
     http_status = 404
 
@@ -89,12 +93,14 @@ class NotFound(LithifyError):
 
 class AlreadyExists(LithifyError):
     kind = ErrorKind.ALREADY_EXISTS
+    remedy = "pick another name, or use what is there"
     exit_code = 4
     http_status = 409
 
 
 class Fenced(LithifyError):
     kind = ErrorKind.FENCED
+    remedy = "stop: another compactor, producer or consumer has taken over"
     exit_code = 5
     http_status = 409
 
@@ -103,6 +109,7 @@ class EpochRegression(Fenced):
     """The stored epoch is smaller than one this process has committed: the store lost acknowledged writes."""
 
     kind = ErrorKind.EPOCH_REGRESSION
+    remedy = "stop every compactor and investigate: the store went back in time and has lost acknowledged writes"
 
 
 class CommitUnknown(LithifyError):
@@ -112,6 +119,7 @@ class CommitUnknown(LithifyError):
     """
 
     kind = ErrorKind.COMMIT_UNKNOWN
+    remedy = "check before you retry: it may have happened"
     exit_code = 6
     http_status = 504
 
@@ -122,6 +130,7 @@ class CommitUnknown(LithifyError):
 
 class Unavailable(LithifyError):
     kind = ErrorKind.UNAVAILABLE
+    remedy = "retry later: the store cannot be reached, or compaction is behind"
     exit_code = 7
     http_status = 503
     retryable = True
@@ -135,12 +144,14 @@ class AccessDenied(Unavailable):
     """
 
     kind = ErrorKind.ACCESS_DENIED
+    remedy = "grant access or renew the credentials, then retry: the store refused access; nothing was done"
     http_status = 502  # the store refused us; this is not our refusal of the client
     retryable = False
 
 
 class SnapshotExpired(LithifyError):
     kind = ErrorKind.SNAPSHOT_EXPIRED
+    remedy = "open a new snapshot, or pin the next one"
     exit_code = 8
     http_status = 410
 
@@ -150,6 +161,7 @@ class Corrupt(LithifyError):
     if any."""
 
     kind = ErrorKind.CORRUPT
+    remedy = "someone must investigate: an object is missing or damaged, or `verify` or `doctor` found a problem"
     exit_code = 9
 
     def __init__(self, message: str, key: str = "", segment: str = "") -> None:
@@ -160,6 +172,7 @@ class Corrupt(LithifyError):
 
 class OffsetOutOfRange(LithifyError):
     kind = ErrorKind.OFFSET_OUT_OF_RANGE
+    remedy = "choose an offset inside the log"
     exit_code = 10
     http_status = 416
 
@@ -171,6 +184,11 @@ _CLASSES: dict[ErrorKind, type[LithifyError]] = {
         *(Unavailable, AccessDenied, SnapshotExpired, Corrupt, OffsetOutOfRange),
     )
 }
+
+
+def error_classes() -> tuple[type[LithifyError], ...]:
+    """All of them, the base class last."""
+    return (*(each for each in _CLASSES.values() if each is not LithifyError), LithifyError)
 
 
 def error_class(kind: ErrorKind) -> type[LithifyError]:
