@@ -256,7 +256,8 @@ class Consumer:
 
     def _is_behind(self) -> bool:
         """Whether there is something to commit."""
-        # SUBTLE! The next instance has no state for what was not scanned, and would begin behind it.
+        # SUBTLE! The next instance has no state for what was not scanned, and would begin behind it. Test:
+        # tests/log/test_scan_and_follow.py
         return not self._rebuilding and (self._done != self._entry.offset or self._rebuilt_to > 0)
 
     def _commit(self) -> None:
@@ -265,7 +266,7 @@ class Consumer:
         mine = self._entry
         # SUBTLE! Everything read from the first manifest is complete, whatever was cleaned since. But not beyond the
         # committed position: the next instance begins there, and would never see a deletion that only this one has
-        # read.
+        # read. Test: tests/log/test_missed_deletions.py
         rebuilt_to = max(self._rebuilt_to, min(self._follower.first_to, self._done) if self._anew else 0)
         edit = CommitPosition(mine.name, self._done, mine.committed_at, mine.instance, rebuilt_to)
         self._entry = self._driver.run(self._files.manifest.commit(edit)).result

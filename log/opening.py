@@ -56,7 +56,8 @@ class Opening:
         """Take the name over.
 
         SUBTLE! This commits the old position, not `rebuilt_to`: the scan is read only later, and if this instance dies
-        over it, it must not leave a position for which its successor has no state.
+        over it, it must not leave a position for which its successor has no state. Test:
+        tests/log/test_scan_and_follow.py
         """
         if self._start.holds is not None:
             taken = self._driver.run(take(self._files, self._name, self._beginning, self._start.holds))

@@ -244,14 +244,15 @@ class Lineage(Generic[S]):
                 # SUBTLE! A refusal speaks of this head only. An earlier attempt with an unknown outcome may have
                 # succeeded without a trace in this head: 1. It appended a segment. 2. The segment was compacted and
                 # collected, and its id fell below the orphan floor. 3. We are refused. `offer` then raises
-                # CommitUnknown, unless the refusal is final.
+                # CommitUnknown, unless the refusal is final. Test: tests/protocol/test_p07_orphan_floor.py
                 return verdict
             value = msgspec.structs.replace(verdict.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
             settled, rival = await self._create(number, value, attempt, frees=edit.frees)
             # SUBTLE! What we learned about `number` counts only if the number is not dead. A stalled writer can create
-            # a collected number anew, and a body of ours may have lived and been collected before we looked.
+            # a collected number anew, and a body of ours may have lived and been collected before we looked. Test:
+            # tests/protocol/test_p04_boundary.py
             dead = await self._dead()
             if number > dead and settled is _Settled.OURS:
                 await self._saw(Version(number, value))

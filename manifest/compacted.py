@@ -28,6 +28,7 @@ def compacted(manifest: Manifest, floor: int) -> Compacted | None:
     SUBTLE! It is not enough that only one run lies below `cleaned_to`. 1. Of three appends the first and third are
     merged around the second; a record of the first is superseded by one of the third. 2. The run made of the second is
     all that lies below the others, and lacks that record. So nothing else may ever have *absorbed* an offset below.
+    Test: tests/manifest/test_compacted.py
     """
     as_of = manifest.cleaned_to
     below = [run for run in manifest.runs if all(ref.max_offset < as_of for ref in run.segments)]

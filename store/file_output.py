@@ -78,7 +78,8 @@ class FileOutput(OutputFile):
                 self._discard()
 
     def _spill(self) -> None:
-        """SUBTLE! An object that could not be written whole must not be closed as if it were: give it up at once."""
+        """SUBTLE! An object that could not be written whole must not be closed as if it were: give it up at once. Test:
+        tests/store/test_disk_faults.py"""
         try:
             self._require()
             write_all(self._disk, self._descriptor, self._buffer)
