@@ -24,11 +24,12 @@ from lithify.compactor.policy import (
 from lithify.compactor.reading import Reading, first_state
 from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
-from lithify.manifest.catalog import live_topic, partition_of, topic_lineage
+from lithify.manifest.catalog import partition_of
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Debt, NotDue
 from lithify.manifest.jobs import Estimate, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Key
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import LiftQuarantine
@@ -118,6 +119,7 @@ class Admin:
 
     def __init__(self, warehouse: WarehouseLike) -> None:
         self._driver = warehouse.driver
+        self._known = KnownPartitions(self._driver)
 
     def submit(self, topic: str, partition: int, sources: Literal["full"] | Sequence[str] = "full") -> CompactionInfo:
         """Request a compaction: of everything ("full"), or of these L0 and run ids. The compactor decides.
@@ -129,9 +131,9 @@ class Admin:
         if not sources:
             raise InvalidRequest("sources: the list is empty; give 'full' for a compaction of everything")
         requested = () if isinstance(sources, str) else tuple(sources)
-        files, config = self._partition(topic, partition)
+        keys, config = self._partition(topic, partition)
 
-        async def submit() -> tuple[Job, int]:
+        async def submit(files: PartitionFiles) -> tuple[Job, int]:
             manifest, now_ms = await files.head(), await Now()
             choose_requested(manifest, requested, now_ms, config)
             job_id = SegmentId.for_job(manifest.id, await NewId())
@@ -139,14 +141,14 @@ class Admin:
             state = (await files.compactor.commit(Submit(first_state(manifest), job))).version.value
             return (state.job(job_id) if state else None) or job, now_ms
 
-        job, now_ms = self._driver.run(submit())
+        job, now_ms = self._known.run(keys, submit)
         return compaction_info(topic, partition, job, now_ms)
 
     def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - part of the public API
         """The status of one compaction by its id, topic/partition/job. Raises NotFound."""
         topic, partition, job_id = _split(id)
-        files, _ = self._partition(topic, partition)
-        found = next((info for info in self._infos(files.keys) if info.id == id), None)
+        keys, _ = self._partition(topic, partition)
+        found = next((info for info in self._infos(keys) if info.id == id), None)
         if found is None:
             raise NotFound(
                 f"{topic}/{partition} has no compaction {job_id}; the oldest finished ones are no longer remembered"
@@ -167,7 +169,7 @@ class Admin:
         """As `compactions`, but only those that can be read; and the faults of the rest."""
         infos: list[CompactionInfo] = []
         faults: list[Fault] = []
-        for found in partitions_found(self._driver, topic):
+        for found in partitions_found(self._known, topic):
             if isinstance(found, UnreadTopic):
                 faults.append(found.fault)
                 continue
@@ -186,8 +188,8 @@ class Admin:
         Raises InvalidRequest if it has completed or failed, NotFound.
         """
         topic, partition, job_id = _split(id)
-        files, _ = self._partition(topic, partition)
-        self._driver.run(files.compactor.commit(RequestCancel(job_id)))
+        keys, _ = self._partition(topic, partition)
+        self._known.run(keys, lambda files: files.compactor.commit(RequestCancel(job_id)))
         return self.compaction(id)
 
     def retry(self, topic: str, partition: int) -> bool:
@@ -196,23 +198,23 @@ class Admin:
 
         Raises Corrupt if the segment is still damaged: then nothing was changed.
         """
-        files, _ = self._partition(topic, partition)
-        head = self._driver.run(files.head())
+        keys, _ = self._partition(topic, partition)
+        head = self._known.run(keys, lambda files: files.head())
         if head.quarantine is None:
             return False
         for ref in (segment for segment in head.segments() if segment.id == head.quarantine.segment):
             try:
-                Segments(files.keys, self._driver.homes).verify(ref)
+                Segments(keys, self._driver.homes).verify(ref)
             except (NotFound, Corrupt) as damaged:
                 raise Corrupt(f"{topic}/{partition}: {damaged}", damaged.key, damaged.segment) from damaged
-        self._driver.run(files.manifest.commit(LiftQuarantine()))
+        self._known.run(keys, lambda files: files.manifest.commit(LiftQuarantine()))
         return True
 
     def explain(self, topic: str, partition: int) -> Explanation:
         """What a compactor would do next in a partition, and what it would not do, with the reasons."""
-        files, config = self._partition(topic, partition)
+        keys, config = self._partition(topic, partition)
 
-        async def explain() -> Explanation:
+        async def explain(files: PartitionFiles) -> Explanation:
             manifest, state = await files.head(), await files.compactor_state()
             reading = Reading.of(manifest, state, config, await Now())
             decision = survey(reading)
@@ -240,14 +242,14 @@ class Admin:
                 beside=_beside(action, reading),
             )
 
-        return self._driver.run(explain())
+        return self._known.run(keys, explain)
 
-    def _partition(self, topic: str, partition: int) -> tuple[PartitionFiles, TopicConfig]:
-        known = self._driver.run(live_topic(topic_lineage(topic), topic))
-        return PartitionFiles(partition_of(known, partition)), parse(known.config)
+    def _partition(self, topic: str, partition: int) -> tuple[PartitionKeys, TopicConfig]:
+        known = self._known.topic(topic)
+        return partition_of(known, partition), parse(known.config)
 
     def _infos(self, keys: PartitionKeys) -> list[CompactionInfo]:
-        state = self._driver.run(PartitionFiles(keys).compactor_state())
+        state = self._known.run(keys, lambda files: files.compactor_state())
         now_ms = self._driver.now_ms()
         jobs = () if state is None else (*state.history, *state.jobs)
         return [compaction_info(keys.topic, keys.partition, job, now_ms) for job in jobs]

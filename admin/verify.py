@@ -20,6 +20,7 @@ from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.homes import reachable, unreachable, where
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import missing_text
@@ -114,9 +115,18 @@ def spark_checks(master: str) -> RunChecks:
 class Verifier:
     """Verifies partitions of the topics of one warehouse."""
 
-    def __init__(self, driver: Driver, run: RunChecks, deep: bool = False, ended: Callable[[int], Any] | None = None):
-        """`deep`: check rows too, not only bytes. `ended` is called with each finished task's number of segments."""
+    def __init__(
+        self,
+        driver: Driver,
+        run: RunChecks,
+        deep: bool = False,
+        ended: Callable[[int], Any] | None = None,
+        known: KnownPartitions | None = None,
+    ):
+        """`deep`: check rows too, not only bytes. `ended` is called with each finished task's number of segments.
+        `known`: where to look partitions up, and leave what is learned; never trusted instead of a look."""
         self._driver = driver
+        self._known = known or KnownPartitions(driver)
         self._run = run
         self._deep = deep
         self._ended = ended or (lambda _: None)
@@ -125,11 +135,11 @@ class Verifier:
         """Raises NotFound if `topic` does not exist; problems with its objects are in the report."""
         looks: list[_Look] = []
         checks: list[PartitionCheck] = []
-        for found in partitions_found(self._driver, topic):
+        for found in partitions_found(self._known, topic, anew=True):
             if isinstance(found, UnreadTopic):
                 checks.append(_unread(found.topic, None, found.fault))
                 continue
-            look = attempt(lambda keys=found.keys: self._driver.run(_look(PartitionFiles(keys))))
+            look = attempt(lambda keys=found.keys: self._known.run(keys, _look, anew=True))
             if isinstance(look, Fault):
                 checks.append(_unread(found.keys.topic, found.keys.partition, look))
             else:
@@ -152,7 +162,7 @@ class Verifier:
         if any(finding.kind == "missing" for finding in mine):
             # SUBTLE! 1. We read head 7. 2. While we verify, segments are compacted and collected. 3. We find them
             # missing. Only what a later head, or a pin, still names is really missing.
-            now = attempt(lambda: self._driver.run(_look(PartitionFiles(look.keys))))
+            now = attempt(lambda: self._known.run(look.keys, _look))
             named = (look if isinstance(now, Fault) else now).segments().keys()
             mine = [finding for finding in mine if finding.kind != "missing" or finding.object in named]
         live = {ref.id for ref in look.head.segments()}

@@ -143,9 +143,11 @@ def _temporaries(warehouse: "Warehouse") -> Iterator[Check]:
 
 
 def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
+    from lithify.manifest.known import KnownPartitions
     from lithify.manifest.walk import UnreadTopic, partitions_found
 
-    all_found = attempt(lambda: list(partitions_found(warehouse.driver)))
+    known = KnownPartitions(warehouse.driver)
+    all_found = attempt(lambda: list(partitions_found(known)))
     if isinstance(all_found, Fault):
         yield Check("topics", "failure", all_found.text, all_found)
         return

@@ -58,10 +58,11 @@ def _tell(output: Output, made: "Topic", text: str) -> None:
 @command(topic, "list")
 def list_(invocation: Invocation) -> int:
     """List the topics of the warehouse. Topics that cannot be read are listed too, and named on standard error."""
+    from lithify.manifest.known import KnownPartitions
     from lithify.manifest.walk import topics_found
     from lithify.store.apart import Fault
 
-    found = list(topics_found(invocation.warehouse().driver))
+    found = list(topics_found(KnownPartitions(invocation.warehouse().driver)))
     names = [name for name, _ in found]
     output = invocation.output
     output.answer(names, lambda: output.lines(names))

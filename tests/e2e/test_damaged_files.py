@@ -22,6 +22,7 @@ from lithify.gc import collector as collector_module
 from lithify.gc.collector import Collector, GcReport
 from lithify.manifest.codec import encode
 from lithify.manifest.keys import TopicKeys
+from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.walk import topics_found
@@ -194,7 +195,7 @@ def examine(town: Town, chain: str) -> None:
     assert verdicts["topic bad" if chain == "topic" else "bad/0"] == "failure"
     assert "failure" not in {verdict for name, verdict in verdicts.items() if not name.split("/")[0].endswith("bad")}
     assert town.warehouse.topics() == ["bad", "good", "zz"]
-    unread = [name for name, known in topics_found(town.warehouse.driver) if isinstance(known, Fault)]
+    unread = [name for name, known in topics_found(KnownPartitions(town.warehouse.driver)) if isinstance(known, Fault)]
     assert unread == (["bad"] if chain == "topic" else [])
     if chain != "topic":
         info = town.warehouse.topic("bad").describe()
