@@ -26,7 +26,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import missing_text
 from lithify.manifest.walk import UnreadTopic, partitions_found
 from lithify.segment.check import CheckTask, Finding, check_segments, finding
-from lithify.store.apart import Fault, attempt
+from lithify.store.apart import Ending, Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, Unavailable
 from lithify.store.homes import Homes
@@ -59,6 +59,13 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def findings(self) -> tuple[Finding, ...]:
         return tuple(finding for partition in self.partitions for finding in partition.findings)
+
+    @property
+    def ending(self) -> Ending:
+        kinds = {finding.kind for finding in self.findings}
+        if kinds & {"corrupt", "missing"}:
+            return Ending.DAMAGED
+        return Ending.UNREACHABLE if kinds else Ending.DONE
 
 
 class RunChecks(Protocol):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 import click
 import msgspec
 
-from lithify.cli.failures import FOUND_DAMAGE
+from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, quarantine_text, size_text
 from lithify.manifest.words import counted, span_text
-from lithify.store.apart import Fault, attempt
-from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.apart import Ending, Fault, attempt
+from lithify.store.errors import LithifyError, Unavailable
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
@@ -42,6 +42,14 @@ class Check(msgspec.Struct, frozen=True):
     fault: Fault | None = None  # if it is one that this check met
 
 
+class Diagnosis(msgspec.Struct, frozen=True):
+    """Of the store, this machine and the warehouse."""
+
+    warehouse: str
+    checks: tuple[Check, ...]
+    ending: Ending
+
+
 @command()
 @click.option(
     "--rounds",
@@ -66,22 +74,28 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         tick(1)
         if report.finding != "unavailable":  # otherwise each topic would wait for the same silence
             checks += [*_temporaries(warehouse), *topic_checks(warehouse)]
-    url = shown(warehouse.url)
-    output.answer({"warehouse": url, "checks": checks}, lambda: _show(output, url, checks))
-    return _code(report, checks)
+    found = Diagnosis(shown(warehouse.url), tuple(checks), _ending(report, tuple(checks)))
+    value = {"warehouse": found.warehouse, "checks": found.checks}
+    output.answer(value, lambda: _show(output, found))
+    return code_of(found)
 
 
-def _code(report: "ProbeReport", checks: list[Check]) -> int:
+def _ending(report: "ProbeReport", checks: tuple[Check, ...]) -> Ending:
     if not any(check.verdict == "failure" for check in checks):
-        return 0
-    unavailable = Unavailable.exit_code
-    codes = {"unavailable": unavailable, "refused": unavailable, "unfit": InvalidRequest.exit_code}
-    return codes.get(report.finding or "", FOUND_DAMAGE)
+        return Ending.DONE
+    match report.finding:
+        case "unavailable" | "refused":
+            return Ending.UNREACHABLE
+        case "unfit":
+            return Ending.UNFIT
+        case _:
+            return Ending.DAMAGED
 
 
-def _show(output: Output, url: str, checks: list[Check]) -> None:
-    output.table(("verdict", "check", "what was found"), [(c.verdict, c.name, c.detail) for c in checks], url)
-    bad = [check for check in checks if check.verdict == "failure"]
+def _show(output: Output, found: Diagnosis) -> None:
+    rows = [(check.verdict, check.name, check.detail) for check in found.checks]
+    output.table(("verdict", "check", "what was found"), rows, found.warehouse)
+    bad = [check for check in found.checks if check.verdict == "failure"]
     output.line(f"{counted(len(bad), 'check')} failed" if bad else "fit")
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.cli.failures import exit_code_of
+from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text
 from lithify.cli.settings import option
@@ -47,7 +47,7 @@ def run(
         report = collector.run_once(dry_run=dry_run, sweep=sweep)
     output = invocation.output
     output.answer(report, lambda: _show(output, report))
-    return exit_code_of([*(partition.fault for partition in report.partitions), report.fault])
+    return code_of(report)
 
 
 def _show(output: Output, report: "GcReport") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import structlog
 
-from lithify.cli.failures import FAILED, exit_code_of
+from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.logs import set_up_logs
 from lithify.cli.output import Output, count_text, size_text
@@ -149,16 +149,12 @@ def serve(
 def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compactor]", take_over: bool) -> int:
     from lithify.admin.daemon import leave_on_signals
     from lithify.cli.bars import bars
-    from lithify.compactor.step import StepEnd
 
     output = invocation.output
     with bars(output) as events, closing(compactor_with(events)) as compactor, leave_on_signals(compactor.stop):
         report = compactor.run_once(take_over)
     output.answer(report, lambda: _show(output, report))
-    damaged = any(job.error is not None and job.error.damage for job in report.jobs)
-    damaged = damaged or any(part.quarantined for part in report.partitions)
-    failed = any(part.outcome is StepEnd.FAILED for part in report.partitions)
-    return exit_code_of((part.fault for part in report.partitions), damaged=damaged) or (FAILED if failed else 0)
+    return code_of(report)
 
 
 def _show(output: Output, report: "MaintenanceReport") -> None:

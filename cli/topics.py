@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from lithify.cli.consumers import show_consumers
-from lithify.cli.failures import Declined, exit_code_of, tell_faults
+from lithify.cli.failures import Declined, code_of, tell_faults
 from lithify.cli.invocation import Invocation, command, parse_changes, parse_pairs
 from lithify.cli.output import Output, count_text, quarantine_text, size_text, time_text
 from lithify.cli.settings import option
@@ -80,7 +80,7 @@ def describe(invocation: Invocation, name: str, defaults: bool) -> int:
     output.answer(
         msgspec.structs.replace(info, config={**info.config, **unset}), lambda: _describe(output, info, unset)
     )
-    return exit_code_of(failed.fault for failed in info.failures)
+    return code_of(info)
 
 
 def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:

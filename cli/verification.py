@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.cli.failures import FOUND_DAMAGE
+from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.settings import option
-from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from lithify.admin.verify import RunChecks, VerifyReport
@@ -31,10 +31,7 @@ def verify(invocation: Invocation, topic: str | None, deep: bool, engine: str, m
     with output.progress("verifying") as tick:
         report = Verifier(warehouse.driver, _runner(engine, master), deep, tick).verify(topic)
     output.answer(report, lambda: _show(output, report))
-    kinds = {finding.kind for finding in report.findings}
-    if kinds & {"corrupt", "missing"}:
-        return FOUND_DAMAGE
-    return Unavailable.exit_code if kinds else 0
+    return code_of(report)
 
 
 def _runner(engine: str, master: str | None) -> "RunChecks":

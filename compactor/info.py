@@ -4,7 +4,7 @@ import msgspec
 
 from lithify.compactor.step import StepEnd
 from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts, last_number, summed_up
-from lithify.store.apart import Fault
+from lithify.store.apart import Ending, Fault, ending_of
 
 __all__ = [
     "CompactionInfo",
@@ -92,6 +92,15 @@ class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def jobs(self) -> tuple[CompactionInfo, ...]:
         return tuple(job for partition in self.partitions for job in partition.jobs)
+
+    @property
+    def ending(self) -> Ending:
+        damaged = any(job.error is not None and job.error.damage for job in self.jobs)
+        return ending_of(
+            (partition.fault for partition in self.partitions),
+            damaged=damaged or any(partition.quarantined for partition in self.partitions),
+            failed=any(partition.outcome is StepEnd.FAILED for partition in self.partitions),
+        )
 
 
 def unread_topic(topic: str, fault: Fault) -> PartitionReport:

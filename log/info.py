@@ -7,7 +7,7 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
 from lithify.manifest.retention import logical_size, stalled_by_future
-from lithify.store.apart import Fault
+from lithify.store.apart import Ending, Fault, ending_of
 
 __all__ = ["PartitionFailure", "PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "partition_info", "topic_info"]
 
@@ -69,6 +69,10 @@ class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, str]  # what was set; the rest have their defaults
     partitions: tuple[PartitionInfo, ...]
     failures: "tuple[PartitionFailure, ...]" = ()  # partitions that cannot be read, and so are not in `partitions`
+
+    @property
+    def ending(self) -> Ending:
+        return ending_of(failed.fault for failed in self.failures)
 
 
 class PartitionFailure(msgspec.Struct, frozen=True):
