@@ -32,7 +32,7 @@ from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, Unavaila
 from lithify.store.homes import Homes
 from lithify.store.listing import pages
 
-__all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "local_checks", "spark_checks"]
+__all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "checks_on", "local_checks", "spark_checks"]
 
 TASK_BYTES = 256 << 20
 TASK_SEGMENTS_MAX = 64
@@ -117,6 +117,15 @@ def spark_checks(master: str) -> RunChecks:
                 yield tuple(Finding(object=key, kind="unreadable", message=reply.refused) for key in objects)
 
     return run
+
+
+def checks_on(engine: Literal["spark", "local"], master: str | None) -> RunChecks:
+    """Raises InvalidRequest."""
+    if engine == "spark":
+        return spark_checks(master or "local[*]")
+    if master is not None:
+        raise InvalidRequest(f"--master is Spark's, and the engine is {engine}: leave one of them out")
+    return local_checks
 
 
 class Verifier:

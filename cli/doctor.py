@@ -4,46 +4,37 @@ import importlib.metadata
 import platform
 import shutil
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from lithify.admin.health import Check
 from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
-from lithify.cli.output import Output, quarantine_text, size_text
-from lithify.manifest.words import counted, span_text
-from lithify.store.apart import Ending, Fault, attempt
+from lithify.cli.output import Output, size_text
+from lithify.manifest.words import counted
+from lithify.store.apart import Ending, Fault
 from lithify.store.errors import LithifyError, Unavailable
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse
-    from lithify.manifest.config import TopicConfig
-    from lithify.manifest.keys import PartitionKeys
-    from lithify.manifest.model import Manifest, TopicFile
     from lithify.store.probe import ProbeReport
 
-__all__ = ["Check", "doctor", "topic_checks"]
+__all__ = ["doctor"]
 
 _PACKAGES = ("pyarrow", "pyspark", "boto3", "botocore", "s3fs", "fsspec")
 _S3FS_YEAR_MIN = 2026
 _FREE_BYTES_MIN = 2 << 30  # large sorts spill there
-_DEBT_OLD_MS = 3_600_000
-
-
-class Check(msgspec.Struct, frozen=True):
-    """`verdict` failure makes the exit code 9 (7 if the store does not answer or refuses access, 2 if no log can be
-    kept there); a warning does not."""
-
-    name: str
-    verdict: Literal["ok", "warning", "failure"]
-    detail: str
-    fault: Fault | None = None  # if it is one that this check met
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Of the store, this machine and the warehouse."""
+    """Of the store, this machine and the warehouse.
+
+    A failure makes the exit code 9 (7 if the store does not answer or refuses access, 2 if no log can be kept there); a
+    warning does not.
+    """
 
     warehouse: str
     checks: tuple[Check, ...]
@@ -73,7 +64,7 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         checks += _store(report)
         tick(1)
         if report.finding != "unavailable":  # otherwise each topic would wait for the same silence
-            checks += [*_temporaries(warehouse), *topic_checks(warehouse)]
+            checks += [*_temporaries(warehouse), *invocation.admin().health().checks]
     found = Diagnosis(shown(warehouse.url), tuple(checks), _ending(report, tuple(checks)))
     value = {"warehouse": found.warehouse, "checks": found.checks}
     output.answer(value, lambda: _show(output, found))
@@ -154,71 +145,3 @@ def _temporaries(warehouse: "Warehouse") -> Iterator[Check]:
         yield Check("stale temporaries", "warning", str(error), Fault.of(error))
     else:
         yield Check("stale temporaries", "ok", f"{removed} removed, left by killed processes")
-
-
-def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
-    from lithify.manifest.known import KnownPartitions
-    from lithify.manifest.walk import UnreadTopic, partitions_found
-
-    known = KnownPartitions(warehouse.driver)
-    all_found = attempt(lambda: list(partitions_found(known)))
-    if isinstance(all_found, Fault):
-        yield Check("topics", "failure", all_found.text, all_found)
-        return
-    readable = 0
-    for found in all_found:
-        if isinstance(found, UnreadTopic):
-            yield Check(f"topic {found.topic}", "failure", found.fault.text, found.fault)
-            continue
-        checks = attempt(lambda found=found: _partition(warehouse, found.keys, found.topic))
-        if isinstance(checks, Fault):
-            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.text, checks)
-            continue
-        readable += 1
-        yield from checks
-    yield Check("topics", "ok", f"{readable} partitions are readable")
-
-
-def _partition(warehouse: "Warehouse", keys: "PartitionKeys", known: "TopicFile") -> list[Check]:
-    """Checks of a partition: its job files must be readable; then its head."""
-    from lithify.manifest.config import parse
-    from lithify.manifest.partition import PartitionFiles
-
-    files = PartitionFiles(keys)
-    warehouse.driver.run(files.compactor_state())
-    return list(_head(warehouse, warehouse.driver.run(files.head()), parse(known.config)))
-
-
-def _head(warehouse: "Warehouse", head: "Manifest", config: "TopicConfig") -> Iterator[Check]:
-    from lithify.log.consumer_info import consumer_infos
-    from lithify.manifest.retention import floor_at, stalled_by_future
-
-    where = f"{head.topic}/{head.partition}"
-    now_ms = warehouse.driver.now_ms()
-    floor = floor_at(head, now_ms)
-    for consumer in consumer_infos(head, floor):
-        if consumer.alarm is not None:
-            yield Check(where, "warning", f"consumer {consumer.name}: {consumer.alarm}")
-    stalled = stalled_by_future(head, floor, now_ms)
-    if stalled is not None:
-        yield Check(where, "warning", stalled)
-    if head.quarantine is None:
-        yield from _debt(where, head, config, now_ms)
-        return
-    stopped = head.quarantine
-    text = quarantine_text(head.topic, head.partition, stopped.reason, stopped.segment, head.segments())
-    yield Check(where, "failure", text)
-
-
-def _debt(where: str, head: "Manifest", config: "TopicConfig", now_ms: int) -> Iterator[Check]:
-    from lithify.manifest.debt import assess
-
-    debt = assess(head, config, now_ms)
-    due = debt.due
-    if due is None:
-        return
-    oldest_ms = min(each.min_timestamp_ms for each in (*due.units, *debt.droppable))
-    age_ms = now_ms - max(head.last_compacted_at_ms or 0, oldest_ms)
-    if age_ms >= _DEBT_OLD_MS:
-        detail = f"a {due.kind} ({due.reason}) seems to have been due for {span_text(age_ms)}, judging by the records"
-        yield Check(where, "warning", f"{detail}: is a compactor running?")

@@ -4,7 +4,7 @@ import msgspec
 
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import assess
+from lithify.manifest.debt import Work, assess
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
 from lithify.manifest.retention import logical_size, stalled_by_future
 from lithify.store.apart import Ending, Fault, ending_of
@@ -45,6 +45,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     cleaned_to: int  # all offsets below were merged with each other
     last_compacted_at: int | None  # milliseconds since 1970
     due: str | None  # why a compaction is due; None: it is not
+    due_kind: Work | None  # of the work that is due
     quarantine: str | None  # why compaction is stopped until a person has looked (R6); None: it is not
     quarantined_segment: str | None  # the one that is damaged or missing
     l0: tuple[SegmentInfo, ...]
@@ -99,6 +100,7 @@ def partition_info(manifest: Manifest, config: TopicConfig, now_ms: int) -> Part
         cleaned_to=manifest.cleaned_to,
         last_compacted_at=manifest.last_compacted_at_ms,
         due=None if debt.due is None else f"{debt.due.kind}: {debt.due.reason}",
+        due_kind=None if debt.due is None else debt.due.kind,
         quarantine=None if manifest.quarantine is None else manifest.quarantine.reason,
         quarantined_segment=None if manifest.quarantine is None else manifest.quarantine.segment,
         l0=tuple(map(segment_info, manifest.l0)),

@@ -16,7 +16,6 @@ from structlog.testing import LogCapture
 import lithify
 from lithify.admin.client import Admin
 from lithify.admin.verify import Verifier, local_checks
-from lithify.cli.doctor import topic_checks
 from lithify.compactor.coordinator import Coordinator
 from lithify.gc import collector as collector_module
 from lithify.gc.collector import Collector, GcReport
@@ -189,7 +188,7 @@ def examine(town: Town, chain: str) -> None:
     assert {key for key in there if key.startswith(root)} <= town.objects(root), "nothing goes where the damage is"
     checks = Verifier(town.warehouse.driver, local_checks).verify().partitions
     assert {(check.topic, check.partition) for check in checks if check.findings} == lost
-    examined = list(topic_checks(town.warehouse))
+    examined = Admin(town.warehouse).health().checks
     assert {check.fault.kind for check in examined if check.fault} in ({"Corrupt"}, {"InvalidRequest"})
     verdicts = {check.name: check.verdict for check in examined}
     assert verdicts["topic bad" if chain == "topic" else "bad/0"] == "failure"
