@@ -1,109 +1,43 @@
-"""The admin client: manual compactions, and the state of a partition's compactor. Any process may use it (P15)."""
+"""Everything that can be asked of a warehouse's operation, or done to it, as one table of methods."""
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
-import msgspec
+from lithify.admin import checkpoints as _checkpoints
+from lithify.admin import compactions as _compactions
+from lithify.admin import consumers as _consumers
+from lithify.admin import explain as _explain
+from lithify.admin import health as _health
+from lithify.admin import topics as _topics
+from lithify.admin import transactions as _transactions
+from lithify.admin.checkpoints import PartitionCheckpoint
+from lithify.admin.compactions import Retried, Sources
+from lithify.admin.consumers import PartitionConsumer
+from lithify.admin.explain import Explanation
+from lithify.admin.garbage import GRACE_MS, Garbage
+from lithify.admin.health import Health
+from lithify.admin.manifests import ManifestFile, manifest_file
+from lithify.admin.partitions import Answers, WarehouseLike, partition_at
+from lithify.admin.topics import LogStart, TopicSummary
+from lithify.admin.transactions import PartitionTransaction
+from lithify.compactor.info import CompactionInfo
+from lithify.gc.collector import GcReport
+from lithify.log.info import PartitionInfo, TopicInfo
+from lithify.manifest.config import Setting
+from lithify.manifest.jobs import Status
+from lithify.manifest.known import KnownPartitions
+from lithify.manifest.model import Manifest, PinOwner
 
-from lithify.compactor.estimate import estimate
-from lithify.compactor.info import CompactionInfo, compaction_id, compaction_info
-from lithify.compactor.job_edits import RequestCancel, Submit
-from lithify.compactor.plan import choose_requested
-from lithify.compactor.policy import (
-    LEASE_MS,
-    Action,
-    Admit,
-    Drop,
-    Propose,
-    Resume,
-    Settle,
-    Wait,
-    decision,
-    incumbent_lives,
-)
-from lithify.compactor.relief import relief
-from lithify.compactor.requested import waits_for
-from lithify.manifest.catalog import live_topic, partition_of, topic_lineage
-from lithify.manifest.config import TopicConfig, parse
-from lithify.manifest.debt import Debt, NotDue
-from lithify.manifest.jobs import Estimate, Job
-from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import Key
-from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.quarantine import LiftQuarantine
-from lithify.manifest.reading import Reading, first_state
-from lithify.manifest.units import Unit
-from lithify.manifest.walk import UnreadTopic, partitions_found
-from lithify.manifest.words import span_text
-from lithify.segment.segments import Segments
-from lithify.store.apart import Fault, attempt
-from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, InvalidRequest, NotFound
-from lithify.store.port import NewId, Now
+if TYPE_CHECKING:
+    from lithify.admin.history import KeyHistory
+    from lithify.admin.verify import VerifyReport
 
-__all__ = ["Admin", "Explanation"]
-
-
-class WarehouseLike(Protocol):
-    @property
-    def driver(self) -> Driver: ...
-
-
-class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """An L0 segment or a run that a compaction would read."""
-
-    id: str
-    kind: str  # L0 or run
-    segments: int
-    bytes: int
-    rows: int
-    min_offset: int
-    max_offset: int  # inclusive
-    min_key: Key | None  # as in SegmentInfo
-    max_key: Key | None
-
-
-class Owed(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a partition waits to be cleaned or dropped."""
-
-    log_start_offset: int  # as a reader sees it now
-    droppable_segments: int  # wholly below the log start
-    droppable_bytes: int
-    clean_bytes: int
-    dirty_bytes: int
-    young_bytes: int
-    dirty_ratio: float
-    oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
-
-
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done beside a running job (docs/rfcs/0014)."""
-
-    action: str  # as in Explanation
-    reason: str
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compactor would do next in a partition, what that takes, what it would not do, and why."""
-
-    topic: str
-    partition: int
-    action: str  # wait, drop, propose, admit, resume, settle
-    reason: str
-    kind: str | None  # of the work that is due
-    debt: str | None  # that this work pays
-    sources: tuple[str, ...]
-    inputs: tuple[Input, ...]  # those of `sources`, one by one
-    estimate: Estimate | None
-    passed: tuple[NotDue, ...]  # work, then units, that were considered and not chosen
-    owed: Owed
-    compactor: str  # the owner of the epoch, and whether it shows life
-    owner_seen_ms: int | None = None  # of its latest claim or job; retiring segments leaves no such mark
-    beside: Beside | None = None  # what relieves the partition while its job runs
+__all__ = ["Admin"]
 
 
 class Admin:
-    """Requests to compactors, and their status. Reads and writes only numbered files; starts no engine.
+    """The operations of a warehouse. Any process may use it; it needs no running compactor, and starts no engine but to
+    verify. Thread-safe: one object may serve many, and what it has read makes the next question cheap.
 
     >>> warehouse = lithify.open("memory://example")
     >>> _ = warehouse.create_topic("users").append([lithify.Record(b"ada", b"pro")])
@@ -114,214 +48,209 @@ class Admin:
     >>> _ = admin.cancel(job.id)
     >>> admin.explain("users", 0).action
     'settle'
+
+    What is asked of several partitions continues past those that fail: `items` has the answers, `failed` the others. If
+    all fail, the error of the first is raised. `partition` None means all of a topic. Every method that names a topic
+    raises NotFound if there is none.
     """
 
     def __init__(self, warehouse: WarehouseLike) -> None:
-        self._driver = warehouse.driver
+        self._known = KnownPartitions(warehouse.driver)
+        self._garbage = Garbage(warehouse.driver)
 
-    def submit(self, topic: str, partition: int, sources: Literal["full"] | Sequence[str] = "full") -> CompactionInfo:
+    # Topics
+
+    def topics(self) -> Answers[TopicSummary]:
+        """All live topics, by name. A topic that cannot be read is among `failed`; it may have been deleted."""
+        return _topics.topics(self._known)
+
+    def topic(self, topic: str) -> TopicSummary:
+        """One topic, without its partitions' state."""
+        return TopicSummary.of(self._known.topic(topic))
+
+    def create_topic(
+        self, topic: str, partitions: int = 1, config: Mapping[str, Setting] | None = None, *, probe: bool = True
+    ) -> TopicSummary:
+        """As `Warehouse.create_topic`. Raises AlreadyExists, InvalidRequest, Unavailable."""
+        return _topics.create_topic(self._known, topic, partitions, config, probe=probe)
+
+    def alter_topic(
+        self, topic: str, config: Mapping[str, Setting | None] | None = None, partitions: int | None = None
+    ) -> TopicSummary:
+        """As `Topic.alter`: change configuration values (None: back to the default), or grow the number of partitions.
+        Raises InvalidRequest."""
+        return _topics.alter_topic(self._known, topic, config, partitions)
+
+    def delete_topic(self, topic: str) -> TopicSummary:
+        """Delete a topic and, once garbage is collected, all of its data. Returns what it was."""
+        return _topics.delete_topic(self._known, topic)
+
+    def describe_topic(self, topic: str) -> TopicInfo:
+        """A topic and its partitions; those that cannot be read are listed under `failures`."""
+        return _topics.describe_topic(self._known, topic)
+
+    def describe(self, topic: str, partition: int) -> PartitionInfo:
+        """One partition: its segments, offsets, sizes, and what is due."""
+        return _topics.describe(self._known, partition_at(self._known, topic, partition))
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> LogStart:
+        """As `Partition.delete_records`; -1: all. Raises OffsetOutOfRange."""
+        return _topics.delete_records(self._known, topic, partition, before_offset)
+
+    def manifest(self, topic: str, partition: int, number: int | None = None) -> Manifest:
+        """The manifest of a number, or the head. Raises Corrupt; InvalidRequest if a later lithify wrote it."""
+        return self.manifest_file(topic, partition, number).decoded()
+
+    def manifest_file(self, topic: str, partition: int, number: int | None = None) -> ManifestFile:
+        """As `manifest`, but the stored bytes, which may be damaged."""
+        return manifest_file(self._known, topic, partition, number)
+
+    def history(
+        self, topic: str, key: bytes, partition: int | None = None, limit: int = 100, *, values: bool = False
+    ) -> "KeyHistory":
+        """Every version of a key that a live segment still has, and what readers see of it. Looks where the key lives,
+        and where it lived before the topic grew; or in one partition.
+
+        `values`: also return values and headers. `limit`: the most versions, up to 1000, with values up to 100.
+        """
+        from lithify.admin.history import history
+
+        return history(self._known, topic, key, partition, limit, values=values)
+
+    # Checkpoints, consumers, transactions
+
+    def checkpoints(
+        self, topic: str, partition: int | None = None, owner: PinOwner | None = "user"
+    ) -> Answers[PartitionCheckpoint]:
+        """The checkpoints made by users; or by another `owner`: "scan", "view", None for all."""
+        return _checkpoints.list_all(self._known, topic, partition, owner)
+
+    def create_checkpoint(
+        self, topic: str, name: str, partition: int | None = None, ttl_ms: int | None = None
+    ) -> Answers[PartitionCheckpoint]:
+        """Pin what the partitions hold now, until `ttl_ms` from now (None: until deleted). Partitions that already have
+        a checkpoint `name` keep it. Returns all of that name. Raises AlreadyExists if no partition is without it."""
+        return _checkpoints.create(self._known, topic, name, partition, ttl_ms)
+
+    def delete_checkpoint(self, topic: str, name: str, partition: int | None = None) -> Answers[PartitionCheckpoint]:
+        """Delete a checkpoint in the partitions that have it; returns what was deleted. Raises NotFound if none has."""
+        return _checkpoints.delete(self._known, topic, name, partition)
+
+    def consumers(self, topic: str, partition: int | None = None) -> Answers[PartitionConsumer]:
+        """Named consumers with their positions and lags."""
+        return _consumers.consumers(self._known, topic, partition)
+
+    def reset_consumer(
+        self, topic: str, name: str, to: int | Literal["earliest", "latest"], partition: int | None = None
+    ) -> Answers[PartitionConsumer]:
+        """As `Partition.reset_consumer`, in the partitions that have it. An offset applies to one partition. Raises
+        NotFound if no partition has it, OffsetOutOfRange."""
+        return _consumers.reset_consumer(self._known, topic, name, to, partition)
+
+    def delete_consumer(self, topic: str, name: str, partition: int | None = None) -> Answers[PartitionConsumer]:
+        """Delete a consumer in the partitions that have it; returns what was deleted. Raises NotFound if none has."""
+        return _consumers.delete_consumer(self._known, topic, name, partition)
+
+    def transactions(self, topic: str, partition: int | None = None) -> Answers[PartitionTransaction]:
+        """The applications that number their appends, the longest idle first in each partition."""
+        return _transactions.transactions(self._known, topic, partition)
+
+    def forget_transaction(
+        self, topic: str, application: str, partition: int | None = None
+    ) -> Answers[PartitionTransaction]:
+        """Forget an application in the partitions that remember it; returns what was forgotten. Whatever it sends later
+        is appended as if for the first time. Raises NotFound if none remembers it."""
+        return _transactions.forget_transaction(self._known, topic, application, partition)
+
+    # Compaction
+
+    def submit(self, topic: str, partition: int, sources: Sources = "full") -> CompactionInfo:
         """Request a compaction: of everything ("full"), or of these L0 and run ids. The compactor decides.
 
-        Raises InvalidRequest if a source is not live, NotFound, Unavailable if 64 requests are waiting already.
+        Raises InvalidRequest if a source is not live, Unavailable if 64 requests are waiting already.
         """
-        if isinstance(sources, str) and sources != "full":
-            raise InvalidRequest("sources: give 'full', or a list of L0 segment and run ids")
-        if not sources:
-            raise InvalidRequest("sources: the list is empty; give 'full' for a compaction of everything")
-        requested = () if isinstance(sources, str) else tuple(sources)
-        files, config = self._partition(topic, partition)
-
-        async def submit() -> tuple[Job, int]:
-            manifest, now_ms = await files.head(), await Now()
-            choose_requested(manifest, requested, now_ms, config)
-            job_id = SegmentId.for_job(manifest.id, await NewId())
-            job = Job(id=job_id, status="submitted", origin="manual", requested=requested, created_at_ms=now_ms)
-            state = (await files.compactor.commit(Submit(first_state(manifest), job))).version.value
-            return (state.job(job_id) if state else None) or job, now_ms
-
-        job, now_ms = self._driver.run(submit())
-        return compaction_info(topic, partition, job, now_ms)
+        return _compactions.submit(self._known, topic, partition, sources)
 
     def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - part of the public API
         """The status of one compaction by its id, topic/partition/job. Raises NotFound."""
-        topic, partition, job_id = _split(id)
-        files, _ = self._partition(topic, partition)
-        found = next((info for info in self._infos(files.keys) if info.id == id), None)
-        if found is None:
-            raise NotFound(
-                f"{topic}/{partition} has no compaction {job_id}; the oldest finished ones are no longer remembered"
-            )
-        return found
+        return _compactions.compaction(self._known, id)
 
     def compactions(self, topic: str | None = None, partition: int | None = None) -> list[CompactionInfo]:
         """Active and remembered compactions, of the whole warehouse or a part, oldest first in each partition. Raises
         if one of them cannot be read; `readable_compactions` continues with the others."""
-        found, faults = self.readable_compactions(topic, partition)
-        for fault in faults:
-            raise fault.error()
-        return found
+        found = self.readable_compactions(topic, partition)
+        for failed in found.failed:
+            raise failed.fault.error()
+        return list(found.items)
 
     def readable_compactions(
-        self, topic: str | None = None, partition: int | None = None
-    ) -> tuple[list[CompactionInfo], list[Fault]]:
-        """As `compactions`, but only those that can be read; and the faults of the rest."""
-        infos: list[CompactionInfo] = []
-        faults: list[Fault] = []
-        for found in partitions_found(self._driver, topic):
-            if isinstance(found, UnreadTopic):
-                faults.append(found.fault)
-                continue
-            if partition is not None and partition_of(found.topic, partition) != found.keys:
-                continue
-            read = attempt(lambda keys=found.keys: self._infos(keys))
-            if isinstance(read, Fault):
-                faults.append(read)
-            else:
-                infos += read
-        return infos, faults
+        self, topic: str | None = None, partition: int | None = None, statuses: Sequence[Status] = ()
+    ) -> Answers[CompactionInfo]:
+        """As `compactions`, but those that can be read, even if there are none. `statuses`: only with one of these."""
+        return _compactions.compactions(self._known, topic, partition, statuses)
 
     def cancel(self, id: str) -> CompactionInfo:  # noqa: A002
         """Request that a compaction be cancelled; its compactor ends it, so the returned status may be old.
 
         Raises InvalidRequest if it has completed or failed, NotFound.
         """
-        topic, partition, job_id = _split(id)
-        files, _ = self._partition(topic, partition)
-        self._driver.run(files.compactor.commit(RequestCancel(job_id)))
-        return self.compaction(id)
+        return _compactions.cancel(self._known, id)
 
-    def retry(self, topic: str, partition: int) -> bool:
-        """Lift a partition's quarantine, if the damaged segment is whole again or gone from the log; returns whether
+    def explain(self, topic: str, partition: int) -> Explanation:
+        """What a compactor would do next in a partition, and what it would not do, with the reasons."""
+        return _explain.explain(self._known, partition_at(self._known, topic, partition))
+
+    def explain_topic(self, topic: str) -> Answers[Explanation]:
+        """As `explain`, of every partition."""
+        return _explain.explain_topic(self._known, topic)
+
+    def pause(self, topic: str) -> TopicSummary:
+        """Start no more compactions of a topic, and stop those that run; what they have finished is kept. Appends and
+        retention continue. Sets compaction.paused."""
+        return _topics.alter_topic(self._known, topic, {"compaction.paused": True}, None)
+
+    def resume(self, topic: str) -> TopicSummary:
+        """End `pause`."""
+        return _topics.alter_topic(self._known, topic, {"compaction.paused": None}, None)
+
+    def retry(self, topic: str, partition: int) -> Retried:
+        """Lift a partition's quarantine, if the damaged segment is whole again or gone from the log; tells whether
         there was a quarantine.
 
         Raises Corrupt if the segment is still damaged: then nothing was changed.
         """
-        files, _ = self._partition(topic, partition)
-        head = self._driver.run(files.head())
-        if head.quarantine is None:
-            return False
-        for ref in (segment for segment in head.segments() if segment.id == head.quarantine.segment):
-            try:
-                Segments(files.keys, self._driver.homes).verify(ref)
-            except (NotFound, Corrupt) as damaged:
-                raise Corrupt(f"{topic}/{partition}: {damaged}", damaged.key, damaged.segment) from damaged
-        self._driver.run(files.manifest.commit(LiftQuarantine()))
-        return True
+        return _compactions.retry(self._known, partition_at(self._known, topic, partition))
 
-    def explain(self, topic: str, partition: int) -> Explanation:
-        """What a compactor would do next in a partition, and what it would not do, with the reasons."""
-        files, config = self._partition(topic, partition)
+    def retry_topic(self, topic: str) -> Answers[Retried]:
+        """As `retry`, of every partition."""
+        return _compactions.retry_topic(self._known, topic)
 
-        async def explain() -> Explanation:
-            manifest, state = await files.head(), await files.compactor_state()
-            reading = Reading.of(manifest, state, config, await Now())
-            decided = decision(reading)
-            action, debt = decided.action, decided.debt
-            due = action.due if isinstance(action, Propose | Drop) else None
-            foretold = None
-            if isinstance(action, Propose):
-                foretold = estimate(reading, action.due.units, action.due.job_kind)
-            elif isinstance(action, Resume):
-                foretold = action.job.estimate
-            return Explanation(
-                topic=topic,
-                partition=partition,
-                action=action.name,
-                reason=_reason(action, reading),
-                kind=due.kind if due else None,
-                debt=due.debt if due else None,
-                sources=tuple(unit.id for unit in due.units) if due else (),
-                inputs=tuple(map(_input, due.units)) if due else (),
-                estimate=foretold,
-                passed=decided.passed,
-                owed=_owed(debt),
-                compactor=_owner(action, reading),
-                owner_seen_ms=(reading.state.heartbeat_at_ms or None) if reading.state.owner else None,
-                beside=_beside(action, reading),
-            )
+    # The whole warehouse
 
-        return self._driver.run(explain())
+    def gc(self, *, dry_run: bool = False, sweep: bool = False, grace_ms: int = GRACE_MS) -> GcReport:
+        """As `Collector.run_once`. `grace_ms`: how long replaced data stays readable: at least 300000, or 0 if nothing
+        else uses the warehouse. Raises InvalidRequest."""
+        return self._garbage.collect(dry_run, sweep, grace_ms)
 
-    def _partition(self, topic: str, partition: int) -> tuple[PartitionFiles, TopicConfig]:
-        known = self._driver.run(live_topic(topic_lineage(topic), topic))
-        return PartitionFiles(partition_of(known, partition)), parse(known.config)
+    def health(self, topic: str | None = None) -> Health:
+        """What in the topics needs a person: damaged files, quarantines, overdue work, consumers that lost records.
+        Reads every partition's newest files again."""
+        return _health.health(self._known, topic)
 
-    def _infos(self, keys: PartitionKeys) -> list[CompactionInfo]:
-        state = self._driver.run(PartitionFiles(keys).compactor_state())
-        now_ms = self._driver.now_ms()
-        jobs = () if state is None else (*state.history, *state.jobs)
-        return [compaction_info(keys.topic, keys.partition, job, now_ms) for job in jobs]
+    def verify(
+        self,
+        topic: str | None = None,
+        *,
+        deep: bool = False,
+        engine: Literal["spark", "local"] = "local",
+        master: str | None = None,
+        ended: Callable[[int], object] | None = None,
+    ) -> "VerifyReport":
+        """Check that every live or pinned segment exists and is as it was written; `deep`: rows too, not only bytes.
 
+        `engine`, `master`: whether to use threads of this process, or Spark's workers. `ended` is called with the
+        number of tasks that have just ended. Raises InvalidRequest, Unavailable.
+        """
+        from lithify.admin.verify import Verifier, checks_on
 
-def _split(compaction: str) -> tuple[str, int, str]:
-    topic, _, rest = compaction.partition("/")
-    partition, _, job = rest.partition("/")
-    if not job or not partition.isdecimal():
-        example = compaction_id("users", 0, "000000000042-1a2b3c4d")
-        raise InvalidRequest(f"{compaction[:300]!r} is not a compaction id; one looks like {example}")
-    return topic, int(partition), job
-
-
-def _input(unit: Unit) -> Input:
-    lows, highs = [ref.min_key for ref in unit.segments], [ref.max_key for ref in unit.segments]
-    return Input(
-        id=unit.id,
-        kind="run" if unit.is_run else "L0",
-        segments=len(unit.segments),
-        bytes=unit.bytes,
-        rows=unit.rows,
-        min_offset=unit.min_offset,
-        max_offset=unit.max_offset,
-        min_key=None if None in lows else min(low for low in lows if low is not None),
-        max_key=None if None in highs else max(high for high in highs if high is not None),
-    )
-
-
-def _owed(debt: Debt) -> Owed:
-    return Owed(
-        log_start_offset=debt.log_start_offset,
-        droppable_segments=len(debt.droppable),
-        droppable_bytes=sum(segment.bytes for segment in debt.droppable),
-        clean_bytes=debt.clean_bytes,
-        dirty_bytes=debt.dirty_bytes,
-        young_bytes=debt.young_bytes,
-        dirty_ratio=debt.dirty_ratio,
-        oldest_dirty_ms=debt.oldest_dirty_ms,
-    )
-
-
-def _beside(action: Action, reading: Reading) -> Beside | None:
-    """What would be done beside the running job of `action` (docs/rfcs/0014)."""
-    if not isinstance(action, Resume) or not incumbent_lives(reading.state, reading.now_ms):
-        return None
-    meanwhile = relief(reading, action.job.id)
-    if isinstance(meanwhile, Wait):
-        return None
-    return Beside(action=meanwhile.name, reason=_reason(meanwhile, reading))
-
-
-def _owner(action: Action, reading: Reading) -> str:
-    state, now_ms = reading.state, reading.now_ms
-    if not state.owner:
-        return "none yet"
-    if incumbent_lives(state, now_ms):
-        return f"{state.owner_name}, at work"
-    seen_ms = max(now_ms - state.heartbeat_at_ms, 0)
-    seen = f", its latest claim or job {span_text(seen_ms)} ago" if state.heartbeat_at_ms else ""
-    taken = f"; a standby takes over work that it leaves undone for {span_text(LEASE_MS)}"
-    waits = "" if isinstance(action, Wait) else taken
-    return f"{state.owner_name}{seen}{waits}"
-
-
-def _reason(action: Action, reading: Reading) -> str:
-    match action:
-        case Wait(reason):
-            return reason
-        case Propose(due) | Drop(due):
-            return due.reason
-        case Settle(job, status, reason):
-            return f"job {job.id} is {status}: {reason}"
-        case Admit(job):
-            return f"job {job.id} was requested and waits for {waits_for(job, reading)}"
-        case Resume(job):
-            return f"job {job.id} is running: {job.reason}"
+        return Verifier(self._known.driver, checks_on(engine, master), deep, ended, self._known).verify(topic)

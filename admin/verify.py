@@ -20,18 +20,19 @@ from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.homes import reachable, unreachable, where
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import missing_text
 from lithify.manifest.walk import UnreadTopic, partitions_found
 from lithify.segment.check import CheckTask, Finding, check_segments, finding
-from lithify.store.apart import Fault, attempt
+from lithify.store.apart import Ending, Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, Unavailable
 from lithify.store.homes import Homes
 from lithify.store.listing import pages
 
-__all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "local_checks", "spark_checks"]
+__all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "checks_on", "local_checks", "spark_checks"]
 
 TASK_BYTES = 256 << 20
 TASK_SEGMENTS_MAX = 64
@@ -58,6 +59,13 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def findings(self) -> tuple[Finding, ...]:
         return tuple(finding for partition in self.partitions for finding in partition.findings)
+
+    @property
+    def ending(self) -> Ending:
+        kinds = {finding.kind for finding in self.findings}
+        if kinds & {"corrupt", "missing"}:
+            return Ending.DAMAGED
+        return Ending.UNREACHABLE if kinds else Ending.DONE
 
 
 class RunChecks(Protocol):
@@ -111,12 +119,30 @@ def spark_checks(master: str) -> RunChecks:
     return run
 
 
+def checks_on(engine: Literal["spark", "local"], master: str | None) -> RunChecks:
+    """Raises InvalidRequest."""
+    if engine == "spark":
+        return spark_checks(master or "local[*]")
+    if master is not None:
+        raise InvalidRequest(f"--master is Spark's, and the engine is {engine}: leave one of them out")
+    return local_checks
+
+
 class Verifier:
     """Verifies partitions of the topics of one warehouse."""
 
-    def __init__(self, driver: Driver, run: RunChecks, deep: bool = False, ended: Callable[[int], Any] | None = None):
-        """`deep`: check rows too, not only bytes. `ended` is called with each finished task's number of segments."""
+    def __init__(
+        self,
+        driver: Driver,
+        run: RunChecks,
+        deep: bool = False,
+        ended: Callable[[int], Any] | None = None,
+        known: KnownPartitions | None = None,
+    ):
+        """`deep`: check rows too, not only bytes. `ended` is called with each finished task's number of segments.
+        `known`: where to look partitions up, and leave what is learned; never trusted instead of a look."""
         self._driver = driver
+        self._known = known or KnownPartitions(driver)
         self._run = run
         self._deep = deep
         self._ended = ended or (lambda _: None)
@@ -125,11 +151,11 @@ class Verifier:
         """Raises NotFound if `topic` does not exist; problems with its objects are in the report."""
         looks: list[_Look] = []
         checks: list[PartitionCheck] = []
-        for found in partitions_found(self._driver, topic):
+        for found in partitions_found(self._known, topic, anew=True):
             if isinstance(found, UnreadTopic):
                 checks.append(_unread(found.topic, None, found.fault))
                 continue
-            look = attempt(lambda keys=found.keys: self._driver.run(_look(self._files(keys))))
+            look = attempt(lambda keys=found.keys: self._known.run(keys, _look, anew=True))
             if isinstance(look, Fault):
                 checks.append(_unread(found.keys.topic, found.keys.partition, look))
             else:
@@ -138,9 +164,6 @@ class Verifier:
         checks += [self._settle(look, findings) for look in looks]
         checks.sort(key=lambda check: (check.topic, -1 if check.partition is None else check.partition))
         return VerifyReport(deep=self._deep, partitions=tuple(checks))
-
-    def _files(self, keys: PartitionKeys) -> PartitionFiles:
-        return PartitionFiles(keys, homes=self._driver.homes.names)
 
     def _check(self, looks: "list[_Look]") -> dict[str, Finding]:
         tasks = [CheckTask(self._deep, look.keys, some) for look in looks for some in _tasks(look.segments().values())]
@@ -155,7 +178,7 @@ class Verifier:
         if any(finding.kind == "missing" for finding in mine):
             # SUBTLE! 1. We read head 7. 2. While we verify, segments are compacted and collected. 3. We find them
             # missing. Only what a later head, or a pin, still names is really missing.
-            now = attempt(lambda: self._driver.run(_look(self._files(look.keys))))
+            now = attempt(lambda: self._known.run(look.keys, _look))
             named = (look if isinstance(now, Fault) else now).segments().keys()
             mine = [finding for finding in mine if finding.kind != "missing" or finding.object in named]
         live = {ref.id for ref in look.head.segments()}

@@ -5,19 +5,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lithify.admin.partitions import Answers
 from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
-from lithify.manifest.words import DEBT_TEXTS, counted
-from lithify.store.errors import Corrupt, InvalidRequest
+from lithify.manifest.words import counted, span_text
+from lithify.store.errors import InvalidRequest
 from lithify.store.port import RequestCounts
 
 if TYPE_CHECKING:
-    from lithify.admin.client import Admin, Explanation
+    from lithify.admin.client import Admin
+    from lithify.admin.compactions import Retried
+    from lithify.admin.explain import Explanation
     from lithify.compactor.info import CompactionInfo
-    from lithify.manifest.jobs import Estimate, MergeCounts
+    from lithify.manifest.jobs import Estimate, MergeCounts, Status
 
-__all__ = ["compaction", "show", "show_compactions"]
+__all__ = ["compaction", "owner_text", "show", "show_compactions"]
 
 _PASSED_SHOWN = 20
 _partition = click.option("--partition", type=int, help="Only this partition.")
@@ -28,15 +31,9 @@ def compaction() -> None:
     """Request compactions, follow their progress, and see why nothing is compacted."""
 
 
-def _admin(invocation: Invocation) -> "Admin":
-    from lithify.admin.client import Admin
-
-    return Admin(invocation.warehouse())
-
-
 def _partitions(invocation: Invocation, topic: str, partition: int | None) -> list[int]:
-    opened = invocation.warehouse().topic(topic)
-    return list(range(opened.partitions)) if partition is None else [opened.partition(partition).number]
+    known = invocation.admin().topic(topic)
+    return list(range(known.partitions)) if partition is None else [partition]
 
 
 @command(compaction)
@@ -54,7 +51,7 @@ def submit(invocation: Invocation, topic: str, partition: int | None, full: bool
     if sources is not None and len(numbers) > 1:
         raise InvalidRequest(f"--sources applies to one partition: choose one of the {len(numbers)} with --partition")
     chosen = None if sources is None else [part.strip() for part in sources.split(",") if part.strip()]
-    admin = _admin(invocation)
+    admin = invocation.admin()
     infos = [admin.submit(topic, number, "full" if chosen is None else chosen) for number in numbers]
     output = invocation.output
     output.answer(
@@ -72,7 +69,7 @@ def _submitted(admin: "Admin", topic: str, partition: int, info: "CompactionInfo
 @click.argument("compaction_id", metavar="ID")
 def status(invocation: Invocation, compaction_id: str) -> None:
     """Show the status of compaction ID (topic/partition/job)."""
-    info = _admin(invocation).compaction(compaction_id)
+    info = invocation.admin().compaction(compaction_id)
     output = invocation.output
     output.answer(info, lambda: show(output, info))
 
@@ -141,13 +138,13 @@ def _requests_text(gets: int, puts: int) -> str:
 @click.option("--active", is_flag=True, help="Only submitted and running compactions.")
 def list_(invocation: Invocation, topic: str | None, partition: int | None, active: bool) -> int:
     """List active and remembered compactions of TOPIC, or of the whole warehouse, oldest first in each partition."""
-    found, faults = _admin(invocation).readable_compactions(topic, partition)
-    if faults and topic is not None and partition is not None:
-        raise faults[0].error()
-    infos = [info for info in found if not active or info.status in ("submitted", "in_progress")]
+    statuses: list[Status] = ["submitted", "in_progress"] if active else []
+    found = invocation.admin().readable_compactions(topic, partition, statuses)
+    if found.faults and topic is not None and partition is not None:
+        raise found.faults[0].error()
     output = invocation.output
-    output.answer(infos, lambda: show_compactions(output, infos))
-    return tell_faults(faults)
+    output.answer(found.items, lambda: show_compactions(output, found.items))
+    return tell_faults(found.faults)
 
 
 def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
@@ -167,7 +164,7 @@ def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
 def cancel(invocation: Invocation, compaction_id: str) -> None:
     """Request that compaction ID be cancelled; its compactor ends it within about ten seconds. Refused if it has
     completed or failed."""
-    info = _admin(invocation).cancel(compaction_id)
+    info = invocation.admin().cancel(compaction_id)
     output = invocation.output
     told = "is cancelled" if info.status == "cancelled" else f"cancellation requested (now {info.status})"
     output.answer(info, lambda: output.line(f"{info.id}: {told}"))
@@ -176,17 +173,18 @@ def cancel(invocation: Invocation, compaction_id: str) -> None:
 @command(compaction)
 @click.argument("topic")
 @_partition
-def explain(invocation: Invocation, topic: str, partition: int | None) -> None:
+def explain(invocation: Invocation, topic: str, partition: int | None) -> int:
     """Show what a compactor would do next in TOPIC, and why not more."""
-    admin = _admin(invocation)
-    found = [admin.explain(topic, number) for number in _partitions(invocation, topic, partition)]
+    admin = invocation.admin()
+    found = admin.explain_topic(topic) if partition is None else Answers(items=(admin.explain(topic, partition),))
     output = invocation.output
-    output.answer(found, lambda: _explain(output, found))
+    output.answer(found.items, lambda: _explain(output, found.items))
+    return tell_faults(found.faults)
 
 
-def _explain(output: Output, found: "list[Explanation]") -> None:
+def _explain(output: Output, found: "Iterable[Explanation]") -> None:
     for each in found:
-        what = f"{DEBT_TEXTS[each.debt]}: " if each.debt else ""
+        what = f"{each.debt.text}: " if each.debt else ""
         output.line(f"{each.topic}/{each.partition}: {each.action}: {what}{each.reason}")
         if each.beside:
             output.line(f"  beside that job: {each.beside.action}: {each.beside.reason}")
@@ -232,29 +230,39 @@ def _details(each: "Explanation") -> "Iterator[str]":
         )
     yield (
         f"the log starts at offset {owed.log_start_offset}; below it lie {counted(owed.droppable_segments, 'segment')} "
-        f"({size_text(owed.droppable_bytes)}); compactor: {each.compactor}"
+        f"({size_text(owed.droppable_bytes)}); compactor: {owner_text(each)}"
     )
+
+
+def owner_text(each: "Explanation") -> str:
+    """Who compacts, and what of that is known."""
+    from lithify.compactor.policy import LEASE_MS
+
+    owner = each.compactor
+    if owner is None:
+        return "none yet"
+    if owner.at_work:
+        return f"{owner.name}, at work"
+    seen = ""
+    if owner.seen_ms is not None:
+        seen = f", its latest claim or job {span_text(max(each.at_ms - owner.seen_ms, 0))} ago"
+    taken = f"; a standby takes over work that it leaves undone for {span_text(LEASE_MS)}"
+    return f"{owner.name}{seen}{'' if each.action == 'wait' else taken}"
 
 
 @command(compaction)
 @click.argument("topic")
 @_partition
-def retry(invocation: Invocation, topic: str, partition: int | None) -> None:
+def retry(invocation: Invocation, topic: str, partition: int | None) -> int:
     """Lift the quarantine of TOPIC's partitions whose damaged segment has been restored or is no longer in the log."""
-    admin = _admin(invocation)
-    lifted: dict[int, bool] = {}
-    damaged: list[Corrupt] = []
-    for number in _partitions(invocation, topic, partition):
-        try:
-            lifted[number] = admin.retry(topic, number)
-        except Corrupt as error:
-            damaged.append(error)
-    if damaged:
-        raise damaged[0]
+    admin = invocation.admin()
+    found = admin.retry_topic(topic) if partition is None else Answers(items=(admin.retry(topic, partition),))
     output = invocation.output
-    value = [{"topic": topic, "partition": number, "lifted": was} for number, was in lifted.items()]
-    output.answer(value, lambda: output.lines(_retried(f"{topic}/{number}", was) for number, was in lifted.items()))
+    output.answer(found.items, lambda: output.lines(map(_retried, found.items)))
+    return tell_faults(found.faults)
 
 
-def _retried(where: str, lifted: bool) -> str:
-    return f"{where}: the quarantine is lifted; the next pass continues" if lifted else f"{where} was not quarantined"
+def _retried(each: "Retried") -> str:
+    where = f"{each.topic}/{each.partition}"
+    done = f"{where}: the quarantine is lifted; the next pass continues"
+    return done if each.lifted else f"{where} was not quarantined"

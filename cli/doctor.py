@@ -4,41 +4,41 @@ import importlib.metadata
 import platform
 import shutil
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from lithify.cli.failures import FOUND_DAMAGE
+from lithify.admin.health import Check
+from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
-from lithify.cli.output import Output, quarantine_text, size_text
+from lithify.cli.output import Output, size_text
 from lithify.manifest.words import counted
-from lithify.store.apart import Fault, attempt
-from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.apart import Ending, Fault
+from lithify.store.errors import LithifyError, Unavailable
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse
-    from lithify.manifest.keys import PartitionKeys
-    from lithify.manifest.model import TopicFile
-    from lithify.manifest.reading import Reading
     from lithify.store.probe import ProbeReport
 
-__all__ = ["Check", "doctor", "topic_checks"]
+__all__ = ["doctor"]
 
 _PACKAGES = ("pyarrow", "pyspark", "boto3", "botocore", "s3fs", "fsspec")
 _S3FS_YEAR_MIN = 2026
 _FREE_BYTES_MIN = 2 << 30  # large sorts spill there
 
 
-class Check(msgspec.Struct, frozen=True):
-    """`verdict` failure makes the exit code 9 (7 if the store does not answer or refuses access, 2 if no log can be
-    kept there); a warning does not."""
+class Diagnosis(msgspec.Struct, frozen=True):
+    """Of the store, this machine and the warehouse.
 
-    name: str
-    verdict: Literal["ok", "warning", "failure"]
-    detail: str
-    fault: Fault | None = None  # if it is one that this check met
+    A failure makes the exit code 9 (7 if the store does not answer or refuses access, 2 if no log can be kept there); a
+    warning does not.
+    """
+
+    warehouse: str
+    checks: tuple[Check, ...]
+    ending: Ending
 
 
 @command()
@@ -64,23 +64,29 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         checks += _store(report)
         tick(1)
         if report.finding != "unavailable":  # otherwise each topic would wait for the same silence
-            checks += [*_temporaries(warehouse), *topic_checks(warehouse)]
-    url = shown(warehouse.url)
-    output.answer({"warehouse": url, "checks": checks}, lambda: _show(output, url, checks))
-    return _code(report, checks)
+            checks += [*_temporaries(warehouse), *invocation.admin().health().checks]
+    found = Diagnosis(shown(warehouse.url), tuple(checks), _ending(report, tuple(checks)))
+    value = {"warehouse": found.warehouse, "checks": found.checks}
+    output.answer(value, lambda: _show(output, found))
+    return code_of(found)
 
 
-def _code(report: "ProbeReport", checks: list[Check]) -> int:
+def _ending(report: "ProbeReport", checks: tuple[Check, ...]) -> Ending:
     if not any(check.verdict == "failure" for check in checks):
-        return 0
-    unavailable = Unavailable.exit_code
-    codes = {"unavailable": unavailable, "refused": unavailable, "unfit": InvalidRequest.exit_code}
-    return codes.get(report.finding or "", FOUND_DAMAGE)
+        return Ending.DONE
+    match report.finding:
+        case "unavailable" | "refused":
+            return Ending.UNREACHABLE
+        case "unfit":
+            return Ending.UNFIT
+        case _:
+            return Ending.DAMAGED
 
 
-def _show(output: Output, url: str, checks: list[Check]) -> None:
-    output.table(("verdict", "check", "what was found"), [(c.verdict, c.name, c.detail) for c in checks], url)
-    bad = [check for check in checks if check.verdict == "failure"]
+def _show(output: Output, found: Diagnosis) -> None:
+    rows = [(check.verdict, check.name, check.detail) for check in found.checks]
+    output.table(("verdict", "check", "what was found"), rows, found.warehouse)
+    bad = [check for check in found.checks if check.verdict == "failure"]
     output.line(f"{counted(len(bad), 'check')} failed" if bad else "fit")
 
 
@@ -139,58 +145,3 @@ def _temporaries(warehouse: "Warehouse") -> Iterator[Check]:
         yield Check("stale temporaries", "warning", str(error), Fault.of(error))
     else:
         yield Check("stale temporaries", "ok", f"{removed} removed, left by killed processes")
-
-
-def topic_checks(warehouse: "Warehouse") -> Iterator[Check]:
-    from lithify.manifest.walk import UnreadTopic, partitions_found
-
-    all_found = attempt(lambda: list(partitions_found(warehouse.driver)))
-    if isinstance(all_found, Fault):
-        yield Check("topics", "failure", all_found.text, all_found)
-        return
-    readable = 0
-    for found in all_found:
-        if isinstance(found, UnreadTopic):
-            yield Check(f"topic {found.topic}", "failure", found.fault.text, found.fault)
-            continue
-        checks = attempt(lambda found=found: _partition(warehouse, found.keys, found.topic))
-        if isinstance(checks, Fault):
-            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.text, checks)
-            continue
-        readable += 1
-        yield from checks
-    yield Check("topics", "ok", f"{readable} partitions are readable")
-
-
-def _partition(warehouse: "Warehouse", keys: "PartitionKeys", known: "TopicFile") -> list[Check]:
-    """Checks of a partition, if its head and its job files can be read."""
-    from lithify.manifest.config import parse
-    from lithify.manifest.partition import PartitionFiles
-    from lithify.manifest.reading import Reading
-
-    run, files = warehouse.driver.run, PartitionFiles(keys)
-    state, head = run(files.compactor_state()), run(files.head())
-    return list(_checks(Reading.of(head, state, parse(known.config), warehouse.driver.now_ms())))
-
-
-def _checks(reading: "Reading") -> Iterator[Check]:
-    from lithify.admin.overdue import overdue
-    from lithify.log.consumer_info import consumer_infos
-    from lithify.manifest.retention import floor_at, stalled_by_future
-
-    head, now_ms = reading.manifest, reading.now_ms
-    where = f"{head.topic}/{head.partition}"
-    floor = floor_at(head, now_ms)
-    for consumer in consumer_infos(head, floor):
-        if consumer.alarm is not None:
-            yield Check(where, "warning", f"consumer {consumer.name}: {consumer.alarm}")
-    stalled = stalled_by_future(head, floor, now_ms)
-    if stalled is not None:
-        yield Check(where, "warning", stalled)
-    waits = overdue(reading)
-    if waits is not None:
-        yield Check(where, "warning", f"{waits}: is a compactor running?")
-    if head.quarantine is not None:
-        stopped = head.quarantine
-        text = quarantine_text(head.topic, head.partition, stopped.reason, stopped.segment, head.segments())
-        yield Check(where, "failure", text)

@@ -2,15 +2,16 @@
 
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import click
 
 from lithify.admin.interruption import HungUp, Terminated
 from lithify.cli.invocation import HowFar
 from lithify.cli.terminal import json_bytes, warn
-from lithify.store.apart import Fault
-from lithify.store.errors import CommitUnknown, Corrupt, ErrorKind, InvalidRequest, LithifyError, error_classes
+from lithify.store.apart import Ending, Fault, ending_of
+from lithify.store.errors import CommitUnknown, Corrupt, InvalidRequest, LithifyError, Unavailable, error_classes
 
 __all__ = [
     "BROKEN_PIPE",
@@ -21,7 +22,7 @@ __all__ = [
     "TERMINATED",
     "UNEXPECTED",
     "Declined",
-    "exit_code_of",
+    "code_of",
     "exit_codes_table",
     "one_line",
     "tell",
@@ -107,20 +108,30 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
     return code
 
 
+class Report(Protocol):
+    @property
+    def ending(self) -> Ending: ...
+
+
+_CODES = {
+    Ending.DONE: 0,
+    Ending.IN_PART: FAILED,
+    Ending.UNREACHABLE: Unavailable.exit_code,
+    Ending.UNFIT: USAGE,
+    Ending.DAMAGED: FOUND_DAMAGE,
+}
+
+
+def code_of(report: Report) -> int:
+    """The exit code of any report."""
+    return _CODES[report.ending]
+
+
 def tell_faults(faults: Sequence[Fault]) -> int:
     """Report on standard error what a list does not include; returns the exit code."""
     for fault in faults:
         warn(" ".join(fault.text.split()))
-    return exit_code_of(faults)
-
-
-def exit_code_of(faults: Iterable[Fault | None], *, damaged: bool = False) -> int:
-    """Of a report over many partitions, by their faults (None: there was none). `damaged`: something else in it says
-    that a person must look."""
-    found = {fault.kind for fault in faults if fault is not None}
-    if damaged or ErrorKind.CORRUPT in found:
-        return FOUND_DAMAGE
-    return FAILED if found else 0
+    return _CODES[ending_of(faults)]
 
 
 def _usage(error: click.UsageError) -> str:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.cli.failures import exit_code_of
+from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text
 from lithify.cli.settings import option
@@ -37,17 +37,19 @@ def run(
     gc_sweep_interval_ms: int,
 ) -> int:
     """Delete what was replaced at least a grace period ago, unless a checkpoint pins it."""
+    from lithify.admin.garbage import check_grace
     from lithify.cli.service import make_collector, serve
 
-    collector = make_collector(invocation.warehouse(), gc_grace_ms, stays=not (once or dry_run or sweep))
+    check_grace(gc_grace_ms, "--gc-grace-ms")
     if not (once or dry_run or sweep):
+        collector = make_collector(invocation.warehouse(), gc_grace_ms)
         serve(invocation, collector=(collector, gc_interval_ms, gc_sweep_interval_ms))
         return 0
     with invocation.output.progress("collecting"):
-        report = collector.run_once(dry_run=dry_run, sweep=sweep)
+        report = invocation.admin().gc(dry_run=dry_run, sweep=sweep, grace_ms=gc_grace_ms)
     output = invocation.output
     output.answer(report, lambda: _show(output, report))
-    return exit_code_of([*(partition.fault for partition in report.partitions), report.fault])
+    return code_of(report)
 
 
 def _show(output: Output, report: "GcReport") -> None:

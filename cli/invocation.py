@@ -13,6 +13,7 @@ from lithify.cli.settings import option
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from lithify.admin.client import Admin
     from lithify.log.warehouse import Warehouse
 
 __all__ = ["HowFar", "Invocation", "command", "outermost", "parse_changes", "parse_pairs", "parse_storage_options"]
@@ -41,6 +42,7 @@ class Invocation:
     log_level: str | None = None
     how_far: "Callable[[], HowFar] | None" = None  # set if a failed command should report its progress
     _open: "Warehouse | None" = field(default=None, repr=False)
+    _admin: "Admin | None" = field(default=None, repr=False)
 
     @property
     def output(self) -> Output:
@@ -55,6 +57,14 @@ class Invocation:
                 raise InvalidRequest("no warehouse given: use --warehouse URL, or set LITHIFY_WAREHOUSE")
             self._open = warehouse.open(self.warehouse_url, storage_options=self.storage_options)
         return self._open
+
+    def admin(self) -> "Admin":
+        """The operations of the warehouse, opened at first use. Raises InvalidRequest."""
+        if self._admin is None:
+            from lithify.admin.client import Admin
+
+            self._admin = Admin(self.warehouse())
+        return self._admin
 
     def options_for(self, url: str) -> dict[str, Any]:
         """The storage options, if `url` belongs to the same kind of store."""

@@ -8,11 +8,8 @@ import click
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, is_terminal, size_text, time_text
 from lithify.cli.terminal import plain_bytes
-from lithify.store.errors import NotFound
 
 if TYPE_CHECKING:
-    from lithify.log.warehouse import Warehouse
-    from lithify.manifest.keys import PartitionKeys
     from lithify.manifest.model import Manifest, SegmentRef
 
 __all__ = ["manifest"]
@@ -29,34 +26,12 @@ def manifest() -> None:
 @click.option("--number", type=click.IntRange(1), help="This manifest. Default: the head.")
 def show(invocation: Invocation, topic: str, partition: int, number: int | None) -> None:
     """Show the manifest of a partition of TOPIC. With --json: the stored bytes."""
-    warehouse = invocation.warehouse()
-    keys = _keys(warehouse, topic, partition)
-    if number is None:
-        number = _head(warehouse, keys).id
-    key = keys.manifest.key(number)
-    stored = warehouse.store.get(key)
-    if stored is None:
-        raise NotFound(f"{key} does not exist: it is newer than the head, or was garbage-collected", key)
+    stored = invocation.admin().manifest_file(topic, partition, number)
     if invocation.as_json:
         # Not decoded: an operator may have to see a file that lithify cannot read.
         click.echo(plain_bytes(stored.body) if is_terminal(sys.stdout) else stored.body, nl=False)
-        return
-    from lithify.manifest.codec import decode
-    from lithify.manifest.model import Manifest
-
-    _show(invocation.output, decode(Manifest, stored.body, key, number))
-
-
-def _keys(warehouse: "Warehouse", topic: str, partition: int) -> "PartitionKeys":
-    from lithify.manifest.catalog import live_topic, partition_of, topic_lineage
-
-    return partition_of(warehouse.driver.run(live_topic(topic_lineage(topic), topic)), partition)
-
-
-def _head(warehouse: "Warehouse", keys: "PartitionKeys") -> "Manifest":
-    from lithify.manifest.partition import PartitionFiles
-
-    return warehouse.driver.run(PartitionFiles(keys).head())
+    else:
+        _show(invocation.output, stored.decoded())
 
 
 def _show(output: Output, shown: "Manifest") -> None:

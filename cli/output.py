@@ -11,7 +11,7 @@ import msgspec
 
 from lithify.cli.terminal import json_bytes, plain
 
-__all__ = ["Output", "Ticker", "count_text", "counted_text", "is_terminal", "quarantine_text", "size_text", "time_text"]
+__all__ = ["Output", "Ticker", "count_text", "counted_text", "is_terminal", "size_text", "time_text"]
 
 _KIB = 1024
 _YEAR_10000_MS = 253_402_300_800_000
@@ -147,22 +147,3 @@ def time_text(at_ms: int | None) -> str:
     if not 0 <= at_ms < _YEAR_10000_MS:  # a record may have any timestamp
         return f"{at_ms} ms"
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-class _Segment(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def min_offset(self) -> int: ...
-    @property
-    def max_offset(self) -> int: ...
-
-
-def quarantine_text(topic: str, partition: int, reason: str, damaged: str | None, live: Iterable[_Segment]) -> str:
-    """Why compaction of a partition is stopped, and how to allow it again. `damaged`: the segment's id; it may no
-    longer be `live`."""
-    found = next((segment for segment in live if segment.id == damaged), None)
-    held = "" if found is None else f"it holds offsets {found.min_offset} to {found.max_offset}; "
-    way = f"'lithify compaction retry {topic} --partition {partition}'"
-    told = f"quarantined: {reason.rstrip('. ')}; {held}once the segment is restored, or no longer in the log, run {way}"
-    return told if found is None else f"{told}; the quarantine also ends when retention drops the segment"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import structlog
 
-from lithify.cli.failures import FAILED, exit_code_of
+from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.logs import set_up_logs
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.settings import option
 from lithify.manifest.event_log import log_event
-from lithify.manifest.words import counted, span_text
+from lithify.manifest.words import counted
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
     with closing(compactor_with(log_event)) as compactor:
         collecting = None
         if settings["gc"]:
-            collector = make_collector(warehouse, settings["gc_grace_ms"], stays=True)
+            collector = make_collector(warehouse, settings["gc_grace_ms"])
             collecting = (collector, settings["gc_interval_ms"], settings["gc_sweep_interval_ms"])
         serve(invocation, (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over), collecting)
         return 0
@@ -105,19 +105,13 @@ def make_engine(name: str, master: str | None) -> "Engine":
     return SparkEngine(master)
 
 
-def make_collector(warehouse: "Warehouse", grace_ms: int, *, stays: bool) -> "Collector":
-    """Raises InvalidRequest if the grace period is shorter than writers need. 0 states that nobody else uses the
-    warehouse; a service (`stays`) warns about it."""
-    from lithify.gc.collector import GRACE_MS_MIN, Collector
-    from lithify.store.errors import InvalidRequest
+def make_collector(warehouse: "Warehouse", grace_ms: int) -> "Collector":
+    """Of a service. Raises InvalidRequest if the grace period is shorter than writers need."""
+    from lithify.admin.garbage import check_grace
+    from lithify.gc.collector import Collector
 
-    if 0 < grace_ms < GRACE_MS_MIN:
-        raise InvalidRequest(
-            f"--gc-grace-ms is {grace_ms}; it must be at least {GRACE_MS_MIN} ({span_text(GRACE_MS_MIN)}), because "
-            "writers build on manifests that they read up to a minute ago. Use 0 only if nothing else uses the "
-            "warehouse"
-        )
-    if grace_ms == 0 and stays:
+    check_grace(grace_ms, "--gc-grace-ms")
+    if grace_ms == 0:
         log.warning("there is no grace period: others who use the warehouse now may get CommitUnknown")
     return Collector(warehouse, grace_ms=grace_ms)
 
@@ -149,16 +143,12 @@ def serve(
 def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compactor]", take_over: bool) -> int:
     from lithify.admin.daemon import leave_on_signals
     from lithify.cli.bars import bars
-    from lithify.compactor.step import StepEnd
 
     output = invocation.output
     with bars(output) as events, closing(compactor_with(events)) as compactor, leave_on_signals(compactor.stop):
         report = compactor.run_once(take_over)
     output.answer(report, lambda: _show(output, report))
-    damaged = any(job.error is not None and job.error.damage for job in report.jobs)
-    damaged = damaged or any(part.quarantined for part in report.partitions)
-    failed = any(part.outcome is StepEnd.FAILED for part in report.partitions)
-    return exit_code_of((part.fault for part in report.partitions), damaged=damaged) or (FAILED if failed else 0)
+    return code_of(report)
 
 
 def _show(output: Output, report: "MaintenanceReport") -> None:

@@ -7,18 +7,18 @@ import click
 import msgspec
 
 from lithify.cli.consumers import show_consumers
-from lithify.cli.failures import Declined, exit_code_of, tell_faults
+from lithify.cli.failures import Declined, code_of, tell_faults
 from lithify.cli.invocation import Invocation, command, parse_changes, parse_pairs
-from lithify.cli.output import Output, count_text, quarantine_text, size_text, time_text
+from lithify.cli.output import Output, count_text, size_text, time_text
 from lithify.cli.settings import option
 from lithify.cli.terminal import plain, warn
 from lithify.manifest.config import config_table
-from lithify.manifest.words import counted
+from lithify.manifest.words import counted, quarantine_text
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from lithify.admin.topics import TopicSummary
     from lithify.log.info import PartitionInfo, TopicInfo
-    from lithify.log.topic import Topic
 
 __all__ = ["topic"]
 
@@ -43,29 +43,26 @@ def topic() -> None:
 @option("compactor.probe")
 def create(invocation: Invocation, name: str, partitions: int, pairs: tuple[str, ...], probe: bool) -> None:
     """Create topic NAME. Before the warehouse's first topic is created, the store is probed."""
-    warehouse = invocation.warehouse()
+    admin = invocation.admin()
     config = parse_pairs(pairs, "--config")
     with invocation.output.progress("asking the store"):
-        made = warehouse.create_topic(name, partitions, config, probe=probe)
+        made = admin.create_topic(name, partitions, config, probe=probe)
     _tell(invocation.output, made, f"topic {name} created with {counted(partitions, 'partition')}")
 
 
-def _tell(output: Output, made: "Topic", text: str) -> None:
-    value = {"topic": made.name, "partitions": made.partitions, "config": made.config}
+def _tell(output: Output, made: "TopicSummary", text: str) -> None:
+    value = {"topic": made.topic, "partitions": made.partitions, "config": made.config}
     output.answer(value, lambda: output.line(text))
 
 
 @command(topic, "list")
 def list_(invocation: Invocation) -> int:
     """List the topics of the warehouse. Topics that cannot be read are listed too, and named on standard error."""
-    from lithify.manifest.walk import topics_found
-    from lithify.store.apart import Fault
-
-    found = list(topics_found(invocation.warehouse().driver))
-    names = [name for name, _ in found]
+    found = invocation.admin().topics()
+    names = sorted(each.topic for each in (*found.items, *found.failed))
     output = invocation.output
     output.answer(names, lambda: output.lines(names))
-    return tell_faults([known for _, known in found if isinstance(known, Fault)])
+    return tell_faults(found.faults)
 
 
 @command(topic)
@@ -73,13 +70,13 @@ def list_(invocation: Invocation) -> int:
 @click.option("--defaults", is_flag=True, help="Show the whole configuration, including defaults.")
 def describe(invocation: Invocation, name: str, defaults: bool) -> int:
     """Show the configuration and partitions of topic NAME, and the compaction work that is due."""
-    info = invocation.warehouse().topic(name).describe()
+    info = invocation.admin().describe_topic(name)
     unset = {each: value for each, value, _ in config_table() if each not in info.config} if defaults else {}
     output = invocation.output
     output.answer(
         msgspec.structs.replace(info, config={**info.config, **unset}), lambda: _describe(output, info, unset)
     )
-    return exit_code_of(failed.fault for failed in info.failures)
+    return code_of(info)
 
 
 def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
@@ -134,10 +131,10 @@ def alter(
     changes = parse_changes(pairs, unset)
     if not changes and partitions is None:
         raise InvalidRequest(f"topic {name}: nothing to change; give --config, --unset or --partitions")
-    altered = invocation.warehouse().topic(name)
-    before = altered.partitions
-    altered.alter(dict(changes), partitions)
-    if altered.partitions > before:
+    admin = invocation.admin()
+    before = admin.topic(name)
+    altered = admin.alter_topic(name, changes, partitions)
+    if altered.partitions > before.partitions:
         warn(
             f"warning: {name}: most keys now belong to another partition; for those keys, scan and get show only "
             "records written from now on. scan --partition N shows the older records (docs/operations.md)"
@@ -155,18 +152,17 @@ def alter(
 def delete_records(invocation: Invocation, name: str, partition: int | None, before: int, yes: bool) -> None:
     """Delete the records of topic NAME before an offset. Readers stop seeing them at once. This cannot be undone. The
     next compaction and garbage collection free the space."""
-    opened = invocation.warehouse().topic(name)
-    if partition is None and opened.partitions > 1:
-        raise InvalidRequest(
-            f"--before applies to one partition: choose one of the {opened.partitions} with --partition"
-        )
-    part = opened.partition(partition or 0)
-    where = f"{name}/{part.number}"
+    admin = invocation.admin()
+    count = admin.topic(name).partitions
+    if partition is None and count > 1:
+        raise InvalidRequest(f"--before applies to one partition: choose one of the {count} with --partition")
+    number = admin.describe(name, partition or 0).partition
+    where = f"{name}/{number}"
     what = "all records" if before == -1 else f"the records before offset {before}"
     _confirm(yes, f"Delete {what} of {where}?", f"{where}: this deletes {what}")
-    start = part.delete_records(before)
-    value = {"topic": name, "partition": part.number, "log_start_offset": start}
-    invocation.output.answer(value, lambda: invocation.output.line(f"{where} now starts at offset {start}"))
+    start = admin.delete_records(name, number, before)
+    text = f"{where} now starts at offset {start.log_start_offset}"
+    invocation.output.answer(start, lambda: invocation.output.line(text))
 
 
 def _confirm(yes: bool, question: str, warning: str) -> None:
@@ -183,11 +179,11 @@ def _confirm(yes: bool, question: str, warning: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(invocation: Invocation, name: str, yes: bool) -> None:
     """Delete topic NAME and, once garbage is collected, all its data."""
-    warehouse = invocation.warehouse()
-    known = warehouse.topic(name)
+    admin = invocation.admin()
+    known = admin.topic(name)
     question = f"Delete topic {name} ({counted(known.partitions, 'partition')}) and its data?"
     _confirm(yes, question, f"topic {name}: this deletes all its data")
-    warehouse.delete_topic(name)
+    admin.delete_topic(name)
     output = invocation.output
     text = f"topic {name} deleted; the next collections delete its data"
     output.answer({"topic": name, "deleted": True}, lambda: output.line(text))

@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import time_text
 from lithify.manifest.words import counted
-from lithify.store.errors import NotFound
 
 if TYPE_CHECKING:
-    from lithify.log.partition import Partition
     from lithify.log.transactions import TransactionInfo
 
 __all__ = ["transaction"]
@@ -23,26 +22,21 @@ def transaction() -> None:
     """List and forget applications that number their appends, such as imports."""
 
 
-def _chosen(invocation: Invocation, topic: str, partition: int | None) -> "list[Partition]":
-    opened = invocation.warehouse().topic(topic)
-    numbers = range(opened.partitions) if partition is None else [partition]
-    return [opened.partition(number) for number in numbers]
-
-
 @command(transaction, "list")
 @click.argument("topic")
 @_partition
-def list_(invocation: Invocation, topic: str, partition: int | None) -> None:
+def list_(invocation: Invocation, topic: str, partition: int | None) -> int:
     """List the applications that TOPIC remembers, with their latest versions."""
-    found = [(part.number, known) for part in _chosen(invocation, topic, partition) for known in part.transactions()]
+    found = invocation.admin().transactions(topic, partition)
     rows = [
-        (number, known.application, known.version, time_text(known.committed_at_ms), _state(known))
-        for number, known in found
+        (each.partition, known.application, known.version, time_text(known.committed_at_ms), _state(known))
+        for each in found.items
+        for known in [each.transaction]
     ]
     output = invocation.output
-    value = [{"partition": number, "transaction": known} for number, known in found]
     columns = ("#partition", "application", "#version", "committed", "")
-    output.answer(value, lambda: output.table(columns, rows))
+    output.answer(found.items, lambda: output.table(columns, rows))
+    return tell_faults(found.faults)
 
 
 def _state(known: "TransactionInfo") -> str:
@@ -54,20 +48,11 @@ def _state(known: "TransactionInfo") -> str:
 @click.argument("topic")
 @click.argument("application")
 @_partition
-def forget(invocation: Invocation, topic: str, application: str, partition: int | None) -> None:
+def forget(invocation: Invocation, topic: str, application: str, partition: int | None) -> int:
     """Forget APPLICATION of TOPIC. Anything it sends again afterwards is appended again."""
-    parts = [
-        part
-        for part in _chosen(invocation, topic, partition)
-        if any(known.application == application for known in part.transactions())
-    ]
-    if not parts:
-        raise NotFound(
-            f"{topic} remembers no application {application!r}; 'lithify transaction list {topic}' shows what there is"
-        )
-    for part in parts:
-        part.forget_transaction(application)
+    forgotten = invocation.admin().forget_transaction(topic, application, partition)
     output = invocation.output
-    value = {"topic": topic, "application": application, "partitions": [part.number for part in parts]}
-    where = counted(len(parts), "partition")
+    value = {"topic": topic, "application": application, "partitions": [each.partition for each in forgotten.items]}
+    where = counted(len(forgotten.items), "partition")
     output.answer(value, lambda: output.line(f"application {application} forgotten in {where} of {topic}"))
+    return tell_faults(forgotten.faults)

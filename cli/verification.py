@@ -1,17 +1,16 @@
 """`lithify verify`: checksums, references, and objects that nothing names."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from lithify.cli.failures import FOUND_DAMAGE
+from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.settings import option
-from lithify.store.errors import InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
-    from lithify.admin.verify import RunChecks, VerifyReport
+    from lithify.admin.verify import VerifyReport
 
 __all__ = ["verify"]
 
@@ -21,30 +20,16 @@ __all__ = ["verify"]
 @click.option("--deep", is_flag=True, help="Also decode the rows, and check their order and statistics.")
 @option("engine")
 @option("master")
-def verify(invocation: Invocation, topic: str | None, deep: bool, engine: str, master: str | None) -> int:
+def verify(
+    invocation: Invocation, topic: str | None, deep: bool, engine: Literal["spark", "local"], master: str | None
+) -> int:
     """Check that every live or pinned segment of TOPIC, or of the warehouse, exists and has the right size and
     checksum. Also check the invariants of manifests, and count objects that nothing refers to."""
-    from lithify.admin.verify import Verifier
-
-    warehouse = invocation.warehouse()
-    output = invocation.output
+    admin, output = invocation.admin(), invocation.output
     with output.progress("verifying") as tick:
-        report = Verifier(warehouse.driver, _runner(engine, master), deep, tick).verify(topic)
+        report = admin.verify(topic, deep=deep, engine=engine, master=master, ended=tick)
     output.answer(report, lambda: _show(output, report))
-    kinds = {finding.kind for finding in report.findings}
-    if kinds & {"corrupt", "missing"}:
-        return FOUND_DAMAGE
-    return Unavailable.exit_code if kinds else 0
-
-
-def _runner(engine: str, master: str | None) -> "RunChecks":
-    from lithify.admin.verify import local_checks, spark_checks
-
-    if engine == "spark":
-        return spark_checks(master or "local[*]")
-    if master is not None:
-        raise InvalidRequest(f"--master is Spark's, and the engine is {engine}: leave one of them out")
-    return local_checks
+    return code_of(report)
 
 
 def _show(output: Output, report: "VerifyReport") -> None:

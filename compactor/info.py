@@ -1,21 +1,40 @@
 """What operators see of a compaction: `CompactionInfo`, and the report of a pass."""
 
+from typing import Literal
+
 import msgspec
 
 from lithify.compactor.step import StepEnd
-from lithify.manifest.jobs import Attempt, Estimate, Job, JobError, MergeCounts, last_number, summed_up
-from lithify.store.apart import Fault
+from lithify.manifest.categories import EndedBy
+from lithify.manifest.jobs import (
+    Attempt,
+    Estimate,
+    Job,
+    JobError,
+    Kind,
+    MergeCounts,
+    Origin,
+    Status,
+    last_number,
+    summed_up,
+)
+from lithify.store.apart import Ending, Fault, ending_of
 
 __all__ = [
     "CompactionInfo",
     "Holdings",
     "MaintenanceReport",
     "PartitionReport",
+    "Phase",
     "Progress",
     "compaction_id",
     "compaction_info",
     "unread_topic",
 ]
+
+
+Phase = Literal["reading", "writing", "committing", "done"]
+"""Of a compaction; one that waits, or is planned, is reading."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,13 +50,13 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A compaction's status (SlateDB's compaction RFC names the fields). Times in ms since 1970."""
 
     id: str  # topic/partition/job
-    kind: str | None  # None until it was admitted
-    status: str  # submitted, in_progress, completed, failed, cancelled
-    phase: str  # reading (waiting or planning), writing, committing, done
-    origin: str
+    kind: Kind | None  # None until it was admitted
+    status: Status
+    phase: Phase
+    origin: Origin
     reason: str
     chosen: str  # why it was chosen, where `reason` says how it ended
-    ended_by: str  # request, alteration (of the topic), deletion; "": it was not ended from outside
+    ended_by: EndedBy | None  # None: it was not ended from outside
     sources: tuple[str, ...]  # L0 segments and runs; once it ended, the first 16 of `total_sources`
     total_sources: int
     destination: str
@@ -93,6 +112,15 @@ class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
     def jobs(self) -> tuple[CompactionInfo, ...]:
         return tuple(job for partition in self.partitions for job in partition.jobs)
 
+    @property
+    def ending(self) -> Ending:
+        damaged = any(job.error is not None and job.error.damage for job in self.jobs)
+        return ending_of(
+            (partition.fault for partition in self.partitions),
+            damaged=damaged or any(partition.quarantined for partition in self.partitions),
+            failed=any(partition.outcome is StepEnd.FAILED for partition in self.partitions),
+        )
+
 
 def unread_topic(topic: str, fault: Fault) -> PartitionReport:
     """The report of a topic that cannot be read, and with it none of its partitions."""
@@ -114,7 +142,7 @@ def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> Compac
         origin=job.origin,
         reason=job.reason,
         chosen=job.chosen,
-        ended_by=job.ended_by,
+        ended_by=EndedBy(job.ended_by) if job.ended_by else None,
         sources=sources,
         total_sources=job.input_sources or len(sources),
         destination=job.destination,
@@ -130,7 +158,7 @@ def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> Compac
     )
 
 
-def _phase(job: Job) -> str:
+def _phase(job: Job) -> Phase:
     if not job.active:
         return "done"
     if job.plan is None or not job.attempts:

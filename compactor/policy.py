@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ __all__ = [
     "LEASE_MS",
     "URGENCY_NONE",
     "Action",
+    "ActionName",
     "Admit",
     "Decision",
     "Drop",
@@ -51,11 +52,14 @@ GIVEN_UP_MS = 86_400_000  # then the sources of a job that was given up are trie
 LEASE_MS = 30_000  # an owner with running work may be replaced after so long without a sign of life (P5)
 
 
+ActionName = Literal["settle", "drop", "resume", "admit", "propose", "wait"]
+
+
 @dataclass(frozen=True, slots=True)
 class Settle:
     """Write down how a job ended."""
 
-    name: ClassVar[str] = "settle"
+    name: ClassVar[ActionName] = "settle"
     job: Job
     status: Ended
     reason: str
@@ -65,7 +69,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    name: ClassVar[str] = "resume"
+    name: ClassVar[ActionName] = "resume"
     job: Job
 
 
@@ -73,13 +77,13 @@ class Resume:
 class Admit:
     """Decide on a manual request: run it or refuse it."""
 
-    name: ClassVar[str] = "admit"
+    name: ClassVar[ActionName] = "admit"
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    name: ClassVar[str] = "propose"
+    name: ClassVar[ActionName] = "propose"
     due: Due
 
 
@@ -87,7 +91,7 @@ class Propose:
 class Drop:
     """Retire the segments below the floor: an edit, not a job."""
 
-    name: ClassVar[str] = "drop"
+    name: ClassVar[ActionName] = "drop"
     due: Due
 
 
@@ -96,7 +100,7 @@ class Wait:
     """Nothing to do, and why. `until_ms`: when there will be something (a failed job's next attempt, the throttle).
     `nothing_due`: no debt is left."""
 
-    name: ClassVar[str] = "wait"
+    name: ClassVar[ActionName] = "wait"
     reason: str
     until_ms: int | None = None
     nothing_due: bool = False

@@ -20,7 +20,7 @@ from lithify.manifest.keys import PartitionKeys, is_segment_key
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.troubles import Troubles
 from lithify.manifest.words import counted
-from lithify.store.apart import Fault, attempt
+from lithify.store.apart import Ending, Fault, attempt, ending_of
 from lithify.store.driver import Driver
 from lithify.store.errors import ErrorKind, InvalidRequest
 
@@ -72,6 +72,10 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bytes_deleted(self) -> int:
         return sum(garbage.bytes for garbage in self.deleted)
+
+    @property
+    def ending(self) -> Ending:
+        return ending_of((*(partition.fault for partition in self.partitions), self.fault))
 
 
 class Collector:

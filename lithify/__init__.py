@@ -12,7 +12,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lithify.admin.client import Admin, Explanation
+    from lithify.admin.client import Admin
+    from lithify.admin.explain import Explanation
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engines.local import LocalEngine
     from lithify.compactor.engines.spark import SparkEngine
@@ -106,7 +107,7 @@ _MODULES = {
     "Consumer": "lithify.log.consumer",
     "ConsumerInfo": "lithify.log.consumer_info",
     "Delivery": "lithify.log.producer",
-    "Explanation": "lithify.admin.client",
+    "Explanation": "lithify.admin.explain",
     "Gap": "lithify.log.follow",
     "GcReport": "lithify.gc.collector",
     "LocalEngine": "lithify.compactor.engines.local",

@@ -4,13 +4,13 @@ import msgspec
 
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Debt, assess
+from lithify.manifest.debt import Debt, Work, assess
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
 from lithify.manifest.retention import logical_size, stalled_by_future
-from lithify.store.apart import Fault
+from lithify.store.apart import Ending, Fault, ending_of
 from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.port import Now
 
@@ -50,6 +50,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     cleaned_to: int  # all offsets below were merged with each other
     last_compacted_at: int | None  # milliseconds since 1970
     due: str | None  # why a compaction is due; None: it is not
+    due_kind: Work | None  # of the work that is due
     quarantine: str | None  # why compaction is stopped until a person has looked (R6); None: it is not
     quarantined_segment: str | None  # the one that is damaged or missing
     l0: tuple[SegmentInfo, ...]
@@ -74,6 +75,10 @@ class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, str]  # what was set; the rest have their defaults
     partitions: tuple[PartitionInfo, ...]
     failures: "tuple[PartitionFailure, ...]" = ()  # partitions that cannot be read, and so are not in `partitions`
+
+    @property
+    def ending(self) -> Ending:
+        return ending_of(failed.fault for failed in self.failures)
 
 
 class PartitionFailure(msgspec.Struct, frozen=True):
@@ -113,6 +118,7 @@ def _info(reading: Reading, damaged: Fault | None) -> PartitionInfo:
         cleaned_to=manifest.cleaned_to,
         last_compacted_at=manifest.last_compacted_at_ms,
         due=_due(debt, damaged),
+        due_kind=None if damaged is not None or debt.due is None else debt.due.kind,
         quarantine=None if manifest.quarantine is None else manifest.quarantine.reason,
         quarantined_segment=None if manifest.quarantine is None else manifest.quarantine.segment,
         l0=tuple(map(segment_info, manifest.l0)),

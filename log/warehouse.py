@@ -11,6 +11,7 @@ from lithify.log.retention_policy import RetentionPolicy, with_retention
 from lithify.log.topic import Topic
 from lithify.manifest.catalog import create_topic, delete_topic, live_topic, topic_lineage, topic_names
 from lithify.manifest.config import Setting, validate
+from lithify.manifest.known import KnownPartitions
 from lithify.manifest.walk import topics_found
 from lithify.manifest.warehouse_settings import AlterWarehouse, parse_settings, spell_settings, warehouse_lineage
 from lithify.store.apart import Fault
@@ -159,7 +160,7 @@ class Warehouse:
 
         Includes topics whose file is damaged or from a newer lithify: it is unknown whether they were deleted."""
         names: list[str] = []
-        for name, known in topics_found(self.driver):
+        for name, known in topics_found(KnownPartitions(self.driver)):
             if isinstance(known, Fault) and known.kind not in (ErrorKind.CORRUPT, ErrorKind.INVALID_REQUEST):
                 raise known.error()
             names.append(name)

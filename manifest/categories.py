@@ -45,3 +45,8 @@ class EndedBy(StrEnum):
     REQUEST = "request"  # a request to cancel it
     ALTERATION = "alteration"  # the topic now keeps something that its plan drops; what is due is planned again
     DELETION = "deletion"  # the topic was deleted
+    OTHER = "other"  # in reports alone: a word of a later release
+
+    @classmethod
+    def _missing_(cls, value: object) -> "EndedBy | None":
+        return cls.OTHER if isinstance(value, str) and value else None

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage, topic_names
+from lithify.manifest.catalog import partition_keys, topic_names
 from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import TopicFile
 from lithify.store.apart import Fault, attempt
-from lithify.store.driver import Driver
 from lithify.store.errors import ErrorKind
 
 __all__ = ["FoundPartition", "UnreadTopic", "partitions_found", "topics_found"]
@@ -25,31 +25,35 @@ class UnreadTopic(NamedTuple):
     fault: Fault
 
 
-def topics_found(driver: Driver) -> Iterator[tuple[str, TopicFile | Fault]]:
+def topics_found(known: KnownPartitions, *, anew: bool = False) -> Iterator[tuple[str, TopicFile | Fault]]:
     """Every live topic with its name, in name order, or why it cannot be read (it may be deleted, too). Raises what
-    listing the names raises."""
-    for name in sorted(driver.run(topic_names())):
-        found = _read(driver, name)
+    listing the names raises. `known` forgets the topics that are no more. `anew`: as in KnownPartitions."""
+    names = sorted(known.driver.run(topic_names()))
+    known.keep(frozenset(names))
+    for name in names:
+        found = _read(known, name, anew)
         if not (isinstance(found, Fault) and found.kind is ErrorKind.NOT_FOUND):
             yield name, found
 
 
-def partitions_found(driver: Driver, topic: str | None = None) -> Iterator[FoundPartition | UnreadTopic]:
+def partitions_found(
+    known: KnownPartitions, topic: str | None = None, *, anew: bool = False
+) -> Iterator[FoundPartition | UnreadTopic]:
     """Every partition of every live topic, or of `topic`, in order. Raises NotFound where `topic` does not exist, and
     what the listing of names raises."""
-    for name, known in topics_found(driver) if topic is None else _named(driver, topic):
-        if isinstance(known, Fault):
-            yield UnreadTopic(name, known)
+    for name, found in topics_found(known, anew=anew) if topic is None else _named(known, topic, anew):
+        if isinstance(found, Fault):
+            yield UnreadTopic(name, found)
         else:
-            yield from (FoundPartition(keys, known) for keys in partition_keys(known))
+            yield from (FoundPartition(keys, found) for keys in partition_keys(found))
 
 
-def _named(driver: Driver, name: str) -> Iterable[tuple[str, TopicFile | Fault]]:
-    found = _read(driver, name)
+def _named(known: KnownPartitions, name: str, anew: bool) -> Iterable[tuple[str, TopicFile | Fault]]:
+    found = _read(known, name, anew)
     if isinstance(found, Fault) and found.kind is ErrorKind.NOT_FOUND:
         raise found.error()
     return [(name, found)]
 
 
-def _read(driver: Driver, name: str) -> TopicFile | Fault:
-    return attempt(lambda: driver.run(live_topic(topic_lineage(name), name)))
+def _read(known: KnownPartitions, name: str, anew: bool) -> TopicFile | Fault:
+    return attempt(lambda: known.topic(name, anew=anew))

@@ -1,9 +1,10 @@
 """Numbers, and the work that pays a debt, in sentences for people. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Protocol
 
-__all__ = ["DEBT_TEXTS", "counted", "numbers_text", "span_text"]
+__all__ = ["DEBT_TEXTS", "counted", "numbers_text", "quarantine_text", "span_text"]
 
 DEBT_TEXTS = {
     "floor": "drop segments",
@@ -41,3 +42,22 @@ def numbers_text(noun: str, numbers: Sequence[int]) -> str:
     ]
     texts = [f"{each[0]} to {each[-1]}" if len(each) > 2 else ", ".join(map(str, each)) for each in stretches]
     return f"{noun}{'' if len(numbers) == 1 else 's'} {', '.join(texts)}"
+
+
+class _Segment(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+
+
+def quarantine_text(topic: str, partition: int, reason: str, damaged: str | None, live: Iterable[_Segment]) -> str:
+    """Why compaction of a partition is stopped, and how to allow it again. `damaged`: the segment's id; it may no
+    longer be `live`."""
+    found = next((segment for segment in live if segment.id == damaged), None)
+    held = "" if found is None else f"it holds offsets {found.min_offset} to {found.max_offset}; "
+    way = f"'lithify compaction retry {topic} --partition {partition}'"
+    told = f"quarantined: {reason.rstrip('. ')}; {held}once the segment is restored, or no longer in the log, run {way}"
+    return told if found is None else f"{told}; the quarantine also ends when retention drops the segment"

@@ -1,13 +1,14 @@
 """Work on many partitions, each of which may fail by itself: a fault is a value, and the others continue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from enum import StrEnum
 from typing import TypeVar
 
 import msgspec
 
 from lithify.store.errors import CommitUnknown, Corrupt, ErrorKind, LithifyError, NotFound, error_class
 
-__all__ = ["Fault", "attempt"]
+__all__ = ["Ending", "Fault", "attempt", "ending_of"]
 
 T = TypeVar("T")
 
@@ -59,6 +60,25 @@ class Fault(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The message and the notes."""
         return "; ".join((self.message, *self.notes))
+
+
+class Ending(StrEnum):
+    """What a report comes to: the worst that is in it. Each report has it as `ending`."""
+
+    DONE = "done"
+    IN_PART = "in part"  # something failed, and the report says what
+    UNREACHABLE = "unreachable"  # nothing is known: the store does not answer, refuses access, or holds something newer
+    UNFIT = "unfit"  # no log can be kept in this store
+    DAMAGED = "damaged"  # a person must look
+
+
+def ending_of(faults: Iterable[Fault | None], *, damaged: bool = False, failed: bool = False) -> Ending:
+    """Of a report over many partitions, by their faults (None: there was none). `damaged`, `failed`: something else in
+    it says so."""
+    found = {fault.kind for fault in faults if fault is not None}
+    if damaged or ErrorKind.CORRUPT in found:
+        return Ending.DAMAGED
+    return Ending.IN_PART if found or failed else Ending.DONE
 
 
 def attempt(work: Callable[[], T]) -> T | Fault:

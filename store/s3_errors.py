@@ -151,7 +151,7 @@ def outcome_of_failure(error: BaseException, where: str) -> Outcome | InvalidReq
     """What one conditional PUT is known to have done; an error if the store certainly did nothing.
 
     SUBTLE! 409 ConditionalRequestConflict proves nothing: a conflicting operation raced, and either may win. A 5xx
-    reply, no reply, or a reply that is not S3's may follow a write that happened.
+    reply, no reply, or a reply that is not S3's may follow a write that happened. Test: tests/store/test_s3.py
     """
     if isinstance(error, NotFromS3):
         return Outcome.UNKNOWN

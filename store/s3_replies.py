@@ -87,7 +87,7 @@ class _Parser:
                 raise LookupError("a truncated listing has no continuation token")
             if status >= 300 and parsed.get("Error", {}).get("Code") == str(status):
                 # SUBTLE! A refusal that was cut off after its code: botocore does not notice, and uses the status
-                # instead.
+                # instead. Test: tests/store/test_s3_replies.py
                 raise EOFError("the refusal is cut off")
             return parsed
         except Exception as error:

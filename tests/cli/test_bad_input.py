@@ -120,8 +120,8 @@ def test_a_fault_of_our_own_is_one_line_without_its_words(lithify: Lithify, monk
     def fail(_: object) -> None:
         raise RuntimeError(words)
 
-    monkeypatch.setattr("lithify.manifest.walk.topics_found", fail)
-    line = lithify.refused("topic", "list", code=70, saying="unexpected RuntimeError at lithify.cli.topics:")
+    monkeypatch.setattr("lithify.admin.topics.topics_found", fail)
+    line = lithify.refused("topic", "list", code=70, saying="unexpected RuntimeError at lithify.admin.topics:")
     assert words not in line
     told = lithify("--log-level", "debug", "topic", "list")
     assert told.exit_code == 70
@@ -133,7 +133,7 @@ def test_an_interruption(lithify: Lithify, monkeypatch: pytest.MonkeyPatch) -> N
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lithify.manifest.walk.topics_found", interrupt)
+    monkeypatch.setattr("lithify.admin.topics.topics_found", interrupt)
     result = lithify("topic", "list")
     assert result.exit_code == 130
     assert result.stderr.strip() == "lithify: interrupted"

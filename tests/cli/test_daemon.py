@@ -192,10 +192,9 @@ def test_a_short_grace_period_is_told_to_who_reads_the_log(warehouse: Warehouse)
     with capture_logs() as log:
         Collector(warehouse)
         Collector(warehouse, grace_ms=0)  # said plainly: nobody else is there
-        make_collector(warehouse, 0, stays=False)
         assert not log
         Collector(warehouse, grace_ms=10_000)
-        make_collector(warehouse, 0, stays=True)
+        make_collector(warehouse, 0)
     assert [(line["log_level"], "CommitUnknown" in line["event"]) for line in log] == [("warning", True)] * 2
     with pytest.raises(InvalidRequest, match="grace_ms is -1"):
         Collector(warehouse, grace_ms=-1)

@@ -16,12 +16,12 @@ from structlog.testing import LogCapture
 import lithify
 from lithify.admin.client import Admin
 from lithify.admin.verify import Verifier, local_checks
-from lithify.cli.doctor import topic_checks
 from lithify.compactor.coordinator import Coordinator
 from lithify.gc import collector as collector_module
 from lithify.gc.collector import Collector, GcReport
 from lithify.manifest.codec import encode
 from lithify.manifest.keys import TopicKeys
+from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.walk import topics_found
@@ -188,13 +188,13 @@ def examine(town: Town, chain: str) -> None:
     assert {key for key in there if key.startswith(root)} <= town.objects(root), "nothing goes where the damage is"
     checks = Verifier(town.warehouse.driver, local_checks).verify().partitions
     assert {(check.topic, check.partition) for check in checks if check.findings} == lost
-    examined = list(topic_checks(town.warehouse))
+    examined = Admin(town.warehouse).health().checks
     assert {check.fault.kind for check in examined if check.fault} in ({"Corrupt"}, {"InvalidRequest"})
     verdicts = {check.name: check.verdict for check in examined}
     assert verdicts["topic bad" if chain == "topic" else "bad/0"] == "failure"
     assert "failure" not in {verdict for name, verdict in verdicts.items() if not name.split("/")[0].endswith("bad")}
     assert town.warehouse.topics() == ["bad", "good", "zz"]
-    unread = [name for name, known in topics_found(town.warehouse.driver) if isinstance(known, Fault)]
+    unread = [name for name, known in topics_found(KnownPartitions(town.warehouse.driver)) if isinstance(known, Fault)]
     assert unread == (["bad"] if chain == "topic" else [])
     if chain != "topic":
         info = town.warehouse.topic("bad").describe()

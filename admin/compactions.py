@@ -1,0 +1,127 @@
+"""Manual compactions, and the status of all (P15)."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from lithify.admin.partitions import Answers, Failed, Places, partition_at
+from lithify.compactor.info import CompactionInfo, compaction_id, compaction_info
+from lithify.compactor.job_edits import RequestCancel, Submit
+from lithify.compactor.plan import choose_requested
+from lithify.manifest.catalog import partition_of
+from lithify.manifest.config import parse
+from lithify.manifest.jobs import Job, Status
+from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.known import KnownPartitions
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.quarantine import LiftQuarantine
+from lithify.manifest.reading import first_state
+from lithify.manifest.walk import FoundPartition, UnreadTopic, partitions_found
+from lithify.segment.segments import Segments
+from lithify.store.apart import Fault, attempt
+from lithify.store.errors import Corrupt, InvalidRequest, NotFound
+from lithify.store.port import NewId, Now
+
+__all__ = ["Retried", "Sources", "cancel", "compaction", "compactions", "retry", "retry_topic", "submit"]
+
+Sources = Literal["full"] | Sequence[str]
+
+
+class Retried(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+    lifted: bool  # False: there was no quarantine
+
+
+def submit(known: KnownPartitions, topic: str, partition: int, sources: Sources) -> CompactionInfo:
+    if isinstance(sources, str) and sources != "full":
+        raise InvalidRequest("sources: give 'full', or a list of L0 segment and run ids")
+    if not sources:
+        raise InvalidRequest("sources: the list is empty; give 'full' for a compaction of everything")
+    requested = () if isinstance(sources, str) else tuple(sources)
+    found = partition_at(known, topic, partition)
+    config = parse(found.topic.config)
+
+    async def request(files: PartitionFiles) -> tuple[Job, int]:
+        manifest, now_ms = await files.head(), await Now()
+        choose_requested(manifest, requested, now_ms, config)
+        job_id = SegmentId.for_job(manifest.id, await NewId())
+        job = Job(id=job_id, status="submitted", origin="manual", requested=requested, created_at_ms=now_ms)
+        state = (await files.compactor.commit(Submit(first_state(manifest), job))).version.value
+        return (state.job(job_id) if state else None) or job, now_ms
+
+    job, now_ms = known.run(found.keys, request)
+    return compaction_info(topic, partition, job, now_ms)
+
+
+def compaction(known: KnownPartitions, id: str) -> CompactionInfo:  # noqa: A002 - as in Admin
+    topic, partition, job_id = _split(id)
+    infos = _infos(known, partition_at(known, topic, partition).keys)
+    found = next((info for info in infos if info.id == id), None)
+    if found is None:
+        raise NotFound(
+            f"{topic}/{partition} has no compaction {job_id}; the oldest finished ones are no longer remembered"
+        )
+    return found
+
+
+def compactions(
+    known: KnownPartitions, topic: str | None, partition: int | None, statuses: Sequence[Status]
+) -> Answers[CompactionInfo]:
+    infos: list[CompactionInfo] = []
+    failed: list[Failed] = []
+    for found in partitions_found(known, topic):
+        if isinstance(found, UnreadTopic):
+            failed.append(Failed(topic=found.topic, partition=None, fault=found.fault))
+            continue
+        if partition is not None and partition_of(found.topic, partition) != found.keys:
+            continue
+        read = attempt(lambda keys=found.keys: _infos(known, keys))
+        if isinstance(read, Fault):
+            failed.append(Failed(topic=found.keys.topic, partition=found.keys.partition, fault=read))
+        else:
+            infos += (info for info in read if not statuses or info.status in statuses)
+    return Answers(items=tuple(infos), failed=tuple(failed))
+
+
+def cancel(known: KnownPartitions, id: str) -> CompactionInfo:  # noqa: A002 - as in Admin
+    topic, partition, job_id = _split(id)
+    keys = partition_at(known, topic, partition).keys
+    known.run(keys, lambda files: files.compactor.commit(RequestCancel(job_id)))
+    return compaction(known, id)
+
+
+def retry(known: KnownPartitions, found: FoundPartition) -> Retried:
+    keys = found.keys
+    head = known.run(keys, lambda files: files.head())
+    done = Retried(topic=keys.topic, partition=keys.partition, lifted=head.quarantine is not None)
+    if head.quarantine is None:
+        return done
+    for ref in (segment for segment in head.segments() if segment.id == head.quarantine.segment):
+        try:
+            Segments(keys, known.driver.homes).verify(ref)
+        except (NotFound, Corrupt) as damaged:
+            raise Corrupt(f"{keys.topic}/{keys.partition}: {damaged}", damaged.key, damaged.segment) from damaged
+    known.run(keys, lambda files: files.manifest.commit(LiftQuarantine()))
+    return done
+
+
+def retry_topic(known: KnownPartitions, topic: str) -> Answers[Retried]:
+    return Places.of(known, topic).ask(lambda found: retry(known, found))
+
+
+def _infos(known: KnownPartitions, keys: PartitionKeys) -> list[CompactionInfo]:
+    state = known.run(keys, lambda files: files.compactor_state())
+    now_ms = known.driver.now_ms()
+    jobs = () if state is None else (*state.history, *state.jobs)
+    return [compaction_info(keys.topic, keys.partition, job, now_ms) for job in jobs]
+
+
+def _split(compaction: str) -> tuple[str, int, str]:
+    topic, _, rest = compaction.partition("/")
+    partition, _, job = rest.partition("/")
+    if not job or not partition.isdecimal():
+        example = compaction_id("users", 0, "000000000042-1a2b3c4d")
+        raise InvalidRequest(f"{compaction[:300]!r} is not a compaction id; one looks like {example}")
+    return topic, int(partition), job

@@ -1,0 +1,194 @@
+"""What a compactor would do next in a partition, and why not more."""
+
+from typing import Literal
+
+import msgspec
+
+from lithify.admin.partitions import Answers, Places
+from lithify.compactor.estimate import estimate
+from lithify.compactor.policy import (
+    Action,
+    ActionName,
+    Admit,
+    Drop,
+    Propose,
+    Resume,
+    Settle,
+    Wait,
+    decision,
+    incumbent_lives,
+)
+from lithify.compactor.relief import relief
+from lithify.compactor.requested import waits_for
+from lithify.manifest.config import parse
+from lithify.manifest.debt import Debt, DebtName, NotDue, Work
+from lithify.manifest.jobs import CompactorState, Estimate
+from lithify.manifest.known import KnownPartitions
+from lithify.manifest.model import Key
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import Reading
+from lithify.manifest.units import Unit
+from lithify.manifest.walk import FoundPartition
+from lithify.store.port import Now
+
+__all__ = ["Beside", "Explanation", "Input", "Owed", "Owner", "explain", "explain_topic"]
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """An L0 segment or a run that a compaction would read."""
+
+    id: str
+    kind: Literal["L0", "run"]
+    segments: int
+    bytes: int
+    rows: int
+    min_offset: int
+    max_offset: int  # inclusive
+    min_key: Key | None  # as in SegmentInfo
+    max_key: Key | None
+
+
+class Owed(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a partition waits to be cleaned or dropped."""
+
+    log_start_offset: int  # as a reader sees it now
+    droppable_segments: int  # wholly below the log start
+    droppable_bytes: int
+    clean_bytes: int
+    dirty_bytes: int
+    young_bytes: int
+    dirty_ratio: float
+    oldest_dirty_ms: int | None  # timestamp of the oldest record not yet cleaned
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """The compactor that owns a partition's epoch."""
+
+    name: str  # its host and process
+    at_work: bool  # it plans or runs a job here, and has just shown life
+    seen_ms: int | None  # of its latest claim or job; retiring segments leaves no such mark
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done beside a running job (docs/rfcs/0014)."""
+
+    action: ActionName
+    reason: str
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compactor would do next in a partition, what that takes, what it would not do, and why."""
+
+    topic: str
+    partition: int
+    at_ms: int  # the store's clock at which this was decided
+    action: ActionName
+    reason: str
+    kind: Work | None  # of the work that is due
+    debt: DebtName | None  # that this work pays
+    sources: tuple[str, ...]
+    inputs: tuple[Input, ...]  # those of `sources`, one by one
+    estimate: Estimate | None
+    passed: tuple[NotDue, ...]  # work, then units, that were considered and not chosen
+    owed: Owed
+    compactor: Owner | None  # None: there has been none yet
+    beside: Beside | None = None  # what relieves the partition while its job runs
+
+
+def explain(known: KnownPartitions, found: FoundPartition) -> Explanation:
+    config = parse(found.topic.config)
+
+    async def read(files: PartitionFiles) -> Reading:
+        manifest, state = await files.head(), await files.compactor_state()
+        return Reading.of(manifest, state, config, await Now())
+
+    return _explained(known.run(found.keys, read))
+
+
+def explain_topic(known: KnownPartitions, topic: str) -> Answers[Explanation]:
+    return Places.of(known, topic).ask(lambda found: explain(known, found))
+
+
+def _explained(reading: Reading) -> Explanation:
+    decided = decision(reading)
+    action, debt = decided.action, decided.debt
+    due = action.due if isinstance(action, Propose | Drop) else None
+    foretold = None
+    if isinstance(action, Propose):
+        foretold = estimate(reading, action.due.units, action.due.job_kind)
+    elif isinstance(action, Resume):
+        foretold = action.job.estimate
+    return Explanation(
+        topic=reading.manifest.topic,
+        partition=reading.manifest.partition,
+        at_ms=reading.now_ms,
+        action=action.name,
+        reason=_reason(action, reading),
+        kind=due.kind if due else None,
+        debt=due.debt if due else None,
+        sources=tuple(unit.id for unit in due.units) if due else (),
+        inputs=tuple(map(_input, due.units)) if due else (),
+        estimate=foretold,
+        passed=decided.passed,
+        owed=_owed(debt),
+        compactor=_owner(reading.state, reading.now_ms),
+        beside=_beside(action, reading),
+    )
+
+
+def _input(unit: Unit) -> Input:
+    lows, highs = [ref.min_key for ref in unit.segments], [ref.max_key for ref in unit.segments]
+    return Input(
+        id=unit.id,
+        kind="run" if unit.is_run else "L0",
+        segments=len(unit.segments),
+        bytes=unit.bytes,
+        rows=unit.rows,
+        min_offset=unit.min_offset,
+        max_offset=unit.max_offset,
+        min_key=None if None in lows else min(low for low in lows if low is not None),
+        max_key=None if None in highs else max(high for high in highs if high is not None),
+    )
+
+
+def _owed(debt: Debt) -> Owed:
+    return Owed(
+        log_start_offset=debt.log_start_offset,
+        droppable_segments=len(debt.droppable),
+        droppable_bytes=sum(segment.bytes for segment in debt.droppable),
+        clean_bytes=debt.clean_bytes,
+        dirty_bytes=debt.dirty_bytes,
+        young_bytes=debt.young_bytes,
+        dirty_ratio=debt.dirty_ratio,
+        oldest_dirty_ms=debt.oldest_dirty_ms,
+    )
+
+
+def _owner(state: CompactorState, now_ms: int) -> Owner | None:
+    if not state.owner:
+        return None
+    return Owner(name=state.owner_name, at_work=incumbent_lives(state, now_ms), seen_ms=state.heartbeat_at_ms or None)
+
+
+def _beside(action: Action, reading: Reading) -> Beside | None:
+    """What would be done beside the running job of `action` (docs/rfcs/0014)."""
+    if not isinstance(action, Resume) or not incumbent_lives(reading.state, reading.now_ms):
+        return None
+    meanwhile = relief(reading, action.job.id)
+    if isinstance(meanwhile, Wait):
+        return None
+    return Beside(action=meanwhile.name, reason=_reason(meanwhile, reading))
+
+
+def _reason(action: Action, reading: Reading) -> str:
+    match action:
+        case Wait(reason):
+            return reason
+        case Propose(due) | Drop(due):
+            return due.reason
+        case Settle(job, status, reason):
+            return f"job {job.id} is {status}: {reason}"
+        case Admit(job):
+            return f"job {job.id} was requested and waits for {waits_for(job, reading)}"
+        case Resume(job):
+            return f"job {job.id} is running: {job.reason}"

@@ -1,0 +1,41 @@
+"""Manifests by number, as they are stored."""
+
+import msgspec
+
+from lithify.admin.partitions import partition_at
+from lithify.manifest.codec import decode
+from lithify.manifest.known import KnownPartitions
+from lithify.manifest.model import Manifest
+from lithify.store.errors import NotFound
+from lithify.store.port import Get, Object
+
+__all__ = ["ManifestFile", "manifest_file"]
+
+
+class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The bytes of a `.manifest` file, which may be one that this lithify cannot read."""
+
+    topic: str
+    partition: int
+    number: int
+    key: str
+    body: bytes
+
+    def decoded(self) -> Manifest:
+        """Raises Corrupt; InvalidRequest if a later lithify wrote it."""
+        return decode(Manifest, self.body, self.key, self.number)
+
+
+def manifest_file(known: KnownPartitions, topic: str, partition: int, number: int | None) -> ManifestFile:
+    keys = partition_at(known, topic, partition).keys
+    if number is None:
+        number = known.run(keys, lambda files: files.head()).id
+    key = keys.manifest.key(number)
+
+    async def get() -> Object | None:
+        return await Get(key)
+
+    stored = known.driver.run(get())
+    if stored is None:
+        raise NotFound(f"{key} does not exist: it is newer than the head, or was garbage-collected", key)
+    return ManifestFile(topic=topic, partition=partition, number=number, key=key, body=stored.body)
