@@ -8,6 +8,7 @@ import msgspec
 from lithify.admin.overdue import overdue
 from lithify.log.consumer_info import consumer_infos
 from lithify.manifest.config import parse
+from lithify.manifest.keys import is_segment_key
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
@@ -15,9 +16,10 @@ from lithify.manifest.retention import floor_at, stalled_by_future
 from lithify.manifest.walk import FoundPartition, UnreadTopic, partitions_found
 from lithify.manifest.words import quarantine_text
 from lithify.store.apart import Ending, Fault, attempt
+from lithify.store.driver import Driver
 from lithify.store.port import Now
 
-__all__ = ["Check", "Health", "Verdict", "health"]
+__all__ = ["Check", "Health", "Verdict", "health", "stale_temporaries"]
 
 Verdict = Literal["ok", "warning", "failure"]
 
@@ -39,6 +41,14 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ending(self) -> Ending:
         return Ending.DAMAGED if any(check.verdict == "failure" for check in self.checks) else Ending.DONE
+
+
+def stale_temporaries(driver: Driver) -> Check:
+    """Removes what killed processes left half written a day ago, and tells how much that was."""
+    removed = attempt(lambda: driver.store.remove_stale_temporaries(is_segment_key))
+    if isinstance(removed, Fault):
+        return Check("stale temporaries", "warning", removed.message, removed)
+    return Check("stale temporaries", "ok", f"{removed} removed, left by killed processes")
 
 
 def health(known: KnownPartitions, topic: str | None) -> Health:

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from lithify.admin.health import Check
+from lithify.admin.health import Check, stale_temporaries
 from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, size_text
 from lithify.manifest.words import counted
 from lithify.store.apart import Ending, Fault
-from lithify.store.errors import LithifyError, Unavailable
+from lithify.store.errors import Unavailable
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
-    from lithify.log.warehouse import Warehouse
     from lithify.store.probe import ProbeReport
 
 __all__ = ["doctor"]
@@ -64,7 +63,7 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         checks += _store(report)
         tick(1)
         if report.finding != "unavailable":  # otherwise each topic would wait for the same silence
-            checks += [*_temporaries(warehouse), *invocation.admin().health().checks]
+            checks += [stale_temporaries(warehouse.driver), *invocation.admin().health().checks]
     found = Diagnosis(shown(warehouse.url), tuple(checks), _ending(report, tuple(checks)))
     value = {"warehouse": found.warehouse, "checks": found.checks}
     output.answer(value, lambda: _show(output, found))
@@ -133,15 +132,3 @@ def _space() -> Iterator[Check]:
 def _store(report: "ProbeReport") -> Iterator[Check]:
     for found in report.checks:
         yield Check(f"store: {found.name}", "ok" if found.ok else found.severity, found.detail)
-
-
-def _temporaries(warehouse: "Warehouse") -> Iterator[Check]:
-    from lithify.manifest.keys import is_segment_key
-
-    store = warehouse.store
-    try:
-        removed = store.remove_stale_temporaries(is_segment_key)
-    except LithifyError as error:
-        yield Check("stale temporaries", "warning", str(error), Fault.of(error))
-    else:
-        yield Check("stale temporaries", "ok", f"{removed} removed, left by killed processes")

@@ -10,7 +10,8 @@ Begin with `model.py` (what is stored), `commit.py` (how a number is won) and on
 subject has a file of edits: `lifetime`, `claims`, `appends`, `producers`, `transactions`, `consumers`, `floor`,
 `compactions`, `pins`, `quarantine`; those of `.compactor` files are in `compactor/job_edits.py`. `debt.py` computes
 what work a partition owes and which runs it takes (docs/rfcs/0008), `retention.py` the floor, `changes.py` the events
-of a commit. docs/formats.md explains every field.
+of a commit. `known.py` keeps what a process has read of partitions from question to question. docs/formats.md explains
+every field.
 """
 
 if __name__ != "lithify.manifest":

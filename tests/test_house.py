@@ -41,6 +41,19 @@ ALLOWED = {
     "testing": set(FOLDERS),
 }
 
+# What commands for operators may import of the packages below `admin`; then the whole of `cli`, and of `cli` without
+# its folders.
+OPERATORS_KNOW = {"manifest.config", "manifest.jobs", "manifest.model", "manifest.words"} | {
+    "store.apart", "store.errors", "store.port", "store.probe", "store.urls",
+} | {
+    "compactor.info", "compactor.java", "compactor.policy", "gc.collector", "log.consumer_info", "log.info",
+    "log.transactions", "segment.spill",
+}  # fmt: skip
+MANIFEST_KNOWN_TO_CLI = {"manifest.config", "manifest.jobs", "manifest.model", "manifest.transactions"} | {
+    "manifest.event_log", "manifest.events", "manifest.words",
+}  # fmt: skip
+STORE_KNOWN_TO_CLI = {"store.apart", "store.errors", "store.port", "store.probe", "store.urls"}
+
 # Decisions are functions of their arguments: no network, no engine, no clock, no chance. A file that says "Pure" of
 # itself is one of them.
 PURE = re.compile(r"\bPure\b")
@@ -100,6 +113,12 @@ def imported_folders(tree: ast.AST) -> set[str]:
     return {name[1] if len(name) > 1 and name[1] in FOLDERS else "lithify" for name in ours}
 
 
+def modules_below(tree: ast.AST, folders: set[str]) -> set[str]:
+    """The modules that it imports of these packages: manifest.words."""
+    parts = [name.split(".") for name in imported_modules(tree)]
+    return {".".join(name[1:3]) for name in parts if name[0] == "lithify" and name[1:2] and name[1] in folders}
+
+
 def test_mapping_links_and_folders_agree() -> None:
     marked = {file.parent.name for file in ROOT.glob("*/py.typed")}
     links = {link.name: os.readlink(link) for link in (ROOT / "typings" / "lithify").iterdir()}
@@ -152,6 +171,26 @@ def test_imports_go_one_way() -> None:
     found = {relative(file): imported_folders(syntax(file)) for file in package_files()}
     strays = {name: folders - ALLOWED[name.split("/")[0]] for name, folders in found.items()}
     assert {name: folders for name, folders in strays.items() if folders} == {}
+
+
+def test_commands_for_operators_are_clients_of_admin() -> None:
+    """They have flags, tables and questions. What they may know of the packages below: words, errors, and types."""
+    commands = ["checkpoints", "compactions", "consumers", "doctor", "garbage", "manifests", "topics", "transactions"]
+    files = {name: ROOT / "cli" / f"{name}.py" for name in [*commands, "verification"]}
+    found = {name: modules_below(syntax(file), set(FOLDERS) - {"admin", "cli"}) for name, file in files.items()}
+    assert {(name, module) for name, modules in found.items() for module in modules - OPERATORS_KNOW} == set()
+    assert OPERATORS_KNOW - {module for modules in found.values() for module in modules} == set()
+
+
+def test_the_command_line_knows_little_of_what_is_stored() -> None:
+    """`manifest` and `store` are for those who commit and read. A new name here is a reason to ask Admin, or the log.
+    `cli/records` reads and writes other people's files, and `cli/demo` shows what lies in the store."""
+    files = [file for file in package_files() if relative(file).startswith("cli/")]
+    known = {relative(file): modules_below(syntax(file), {"store", "manifest"}) for file in files}
+    manifest = {module for modules in known.values() for module in modules if module.startswith("manifest")}
+    assert manifest == MANIFEST_KNOWN_TO_CLI
+    flat = {module for name, modules in known.items() if name.count("/") == 1 for module in modules}
+    assert flat - manifest == STORE_KNOWN_TO_CLI
 
 
 def test_pure_files_import_nothing_impure() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 import lithify
 from lithify.admin.partitions import Answers
+from lithify.compactor.info import compaction_info
+from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
 from lithify.store.apart import Ending
 from tests.clock import HandClock
@@ -246,3 +248,11 @@ def test_answers_are_structs_with_closed_types() -> None:
     assert "enum" in fields["Check", "verdict"]
     assert refers(("KeyVersion", "state"), "VersionState")
     assert get_args(hints["topics"])
+
+
+@pytest.mark.parametrize(
+    ("word", "told"), [("", None), ("deletion", "deletion"), ("a word of a later release", "other")]
+)
+def test_who_ended_a_compaction(word: str, told: str | None) -> None:
+    job = Job(id="1-a", status="cancelled", origin="manual", created_at_ms=0, ended_by=word)
+    assert compaction_info("users", 0, job, 0).ended_by == told

@@ -93,6 +93,39 @@ SIGNATURES = {
     "Producer.close": "(self)",
     "Delivery.done": "(self)",
     "Delivery.offset": "(self, timeout_ms=None)",
+    "Admin.topics": "(self)",
+    "Admin.topic": "(self, topic)",
+    "Admin.create_topic": "(self, topic, partitions=1, config=None, *, probe=True)",
+    "Admin.alter_topic": "(self, topic, config=None, partitions=None)",
+    "Admin.delete_topic": "(self, topic)",
+    "Admin.describe_topic": "(self, topic)",
+    "Admin.describe": "(self, topic, partition)",
+    "Admin.delete_records": "(self, topic, partition, before_offset)",
+    "Admin.manifest": "(self, topic, partition, number=None)",
+    "Admin.manifest_file": "(self, topic, partition, number=None)",
+    "Admin.history": "(self, topic, key, partition=None, limit=100, *, values=False)",
+    "Admin.checkpoints": "(self, topic, partition=None, owner='user')",
+    "Admin.create_checkpoint": "(self, topic, name, partition=None, ttl_ms=None)",
+    "Admin.delete_checkpoint": "(self, topic, name, partition=None)",
+    "Admin.consumers": "(self, topic, partition=None)",
+    "Admin.reset_consumer": "(self, topic, name, to, partition=None)",
+    "Admin.delete_consumer": "(self, topic, name, partition=None)",
+    "Admin.transactions": "(self, topic, partition=None)",
+    "Admin.forget_transaction": "(self, topic, application, partition=None)",
+    "Admin.submit": "(self, topic, partition, sources='full')",
+    "Admin.compaction": "(self, id)",
+    "Admin.compactions": "(self, topic=None, partition=None)",
+    "Admin.readable_compactions": "(self, topic=None, partition=None, statuses=())",
+    "Admin.cancel": "(self, id)",
+    "Admin.explain": "(self, topic, partition)",
+    "Admin.explain_topic": "(self, topic)",
+    "Admin.pause": "(self, topic)",
+    "Admin.resume": "(self, topic)",
+    "Admin.retry": "(self, topic, partition)",
+    "Admin.retry_topic": "(self, topic)",
+    "Admin.gc": "(self, *, dry_run=False, sweep=False, grace_ms=3600000)",
+    "Admin.health": "(self, topic=None)",
+    "Admin.verify": "(self, topic=None, *, deep=False, engine='local', master=None, ended=None)",
 }
 
 
@@ -127,7 +160,7 @@ def test_every_public_method_is_listed() -> None:
     internal = {"Topic.prepare", "Topic.former_partitions", "Topic.key_places", "Topic.partitions_now"}
     internal |= {"Partition.append_prepared", "Partition.lent", "Partition.opening", "Partition.open_producer"}
     internal |= {"Partition.check_producer", "Snapshot.sorts"}
-    for name in ("Warehouse", "Topic", "Partition", "Snapshot", "TopicSnapshot", "Producer", "Delivery"):
+    for name in ("Warehouse", "Topic", "Partition", "Snapshot", "TopicSnapshot", "Producer", "Delivery", "Admin"):
         methods = inspect.getmembers(getattr(lithify, name), inspect.isfunction)
         public = {f"{name}.{method}" for method, _ in methods if not method.startswith("_")}
         assert public - internal <= set(SIGNATURES)
