@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.model import Manifest, SegmentRef
-from lithify.segment.arrays import longs
 from lithify.segment.order import blocks
 from lithify.segment.read import FETCH_BYTES_MAX, OpenSegment
 from lithify.segment.scan import latest, records
@@ -29,32 +28,31 @@ def in_offset_order(manifest: Manifest, open_segment: OpenSegment, start: int, e
     Segments and row groups outside are not read, so reading the tail costs only the L0 segments. Key-ordered runs are
     sorted.
     """
-    scattered = _scattered(manifest, start, end)
-    sorted_first = {ref.id for ref in scattered}
     wanted = Bounds(from_offset=start, to_offset=end)
+    scattered = _scattered(manifest, wanted)
+    sorted_first = {ref.id for ref in scattered}
     chains = _chains([ref for ref in manifest.segments() if may_hold(ref, wanted) and ref.id not in sorted_first])
     fan_in = len(chains) + 1
 
     def rows(refs: Sequence[SegmentRef]) -> Iterator[pa.RecordBatch]:
-        return Source(refs, open_segment, "offset", min_offset=start, fan_in=fan_in).rows()
+        return Source(refs, open_segment, "offset", wanted, fan_in=fan_in).rows()
 
     streams: list[Iterator[pa.RecordBatch]] = [
         itertools.chain.from_iterable(rows([ref]) for ref in chain) for chain in chains
     ]
     if scattered:
         streams.append(rows(scattered))
-    return _until(end, (block.ordered() for block in blocks(streams, "offset")))
+    return (records(block.ordered()) for block in blocks(streams, "offset"))
 
 
 def sorts(manifest: Manifest, start: int) -> bool:
     """Whether reading from `start` to the end in offset order needs a sort."""
-    return bool(_scattered(manifest, start, manifest.next_offset))
+    return bool(_scattered(manifest, Bounds(from_offset=start, to_offset=manifest.next_offset)))
 
 
-def _scattered(manifest: Manifest, start: int, end: int) -> list[SegmentRef]:
+def _scattered(manifest: Manifest, wanted: Bounds) -> list[SegmentRef]:
     """The key-ordered segments that hold some of these offsets. L0 segments are not among them: each is one append, so
     even in key order it has a stretch of offsets to itself."""
-    wanted = Bounds(from_offset=start, to_offset=end)
     return [ref for run in manifest.runs for ref in run.segments if ref.order == "key" and may_hold(ref, wanted)]
 
 
@@ -70,31 +68,23 @@ def _chains(stretches: list[SegmentRef]) -> list[list[SegmentRef]]:
     return chains
 
 
-def _until(end: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        inside = int(longs(batch.column("offset")).searchsorted(end))
-        if inside:
-            yield records(batch.slice(0, inside))
-        if inside < batch.num_rows:
-            return
-
-
 def latest_by_key(
-    manifest: Manifest, open_segment: OpenSegment, floor: int, *, tombstones: bool
+    manifest: Manifest, open_segment: OpenSegment, wanted: Bounds, *, tombstones: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The record with the highest offset >= `floor` of each key, in key order, schema RECORDS."""
-    runs = [run for run in manifest.runs if run.segments[0].order == "key"][:STREAMS_MAX]
-    streamed = {run.id for run in runs}
+    """The record with the highest offset of each key, of those within `wanted`, in key order, schema RECORDS. Only
+    segments that may hold some of them are opened."""
+    runs = [(run, tuple(ref for ref in run.segments if may_hold(ref, wanted))) for run in manifest.runs]
+    streamed = [refs for run, refs in runs if refs and run.segments[0].order == "key"][:STREAMS_MAX]
     # Sorting thousands of small L0 segments is faster than merging them one by one, and needs bounded memory.
-    others = [ref for run in manifest.runs if run.id not in streamed for ref in run.segments]
-    others += manifest.l0
-    sources = [Source(run.segments, open_segment, "key", min_offset=floor, fan_in=len(runs) + 1).rows() for run in runs]
+    others = [ref for _, refs in runs if refs not in streamed for ref in refs]
+    others += [ref for ref in manifest.l0 if may_hold(ref, wanted)]
+    fan_in = len(streamed) + 1
+    sources = [Source(refs, open_segment, "key", wanted, fan_in=fan_in).rows() for refs in streamed]
     if others:
-        sources.append(external_sort(_stored(others, open_segment, floor), "key"))
-    return latest(sources, floor, keep_tombstones=tombstones)
+        sources.append(external_sort(_stored(others, open_segment, wanted), "key"))
+    return latest(sources, wanted.from_offset or 0, keep_tombstones=tombstones)
 
 
-def _stored(refs: Sequence[SegmentRef], open_segment: OpenSegment, floor: int) -> Iterator[pa.RecordBatch]:
+def _stored(refs: Sequence[SegmentRef], open_segment: OpenSegment, wanted: Bounds) -> Iterator[pa.RecordBatch]:
     for ref in refs:
-        if may_hold(ref, Bounds(from_offset=floor)):
-            yield from open_segment(ref, FETCH_BYTES_MAX).batches(min_offset=floor)
+        yield from open_segment(ref, FETCH_BYTES_MAX).batches(wanted)

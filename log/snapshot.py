@@ -7,6 +7,7 @@ import pyarrow as pa
 from lithify.log.reader import in_offset_order, latest_by_key, sorts
 from lithify.log.record import Record, to_records
 from lithify.log.whole import Whole
+from lithify.manifest.bounds import Bounds
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.segment.scan import get
 from lithify.segment.schema import RECORDS
@@ -77,7 +78,9 @@ class Snapshot:
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """The latest record of each key, in key order; deleted keys only with `tombstones`."""
-        batches = latest_by_key(self._manifest, self._segments.reader, self._floor, tombstones=tombstones)
+        batches = latest_by_key(
+            self._manifest, self._segments.reader, Bounds(from_offset=self._floor), tombstones=tombstones
+        )
         return self._reader(self._guarded(batches))
 
     def get(self, key: bytes) -> Record | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.jobs import MergeRules
@@ -51,7 +52,7 @@ def get(refs: Iterable[SegmentRef], open_segment: OpenSegment, key: bytes, floor
         at_least = floor if found is None else found.column("offset")[0].as_py() + 1
         if ref.max_offset < at_least:
             break
-        for batch in open_segment(ref, FETCH_BYTES_MAX).batches(wanted.low, wanted.high, min_offset=at_least):
+        for batch in open_segment(ref, FETCH_BYTES_MAX).batches(replace(wanted, from_offset=at_least)):
             last = batch.slice(batch.num_rows - 1)
             if found is None or last.column("offset")[0].as_py() > found.column("offset")[0].as_py():
                 found = last

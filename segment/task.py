@@ -5,35 +5,29 @@ Tasks cross process borders as JSON. They contain references, never rows or secr
 
 import msgspec
 
+from lithify.manifest.bounds import Bounds
 from lithify.manifest.jobs import MergeCounts, MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 
-__all__ = ["MergeRules", "MergeTask", "TaskResult"]
+__all__ = ["MergeTask", "TaskResult"]
 
 
 class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
-    """Merge `sources` within [low, high) into outputs named `<job>-<attempt>-<range_index>-<nonce>`.
+    """Merge what `sources` hold within `bounds` into outputs named `<job>-<attempt>-<range_index>-<nonce>`.
 
     A source is a list of consecutive segments in `rules.order` (one L0 segment, or a sorted run).
     """
 
-    topic: str
-    topic_id: str
-    partition: int
+    keys: PartitionKeys
     job: str
     attempt: int
     range_index: int
-    low: bytes | None  # inclusive; None: from the smallest key (null keys included)
-    high: bytes | None  # exclusive; None: to the largest key
+    bounds: Bounds
     sources: tuple[tuple[SegmentRef, ...], ...]
     rules: MergeRules
     output_bytes: int  # cut outputs at about this many bytes of Parquet, and only between keys (R5)
     short: bool = False  # of a short job: it has a thread, or a Spark pool, beside those of long jobs (RFC 0014)
-
-    @property
-    def keys(self) -> PartitionKeys:
-        return PartitionKeys(self.topic, self.topic_id, self.partition)
 
     @property
     def segments(self) -> tuple[SegmentRef, ...]:

@@ -58,8 +58,8 @@ def _unexpected(task: MergeTask, error: Exception) -> TaskFailure:
     """Of an error that nobody foresaw only the type is reported: its message and its locals may quote a record."""
     log.debug(
         "task failed",
-        topic=task.topic,
-        partition=task.partition,
+        topic=task.keys.topic,
+        partition=task.keys.partition,
         job=task.job,
         range_index=task.range_index,
         error=type(error).__name__,

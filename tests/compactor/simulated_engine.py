@@ -70,11 +70,8 @@ async def read_rows(keys: PartitionKeys, ref: SegmentRef) -> list[Row]:
 
 async def merge(keys: PartitionKeys, task: MergeTask) -> TaskResult:
     rows = [row for source in task.sources for ref in source for row in await read_rows(keys, ref)]
-    rows = [
-        r
-        for r in rows
-        if (task.low is None or task.low <= r[0].encode()) and (task.high is None or r[0].encode() < task.high)
-    ]
+    low, high = task.bounds.low, task.bounds.high
+    rows = [r for r in rows if (low is None or low <= r[0].encode()) and (high is None or r[0].encode() < high)]
     latest: dict[str, int] = {}
     for key, offset, _, _ in rows:
         latest[key] = max(latest.get(key, -1), offset)

@@ -210,7 +210,7 @@ class RowLog:
     def _merge(self, task: MergeTask) -> TaskResult:
         rules = task.rules
         rows = sorted((r for source in task.sources for ref in source for r in self.rows(ref)), key=by_key)
-        rows = [row for row in rows if _within(row.key, task.low, task.high)]
+        rows = [row for row in rows if _within(row.key, task.bounds.low, task.bounds.high)]
         newest = {row.key: row.offset for row in rows}
         kept: list[Row] = []
         lost, stays, dropped_to = [0] * len(rules.buckets), [0] * len(rules.buckets), 0

@@ -24,7 +24,6 @@ from lithify.compactor.verification import STRETCH_MS
 from lithify.manifest.categories import Category
 from lithify.manifest.homes import where
 from lithify.manifest.jobs import KeyRange
-from lithify.manifest.keys import PartitionKeys
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Request
@@ -141,7 +140,7 @@ class Engine:
 
     def _worker(self, task: MergeTask, batch: _Batch) -> Any:
         async def work(actor: Actor) -> None:
-            if task.low is not None and key_text(task.low) in self.poison:
+            if task.bounds.low is not None and key_text(task.bounds.low) in self.poison:
                 batch.results.append(TaskFailure(task.range_index, Category.ENGINE, "the worker ran out of something"))
                 return
             if batch.stopped and actor.say.random() < 0.5:
@@ -175,7 +174,7 @@ class Engine:
             batch.results.clear()
             if any(isinstance(result, TaskFailure) and result.category.blames_job for result in found):
                 task = batch.tasks[0]
-                keys = PartitionKeys(task.topic, task.topic_id, task.partition)
+                keys = task.keys
                 self.oracle.own_failure(actor.author, keys)
             return found
 
