@@ -9,13 +9,7 @@ from dataclasses import dataclass, replace
 from lithify.compactor import job_edits
 from lithify.compactor.altered import forbidden
 from lithify.compactor.damage import first_damaged
-from lithify.compactor.engine import (
-    NextResults,
-    StartTasks,
-    StopAsked,
-    StopTasks,
-    TaskFailure,
-)
+from lithify.compactor.engine import NextResults, StartTasks, StopAsked, StopTasks
 from lithify.compactor.failures import failure_of
 from lithify.compactor.look import bad_outputs, look
 from lithify.compactor.patience import patience_ms, stalled_text
@@ -39,7 +33,7 @@ from lithify.manifest.jobs import (
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import SetQuarantine
-from lithify.segment.task import TaskResult
+from lithify.segment.task import TaskFailure, TaskResult
 from lithify.store.errors import (
     CommitUnknown,
     Fenced,

@@ -6,11 +6,12 @@ Tasks cross process borders as JSON. They contain references, never rows or secr
 import msgspec
 
 from lithify.manifest.bounds import Bounds
+from lithify.manifest.categories import Category
 from lithify.manifest.jobs import MergeCounts, MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 
-__all__ = ["MergeTask", "TaskResult"]
+__all__ = ["MergeTask", "TaskFailure", "TaskResult"]
 
 
 class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
@@ -35,7 +36,7 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
         return tuple(ref for source in self.sources for ref in source)
 
 
-class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
+class TaskResult(msgspec.Struct, frozen=True, kw_only=True, tag="merged"):
     """The result of one task. Outputs are in order; none if no record survived. Counts are of this task only."""
 
     range_index: int
@@ -46,3 +47,12 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     lost_bytes: tuple[int, ...] = ()  # and of those dropped
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
     peak_memory_bytes: int = 0
+
+
+class TaskFailure(msgspec.Struct, frozen=True, tag="failed"):
+    """A task that failed. `category` decides what follows (as in JobError); `reason` never quotes records."""
+
+    range_index: int
+    category: Category
+    reason: str
+    segment: str = ""  # the id of the source that was corrupt or missing, if that was the failure

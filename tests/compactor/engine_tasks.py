@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from lithify.compactor.engine import Running, TaskFailure
+from lithify.compactor.engine import Running
 from lithify.log.tables import normalise
 from lithify.manifest.bounds import Bounds
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.read import SegmentReader
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.segment.write import encode_append
 from lithify.store.driver import monotonic_ms, new_id
 from lithify.store.port import Store

@@ -10,10 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import (
-    TaskFailure,
-    VerifyOutputs,
-)
+from lithify.compactor.engine import VerifyOutputs
 from lithify.compactor.job_edits import Submit
 from lithify.compactor.plan import choose_requested
 from lithify.compactor.reading import first_state
@@ -32,7 +29,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import floor_at, retention_of
 from lithify.segment.extent import key_bounds
 from lithify.segment.rules import Fate, fate, stamped
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.driver import drive, store_answers
 from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore

@@ -10,23 +10,15 @@ from typing import Any
 
 import msgspec
 
-from lithify.compactor.engine import (
-    NextResults,
-    SplitRanges,
-    StartTasks,
-    StopTasks,
-    TaskFailure,
-    VerifyOutputs,
-    WeighSegment,
-)
-from lithify.compactor.engines.outcome import failure_of
+from lithify.compactor.engine import NextResults, SplitRanges, StartTasks, StopTasks, VerifyOutputs, WeighSegment
 from lithify.compactor.verification import STRETCH_MS
 from lithify.manifest.categories import Category
 from lithify.manifest.homes import where
 from lithify.manifest.jobs import KeyRange
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Request
+from lithify.work.outcome import failure_of
 from tests.sim.cast import WORKER, Actor, Author, Violation
 from tests.sim.oracle import Oracle
 from tests.sim.rows import checksum, key_bytes, key_text, merge

@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 import structlog
 
-from lithify.compactor.engine import TaskFailure
 from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import Corrupt, LithifyError, NotFound
 
 __all__ = ["failure_of", "outcome_of"]
 
-log = structlog.wrap_logger(logging.getLogger("lithify.compactor.engines"))
+log = structlog.wrap_logger(logging.getLogger("lithify.work"))
 
 
 def outcome_of(task: MergeTask, work: Callable[[], TaskResult]) -> TaskResult | TaskFailure:
