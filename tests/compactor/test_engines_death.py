@@ -263,7 +263,7 @@ def acts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def test_a_given_session_that_died_is_told_and_keeps_no_engine_of_our_own_from_opening_one(
     acts: dict[str, list[str]],
 ) -> None:
-    gone = "Unavailable: the Spark session given to SparkEngine is gone because its JVM died: restart this process"
+    gone = "Unavailable: the given Spark session is gone because its JVM died: restart this process"
     assert [gone in told for told in acts["given"]] == [True, True]
     assert "idle" in acts
 

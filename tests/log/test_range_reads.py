@@ -5,12 +5,13 @@ from collections import Counter
 
 import pytest
 
-from lithify.log.reader import in_offset_order, latest_by_key
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.bounds import EVERYTHING, Bounds
 from lithify.manifest.model import Manifest, SegmentRef
+from lithify.segment.offset_order import in_offset_order
 from lithify.segment.read import SegmentReader
+from lithify.segment.scan import latest_by_key
 from lithify.segment.segments import Segments
 from tests.log.compaction import compact, files_of
 
@@ -47,7 +48,7 @@ def test_a_range_within_one_of_forty_segments_costs_two_reads(warehouse: Warehou
     opens = filled(warehouse)
     wanted = Bounds(key(101), key(103))
     before = warehouse.store.requests()
-    batches = list(latest_by_key(opens.manifest, opens, wanted, tombstones=False))
+    batches = list(latest_by_key(opens.manifest.runs, opens.manifest.l0, opens, wanted, tombstones=False))
     spent = warehouse.store.requests() - before
     assert [found for batch in batches for found in batch.column("key").to_pylist()] == [key(101), key(102)]
     assert spent.reads == 2  # the footer, and the row group
@@ -62,7 +63,7 @@ def test_the_ranges_of_a_scan_together_are_the_scan(warehouse: Warehouse, merged
         opens = Counted(warehouse)
 
     def scan(wanted: Bounds) -> list[dict[str, object]]:
-        batches = latest_by_key(opens.manifest, opens, wanted, tombstones=True)
+        batches = latest_by_key(opens.manifest.runs, opens.manifest.l0, opens, wanted, tombstones=True)
         return [row for batch in batches for row in batch.to_pylist()]
 
     edges = [None, key(0), key(7), key(52), key(199) + b"\0", None]
@@ -78,7 +79,9 @@ def test_the_ranges_of_a_scan_together_are_the_scan(warehouse: Warehouse, merged
 def test_offsets_within_one_of_forty_segments_cost_two_reads(warehouse: Warehouse, policy: str) -> None:
     opens = filled(warehouse, policy)
     before = warehouse.store.requests()
-    batches = list(in_offset_order(opens.manifest, opens, 101, 103))
+    batches = list(
+        in_offset_order(opens.manifest.runs, opens.manifest.l0, opens, Bounds(from_offset=101, to_offset=103))
+    )
     spent = warehouse.store.requests() - before
     assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == [101, 102]
     assert spent.reads == 2
