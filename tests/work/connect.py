@@ -1,7 +1,7 @@
 """A Spark Connect session whose server is this process: each order runs in the thread that asks."""
 
 from collections.abc import Callable, Iterator
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -26,9 +26,12 @@ class Frame:
 class Session:
     is_stopped = False
 
-    def __init__(self, fails: Exception | None = None) -> None:
+    def __init__(self, fails: Exception | None = None, holds_after: int | None = None) -> None:
+        """`holds_after`: further orders wait until they are interrupted."""
         self._fails = fails
+        self._holds_after = holds_after
         self._lock = Lock()
+        self._interrupted = Event()
         self.carried = 0
         self.tags: list[str] = []
         self.interrupted: list[str] = []
@@ -36,6 +39,10 @@ class Session:
     def carries(self) -> None:
         with self._lock:
             self.carried += 1
+            held = self._holds_after is not None and self.carried > self._holds_after
+        if held:
+            self._interrupted.wait()
+            raise RuntimeError("OPERATION_CANCELED")
         if self._fails is not None:
             raise self._fails
 
@@ -54,6 +61,7 @@ class Session:
 
     def interruptTag(self, tag: str) -> None:  # noqa: N802
         self.interrupted.append(tag)
+        self._interrupted.set()
 
 
 Session.__module__ = "pyspark.sql.connect.session"  # by which such a session is told

@@ -95,7 +95,7 @@ def test_a_session_that_was_stopped_is_refused(users: lithify.Warehouse) -> None
 
 
 def test_who_stops_looking_leaves_nothing_running(users: lithify.Warehouse) -> None:
-    session = Session()
+    session = Session(holds_after=1)
     seen: list[int] = []
 
     def enough(count: int) -> None:
@@ -105,6 +105,8 @@ def test_who_stops_looking_leaves_nothing_running(users: lithify.Warehouse) -> N
     with pytest.raises(KeyboardInterrupt):
         Verifier(users.driver, spark_checks(session), ended=enough).verify()  # pyright: ignore[reportArgumentType]
     assert seen == [1]
+    (tag,) = session.interrupted
+    assert set(session.tags) == {tag}
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("lithify-verify")] == []
 
 
