@@ -84,8 +84,8 @@ def test_an_append_comes_back_with_absolute_offsets(rows: list[dict[str, Any]], 
     rows=st.lists(ROW, min_size=1, max_size=30),
     order=st.sampled_from(["key", "offset"]),
     row_group_rows=st.integers(1, 7),
-    low=KEYS,
-    high=KEYS,
+    low=st.none() | KEYS,
+    high=st.none() | KEYS,
     from_offset=st.one_of(st.none(), st.integers(0, 35)),
     to_offset=st.one_of(st.none(), st.integers(0, 35)),
 )
@@ -117,6 +117,37 @@ def test_ranges_and_offsets_select_exactly(
     horizons = [row["horizon_ms"] for row in rows if row["horizon_ms"] is not None]
     assert (ref.min_horizon_ms, ref.max_horizon_ms) == (min(horizons, default=None), max(horizons, default=None))
     assert (ref.min_offset, ref.max_offset) == (0, len(rows) - 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offsets", "groups"),
+    [
+        (Bounds(from_offset=7, to_offset=13), range(7, 13), (1, 2)),
+        (Bounds(from_offset=5, to_offset=10), range(5, 10), (1,)),
+        (Bounds(from_offset=28), range(28, 30), (5,)),
+        (Bounds(to_offset=1), range(1), (0,)),
+        (Bounds(b"k07", b"k18", 9, 12), range(9, 12), (1, 2)),
+        (Bounds(b"k07", b"k09", 20), range(0), ()),
+        (Bounds(from_offset=30), range(0), ()),
+        (Bounds(to_offset=0), range(0), ()),
+    ],
+)
+@pytest.mark.parametrize("order", ["key", "offset"])
+def test_only_row_groups_that_may_hold_some_are_read(
+    order: Any, wanted: Bounds, offsets: range, groups: tuple[int, ...]
+) -> None:
+    rows = [
+        {"key": b"k%02d" % i, "value": b"v", "offset": i, "timestamp_ms": 0, "headers": None, "horizon_ms": None}
+        for i in range(30)
+    ]
+    store = MemoryStore()
+    writer = SegmentWriter(store.output("s"), "1-a", order, row_group_rows=5)
+    writer.write(pa.RecordBatch.from_pylist(rows, schema=RUN))
+    reader = SegmentReader(store, "s", writer.close())
+    opened = reader.bytes_read
+    found = [row["offset"] for batch in reader.batches(wanted) for row in batch.to_pylist()]
+    assert found == list(offsets)
+    assert reader.bytes_read - opened == sum(reader.row_groups[index].stored_bytes for index in groups)
 
 
 @given(st.lists(st.one_of(st.binary(max_size=70), KEYS.filter(lambda key: key is not None)), min_size=1))
