@@ -3,16 +3,21 @@
 import itertools
 from collections import Counter
 
+import msgspec
 import pytest
 
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.bounds import EVERYTHING, Bounds
-from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import Manifest, SegmentRef, SortedRun
+from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.segment.offset_order import in_offset_order
+from lithify.segment.ranges import Weight, split_ranges
 from lithify.segment.read import SegmentReader
 from lithify.segment.scan import latest_by_key
 from lithify.segment.segments import Segments
+from lithify.segment.stayed import stayed_batches
 from tests.log.compaction import compact, files_of
 
 APPENDS, KEYS_EACH = 40, 5
@@ -86,3 +91,39 @@ def test_offsets_within_one_of_forty_segments_cost_two_reads(warehouse: Warehous
     assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == [101, 102]
     assert spent.reads == 2
     assert opens.opened == Counter({opens.manifest.l0[20].id: 1})
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """What a worker would be told to scan a part of a partition of a topic that grew."""
+
+    keys: PartitionKeys
+    runs: tuple[SortedRun, ...]
+    l0: tuple[SegmentRef, ...]
+    wanted: Bounds
+    places: KeyPlaces
+
+
+def test_what_a_scan_needs_can_travel(warehouse: Warehouse) -> None:
+    """As JSON, without a driver; the parts that workers scan are what the topic shows."""
+    topic = warehouse.create_topic("t", config={"cleanup.policy": "compact"})
+    for at in range(0, 60, 10):
+        topic.append([Record(key(at + n), b"old") for n in range(10)])
+    compact(warehouse, "t", output_bytes=1)
+    topic.alter(partitions=3)
+    topic.append([Record(key(n), b"new") for n in range(0, 60, 7)])
+    found: list[dict[str, object]] = []
+    for number in range(3):
+        head = warehouse.driver.run(files_of(warehouse, "t", number).head())
+        keys = files_of(warehouse, "t", number).keys
+        weights = [Weight.of(ref) for ref in head.segments()]
+        parts = split_ranges(weights, sum(weight.weight_bytes for weight in weights) // 4 + 1)
+        assert len(parts) > 1
+        for each in parts:
+            sent = msgspec.json.encode(Scan(keys, head.runs, head.l0, each.bounds, topic.key_places()))
+            task = msgspec.json.decode(sent, type=Scan)
+            opens = Segments(task.keys, warehouse.driver.homes).reader
+            batches = latest_by_key(task.runs, task.l0, opens, task.wanted, tombstones=False)
+            kept = stayed_batches(batches, task.places, task.keys.partition, lambda *_: None)
+            found += [row for batch in kept for row in batch.to_pylist()]
+    assert found == topic.scan().read_all().to_pylist()
+    assert len({row["key"] for row in found}) == len(found)
