@@ -8,15 +8,15 @@ from typing import NamedTuple
 import msgspec
 
 from lithify.admin.topics import bounded
-from lithify.log.partitioner import partition_for_key
-from lithify.log.places_of_keys import KeyPlaces
 from lithify.log.record import Headers, Record, to_records
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.catalog import growths_of, partition_of, topic_lineage
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Key, Manifest
+from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.retention import floor_at
 from lithify.manifest.walk import FoundPartition
+from lithify.segment.partitioner import partition_for_key
 from lithify.segment.scan import records
 from lithify.segment.segments import Segments
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
@@ -144,7 +144,7 @@ def _latest(head: Manifest, segments: Segments, key: bytes, limit: int, *, value
     for ref in sorted((ref for ref in head.segments() if may_hold(ref, wanted)), key=lambda ref: -ref.max_offset):
         if len(kept) == limit and ref.max_offset < kept[0].offset:
             break
-        for batch in segments.reader(ref).batches(wanted.low, wanted.high):
+        for batch in segments.reader(ref).batches(wanted):
             for record in to_records(iter([records(batch)])):
                 each = _of(record, ref.id, runs.get(ref.id, ""), values=values)
                 if len(kept) < limit:

@@ -6,16 +6,13 @@ as data.
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from lithify.compactor.engines.private_files import PrivateFiles
-from lithify.compactor.engines.spark_jobs import RddJobs
-from lithify.compactor.engines.spark_session import close_session, open_session, prepare
-from lithify.compactor.engines.worker import Order, installed_version, obey, seal, unseal
 from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.homes import reachable, unreachable, where
 from lithify.manifest.invariants import manifest_problems
@@ -25,12 +22,19 @@ from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import missing_text
 from lithify.manifest.walk import UnreadTopic, partitions_found
-from lithify.segment.check import CheckTask, Finding, check_segments, finding
+from lithify.manifest.words import counted
+from lithify.segment.check import CheckTask, Finding, check_segments, finding, unread
 from lithify.store.apart import Ending, Fault, attempt
-from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, Unavailable
+from lithify.store.driver import Driver, new_id
+from lithify.store.errors import Corrupt, InvalidRequest, Unavailable
 from lithify.store.homes import Homes
 from lithify.store.listing import pages
+from lithify.work.order import Checked, Refused
+from lithify.work.spark import JOBS_MAX, SparkWorkers, carry, refuse_memory, withdraw
+from lithify.work.spark_jobs import Lost, SparkJobs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "checks_on", "local_checks", "spark_checks"]
 
@@ -69,54 +73,55 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunChecks(Protocol):
-    """Runs tasks somewhere; yields each task's findings when it ends, in any order."""
+    """Runs tasks somewhere; yields each task's findings when it ends, in any order. Who closes it stops the rest."""
 
-    def __call__(self, homes: Homes, tasks: list[CheckTask], /) -> Iterator[tuple[Finding, ...]]: ...
+    def __call__(self, homes: Homes, tasks: list[CheckTask], /) -> Generator[tuple[Finding, ...]]: ...
 
 
-def local_checks(homes: Homes, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
+def local_checks(homes: Homes, tasks: list[CheckTask]) -> Generator[tuple[Finding, ...]]:
     """Run checks on threads of this process."""
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="lithify-verify") as pool:
         yield from pool.map(functools.partial(check_segments, homes), tasks)
 
 
-def spark_checks(master: str) -> RunChecks:
-    """Run checks on Spark's workers, as one job with one task per order. Raises InvalidRequest, Unavailable."""
+def spark_checks(session_or_master: "SparkSession | str") -> RunChecks:
+    """Run checks on Spark's workers, of a session (also of Spark Connect) or a master, as SparkEngine takes them. Each
+    task is one order. Raises InvalidRequest, Unavailable."""
 
-    def run(homes: Homes, tasks: list[CheckTask]) -> Iterator[tuple[Finding, ...]]:
-        for _, store in homes:
-            if store.url.startswith("memory:"):
-                why = "lies in this process, out of reach of Spark's workers"
-                raise InvalidRequest(f"{store.url} {why}: use --engine local")
+    def run(homes: Homes, tasks: list[CheckTask]) -> Generator[tuple[Finding, ...]]:
+        refuse_memory(homes, "verify")
         if not tasks:
             return
-        prepare(master)
-        session, new = open_session(master, {})
-        private = PrivateFiles()
+        tag, pool = f"lithify-verify-{new_id()}", ThreadPoolExecutor(JOBS_MAX, thread_name_prefix="lithify-verify")
+        workers = SparkWorkers(session_or_master, pool)
         try:
-            here = RddJobs(session.sparkContext).workers_share_machine
-            specs = {home: private.spec(store) if here else store.spec() for home, store in homes}
-            version = installed_version()
-            orders = [seal(Order(version=version, work=task, homes=specs)) for task in tasks]
-            session.sparkContext.setJobDescription("lithify verify")
-            replies: list[str] = session.sparkContext.parallelize(orders, len(orders)).map(obey).collect()
-        except LithifyError:
-            raise
-        except Exception as error:  # noqa: BLE001
-            # py4j's or Spark's error: its message may quote anything.
-            raise Unavailable(f"Spark could not check ({type(error).__name__}); see Spark's own log for why") from None
+            jobs = workers.session().result().jobs
+            begun = [pool.submit(_check, workers, jobs, homes, task, tag) for task in tasks]
+            try:
+                for done in as_completed(begun):
+                    yield done.result()
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+                if not all(each.done() for each in begun):  # somebody stops here
+                    withdraw(jobs, [tag])
         finally:
-            private.delete()
-            if new:
-                close_session(session)
-        for task, reply in zip(tasks, map(unseal, replies), strict=True):
-            if reply.findings is not None:
-                yield reply.findings
-            else:
-                objects = [where(task.keys, ref).key for ref in task.segments]
-                yield tuple(Finding(object=key, kind="unreadable", message=reply.refused) for key in objects)
+            pool.shutdown()
+            workers.close()
 
     return run
+
+
+def _check(workers: SparkWorkers, jobs: SparkJobs, homes: Homes, task: CheckTask, tag: str) -> tuple[Finding, ...]:
+    described = f"lithify verify {task.keys.topic}/{task.keys.partition}, {counted(len(task.segments), 'segment')}"
+    match carry(jobs, workers.order(jobs, task, homes), described, tag):
+        case Checked(findings):
+            return findings
+        case Refused(reason):
+            return unread(task, reason)
+        case Lost(_, reason):
+            raise Unavailable(f"Spark could not check: {reason}")
+        case reply:
+            raise AssertionError(f"a check was answered with {type(reply).__name__}")
 
 
 def checks_on(engine: Literal["spark", "local"], master: str | None) -> RunChecks:
@@ -168,9 +173,10 @@ class Verifier:
     def _check(self, looks: "list[_Look]") -> dict[str, Finding]:
         tasks = [CheckTask(self._deep, look.keys, some) for look in looks for some in _tasks(look.segments().values())]
         found: dict[str, Finding] = {}
-        for findings in self._run(self._driver.homes, tasks):
-            found |= {finding.object: finding for finding in findings}
-            self._ended(1)
+        with closing(self._run(self._driver.homes, tasks)) as each:
+            for findings in each:
+                found |= {finding.object: finding for finding in findings}
+                self._ended(1)
         return found
 
     def _settle(self, look: "_Look", findings: dict[str, Finding]) -> PartitionCheck:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from lithify.compactor.plan import fan_in, to_sort
 from lithify.log.tables import normalise
+from lithify.manifest.bounds import EVERYTHING
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef
@@ -91,14 +92,11 @@ def _make(case: _Case, folder: Path) -> None:
     manifest = Manifest(format=FORMAT, topic=_KEYS.topic, topic_id=_KEYS.topic_id, partition=0, l0=tuple(refs))
     found = units(manifest)
     task = MergeTask(
-        topic=_KEYS.topic,
-        topic_id=_KEYS.topic_id,
-        partition=0,
+        keys=_KEYS,
         job="000000000001-0badcafe",
         attempt=1,
         range_index=0,
-        low=None,
-        high=None,
+        bounds=EVERYTHING,
         sources=tuple(unit.segments for unit in to_sort(found, case.target_bytes) or fan_in(found)),
         rules=MergeRules(order="key", drop_superseded=True),
         output_bytes=case.target_bytes,

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.measure import Settings
 from benchmarks.reading import plain_files
-from lithify.compactor.engines.spark_session import open_session, prepare
+from lithify.work.spark_session import open_session, prepare
 
 __all__ = ["contender"]
 

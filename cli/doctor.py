@@ -104,7 +104,7 @@ def _versions() -> Iterator[Check]:
 
 
 def _java() -> Iterator[Check]:
-    from lithify.compactor.java import find_java
+    from lithify.work.java import find_java
 
     java = find_java()
     missing = (

@@ -118,7 +118,8 @@ def scan(
 def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoint: str | None) -> None:
     """Print the latest record of KEY in TOPIC, as a line of JSON."""
     from lithify.cli.records.lines import record_line
-    from lithify.log.partitioner import partition_for_key
+    from lithify.segment.partitioner import partition_for_key
+    from lithify.segment.stayed import stays
 
     try:
         wanted = base64.b64decode(key, validate=True) if is_base64 else key.encode()
@@ -135,7 +136,7 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
         record = then.partitions[number].get(wanted)
     else:
         record = _found(opened.partition(number), checkpoint).get(wanted)
-    if record is None or not places.has(record, number):
+    if record is None or not stays(places, record.key, record.offset, number):
         raise NotFound(f"{topic} has no record of this key, or it was deleted")
     sys.stdout.buffer.write(record_line(record, number))
 
@@ -187,7 +188,7 @@ def _write(
 ) -> int:
     """With `latest` and no `partition`, leaves out what keys left behind when the topic grew, and warns about it."""
     from lithify.cli.records.sinks import open_sink
-    from lithify.log.places_of_keys import stayed_batches
+    from lithify.segment.stayed import stayed_batches
 
     opened = invocation.warehouse().topic(topic)
     places = opened.key_places() if latest and partition is None else None

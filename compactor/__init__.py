@@ -42,7 +42,8 @@ Pure decisions, without a clock or a store: `policy`, `plan`, `job_edits` (the e
 The protocol, as coroutines: `coordinator` (claim, admit), `split` (key ranges), `attempt` (work, record, commit),
 `look` and `damage` (are segments whole?), `wishes` (stop, pause, cancel).
 The world: `compactor` (the public class), `scheduler`, `service`, `served`, `answers` (the store and the engine answer
-a coordinator's requests), `verification`, `tally` and `info` (reports for people), `engine` and `engines/`.
+a coordinator's requests), `verification`, `tally` and `info` (reports for people), `engine` and `engines/`. What
+travels to Spark's workers, and how, is `lithify.work`.
 """
 
 if __name__ != "lithify.compactor":

@@ -9,13 +9,7 @@ from dataclasses import dataclass, replace
 from lithify.compactor import job_edits
 from lithify.compactor.altered import forbidden
 from lithify.compactor.damage import first_damaged
-from lithify.compactor.engine import (
-    NextResults,
-    StartTasks,
-    StopAsked,
-    StopTasks,
-    TaskFailure,
-)
+from lithify.compactor.engine import NextResults, StartTasks, StopAsked, StopTasks
 from lithify.compactor.failures import failure_of
 from lithify.compactor.look import bad_outputs, look
 from lithify.compactor.patience import patience_ms, stalled_text
@@ -24,7 +18,7 @@ from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.waves import wave_bytes, waves
 from lithify.compactor.wishes import Interrupted, heed, heed_cancel
 from lithify.manifest.ages import young
-from lithify.manifest.categories import Category, EndedBy
+from lithify.manifest.categories import Category, EndedBy, MetBy
 from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
@@ -39,9 +33,8 @@ from lithify.manifest.jobs import (
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import SetQuarantine
-from lithify.segment.task import TaskResult
+from lithify.segment.task import TaskFailure, TaskResult
 from lithify.store.errors import (
-    AccessDenied,
     CommitUnknown,
     Fenced,
     InvalidRequest,
@@ -91,10 +84,10 @@ class JobWork:
             # had killed its compactor. Ten such minutes, and a healthy job would be given up with all that it has
             # recorded (P14).
             # Test: tests/protocol/test_p14_attempts.py
-            return await self._retry_later(job, _not_now(error))
+            return await self._retry_later(job, _met(error))
         except LithifyError as error:
             # A numbered file is damaged, or written by a later release. A person must look; the job is not to blame.
-            await self._retry_later(job, _not_now(error))
+            await self._retry_later(job, _met(error))
             raise
 
     async def _attempt(self, manifest: Manifest, job: Job, number: int) -> Step:
@@ -134,7 +127,7 @@ class JobWork:
         try:
             await StartTasks(tasks(manifest, job, number, indexes), f"lithify {self.files.name} {job.kind} {job.id}")
         except (InvalidRequest, Unavailable) as error:  # whatever is wrong there, it is not the job (P14)
-            return await self._retry_later(job, JobError(Category.ENGINE_DOWN, str(error)))
+            return await self._retry_later(job, _met(error, "engine"))
         try:
             return await self._gather(job, number, set(indexes))
         except LithifyError:
@@ -395,5 +388,5 @@ def _sources(manifest: Manifest, job: Job) -> list[SegmentRef]:
     return [segment for segment in manifest.segments() if segment.id in held]
 
 
-def _not_now(error: LithifyError) -> JobError:
-    return JobError(Category.STORE_DENIED if isinstance(error, AccessDenied) else Category.UNAVAILABLE, str(error))
+def _met(error: LithifyError, met_by: MetBy = "compactor") -> JobError:
+    return JobError(Category.of(error, met_by), str(error))

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from lithify.manifest.categories import Category
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.homes import Homes
 from lithify.store.port import Request
 
@@ -30,22 +29,12 @@ __all__ = [
     "StartTasks",
     "StopAsked",
     "StopTasks",
-    "TaskFailure",
     "VerifyOutputs",
     "WeighSegment",
 ]
 
 
 STOP_MAX_MS = 25_000  # below the lease: the compactor shows no life while it waits for the stop
-
-
-class TaskFailure(msgspec.Struct, frozen=True):
-    """A task that failed. `category` decides what follows (as in JobError); `reason` never quotes records."""
-
-    range_index: int
-    category: Category
-    reason: str
-    segment: str = ""  # the id of the source that was corrupt or missing, if that was the failure
 
 
 class Running(Protocol):

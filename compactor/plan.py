@@ -9,6 +9,7 @@ from lithify.manifest.compactions import coverage_offset
 from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.manifest.debt import latest_cleanable_ms
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
+from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at
@@ -235,15 +236,12 @@ def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) ->
     sources += [(segment,) for segment in manifest.l0 if segment.id in held]
     return tuple(
         MergeTask(
-            topic=manifest.topic,
-            topic_id=manifest.topic_id,
-            partition=manifest.partition,
+            keys=PartitionKeys(manifest.topic, manifest.topic_id, manifest.partition),
             job=job.id,
             attempt=attempt,
             range_index=index,
-            low=job.plan.ranges[index].low,
-            high=job.plan.ranges[index].high,
-            sources=_within(sources, job.plan.ranges[index]),
+            bounds=job.plan.ranges[index].bounds,
+            sources=_within(sources, job.plan.ranges[index].bounds),
             rules=job.plan.rules,
             output_bytes=job.plan.output_bytes,
         )
@@ -251,8 +249,7 @@ def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) ->
     )
 
 
-def _within(sources: Sequence[tuple[SegmentRef, ...]], wanted: KeyRange) -> tuple[tuple[SegmentRef, ...], ...]:
+def _within(sources: Sequence[tuple[SegmentRef, ...]], wanted: Bounds) -> tuple[tuple[SegmentRef, ...], ...]:
     """The sources, without the segments that certainly hold nothing of `wanted`."""
-    bounds = Bounds(wanted.low, wanted.high, wanted.low_offset, wanted.high_offset)
-    kept = (tuple(segment for segment in source if may_hold(segment, bounds)) for source in sources)
+    kept = (tuple(segment for segment in source if may_hold(segment, wanted)) for source in sources)
     return tuple(source for source in kept if source)

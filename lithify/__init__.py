@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lithify.log.follow import Gap
     from lithify.log.info import PartitionInfo, RunInfo, SegmentInfo, TopicInfo
     from lithify.log.partition import Partition
-    from lithify.log.partitioner import partition_for_key
     from lithify.log.producer import Delivery, Producer
     from lithify.log.record import Record
     from lithify.log.retention_policy import RetentionPolicy
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from lithify.log.transactions import TransactionInfo
     from lithify.log.warehouse import Warehouse, WarehouseInfo, open  # noqa: A004 - part of the public API
     from lithify.manifest.model import Checkpoint
+    from lithify.segment.partitioner import partition_for_key
     from lithify.store.errors import (
         AccessDenied,
         AlreadyExists,
@@ -130,7 +130,7 @@ _MODULES = {
     "Warehouse": "lithify.log.warehouse",
     "WarehouseInfo": "lithify.log.warehouse",
     "open": "lithify.log.warehouse",
-    "partition_for_key": "lithify.log.partitioner",
+    "partition_for_key": "lithify.segment.partitioner",
 }
 
 

@@ -26,6 +26,7 @@ from lithify.log.transactions import TransactionInfo, end, forget, transaction_i
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.missing import explain_missing
 from lithify.manifest.model import Checkpoint, Manifest, PinOwner
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer, ProducerStamp
@@ -34,7 +35,7 @@ from lithify.manifest.transactions import Reach, TransactionStamp
 from lithify.segment.segments import Segments
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, Fenced, InvalidRequest, LithifyError, NotFound, SnapshotExpired
+from lithify.store.errors import Fenced, InvalidRequest, LithifyError, NotFound
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import Request
 
@@ -364,21 +365,8 @@ class Partition:
         return Snapshot(segments, manifest, floor, self._explain_missing, checkpoint)
 
     def _explain_missing(self, manifest: Manifest, missing: NotFound) -> LithifyError:
-        """A reader of a retained manifest never meets a missing file (P16): is this manifest still retained?"""
-        head = self._run(self._files.head())
-        boundary = self._files.boundary.seen.value  # read by `head`, after the object was found missing
-        dead = boundary is not None and manifest.id <= boundary.manifest
-        if dead and all(checkpoint.manifest != manifest.id for checkpoint in head.checkpoints):
-            return SnapshotExpired(
-                f"{self._files.name}: manifest {manifest.id} is no longer retained, and its segments were collected; "
-                "open a new snapshot, and give it a pin if it must outlive compactions"
-            )
-        return Corrupt(
-            f"{self._files.name}: {missing}, but the retained manifest {manifest.id} names it: restore the object from "
-            "a copy, and run 'lithify verify' to find everything that is missing",
-            missing.key,
-            missing.segment,
-        )
+        head = self._run(self._files.head())  # reads the boundary, too
+        return explain_missing(head, self._files.boundary.seen.value, manifest, missing)
 
 
 def _transaction(txn: tuple[str, int] | None) -> TransactionStamp | None:

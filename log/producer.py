@@ -18,12 +18,12 @@ from lithify.log.latest import Latest
 from lithify.log.names import check_name
 from lithify.log.own_process import OwnProcess
 from lithify.log.partition import Partition
-from lithify.log.partitioner import partition_for_key
 from lithify.log.producer_config import ProducerConfig
 from lithify.log.producer_failure import Failure, noted_on, told_of_all
 from lithify.log.producer_stamps import open_everywhere
 from lithify.log.record import Headers, Record, record_bytes, record_problem
 from lithify.manifest.config import TopicConfig
+from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Clock, Driver, monotonic_ms
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 from lithify.store.port import NewId

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from lithify.log.reader import in_offset_order, latest_by_key, sorts
 from lithify.log.record import Record, to_records
 from lithify.log.whole import Whole
+from lithify.manifest.bounds import Bounds
 from lithify.manifest.model import Checkpoint, Manifest
-from lithify.segment.scan import get
+from lithify.segment.offset_order import in_offset_order, sorts
+from lithify.segment.scan import get, latest_by_key
 from lithify.segment.schema import RECORDS
 from lithify.segment.segments import Segments
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound, OffsetOutOfRange
@@ -73,11 +74,13 @@ class Snapshot:
 
     def sorts(self, start_offset: int) -> bool:
         """Whether `read` from there needs a sort: compaction has put records in key order."""
-        return sorts(self._manifest, start_offset)
+        return sorts(self._manifest.runs, Bounds(from_offset=start_offset, to_offset=self.next_offset))
 
     def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
         """The latest record of each key, in key order; deleted keys only with `tombstones`."""
-        batches = latest_by_key(self._manifest, self._segments.reader, self._floor, tombstones=tombstones)
+        shown = Bounds(from_offset=self._floor)
+        runs, l0 = self._manifest.runs, self._manifest.l0
+        batches = latest_by_key(runs, l0, self._segments.reader, shown, tombstones=tombstones)
         return self._reader(self._guarded(batches))
 
     def get(self, key: bytes) -> Record | None:
@@ -107,7 +110,9 @@ class Snapshot:
         start, end = max(start, self._floor), following if end is None else min(end, following)
         if start >= end:
             return iter(())
-        return self._guarded(in_offset_order(self._manifest, self._segments.reader, start, end))
+        wanted = Bounds(from_offset=start, to_offset=end)
+        runs, l0 = self._manifest.runs, self._manifest.l0
+        return self._guarded(in_offset_order(runs, l0, self._segments.reader, wanted))
 
     def _reader(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches, self._where))

@@ -16,8 +16,6 @@ from lithify.log.info import PartitionFailure, TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
 from lithify.log.latest import Latest
 from lithify.log.partition import Partition
-from lithify.log.partitioner import partition_for_key, partitions_for_keys
-from lithify.log.places_of_keys import KeyPlaces
 from lithify.log.positions import check_consumer_name
 from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
@@ -30,8 +28,11 @@ from lithify.manifest.catalog import alter_topic, former_partitions, growths_of,
 from lithify.manifest.commit import Lineage
 from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
+from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.retention import Retention, bounds_before
 from lithify.segment.arrays import from_longs
+from lithify.segment.partitioner import partition_for_key, partitions_for_keys
+from lithify.segment.stayed import stays
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
@@ -302,7 +303,7 @@ class Topic:
         places = self.key_places()
         number = partition_for_key(key, places.counts[-1])
         found = self.partition(number).get(key)
-        return found if found is None or places.has(found, number) else None
+        return found if found is None or stays(places, found.key, found.offset, number) else None
 
     def key_places(self) -> KeyPlaces:
         """Where keys live, and where they lived before the topic grew."""

@@ -9,9 +9,9 @@ from lithify.log.follow import Gap
 from lithify.log.own_process import OwnProcess
 from lithify.log.partition import Partition
 from lithify.log.patience import Patience
-from lithify.log.places_of_keys import KeyPlaces
 from lithify.log.record import Record
 from lithify.log.sort_places import SortPlaces
+from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError
 

@@ -8,12 +8,13 @@ import pyarrow as pa
 import structlog
 
 from lithify.log.partition import Partition
-from lithify.log.partitioner import partition_for_key
-from lithify.log.places_of_keys import KeyPlaces, stayed_batches
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Whole
+from lithify.manifest.places_of_keys import KeyPlaces
+from lithify.segment.partitioner import partition_for_key
 from lithify.segment.schema import RECORDS
+from lithify.segment.stayed import stayed_batches, stays
 from lithify.store.errors import InvalidRequest, NotFound
 
 __all__ = ["TopicSnapshot", "pinned_topic"]
@@ -56,7 +57,7 @@ class TopicSnapshot:
             raise InvalidRequest(f"{self.topic}: a key is bytes, not {type(key).__name__}")
         number = partition_for_key(key, self.places.partitions)
         found = self.partitions[number].get(key)
-        return found if found is None or self.places.has(found, number) else None
+        return found if found is None or stays(self.places, found.key, found.offset, number) else None
 
     def _left_out(self, partition: int, records: int) -> None:
         where = f"{self.topic}/{partition}"

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Bounded", "Bounds", "may_hold"]
+__all__ = ["EVERYTHING", "Bounded", "Bounds", "may_hold"]
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -20,6 +20,9 @@ class Bounds(msgspec.Struct, frozen=True):
     def of_key(key: bytes, from_offset: int | None = None) -> "Bounds":
         """The records of one key."""
         return Bounds(key, key + b"\0", from_offset)  # the smallest key after `key` is `key` with a zero byte
+
+
+EVERYTHING = Bounds()
 
 
 class Bounded(Protocol):

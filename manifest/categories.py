@@ -1,8 +1,14 @@
 """Why a job, or an attempt at it, ended without success (P14); and who ended a job from outside. Pure."""
 
 from enum import StrEnum
+from typing import Literal
 
-__all__ = ["Category", "EndedBy"]
+from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, NotFound, Unavailable
+
+__all__ = ["Category", "EndedBy", "MetBy"]
+
+MetBy = Literal["task", "engine", "compactor"]
+"""Who met an error: a task, at its work; the engine, which took no task; the compactor, at a request of its own."""
 
 
 class Category(StrEnum):
@@ -26,6 +32,30 @@ class Category(StrEnum):
     UNAVAILABLE = "unavailable"  # the store did not answer, or not as required
     # These may be the job's doing:
     ENGINE_LOST = "engine_lost"  # the engine itself died, or was stopped, while tasks ran
+
+    @classmethod
+    def of(cls, error: Exception, met_by: MetBy = "task") -> "Category":
+        """What an attempt ended with, by the error that ended it. A task's Corrupt and NotFound are taken for damage of
+        a source: of anything else they are an ENGINE."""
+        match met_by, error:
+            case "engine", _:
+                return cls.ENGINE_DOWN
+            case _, AccessDenied():
+                return cls.STORE_DENIED
+            case _, Unavailable():
+                return cls.UNAVAILABLE
+            case "compactor", _:  # a numbered file is damaged, or of a later release: a person must look
+                return cls.UNAVAILABLE
+            case _, Corrupt():
+                return cls.CORRUPT
+            case _, NotFound():
+                return cls.MISSING
+            case _, InvalidRequest():
+                return cls.INVALID
+            case _, MemoryError():  # pyarrow's ArrowMemoryError is one
+                return cls.MEMORY
+            case _:
+                return cls.ENGINE
 
     @property
     def blames_job(self) -> bool:

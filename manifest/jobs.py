@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 from msgspec.structs import replace
 
+from lithify.manifest.bounds import Bounds
 from lithify.manifest.categories import Category
 from lithify.manifest.model import KIND, Numbered, SegmentRef
 
@@ -96,12 +97,17 @@ class MergeRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyRange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one task of a job covers: keys; in offset-ordered topics offsets, which no source segment straddles."""
+    """What one task of a job covers, as `.compactor` stores it: keys; in offset-ordered topics offsets, which no source
+    segment straddles."""
 
-    low: bytes | None = None  # inclusive; None: from the smallest key, null keys included
-    high: bytes | None = None  # exclusive; None: to the largest key
-    low_offset: int | None = None  # inclusive
-    high_offset: int | None = None  # exclusive
+    low: bytes | None = None
+    high: bytes | None = None
+    low_offset: int | None = None
+    high_offset: int | None = None
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.low, self.high, self.low_offset, self.high_offset)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

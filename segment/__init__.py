@@ -4,6 +4,10 @@ Promises: every output is decoded before it is recorded, so what is written can 
 never a record (`verify.py`). A merge keeps the order of keys and of each key's offsets, and holds one row group of each
 source in memory (R1-R5). `merge` and `rules` decide which record stays; `rules` has each rule twice,
 for a block of rows (the product) and for one record (the model of tests). `execute.py` is a whole task.
+
+A partition is read by its runs and L0 segments, here or in a worker: `scan.py` gives the latest record of each key,
+`offset_order.py` every record, `stayed.py` leaves out what keys left behind when the topic grew. `Bounds` say of what
+keys and offsets; only segments and row groups that may hold some of them are read.
 """
 
 if __name__ != "lithify.segment":

@@ -12,7 +12,7 @@ from lithify.store.apart import Fault, attempt
 from lithify.store.errors import ErrorKind
 from lithify.store.homes import Homes
 
-__all__ = ["CheckTask", "Finding", "check_segments", "finding"]
+__all__ = ["CheckTask", "Finding", "check_segments", "finding", "unread"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +44,11 @@ def finding(where: str, fault: Fault, text: str) -> Finding:
             return Finding(object=where, kind="corrupt", message=text)
         case _:
             return Finding(object=where, kind="unreadable", message=text)
+
+
+def unread(task: CheckTask, why: str) -> tuple[Finding, ...]:
+    """The findings of a task that nobody did: nothing is known of its segments."""
+    return tuple(Finding(object=where(task.keys, ref).key, kind="unreadable", message=why) for ref in task.segments)
 
 
 def check_segments(homes: Homes, task: CheckTask) -> tuple[Finding, ...]:

@@ -83,10 +83,7 @@ def execute(task: MergeTask, homes: Homes, cancelled: Callable[[], bool] | None 
 def _sources(task: MergeTask, segments: Segments) -> list[Source]:
     order: Order = task.rules.order
     fan_in, sorts = len(task.sources), max(1, sum(not in_order(refs, order) for refs in task.sources))
-    return [
-        Source(refs, segments.reader, order, low=task.low, high=task.high, fan_in=fan_in, sorts=sorts)
-        for refs in task.sources
-    ]
+    return [Source(refs, segments.reader, order, task.bounds, fan_in=fan_in, sorts=sorts) for refs in task.sources]
 
 
 class _Outputs:

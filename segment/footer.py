@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from lithify.manifest.bounds import Bounds
 from lithify.manifest.model import SegmentRef
 from lithify.segment.extent import are_bounds
 
@@ -59,13 +60,19 @@ class RowGroup(msgspec.Struct, frozen=True, kw_only=True):
     max_offset: int  # inclusive
     checksum: str
 
-    def meets(self, low: bytes | None, high: bytes | None) -> bool:
-        """Whether one of its rows can lie in [low, high); null keys sort before every key."""
-        if not self.bounded or (low is None and self.null_keys):
+    def meets(self, wanted: Bounds) -> bool:
+        """False only if no row of it is within; it knows more than a reference does (`may_hold`)."""
+        if wanted.from_offset is not None and self.max_offset < wanted.from_offset:
+            return False
+        if wanted.to_offset is not None and self.min_offset >= wanted.to_offset:
+            return False
+        if not self.bounded or (wanted.low is None and self.null_keys):
             return True
         if self.min_key is None or self.max_key is None:
             return False
-        return (high is None or self.min_key < high) and (low is None or self.max_key >= low)
+        return (wanted.high is None or self.min_key < wanted.high) and (
+            wanted.low is None or self.max_key >= wanted.low
+        )
 
 
 def seal(footer: bytes) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from lithify.manifest.jobs import KeyRange
+from lithify.manifest.model import SegmentRef
 from lithify.segment.extent import shared_prefix
 from lithify.segment.read import SegmentReader
 
@@ -21,6 +22,12 @@ class Weight(msgspec.Struct, frozen=True):
     min_key: bytes | None
     max_key: bytes | None
     weight_bytes: int
+
+    @staticmethod
+    def of(ref: SegmentRef) -> "Weight":
+        """A whole segment, by its reference alone: coarser than its row groups, and costs no request. Of bounds that
+        are cut, or absent, only the balance of ranges suffers."""
+        return Weight(ref.min_key, ref.max_key, ref.bytes)
 
 
 _TWICE_SHARE_MIN = 8  # at most 1/8 of the bytes are read twice,

@@ -1,4 +1,4 @@
-"""Read one segment by row groups, pruned by key range or offset; every byte used is checked first.
+"""Read one segment by row groups, pruned by bounds of keys and offsets; every byte used is checked first.
 
 A reader costs one GET for the footer and one for each run of needed row groups. Bytes are used only after their
 checksum (lithify.segment.footer, lithify.segment.write) matched, so damage raises Corrupt and never gives wrong rows.
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
+from lithify.manifest.bounds import EVERYTHING, Bounds
 from lithify.manifest.model import SegmentRef
 from lithify.segment.arrays import ByteStrings, from_flags, from_longs, longs
 from lithify.segment.footer import RowGroup, decode, row_groups, verified
@@ -45,30 +46,21 @@ class SegmentReader:
         if sum(group.rows for group in self.row_groups) != ref.rows:
             raise self._corrupt("its row count differs from that in the manifest")
 
-    def batches(
-        self,
-        low: bytes | None = None,
-        high: bytes | None = None,
-        *,
-        min_offset: int | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows with low ≤ key < high (None: unbounded; null keys sort before every key) and offset ≥ `min_offset`, in
-        the segment's order, one row group at a time, with schema RUN: offsets absolute, L0 rows without a horizon."""
-        wanted = [
-            group
-            for group in self.row_groups
-            if group.meets(low, high) and (min_offset is None or group.max_offset >= min_offset)
-        ]
-        for run in self._fetches(wanted):
+    def batches(self, wanted: Bounds = EVERYTHING) -> Iterator[pa.RecordBatch]:
+        """The rows within `wanted`, in the segment's order, one row group at a time, with schema RUN: offsets absolute,
+        L0 rows without a horizon."""
+        for run in self._fetches([group for group in self.row_groups if group.meets(wanted)]):
             content = self._fetch(run[0].start, run[-1].start + run[-1].stored_bytes - run[0].start)
             start = run[0].start
             for group in run:
                 batch = self._decode(group, content[group.start - start :][: group.stored_bytes])
                 if group is run[-1]:
                     content = memoryview(b"")  # free it while the last batch is in use
-                batch = self._within(batch, low, high)
-                if min_offset is not None and group.min_offset < min_offset:
-                    batch = batch.filter(from_flags(longs(batch.column("offset")) >= min_offset))
+                batch = self._within(batch, wanted.low, wanted.high)
+                if wanted.from_offset is not None and group.min_offset < wanted.from_offset:
+                    batch = batch.filter(from_flags(longs(batch.column("offset")) >= wanted.from_offset))
+                if wanted.to_offset is not None and group.max_offset >= wanted.to_offset:
+                    batch = batch.filter(from_flags(longs(batch.column("offset")) < wanted.to_offset))
                 if batch.num_rows:
                     yield batch
 

@@ -1,18 +1,28 @@
-"""The latest visible record of each key (by a streaming merge), or of one key."""
+"""The latest visible record of each key, in key order, or of one key (R1, R2).
 
+Memory is bounded whatever the partition holds: one row group (≤ 8 MiB) of each merged stream, fetches of at most 64 MiB
+in total, and one external sort (about three times 64 MiB; the rest is spilled to the system's temporary folder).
+"""
+
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.jobs import MergeRules
-from lithify.manifest.model import SegmentRef
+from lithify.manifest.model import SegmentRef, SortedRun
 from lithify.segment.merge import Tally, merge
 from lithify.segment.read import FETCH_BYTES_MAX, OpenSegment
 from lithify.segment.schema import RECORDS
+from lithify.segment.sort import external_sort
+from lithify.segment.source import Source
 
-__all__ = ["get", "latest", "records"]
+__all__ = ["get", "latest", "latest_by_key", "records"]
+
+STREAMS_MAX = 16  # sorted runs merged directly; further ones are sorted together first
 
 _NEVER_MS = -1  # no horizon has passed, so that an expired tombstone still hides older values
 
@@ -38,6 +48,34 @@ def latest(
             yield records(batch)
 
 
+def latest_by_key(
+    runs: Sequence[SortedRun],
+    l0: Sequence[SegmentRef],
+    open_segment: OpenSegment,
+    wanted: Bounds,
+    *,
+    tombstones: bool,
+) -> Iterator[pa.RecordBatch]:
+    """The record with the highest offset of each key, of those within `wanted`, in key order, schema RECORDS. Only
+    segments that may hold some of them are opened."""
+    met = [tuple(ref for ref in run.segments if may_hold(ref, wanted)) for run in runs]
+    in_key_order = [refs for refs in met if refs and refs[0].order == "key"]
+    streamed, rest = in_key_order[:STREAMS_MAX], in_key_order[STREAMS_MAX:]
+    rest += [refs for refs in met if refs and refs[0].order != "key"]
+    # Sorting thousands of small L0 segments is faster than merging them one by one, and needs bounded memory.
+    others = [*itertools.chain.from_iterable(rest), *(ref for ref in l0 if may_hold(ref, wanted))]
+    fan_in = len(streamed) + 1
+    sources = [Source(refs, open_segment, "key", wanted, fan_in=fan_in).rows() for refs in streamed]
+    if others:
+        sources.append(external_sort(_stored(others, open_segment, wanted), "key"))
+    return latest(sources, wanted.from_offset or 0, keep_tombstones=tombstones)
+
+
+def _stored(refs: Sequence[SegmentRef], open_segment: OpenSegment, wanted: Bounds) -> Iterator[pa.RecordBatch]:
+    for ref in refs:
+        yield from open_segment(ref, FETCH_BYTES_MAX).batches(wanted)
+
+
 def get(refs: Iterable[SegmentRef], open_segment: OpenSegment, key: bytes, floor: int) -> pa.RecordBatch | None:
     """The latest record of `key` with an offset ≥ `floor`, as a batch of one row with schema RECORDS (possibly a
     tombstone), or None. `refs` may be in any order.
@@ -51,7 +89,7 @@ def get(refs: Iterable[SegmentRef], open_segment: OpenSegment, key: bytes, floor
         at_least = floor if found is None else found.column("offset")[0].as_py() + 1
         if ref.max_offset < at_least:
             break
-        for batch in open_segment(ref, FETCH_BYTES_MAX).batches(wanted.low, wanted.high, min_offset=at_least):
+        for batch in open_segment(ref, FETCH_BYTES_MAX).batches(replace(wanted, from_offset=at_least)):
             last = batch.slice(batch.num_rows - 1)
             if found is None or last.column("offset")[0].as_py() > found.column("offset")[0].as_py():
                 found = last

@@ -1,4 +1,4 @@
-"""A source of a merge: consecutive segments, read one after the other within a key range."""
+"""A source of a merge: consecutive segments, read one after the other within bounds."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -35,10 +35,8 @@ class Source:
         segments: Sequence[SegmentRef],
         open_segment: OpenSegment,
         order: Order,
+        wanted: Bounds,
         *,
-        low: bytes | None = None,
-        high: bytes | None = None,
-        min_offset: int | None = None,
         fan_in: int = 1,
         sorts: int = 1,
         sort_bytes: int = SORT_BYTES,
@@ -47,7 +45,7 @@ class Source:
         self._segments = segments
         self._open = open_segment
         self._order: Order = order
-        self._wanted = Bounds(low, high, min_offset)
+        self._wanted = wanted
         self._fetch_bytes = min(FETCH_BYTES_MAX, FETCHES_BYTES // fan_in)
         self._sort_bytes = sort_bytes if sorts == 1 else max(_SORT_BYTES_MIN, sort_bytes // sorts)
         self._spill_dir = spill_dir
@@ -65,7 +63,6 @@ class Source:
                 continue
             reader = self._open(ref, self._fetch_bytes)
             try:
-                wanted = self._wanted
-                yield from reader.batches(wanted.low, wanted.high, min_offset=wanted.from_offset)
+                yield from reader.batches(self._wanted)
             finally:
                 self.bytes_read += reader.bytes_read

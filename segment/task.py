@@ -5,35 +5,30 @@ Tasks cross process borders as JSON. They contain references, never rows or secr
 
 import msgspec
 
+from lithify.manifest.bounds import Bounds
+from lithify.manifest.categories import Category
 from lithify.manifest.jobs import MergeCounts, MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 
-__all__ = ["MergeRules", "MergeTask", "TaskResult"]
+__all__ = ["MergeTask", "TaskFailure", "TaskResult"]
 
 
 class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
-    """Merge `sources` within [low, high) into outputs named `<job>-<attempt>-<range_index>-<nonce>`.
+    """Merge what `sources` hold within `bounds` into outputs named `<job>-<attempt>-<range_index>-<nonce>`.
 
     A source is a list of consecutive segments in `rules.order` (one L0 segment, or a sorted run).
     """
 
-    topic: str
-    topic_id: str
-    partition: int
+    keys: PartitionKeys
     job: str
     attempt: int
     range_index: int
-    low: bytes | None  # inclusive; None: from the smallest key (null keys included)
-    high: bytes | None  # exclusive; None: to the largest key
+    bounds: Bounds
     sources: tuple[tuple[SegmentRef, ...], ...]
     rules: MergeRules
     output_bytes: int  # cut outputs at about this many bytes of Parquet, and only between keys (R5)
     short: bool = False  # of a short job: it has a thread, or a Spark pool, beside those of long jobs (RFC 0014)
-
-    @property
-    def keys(self) -> PartitionKeys:
-        return PartitionKeys(self.topic, self.topic_id, self.partition)
 
     @property
     def segments(self) -> tuple[SegmentRef, ...]:
@@ -41,7 +36,7 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
         return tuple(ref for source in self.sources for ref in source)
 
 
-class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
+class TaskResult(msgspec.Struct, frozen=True, kw_only=True, tag="merged"):
     """The result of one task. Outputs are in order; none if no record survived. Counts are of this task only."""
 
     range_index: int
@@ -52,3 +47,12 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     lost_bytes: tuple[int, ...] = ()  # and of those dropped
     dropped_to: int = 0  # 1 + the highest offset of an expired tombstone that was dropped
     peak_memory_bytes: int = 0
+
+
+class TaskFailure(msgspec.Struct, frozen=True, tag="failed"):
+    """A task that failed. `category` decides what follows (as in JobError); `reason` never quotes records."""
+
+    range_index: int
+    category: Category
+    reason: str
+    segment: str = ""  # the id of the source that was corrupt or missing, if that was the failure

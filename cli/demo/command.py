@@ -15,13 +15,13 @@ from lithify.cli.demo.screen import Screen
 from lithify.cli.demo.story import TOPIC, Place, Story
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.settings import setting
-from lithify.compactor.java import use_java
 from lithify.log.warehouse import Warehouse
 from lithify.log.warehouse import open as open_warehouse
 from lithify.store.driver import monotonic_ms, new_id
 from lithify.store.errors import InvalidRequest
 from lithify.store.listing import objects
 from lithify.store.port import DELETE_KEYS_MAX
+from lithify.work.java import use_java
 
 __all__ = ["demo"]
 

@@ -17,12 +17,12 @@ from lithify.cli.records.import_entries import Entries, began_over, look_at
 from lithify.cli.records.progress import Progress
 from lithify.cli.records.unfinished import SamePath, Unfinished, made_name
 from lithify.log.partition import Partition
-from lithify.log.partitioner import murmur2, partitions_for_keys
 from lithify.log.topic import Topic
 from lithify.manifest.model import Stretch
 from lithify.manifest.transactions import Reach, TransactionStamp
 from lithify.manifest.words import numbers_text
 from lithify.segment.arrays import from_longs
+from lithify.segment.partitioner import murmur2, partitions_for_keys
 from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, LithifyError
 
 __all__ = ["SOURCE_ID_CHARACTERS_MAX", "Import", "check_source_id"]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from lithify.cli.records.import_entries import Entries, look_at
-from lithify.log.partitioner import murmur2
 from lithify.log.topic import Topic
 from lithify.log.transactions import TransactionInfo
+from lithify.segment.partitioner import murmur2
 from lithify.store.errors import InvalidRequest, LithifyError
 
 __all__ = ["KEYLESS_PLACES", "MadeName", "SamePath", "Unfinished", "made_name"]

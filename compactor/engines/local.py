@@ -8,13 +8,12 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 
-from lithify.compactor.engine import TaskFailure
-from lithify.compactor.engines.outcome import outcome_of
 from lithify.compactor.engines.underway import Threads, Underway
 from lithify.segment.execute import execute
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import InvalidRequest
 from lithify.store.homes import Homes
+from lithify.work.outcome import outcome_of
 
 __all__ = ["LocalEngine"]
 

@@ -1,35 +1,31 @@
 """One attempt on Spark: its tasks, each a Spark job, and how they are stopped."""
 
-import logging
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-import structlog
-
-from lithify.compactor.engine import STOP_MAX_MS, TaskFailure
-from lithify.compactor.engines.held_session import Opened
-from lithify.compactor.engines.outcome import failure_of
-from lithify.compactor.engines.private_files import PrivateFiles
-from lithify.compactor.engines.spark_jobs import SparkJobs, explain
-from lithify.compactor.engines.spark_session import Health
-from lithify.compactor.engines.stop_file import StopFile
+from lithify.compactor.engine import STOP_MAX_MS
 from lithify.compactor.engines.underway import Threads, Underway
-from lithify.compactor.engines.worker import Order, installed_version, seal, unseal
 from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.driver import new_id
-from lithify.store.errors import Unavailable
+from lithify.store.errors import LithifyError
 from lithify.store.homes import Homes
+from lithify.work.held_session import Opened
+from lithify.work.order import Cancelled, Checked, Refused
+from lithify.work.outcome import failure_of
+from lithify.work.spark import SparkWorkers, carry, withdraw
+from lithify.work.spark_jobs import Lost, SparkJobs
+from lithify.work.spark_session import Health
+from lithify.work.stop_file import StopFile
 
 __all__ = ["SparkAttempt"]
-
-log = structlog.wrap_logger(logging.getLogger("lithify.compactor.engines"))
 
 _ASKED_MS = 2_000  # time for workers of this machine to stop by themselves before Spark is told to cancel
 _CANCEL_AGAIN_MS = 500
 _KILLED_MS = 15_000  # by then Spark has killed the workers of cancelled jobs on this machine
+_NO_STOP_FILE = "a worker did not find the file that would tell it to stop: is something removing temporary files?"
 
 
 class SparkAttempt:
@@ -38,18 +34,18 @@ class SparkAttempt:
     def __init__(
         self,
         threads: Threads,
+        workers: SparkWorkers,
         opening: Future[Opened],
-        private: PrivateFiles,
         homes: Homes,
         tasks: Sequence[MergeTask],
         label: str,
     ) -> None:
         self._opening = opening
-        self._private = private
+        self._workers = workers
         self._homes = homes
         self._label = label
         self._tags = {_tag(task) for task in tasks}
-        self._stop_file = StopFile(private.create(f"attempt-{new_id()}"))
+        self._stop_file = StopFile(workers.private.create(f"attempt-{new_id()}"))
         weakref.finalize(self, self._stop_file.close)  # threads at work hold on to `self`
         self._underway = Underway(threads, tasks, self._run)
 
@@ -77,20 +73,10 @@ class SparkAttempt:
                 break
             # Repeat it: a job may be on its way to Spark, after its last check whether it was withdrawn.
             if (jobs := self._jobs()) is not None:
-                self._cancel(jobs)
+                withdraw(jobs, self._tags)
             self._underway.ended(_CANCEL_AGAIN_MS)
         self._underway.give_up_after(0)
         self._stop_file.obeyed(_KILLED_MS)
-
-    def _cancel(self, jobs: SparkJobs) -> None:
-        if jobs.health() is not Health.WORKS:
-            jobs.abandon()
-            return
-        try:
-            for tag in self._tags:
-                jobs.cancel(tag)
-        except Exception as error:  # noqa: BLE001 - py4j's or gRPC's: the session is gone, and its jobs with it
-            log.debug("Spark's jobs could not be cancelled", error=type(error).__name__)
 
     def _jobs(self) -> SparkJobs | None:
         if self._opening.done() and self._opening.exception() is None:
@@ -100,37 +86,32 @@ class SparkAttempt:
     def _run(self, task: MergeTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
         try:
             jobs = self._opening.result().jobs
-        except Unavailable as error:
-            return TaskFailure(task.range_index, Category.ENGINE_DOWN, str(error))
+            order = self._workers.order(jobs, task, self._homes, self._stop_file)
+        except LithifyError as error:
+            return TaskFailure(task.range_index, Category.of(error, "engine"), str(error))
         except Exception as error:  # noqa: BLE001 - told as data, like every failure of a task
             return failure_of(task, error)
         if cancelled():
-            raise TaskCancelled(f"job {task.job}, range {task.range_index}")
+            raise _cancelled(task)
         described = f"{self._label} range {task.range_index}, {len(task.sources)} sources"
-        try:
-            reply = unseal(jobs.run(seal(self._order(task, jobs)), described, _tag(task), short=task.short))
-        except Exception as error:  # noqa: BLE001 - py4j's, PySpark's or gRPC's, depending on the session
-            if cancelled():
-                raise TaskCancelled(f"job {task.job}, range {task.range_index}") from None
-            return explain(task, error, jobs.health())
-        if reply.refused:
-            return TaskFailure(task.range_index, Category.INVALID, reply.refused)
-        if outcome := reply.result or reply.failure:
-            return outcome
-        if cancelled():
-            raise TaskCancelled(f"job {task.job}, range {task.range_index}")
-        reason = "a worker did not find the file that would tell it to stop: is something removing temporary files?"
-        return TaskFailure(task.range_index, Category.ENGINE_LOST, reason)
+        reply = carry(jobs, order, described, _tag(task), short=task.short)
+        match reply:
+            case TaskResult() | TaskFailure():
+                return reply
+            case Refused(reason):
+                return TaskFailure(task.range_index, Category.INVALID, reason)
+            case Lost() | Cancelled() if cancelled():
+                raise _cancelled(task)
+            case Lost(category, reason):
+                return TaskFailure(task.range_index, category, reason)
+            case Cancelled():
+                return TaskFailure(task.range_index, Category.ENGINE_LOST, _NO_STOP_FILE)
+            case Checked():
+                raise AssertionError("a merge was ordered")
 
-    def _order(self, task: MergeTask, jobs: SparkJobs) -> Order:
-        here = jobs.workers_share_machine
-        specs = {home: self._private.spec(store) if here else store.spec() for home, store in self._homes}
-        return Order(
-            version=installed_version(),
-            work=task,
-            homes=specs,
-            stop_file=self._stop_file.path if here else None,
-        )
+
+def _cancelled(task: MergeTask) -> TaskCancelled:
+    return TaskCancelled(f"job {task.job}, range {task.range_index}")
 
 
 def _tag(task: MergeTask) -> str:

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from lithify.compactor.engine import STOP_MAX_MS, TaskFailure
+from lithify.compactor.engine import STOP_MAX_MS
 from lithify.manifest.words import counted
 from lithify.segment.execute import TaskCancelled
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import Unavailable
 
 __all__ = ["RunTask", "Threads", "Underway"]

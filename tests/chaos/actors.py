@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import lithify
-from lithify.log.partitioner import partition_for_key
+from lithify.segment.partitioner import partition_for_key
 from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailable
 from tests.chaos.records import Tally, Told, record
 

@@ -20,8 +20,8 @@ from lithify.cli.demo.compactor import CompactorProcess
 from lithify.cli.demo.picture import measure, verify, verify_gets
 from lithify.cli.demo.s3 import OwnS3, kind_of
 from lithify.cli.dev import dev
-from lithify.compactor import java
 from lithify.store.errors import Corrupt, InvalidRequest, Unavailable
+from lithify.work import java
 from tests.processes import running
 
 RECORDS, KEYS = 20_000, 2_000

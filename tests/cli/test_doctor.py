@@ -36,7 +36,7 @@ def test_an_s3fs_of_the_trap(on_files: Lithify, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_java_and_no_space_are_warnings(on_files: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.compactor.java.find_java", lambda: None)
+    monkeypatch.setattr("lithify.work.java.find_java", lambda: None)
     monkeypatch.setattr("lithify.cli.doctor._FREE_BYTES_MIN", 1 << 60)
     found = checks(on_files)
     assert found["java"]["verdict"] == found["temporary folder"]["verdict"] == "warning"

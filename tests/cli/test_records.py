@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lithify.log.partitioner import partition_for_key
+from lithify.segment.partitioner import partition_for_key
 from tests.cli.conftest import Lithify, changes, lines
 
 

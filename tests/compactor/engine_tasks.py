@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from lithify.compactor.engine import Running, TaskFailure
+from lithify.compactor.engine import Running
 from lithify.log.tables import normalise
+from lithify.manifest.bounds import Bounds
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.read import SegmentReader
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.segment.write import encode_append
 from lithify.store.driver import monotonic_ms, new_id
 from lithify.store.port import Store
@@ -55,14 +56,11 @@ def tasks(refs: Sequence[SegmentRef], bounds: Sequence[int] = (), *, output_byte
     job = f"{1:012d}-{new_id()[:8]}"
     return [
         MergeTask(
-            topic=KEYS.topic,
-            topic_id=KEYS.topic_id,
-            partition=KEYS.partition,
+            keys=KEYS,
             job=job,
             attempt=1,
             range_index=index,
-            low=edges[index],
-            high=edges[index + 1],
+            bounds=Bounds(edges[index], edges[index + 1]),
             sources=tuple((ref,) for ref in refs),
             rules=MergeRules(drop_superseded=True),
             output_bytes=output_bytes,

@@ -11,12 +11,11 @@ from lithify.compactor.engine import (
     StartTasks,
     StopAsked,
     StopTasks,
-    TaskFailure,
     VerifyOutputs,
     WeighSegment,
 )
 from lithify.manifest.jobs import KeyRange
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import LithifyError
 from lithify.store.port import Request
 

@@ -22,9 +22,9 @@ class HeldEngine(LocalEngine):
 
     def start(self, homes: Any, tasks: Any, label: str) -> Any:
         attempt = super().start(homes, tasks, label)
-        if tasks[0].topic not in self._held:
+        if tasks[0].keys.topic not in self._held:
             return attempt
-        self._held.remove(tasks[0].topic)
+        self._held.remove(tasks[0].keys.topic)
         if not self._held:
             self.began.set()
         return Held(attempt, self.let_go)

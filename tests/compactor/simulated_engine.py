@@ -5,21 +5,16 @@ from bisect import bisect_right
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from lithify.compactor.engine import (
-    NextResults,
-    TaskFailure,
-    VerifyOutputs,
-    WeighSegment,
-)
-from lithify.compactor.engines.outcome import failure_of
+from lithify.compactor.engine import NextResults, VerifyOutputs, WeighSegment
 from lithify.manifest.categories import Category
 from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import SegmentRef
 from lithify.segment.rules import Fate, fate, stamped
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import NotFound, Unavailable
 from lithify.store.port import Get, Head, NewId, Put, Request
+from lithify.work.outcome import failure_of
 from tests.compactor.scripted_engine import ScriptedEngine
 from tests.refs import segment_ref
 from tests.sim.rows import checksum
@@ -70,11 +65,8 @@ async def read_rows(keys: PartitionKeys, ref: SegmentRef) -> list[Row]:
 
 async def merge(keys: PartitionKeys, task: MergeTask) -> TaskResult:
     rows = [row for source in task.sources for ref in source for row in await read_rows(keys, ref)]
-    rows = [
-        r
-        for r in rows
-        if (task.low is None or task.low <= r[0].encode()) and (task.high is None or r[0].encode() < task.high)
-    ]
+    low, high = task.bounds.low, task.bounds.high
+    rows = [r for r in rows if (low is None or low <= r[0].encode()) and (high is None or r[0].encode() < high)]
     latest: dict[str, int] = {}
     for key, offset, _, _ in rows:
         latest[key] = max(latest.get(key, -1), offset)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lithify.compactor.engine import Engine, TaskFailure
+from lithify.compactor.engine import Engine
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.engines.spark import SparkEngine
-from lithify.segment.task import TaskResult
+from lithify.segment.task import TaskFailure, TaskResult
 from lithify.store.errors import InvalidRequest
 from lithify.store.homes import only_here
 from lithify.store.opening import open_store

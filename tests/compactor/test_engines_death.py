@@ -18,15 +18,12 @@ from typing import Any
 
 import pytest
 
-from lithify.compactor.engines.held_session import HeldSession, Known, Opened, next_use
-from lithify.compactor.engines.spark_jobs import RddJobs, explain
-from lithify.compactor.engines.spark_session import Health, context_health
 from lithify.manifest.categories import Category
-from lithify.segment.task import MergeTask
 from lithify.store.errors import Unavailable
-from lithify.store.memory import MemoryStore
+from lithify.work.held_session import HeldSession, Known, Opened, next_use
+from lithify.work.spark_jobs import RddJobs, explain
+from lithify.work.spark_session import Health, context_health
 from tests.compactor.dying_spark import ACTS
-from tests.compactor.engine_tasks import appends, tasks
 
 
 @pytest.mark.parametrize(
@@ -136,16 +133,10 @@ def test_one_that_was_given_is_not_ours_to_open(pool: ThreadPoolExecutor, death:
     assert ready(held.current(nothing)) is given
     given.state = death
     for _ in range(2):
-        with pytest.raises(Unavailable, match=f"the Spark session given to SparkEngine .*{remedy}"):
+        with pytest.raises(Unavailable, match=f"the given Spark session .*{remedy}"):
             held.current(nothing)
     held.close()
     assert given.closed == 0
-
-
-@pytest.fixture
-def task() -> MergeTask:
-    (made,) = tasks(appends(MemoryStore("death")))
-    return made
 
 
 @pytest.mark.parametrize(
@@ -163,18 +154,16 @@ def task() -> MergeTask:
         ("anything else", Health.WORKS, "engine"),
     ],
 )
-def test_a_death_is_told_apart_from_what_the_job_did(
-    task: MergeTask, words: str, health: Health, category: str
-) -> None:
-    assert explain(task, RuntimeError(words), health).category == category
+def test_a_death_is_told_apart_from_what_the_job_did(words: str, health: Health, category: str) -> None:
+    assert explain(RuntimeError(words), health).category == category
 
 
-def test_an_error_whose_words_nobody_can_ask_for_is_told_all_the_same(task: MergeTask) -> None:
+def test_an_error_whose_words_nobody_can_ask_for_is_told_all_the_same() -> None:
     class Wordless(Exception):
         def __str__(self) -> str:
             raise ConnectionRefusedError("py4j asks the JVM")
 
-    assert explain(task, Wordless(), Health.LOST).category == Category.ENGINE_LOST
+    assert explain(Wordless(), Health.LOST).category == Category.ENGINE_LOST
 
 
 class Context:
@@ -274,7 +263,7 @@ def acts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def test_a_given_session_that_died_is_told_and_keeps_no_engine_of_our_own_from_opening_one(
     acts: dict[str, list[str]],
 ) -> None:
-    gone = "Unavailable: the Spark session given to SparkEngine is gone because its JVM died: restart this process"
+    gone = "Unavailable: the given Spark session is gone because its JVM died: restart this process"
     assert [gone in told for told in acts["given"]] == [True, True]
     assert "idle" in acts
 

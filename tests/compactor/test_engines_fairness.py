@@ -8,12 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from lithify.compactor.engine import TaskFailure
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.engines.underway import Threads, Underway
 from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import InvalidRequest, Unavailable
 from lithify.store.homes import only_here
 from lithify.store.opening import open_store

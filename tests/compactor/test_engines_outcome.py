@@ -9,12 +9,12 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from lithify.compactor.engines.outcome import failure_of, outcome_of
 from lithify.manifest.keys import SegmentId
 from lithify.segment.execute import TaskCancelled
 from lithify.segment.task import MergeTask, TaskResult
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
 from lithify.store.memory import MemoryStore
+from lithify.work.outcome import failure_of, outcome_of
 from tests.compactor.engine_tasks import KEYS, appends, tasks
 
 CONTENTS = "the-value-of-a-record"

@@ -16,11 +16,7 @@ import pytest
 from msgspec.structs import replace
 from pyspark.cloudpickle import dumps as pickled
 
-from lithify.compactor.engines import spark_attempt, spark_jobs, worker
-from lithify.compactor.engines.private_files import PrivateFiles
 from lithify.compactor.engines.spark import SparkEngine
-from lithify.compactor.engines.spark_jobs import explain
-from lithify.compactor.engines.stop_file import StopFile, working
 from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
 from lithify.store.credentials import read_credentials
@@ -29,6 +25,11 @@ from lithify.store.homes import HERE, only_here
 from lithify.store.opening import open_store
 from lithify.store.port import Store
 from lithify.testing import s3
+from lithify.work import order as orders
+from lithify.work import spark, spark_jobs, worker
+from lithify.work.private_files import PrivateFiles
+from lithify.work.spark_jobs import explain
+from lithify.work.stop_file import StopFile, working
 from tests.compactor.engine_tasks import (
     LABEL,
     appends,
@@ -68,14 +69,14 @@ def s3_store() -> Iterator[Store]:
 @pytest.fixture
 def sealed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The orders given to workers during the test, which they carry out as ever."""
-    orders: list[str] = []
+    given: list[str] = []
 
-    def noted(order: worker.Order) -> str:
-        orders.append(worker.seal(order))
-        return orders[-1]
+    def noted(order: orders.Order) -> str:
+        given.append(orders.seal(order))
+        return given[-1]
 
-    monkeypatch.setattr(spark_attempt, "seal", noted)
-    return orders
+    monkeypatch.setattr(spark, "seal", noted)
+    return given
 
 
 class SilentS3:
@@ -167,7 +168,7 @@ def test_secrets_reach_workers_by_a_private_file_alone(engine: SparkEngine, s3_s
     assert len(sealed) == 2
     assert all(SECRET not in order and "access" not in order for order in sealed)
     assert SECRET.encode() not in pickled(worker.obey)
-    (path,) = {msgspec.json.decode(order, type=worker.Order).homes[HERE].credentials_file for order in sealed}
+    (path,) = {msgspec.json.decode(order, type=orders.Order).homes[HERE].credentials_file for order in sealed}
     assert path is not None
     assert SECRET in Path(path).read_text()
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -185,9 +186,9 @@ def test_a_store_without_secrets_needs_no_file(store: Store) -> None:
 def test_another_version_of_lithify_in_the_workers_is_refused(
     engine: SparkEngine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_attempt, "installed_version", lambda: "99.1.0")
+    monkeypatch.setattr(spark, "installed_version", lambda: "99.1.0")
     failed = failure(engine.start(only_here(store), tasks(appends(store)), LABEL))
-    expected = f"worker runs lithify {worker.installed_version()}, this is 99.1.0: install the same wheel"
+    expected = f"worker runs lithify {orders.installed_version()}, this is 99.1.0: install the same wheel"
     assert (failed.category, failed.reason) == ("invalid", expected)
 
 
@@ -241,13 +242,13 @@ def test_a_job_cancelled_by_somebody_else_is_a_failure(
 
 def test_stopped_before_it_began_a_task_does_nothing(tmp_path: Path, store: Store) -> None:
     (planned,) = tasks(appends(store))
-    order = worker.Order(
-        version=worker.installed_version(),
+    order = orders.Order(
+        version=orders.installed_version(),
         work=planned,
         homes={HERE: store.spec()},
         stop_file=str(tmp_path / "gone"),
     )
-    assert worker.unseal(worker.obey(worker.seal(order))) == worker.Reply()
+    assert orders.unseal(worker.obey(orders.seal(order))) == orders.Cancelled()
     assert segments(store, planned.job) == set()
 
 
@@ -278,7 +279,7 @@ def test_stopping_waits_for_whoever_works() -> None:
 
 
 def test_memory_is_no_place_for_spark(engine: SparkEngine) -> None:
-    with pytest.raises(InvalidRequest, match='engine="local"'):
+    with pytest.raises(InvalidRequest, match="--engine local"):
         engine.start(only_here(open_store("memory://engines")), [], LABEL)
 
 
@@ -291,7 +292,7 @@ def test_a_session_on_another_master_is_not_taken_for_ours(spark_session: "Spark
     engine = SparkEngine("local[1]")
     failed = failure(engine.start(only_here(store), tasks(appends(store)), LABEL))
     engine.close()
-    assert failed.category == "invalid"
+    assert failed.category == "engine_down", "it says nothing about the job"
     assert spark_session.sparkContext.master in failed.reason
 
 
@@ -333,9 +334,8 @@ def test_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a record with its contents", "engine"),
     ],
 )
-def test_sparks_words_are_understood_and_never_repeated(store: Store, words: str, category: str) -> None:
-    (planned,) = tasks(appends(store))
-    failed = explain(planned, RuntimeError(f"{words} {SECRET}"))
+def test_sparks_words_are_understood_and_never_repeated(words: str, category: str) -> None:
+    failed = explain(RuntimeError(f"{words} {SECRET}"))
     assert failed.category == category
     assert SECRET not in failed.reason
     assert "contents" not in failed.reason

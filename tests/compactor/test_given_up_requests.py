@@ -4,7 +4,6 @@ import pytest
 
 from lithify.compactor import plan, retiring
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import TaskFailure
 from lithify.compactor.job_edits import Submit
 from lithify.manifest.categories import Category
 from lithify.manifest.config import parse
@@ -12,7 +11,7 @@ from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import first_state
-from lithify.segment.task import MergeTask
+from lithify.segment.task import MergeTask, TaskFailure
 from tests.compactor import simulated_engine
 from tests.compactor.simulated_engine import with_engine
 from tests.protocol.scene import KEYS, ROWS, append_rows, job, new_partition

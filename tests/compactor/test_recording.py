@@ -7,12 +7,10 @@ import pytest
 
 from lithify.compactor.attempt import HEARTBEAT_MS
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import (
-    TaskFailure,
-)
 from lithify.manifest.categories import Category
 from lithify.manifest.jobs import CompactorState, KeyRange
 from lithify.manifest.partition import PartitionFiles
+from lithify.segment.task import TaskFailure
 from lithify.store.errors import Unavailable
 from lithify.store.port import Create
 from tests.compactor.scripted_engine import Landed, ScriptedEngine

@@ -14,6 +14,7 @@ from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import compaction_info
 from lithify.compactor.patience import AT_LEAST_MS, patience_ms
 from lithify.compactor.step import Step
+from lithify.manifest.bounds import EVERYTHING
 from lithify.manifest.jobs import CompactorState, FailureCount, JobError, MergeCounts
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.task import MergeTask, TaskResult
@@ -141,14 +142,11 @@ def test_a_task_that_hangs_keeps_neither_a_stop_nor_the_next_attempt_waiting(
     plan = job().plan
     assert plan is not None
     task = MergeTask(
-        topic="t",
-        topic_id=ENGINE_KEYS.topic_id,
-        partition=0,
+        keys=ENGINE_KEYS,
         job="000000000001-0000abcd",
         attempt=1,
         range_index=0,
-        low=None,
-        high=None,
+        bounds=EVERYTHING,
         sources=(),
         rules=plan.rules,
         output_bytes=1,

@@ -72,7 +72,7 @@ def test_a_hot_partition_has_one_job_and_then_all_are_ranked_anew(
 
     class Hot(LocalEngine):
         def start(self, homes: Any, tasks: Any, label: str) -> Any:
-            jobs.append(tasks[0].topic)
+            jobs.append(tasks[0].keys.topic)
             if jobs.count("hot") < 20:
                 append_to(hot, 4)
             clock.now_ms += 2_000_000

@@ -22,6 +22,7 @@ from lithify.compactor.engines.local import LocalEngine
 from lithify.gc.objects import delete, gone
 from lithify.gc.reachable import Garbage, collectable
 from lithify.log.warehouse import Warehouse
+from lithify.manifest.bounds import EVERYTHING
 from lithify.manifest.commit import Next
 from lithify.manifest.homes import HERE, ONLY_HERE, Where, reachable, where
 from lithify.manifest.jobs import MergeRules
@@ -145,14 +146,11 @@ def test_no_compaction_begins_with_it(warehouse: Warehouse) -> None:
 def test_neither_coordinator_nor_worker_opens_it(warehouse: Warehouse) -> None:
     keys, ref = moved(warehouse)
     task = MergeTask(
-        topic=keys.topic,
-        topic_id=keys.topic_id,
-        partition=0,
+        keys=keys,
         job="j",
         attempt=1,
         range_index=0,
-        low=None,
-        high=None,
+        bounds=EVERYTHING,
         sources=((ref,),),
         rules=MergeRules(),
         output_bytes=1_000,

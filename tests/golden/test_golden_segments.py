@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lithify.manifest.bounds import Bounds
 from lithify.manifest.model import SegmentRef
 from lithify.segment.read import SegmentReader
 from lithify.segment.verify import verify_quick, verify_rows
@@ -58,7 +59,7 @@ def test_it_is_read_as_it_was_written(name: str) -> None:
 def test_each_of_its_keys_is_found(name: str) -> None:
     body, ref = stored(name)
     for key in {row["key"] for row in ROWS[name]} - {None}:
-        found = [row for batch in opened(body, ref).batches(key, key + b"\0") for row in batch.to_pylist()]
+        found = [row for batch in opened(body, ref).batches(Bounds.of_key(key)) for row in batch.to_pylist()]
         assert [row["value"] for row in found] == [row["value"] for row in ROWS[name] if row["key"] == key]
 
 

@@ -6,6 +6,7 @@ from itertools import zip_longest
 from typing import Any
 
 from lithify.log.warehouse import Warehouse
+from lithify.manifest.bounds import EVERYTHING
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.commit import Next
 from lithify.manifest.compactions import CommitCompaction, coverage_offset
@@ -48,14 +49,11 @@ def compact(
     buckets = tuple(bucket.start for bucket in head.time_index)
     rules = MergeRules(order=order, drop_superseded=drop and order == "key", coverage_offset=covered, buckets=buckets)
     task = MergeTask(
-        topic=head.topic,
-        topic_id=head.topic_id,
-        partition=head.partition,
+        keys=files.keys,
         job=job,
         attempt=1,
         range_index=0,
-        low=None,
-        high=None,
+        bounds=EVERYTHING,
         sources=tuple(unit.segments for unit in chosen),
         rules=rules,
         output_bytes=output_bytes,

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lithify.log.batches import Delivery
-from lithify.log.partitioner import partition_for_key
 from lithify.log.producer import Producer
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
+from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Driver
 from lithify.store.errors import AccessDenied, Fenced, LithifyError, Unavailable
 from lithify.store.memory import MemoryStore

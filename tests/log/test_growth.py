@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from lithify.compactor.compactor import Compactor
-from lithify.log.partitioner import partition_for_key
 from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, topic_lineage
 from lithify.manifest.model import GROWTHS_MAX
+from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Driver
 from lithify.store.errors import Fenced, NotFound
 from lithify.store.memory import MemoryStore
@@ -173,7 +173,7 @@ def test_scan_and_get_agree_with_the_history(
     first: int, steps: list[tuple[bytes, bytes | None, bool] | int | str]
 ) -> None:
     """Over growth of any kind, with writers by a former count, and cleaning that drops tombstones. Sabotages that were
-    tried in log/places_of_keys.py, and are caught: what came back counts as there; what left is shown; ends are off by
+    tried in segment/stayed.py, and are caught: what came back counts as there; what left is shown; ends are off by
     one; a key that was put by the first count alone is looked at; what a writer by a former count left is there when
     its key comes back. In manifest/catalog.py: no ends are noted."""
     clock = HandClock()

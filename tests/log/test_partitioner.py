@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lithify.log.partitioner import murmur2, partition_for_key, partitions_for_keys
+from lithify.segment.partitioner import murmur2, partition_for_key, partitions_for_keys
 
 # Kafka's own UtilsTest.testMurmur2.
 PUBLISHED = {

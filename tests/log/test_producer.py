@@ -11,9 +11,9 @@ import pytest
 from lithify.log.batches import Delivery
 from lithify.log.delivering import deliver
 from lithify.log.partition import Partition
-from lithify.log.partitioner import partition_for_key
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
+from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Driver
 from lithify.store.errors import Fenced, InvalidRequest, LithifyError, Unavailable
 from lithify.testing.faults import Fault

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from lithify.log.batches import Delivery
 from lithify.log.latest import Latest
-from lithify.log.partitioner import partition_for_key
 from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
+from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Driver
 from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
 from lithify.store.memory import MemoryStore

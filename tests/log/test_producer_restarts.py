@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import lithify
 from lithify.log.latest import Latest
-from lithify.log.partitioner import partition_for_key
 from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
 from lithify.log.warehouse import Warehouse
+from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, LithifyError
 from lithify.store.memory import MemoryStore

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import lithify
-from lithify.log.partitioner import partition_for_key
 from lithify.log.producer import Producer
 from lithify.log.warehouse import Warehouse
+from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.testing.faults import Fault

@@ -139,7 +139,7 @@ def test_to_tail_reads_the_newest_segment_only(warehouse: Warehouse) -> None:
 
 
 def test_more_runs_than_are_streamed(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.log.reader.STREAMS_MAX", 2)
+    monkeypatch.setattr("lithify.segment.scan.STREAMS_MAX", 2)
     part = warehouse.create_topic("t", config={"cleanup.policy": "compact"}).partition(0)
     for number in range(12):
         part.append([Record(b"k%d" % (number % 5), b"%d" % number), Record(b"j", b"%d" % number)])

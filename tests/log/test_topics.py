@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from lithify.log.partitioner import partition_for_key
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
+from lithify.segment.partitioner import partition_for_key
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
 from tests.clock import HandClock
 from tests.log.compaction import compact, files_of

@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import sys
-from lithify.compactor.engines.worker import unseal
+from lithify.work.order import unseal
 from lithify.manifest.codec import decode, encode
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import *
@@ -30,7 +30,7 @@ name = sys.argv[1]
 body = encode(made[name]) if name in made else b""
 called = set()
 sys.setprofile(lambda frame, event, _: called.add(frame.f_globals.get("__name__")))
-decode(type(made[name]), body, "k", 1) if body else unseal("{}")
+decode(type(made[name]), body, "k", 1) if body else unseal('{"type":"cancelled"}')
 sys.setprofile(None)
 print(sorted(module for module in called if module and module.startswith("msgspec")))
 """

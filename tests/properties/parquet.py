@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 import lithify
-from lithify.compactor.engine import Engine, Running, TaskFailure
+from lithify.compactor.engine import Engine, Running
 from lithify.log.record import to_records
 from lithify.manifest.categories import Category
 from lithify.manifest.config import TopicConfig
@@ -15,7 +15,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.read import SegmentReader
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.homes import Homes
 from tests.properties.log import GRACE_MS, View
 from tests.properties.model import Row

@@ -10,10 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import (
-    TaskFailure,
-    VerifyOutputs,
-)
+from lithify.compactor.engine import VerifyOutputs
 from lithify.compactor.job_edits import Submit
 from lithify.compactor.plan import choose_requested
 from lithify.gc.collect import collect, sweep
@@ -32,7 +29,7 @@ from lithify.manifest.reading import first_state
 from lithify.manifest.retention import floor_at, retention_of
 from lithify.segment.extent import key_bounds
 from lithify.segment.rules import Fate, fate, stamped
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.driver import drive, store_answers
 from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
@@ -210,7 +207,7 @@ class RowLog:
     def _merge(self, task: MergeTask) -> TaskResult:
         rules = task.rules
         rows = sorted((r for source in task.sources for ref in source for r in self.rows(ref)), key=by_key)
-        rows = [row for row in rows if _within(row.key, task.low, task.high)]
+        rows = [row for row in rows if _within(row.key, task.bounds.low, task.bounds.high)]
         newest = {row.key: row.offset for row in rows}
         kept: list[Row] = []
         lost, stays, dropped_to = [0] * len(rules.buckets), [0] * len(rules.buckets), 0

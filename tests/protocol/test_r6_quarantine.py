@@ -7,7 +7,7 @@ import pytest
 from lithify.compactor.attempt import JobWork
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.damage import first_damaged
-from lithify.compactor.engine import NextResults, TaskFailure, VerifyOutputs, WeighSegment
+from lithify.compactor.engine import NextResults, VerifyOutputs, WeighSegment
 from lithify.compactor.policy import Wait, decide
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.catalog import topic_lineage
@@ -19,6 +19,7 @@ from lithify.manifest.lifetime import Seal
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import LiftQuarantine, SetQuarantine
 from lithify.manifest.reading import Reading
+from lithify.segment.task import TaskFailure
 from lithify.store.errors import Corrupt, Fenced, NotFound, Unavailable
 from lithify.store.port import Pause, Request
 from tests.compactor.simulated_engine import with_engine

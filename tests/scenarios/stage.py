@@ -33,7 +33,7 @@ class _Noting:
         self.order: list[int] = []
 
     def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> Running:
-        self.order.append(tasks[0].partition)
+        self.order.append(tasks[0].keys.partition)
         return self._engine.start(homes, tasks, label)
 
     def close(self) -> None:

@@ -45,9 +45,9 @@ def with_body(body: bytes) -> MemoryStore:
     return store
 
 
-def read_all(body: bytes, ref: SegmentRef, **options: Any) -> list[dict[str, Any]]:
+def read_all(body: bytes, ref: SegmentRef) -> list[dict[str, Any]]:
     reader = SegmentReader(with_body(body), "s", ref)
-    return [row for batch in reader.batches(**options) for row in batch.to_pylist()]
+    return [row for batch in reader.batches() for row in batch.to_pylist()]
 
 
 def test_the_undamaged_segment_passes_every_check() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lithify.log.tables import normalise
+from lithify.manifest.bounds import EVERYTHING, Bounds
 from lithify.manifest.jobs import KeyRange, MergeRules
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import SegmentRef
@@ -43,14 +44,11 @@ def append(store: MemoryStore, records: list[Record], base: int, order: Any = "k
 
 def task(sources: list[list[SegmentRef]], **changes: Any) -> MergeTask:
     made = MergeTask(
-        topic=KEYS.topic,
-        topic_id=KEYS.topic_id,
-        partition=KEYS.partition,
+        keys=KEYS,
         job="000000000001-0badcafe",
         attempt=2,
         range_index=1,
-        low=None,
-        high=None,
+        bounds=EVERYTHING,
         sources=tuple(map(tuple, sources)),
         rules=CLEAN,
         output_bytes=WIDE,
@@ -93,7 +91,7 @@ def test_ranges_together_give_every_key_once(records: list[Record], appends: int
     written: list[SegmentRef] = []
     rows_in = 0
     for index in range(len(bounds) - 1):
-        work = task([[ref] for ref in refs], low=bounds[index], high=bounds[index + 1], range_index=index)
+        work = task([[ref] for ref in refs], bounds=Bounds(bounds[index], bounds[index + 1]), range_index=index)
         result = execute(work, only_here(store))
         rows_in += result.counts.rows_in
         assert result.counts.rows_out == sum(ref.rows for ref in result.outputs)
@@ -140,7 +138,9 @@ def test_kept_and_dropped_records_are_counted_by_size(
     bounds = [None, *sorted(cuts), None]
     kept, lost = [0] * len(starts), [0] * len(starts)
     for index in range(len(bounds) - 1):
-        work = task([[ref] for ref in refs], low=bounds[index], high=bounds[index + 1], range_index=index, rules=rules)
+        work = task(
+            [[ref] for ref in refs], bounds=Bounds(bounds[index], bounds[index + 1]), range_index=index, rules=rules
+        )
         result = execute(work, only_here(store))
         assert result.kept_bytes, "a range that was counted says so, though it kept nothing"
         assert sum(result.kept_bytes) == sum(ref.raw_bytes for ref in result.outputs)
@@ -223,7 +223,7 @@ def test_a_run_is_one_source_and_only_what_overlaps_is_opened() -> None:
     store = MemoryStore()
     low, high = append(store, [(b"a", b"1")], 0), append(store, [(b"m", b"2")], 1)
     store.delete([KEYS.segment(low.id)])
-    result = execute(task([[low, high]], low=b"b"), only_here(store))
+    result = execute(task([[low, high]], bounds=Bounds(low=b"b")), only_here(store))
     assert rows(store, result.outputs) == [(1, b"m", b"2")]
 
 
@@ -311,7 +311,7 @@ def test_planned_ranges_are_balanced_whatever_the_sources() -> None:
     weights = [w for ref in refs for w in row_group_weights(SegmentReader(store, KEYS.segment(ref.id), ref))]
     ranges = split_ranges(weights, sum(weight.weight_bytes for weight in weights) // 4)
     assert ranges == split_ranges(reversed(weights), sum(weight.weight_bytes for weight in weights) // 4)
-    tasks = [task([[ref] for ref in refs], low=each.low, high=each.high) for each in ranges]
+    tasks = [task([[ref] for ref in refs], bounds=each.bounds) for each in ranges]
     rows_in = [execute(each, only_here(store)).counts.rows_in for each in tasks]
     assert sum(rows_in) == 24_000
     assert isinstance(ranges[0], KeyRange)

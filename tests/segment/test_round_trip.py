@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lithify.log.tables import normalise
+from lithify.manifest.bounds import EVERYTHING, Bounds
 from lithify.manifest.model import KEY_BOUND_BYTES, SegmentRef
 from lithify.segment.extent import key_bounds, row_bytes
 from lithify.segment.read import SegmentReader
@@ -52,8 +53,8 @@ def in_key_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["key"] is not None, row["key"] or b"", row["offset"]))
 
 
-def read_all(store: MemoryStore, ref: SegmentRef, **options: Any) -> list[dict[str, Any]]:
-    batches = list(SegmentReader(store, "s", ref).batches(**options))
+def read_all(store: MemoryStore, ref: SegmentRef, wanted: Bounds = EVERYTHING) -> list[dict[str, Any]]:
+    batches = list(SegmentReader(store, "s", ref).batches(wanted))
     assert all(batch.schema == RUN for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -83,12 +84,19 @@ def test_an_append_comes_back_with_absolute_offsets(rows: list[dict[str, Any]], 
     rows=st.lists(ROW, min_size=1, max_size=30),
     order=st.sampled_from(["key", "offset"]),
     row_group_rows=st.integers(1, 7),
-    low=KEYS,
-    high=KEYS,
-    min_offset=st.one_of(st.none(), st.integers(0, 35)),
+    low=st.none() | KEYS,
+    high=st.none() | KEYS,
+    from_offset=st.one_of(st.none(), st.integers(0, 35)),
+    to_offset=st.one_of(st.none(), st.integers(0, 35)),
 )
 def test_ranges_and_offsets_select_exactly(
-    rows: list[dict[str, Any]], order: Any, row_group_rows: int, low: Any, high: Any, min_offset: int | None
+    rows: list[dict[str, Any]],
+    order: Any,
+    row_group_rows: int,
+    low: Any,
+    high: Any,
+    from_offset: int | None,
+    to_offset: int | None,
 ) -> None:
     rows = [{**row, "offset": i, "horizon_ms": i if row["value"] is None else None} for i, row in enumerate(rows)]
     if order == "key":
@@ -102,12 +110,44 @@ def test_ranges_and_offsets_select_exactly(
         for row in rows
         if (low is None or (row["key"] is not None and row["key"] >= low))
         and (high is None or row["key"] is None or row["key"] < high)
-        and (min_offset is None or row["offset"] >= min_offset)
+        and (from_offset is None or row["offset"] >= from_offset)
+        and (to_offset is None or row["offset"] < to_offset)
     ]
-    assert read_all(store, ref, low=low, high=high, min_offset=min_offset) == expected
+    assert read_all(store, ref, Bounds(low, high, from_offset, to_offset)) == expected
     horizons = [row["horizon_ms"] for row in rows if row["horizon_ms"] is not None]
     assert (ref.min_horizon_ms, ref.max_horizon_ms) == (min(horizons, default=None), max(horizons, default=None))
     assert (ref.min_offset, ref.max_offset) == (0, len(rows) - 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offsets", "groups"),
+    [
+        (Bounds(from_offset=7, to_offset=13), range(7, 13), (1, 2)),
+        (Bounds(from_offset=5, to_offset=10), range(5, 10), (1,)),
+        (Bounds(from_offset=28), range(28, 30), (5,)),
+        (Bounds(to_offset=1), range(1), (0,)),
+        (Bounds(b"k07", b"k18", 9, 12), range(9, 12), (1, 2)),
+        (Bounds(b"k07", b"k09", 20), range(0), ()),
+        (Bounds(from_offset=30), range(0), ()),
+        (Bounds(to_offset=0), range(0), ()),
+    ],
+)
+@pytest.mark.parametrize("order", ["key", "offset"])
+def test_only_row_groups_that_may_hold_some_are_read(
+    order: Any, wanted: Bounds, offsets: range, groups: tuple[int, ...]
+) -> None:
+    rows = [
+        {"key": b"k%02d" % i, "value": b"v", "offset": i, "timestamp_ms": 0, "headers": None, "horizon_ms": None}
+        for i in range(30)
+    ]
+    store = MemoryStore()
+    writer = SegmentWriter(store.output("s"), "1-a", order, row_group_rows=5)
+    writer.write(pa.RecordBatch.from_pylist(rows, schema=RUN))
+    reader = SegmentReader(store, "s", writer.close())
+    opened = reader.bytes_read
+    found = [row["offset"] for batch in reader.batches(wanted) for row in batch.to_pylist()]
+    assert found == list(offsets)
+    assert reader.bytes_read - opened == sum(reader.row_groups[index].stored_bytes for index in groups)
 
 
 @given(st.lists(st.one_of(st.binary(max_size=70), KEYS.filter(lambda key: key is not None)), min_size=1))
@@ -127,7 +167,7 @@ def test_keys_too_long_for_statistics_are_still_found() -> None:
     body, ref = encode_append(normalise(pa.table({"key": keys, "value": keys}), 1), "key")
     store = MemoryStore()
     store.put("s", body)
-    found = read_all(store, ref, low=b"b", high=b"c")
+    found = read_all(store, ref, Bounds(b"b", b"c"))
     assert [row["key"] for row in found] == [b"b" * 10_000]
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lithify.segment.ranges import BOUNDARY_BYTES_MAX, Weight, split_ranges
 from lithify.segment.schema import RUN
 from lithify.segment.sort import external_sort
+from tests.refs import segment_ref
 from tests.store.disks import ScriptedDisk
 
 Row = dict[str, Any]
@@ -151,3 +152,14 @@ def test_even_weights_give_even_ranges(parts: int) -> None:
     starts = [int.from_bytes((each.low or b"").ljust(8, b"\0")[:8], "big") for each in ranges]
     widths = [b - a for a, b in zip(starts, [*starts[1:], 100_150], strict=True)]
     assert max(widths) < 100_150 / parts * 1.5
+
+
+def test_references_alone_give_even_ranges() -> None:
+    """For a scan, which needs no more than that: nothing is read. Overlapping segments, and one without keys."""
+    refs = [segment_ref(f"{i}", bytes=100, min_key=b"%06d" % i, max_key=b"%06d" % (i + 200)) for i in range(0, 9000, 9)]
+    refs.append(segment_ref("none", bytes=50))
+    ranges = split_ranges(map(Weight.of, refs), 100_000 // 8)
+    assert len(ranges) == 8
+    starts = [int(each.low[:6].ljust(6, b"0")) for each in ranges if each.low is not None]
+    widths = [b - a for a, b in zip([0, *starts], [*starts, 9200], strict=True)]
+    assert max(widths) < 9200 / 8 * 1.5

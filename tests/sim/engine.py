@@ -10,24 +10,15 @@ from typing import Any
 
 import msgspec
 
-from lithify.compactor.engine import (
-    NextResults,
-    SplitRanges,
-    StartTasks,
-    StopTasks,
-    TaskFailure,
-    VerifyOutputs,
-    WeighSegment,
-)
-from lithify.compactor.engines.outcome import failure_of
+from lithify.compactor.engine import NextResults, SplitRanges, StartTasks, StopTasks, VerifyOutputs, WeighSegment
 from lithify.compactor.verification import STRETCH_MS
 from lithify.manifest.categories import Category
 from lithify.manifest.homes import where
 from lithify.manifest.jobs import KeyRange
-from lithify.manifest.keys import PartitionKeys
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Request
+from lithify.work.outcome import failure_of
 from tests.sim.cast import WORKER, Actor, Author, Violation
 from tests.sim.oracle import Oracle
 from tests.sim.rows import checksum, key_bytes, key_text, merge
@@ -141,7 +132,7 @@ class Engine:
 
     def _worker(self, task: MergeTask, batch: _Batch) -> Any:
         async def work(actor: Actor) -> None:
-            if task.low is not None and key_text(task.low) in self.poison:
+            if task.bounds.low is not None and key_text(task.bounds.low) in self.poison:
                 batch.results.append(TaskFailure(task.range_index, Category.ENGINE, "the worker ran out of something"))
                 return
             if batch.stopped and actor.say.random() < 0.5:
@@ -175,7 +166,7 @@ class Engine:
             batch.results.clear()
             if any(isinstance(result, TaskFailure) and result.category.blames_job for result in found):
                 task = batch.tasks[0]
-                keys = PartitionKeys(task.topic, task.topic_id, task.partition)
+                keys = task.keys
                 self.oracle.own_failure(actor.author, keys)
             return found
 

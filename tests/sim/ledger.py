@@ -308,7 +308,7 @@ class Ledger:
                 a.number != task.attempt for a in job.attempts
             ):
                 self._truth.fail(f"attempt {task.attempt} of job {job.id} is not new (P10)")
-            if task.rules != job.plan.rules or task.low != job.plan.ranges[task.range_index].low:
+            if task.rules != job.plan.rules or task.bounds != job.plan.ranges[task.range_index].bounds:
                 self._truth.fail(f"a task of job {job.id} goes by another plan than was admitted (P9)")
             done = next((d for d in job.done if d.index == task.range_index), None)
             if done is not None and all(

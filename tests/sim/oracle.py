@@ -228,13 +228,13 @@ class Oracle:
 
     def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
         for task in tasks:
-            truth = self.truth(PartitionKeys(task.topic, task.topic_id, task.partition))
+            truth = self.truth(task.keys)
             truth.readings.begin(author, self.world.steps)
             truth.ledger.starts(author, (task,))
 
     def engine_gone(self, author: Author, tasks: tuple[MergeTask, ...], *, died: bool) -> None:
         for task in tasks:
-            self.truth(PartitionKeys(task.topic, task.topic_id, task.partition)).ledger.engine_gone(author, died=died)
+            self.truth(task.keys).ledger.engine_gone(author, died=died)
 
     def access_denied(self, author: Author) -> None:
         for truth in self.truths.values():

@@ -112,9 +112,9 @@ async def read(keys: PartitionKeys, ref: SegmentRef) -> list[Row]:
 
 async def merge(task: MergeTask) -> TaskResult:
     """One task, as a worker does it: a request per source, one per output."""
-    keys = PartitionKeys(task.topic, task.topic_id, task.partition)
+    keys = task.keys
     rows = [row for source in task.sources for ref in source for row in await read(keys, ref)]
-    low, high = (None if bound is None else key_text(bound) for bound in (task.low, task.high))
+    low, high = (None if bound is None else key_text(bound) for bound in (task.bounds.low, task.bounds.high))
     rows = sorted((row for row in rows if _within(row.key, low, high)), key=by_key)
     kept, dropped, dropped_to = _judged(task, rows)
     lost = _by_bucket(task, dropped)

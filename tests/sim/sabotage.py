@@ -243,7 +243,7 @@ SABOTAGES = (
         "refused access is taken for the edit's own refusal",
         "P12",
         "compactor/attempt.py",
-        "return await self._retry_later(job, _not_now(error))",
+        "return await self._retry_later(job, _met(error))",
         'return await self.finish(job, "failed", str(error), JobError("invalid", str(error)))',
     ),
     Sabotage(

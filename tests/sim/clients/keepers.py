@@ -6,8 +6,6 @@ from typing import Literal
 
 from lithify.compactor.answers import Budget, CompactionAnswers
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import TaskFailure
-from lithify.compactor.engines.outcome import outcome_of
 from lithify.gc.collector import Collector
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
@@ -15,10 +13,11 @@ from lithify.manifest.config import parse
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.execute import execute
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.driver import drive
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, NotFound, OffsetOutOfRange, Unavailable
 from lithify.store.homes import Homes
+from lithify.work.outcome import outcome_of
 from tests.sim.cast import Violation
 from tests.sim.clients.site import TOPIC, Site
 from tests.sim.clients.world import Process

@@ -9,7 +9,7 @@ SABOTAGED_WRITERS = (
         "what a key left behind is shown",
         "growth",
         "log/topic.py",
-        "return found if found is None or places.has(found, number) else None",
+        "return found if found is None or stays(places, found.key, found.offset, number) else None",
         "return found",
     ),
     Sabotage(
@@ -85,8 +85,8 @@ SABOTAGED_WRITERS = (
     Sabotage(
         "scan shows what keys left behind",
         "growth",
-        "log/places_of_keys.py",
-        "kept = batch.filter(pa.array(stayed))",
+        "segment/stayed.py",
+        "kept = batch.filter(pa.array(here))",
         "kept = batch",
     ),
     Sabotage(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rows import KEY_DIGITS, Rows, joined, merged, reference
+from lithify.manifest.bounds import EVERYTHING, Bounds
 from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import SegmentRef
@@ -50,21 +51,21 @@ def smallest_key(bound: bytes) -> int:
     return int(bound[:KEY_DIGITS].ljust(KEY_DIGITS, b"0")) + (len(bound) > KEY_DIGITS)
 
 
-def _within(rows: Rows, low: bytes | None, high: bytes | None) -> Any:
-    least = 0 if low is None else smallest_key(low)
+def _within(rows: Rows, wanted: Bounds) -> Any:
+    least = 0 if wanted.low is None else smallest_key(wanted.low)
     held = rows.key >= least
-    return held if high is None else held & (rows.key < smallest_key(high))
+    return held if wanted.high is None else held & (rows.key < smallest_key(wanted.high))
 
 
 def size_within(task: MergeTask, found: Sequence[tuple[SegmentRef, Contents]]) -> int:
     """Bytes that a task reads."""
-    if task.low is None and task.high is None:
+    if task.bounds == EVERYTHING:
         return sum(len(contents) for _, contents in found)
-    return sum(int(_within(each.rows, task.low, task.high).sum()) * each.row_bytes for _, each in found)
+    return sum(int(_within(each.rows, task.bounds).sum()) * each.row_bytes for _, each in found)
 
 
 def inputs(task: MergeTask, found: Sequence[tuple[SegmentRef, Contents]]) -> Rows:
-    parts = [_placed(ref, each.rows.take(_within(each.rows, task.low, task.high))) for ref, each in found]
+    parts = [_placed(ref, each.rows.take(_within(each.rows, task.bounds))) for ref, each in found]
     return joined(parts)
 
 

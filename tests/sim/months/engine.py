@@ -5,14 +5,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from lithify.compactor.engine import TaskFailure
-from lithify.compactor.engines.outcome import failure_of
 from lithify.manifest.homes import where
 from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.model import SegmentRef
 from lithify.segment.ranges import Weight
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
+from lithify.work.outcome import failure_of
 from tests.sim.clients.fibres import Wait, ask
 from tests.sim.months.bucket import Bucket
 from tests.sim.months.clock import Process, Spend

@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from lithify.compactor.engines.private_files import PrivateFile
 from lithify.segment.execute import TaskCancelled
 from lithify.store.driver import monotonic_ms, pause
+from lithify.work.private_files import PrivateFile
 
 __all__ = ["StopFile", "working"]
 

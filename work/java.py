@@ -124,7 +124,7 @@ def _packaged_java() -> Path | None:
 
 
 def _say() -> None:
-    """For `python -m lithify.compactor.java`: print one line, which Java Spark would use here."""
+    """For `python -m lithify.work.java`: print one line, which Java Spark would use here."""
     java = find_java()
     print(f"Spark runs on {java}" if java else "No Java 17 or later on this machine: pip install 'lithify[java]'")
 

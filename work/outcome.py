@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 import structlog
 
-from lithify.compactor.engine import TaskFailure
 from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
-from lithify.segment.task import MergeTask, TaskResult
-from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, NotFound, Unavailable
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.store.errors import Corrupt, LithifyError, NotFound
 
 __all__ = ["failure_of", "outcome_of"]
 
-log = structlog.wrap_logger(logging.getLogger("lithify.compactor.engines"))
+log = structlog.wrap_logger(logging.getLogger("lithify.work"))
 
 
 def outcome_of(task: MergeTask, work: Callable[[], TaskResult]) -> TaskResult | TaskFailure:
@@ -30,36 +29,27 @@ def outcome_of(task: MergeTask, work: Callable[[], TaskResult]) -> TaskResult | 
 def failure_of(task: MergeTask, error: Exception) -> TaskFailure:
     """The failure that `error` means for `task`."""
     match error:
+        case Corrupt() | NotFound() if error.segment not in {ref.id for ref in task.segments}:
+            # Only a source can be damaged or gone for good. Another object is an output just written, which another
+            # attempt writes again: that is no reason to quarantine the partition.
+            return TaskFailure(task.range_index, Category.ENGINE, str(error))
         case Corrupt() | NotFound():
-            return _damaged(task, error)
-        case AccessDenied():
-            return TaskFailure(task.range_index, Category.STORE_DENIED, str(error))
-        case Unavailable():
-            return TaskFailure(task.range_index, Category.UNAVAILABLE, str(error))
-        case InvalidRequest():
-            return TaskFailure(task.range_index, Category.INVALID, str(error))
-        case MemoryError():  # pyarrow's ArrowMemoryError is one
+            return TaskFailure(task.range_index, Category.of(error), str(error), error.segment)
+        case LithifyError():
+            return TaskFailure(task.range_index, Category.of(error), str(error))
+        case MemoryError():
             reason = "the task ran out of memory: give workers more, or run fewer tasks at a time"
-            return TaskFailure(task.range_index, Category.MEMORY, reason)
+            return TaskFailure(task.range_index, Category.of(error), reason)
         case _:
             return _unexpected(task, error)
-
-
-def _damaged(task: MergeTask, error: Corrupt | NotFound) -> TaskFailure:
-    """Only a source can be damaged or gone for good. If another object is, it is an output just written, which another
-    attempt writes again: that is no reason to quarantine the partition."""
-    if error.segment in {ref.id for ref in task.segments}:
-        category = Category.CORRUPT if isinstance(error, Corrupt) else Category.MISSING
-        return TaskFailure(task.range_index, category, str(error), error.segment)
-    return TaskFailure(task.range_index, Category.ENGINE, str(error))
 
 
 def _unexpected(task: MergeTask, error: Exception) -> TaskFailure:
     """Of an error that nobody foresaw only the type is reported: its message and its locals may quote a record."""
     log.debug(
         "task failed",
-        topic=task.topic,
-        partition=task.partition,
+        topic=task.keys.topic,
+        partition=task.keys.partition,
         job=task.job,
         range_index=task.range_index,
         error=type(error).__name__,
@@ -67,4 +57,4 @@ def _unexpected(task: MergeTask, error: Exception) -> TaskFailure:
     )
     detail = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
     reason = f"the task failed with {type(error).__name__}{detail}; its traceback is in the worker's debug log"
-    return TaskFailure(task.range_index, Category.ENGINE, reason)
+    return TaskFailure(task.range_index, Category.of(error), reason)

@@ -13,12 +13,12 @@ from typing import Any
 
 import structlog
 
-from lithify.compactor.java import use_java
 from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.work.java import use_java
 
 __all__ = ["Health", "close_session", "context_health", "open_session", "prepare"]
 
-log = structlog.wrap_logger(logging.getLogger("lithify.compactor.engines"))
+log = structlog.wrap_logger(logging.getLogger("lithify.work"))
 
 _OWN = {
     "spark.app.name": "lithify",
@@ -68,8 +68,8 @@ def prepare(master: str) -> None:
     """Check what a session needs before it starts. Raises InvalidRequest if there is no Java, or for `sc://…`."""
     if master.startswith("sc://"):
         raise InvalidRequest(
-            f"{master}: for Spark Connect open the session yourself (SparkSession.builder.remote) and give it to "
-            "SparkEngine"
+            f"{master}: for Spark Connect open the session yourself (SparkSession.builder.remote), and give it "
+            "instead of a master"
         )
     use_java()
     if master.startswith("local"):
@@ -91,8 +91,8 @@ def open_session(master: str, config: Mapping[str, str]) -> tuple[Any, bool]:
         _forget_dead_gateway()
     elif running.master != master:
         raise InvalidRequest(
-            f"this process already runs a Spark session on {running.master}, not on {master}: give that session to "
-            "SparkEngine, or stop it first"
+            f"this process already runs a Spark session on {running.master}, not on {master}: give that session "
+            "instead of a master, or stop it first"
         )
     else:
         return SparkSession.builder.getOrCreate(), False

@@ -1,4 +1,4 @@
-"""The one Spark session that an engine uses: when it is opened, reopened and closed."""
+"""The one Spark session that orders travel over: when it is opened, reopened and closed."""
 
 import threading
 from collections.abc import Callable
@@ -6,16 +6,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lithify.compactor.engines.spark_jobs import SparkJobs
-from lithify.compactor.engines.spark_session import Health
 from lithify.store.errors import Unavailable
+from lithify.work.spark_jobs import SparkJobs
+from lithify.work.spark_session import Health
 
 __all__ = ["HeldSession", "Known", "Opened", "next_use"]
 
 _REMEDIES = {
-    Health.STOPPED: "start a new session, and pass it to a new SparkEngine",
-    Health.LOST: "restart this process, because PySpark cannot start a second JVM in it; or give SparkEngine a "
-    "master, so that it opens sessions itself",
+    Health.STOPPED: "start a new session, and pass that one",
+    Health.LOST: "restart this process, because PySpark cannot start a second JVM in it; or give a master "
+    "instead, so that lithify opens sessions itself",
 }
 
 Known = Literal["nothing", "opening", "failed"] | Health
@@ -63,7 +63,7 @@ class HeldSession:
             match next_use(known, given=self._given):
                 case "refuse":
                     assert isinstance(known, Health)
-                    raise Unavailable(f"the Spark session given to SparkEngine {known.value}: {_REMEDIES[known]}")
+                    raise Unavailable(f"the given Spark session {known.value}: {_REMEDIES[known]}")
                 case "open":
                     prepare()
                     # It enters the pool's queue before the tasks that wait for it.

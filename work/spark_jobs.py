@@ -8,15 +8,14 @@ Connect session, which has none, through `mapInArrow`.
 import contextlib
 import functools
 import socket
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lithify.compactor.engine import TaskFailure
-from lithify.compactor.engines.spark_session import Health, context_health
-from lithify.compactor.engines.worker import obey, obey_batches
 from lithify.manifest.categories import Category
-from lithify.segment.task import MergeTask
+from lithify.work.spark_session import Health, context_health
+from lithify.work.worker import obey, obey_batches
 
-__all__ = ["POOL", "SHORT_POOL", "ConnectJobs", "RddJobs", "SparkJobs", "explain", "is_connect", "jobs_of"]
+__all__ = ["POOL", "SHORT_POOL", "ConnectJobs", "Lost", "RddJobs", "SparkJobs", "explain", "is_connect", "jobs_of"]
 
 # Pools of Spark's fair scheduler, so that a shared session gives other jobs their share, and long jobs leave short ones
 # theirs: each pool is a queue, and the next processor goes to the pool that has fewer.
@@ -151,10 +150,17 @@ _SERVER_GONE = ("StatusCode.UNAVAILABLE", "failed to connect to all addresses") 
 _CANCELLED = ("cancelled", "INTERRUPTED", "OPERATION_CANCELED")
 
 
-def explain(task: MergeTask, error: Exception, health: Health = Health.WORKS) -> TaskFailure:
-    """Why Spark brought no reply for `task`. `health`: the session's, after the failure."""
-    category, reason = _meaning(_words(error), type(error).__name__, health)
-    return TaskFailure(task.range_index, category, reason)
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Spark brought no reply. `reason` never quotes what Spark said."""
+
+    category: Category
+    reason: str
+
+
+def explain(error: Exception, health: Health = Health.WORKS) -> Lost:
+    """Why Spark brought no reply. `health`: the session's, after the failure."""
+    return Lost(*_meaning(_words(error), type(error).__name__, health))
 
 
 def _words(error: Exception) -> str:

@@ -17,21 +17,21 @@ from typing import Any
 
 import pytest
 
-from lithify.compactor.engines import private_files
-from lithify.compactor.engines.private_files import PrivateFiles
-from lithify.compactor.engines.stop_file import StopFile, working
 from lithify.segment.execute import TaskCancelled
 from lithify.store.credentials import read_credentials
 from lithify.store.errors import InvalidRequest, Unavailable
 from lithify.store.opening import open_store
+from lithify.work import private_files
+from lithify.work.private_files import PrivateFiles
+from lithify.work.stop_file import StopFile, working
 
 SECRET = "s3cr3t-that-must-not-stay"
 OPTIONS = {"key": "access", "secret": SECRET, "client_kwargs": {"region_name": "us-east-1"}}
 
 DRIVER = """
 import sys
-from lithify.compactor.engines import private_files
-from lithify.compactor.engines.stop_file import StopFile
+from lithify.work import private_files
+from lithify.work.stop_file import StopFile
 from lithify.store.opening import open_store
 
 if sys.argv[1] == "folder":

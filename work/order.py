@@ -1,0 +1,113 @@
+"""What travels to a worker and back: an order and its reply, both sealed as JSON, without rows or secrets."""
+
+import functools
+import importlib.metadata
+
+import msgspec
+
+from lithify.segment.check import CheckTask, Finding
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.store.homes import Homes
+from lithify.store.port import StoreSpec
+from lithify.work.private_files import PrivateFiles
+
+__all__ = [
+    "Cancelled",
+    "Checked",
+    "Order",
+    "Refused",
+    "Reply",
+    "Work",
+    "installed_version",
+    "seal",
+    "sealed_reply",
+    "specs_of",
+    "unseal",
+    "unsealed_order",
+]
+
+Work = MergeTask | CheckTask
+"""One task: what a worker can be told to do."""
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """The part of an order that every release can read."""
+
+    version: str
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do, and how stores are opened there."""
+
+    version: str  # of the driver's lithify
+    work: Work
+    homes: dict[str, StoreSpec]  # as in `Homes`
+    stop_file: str | None = None  # where driver and worker share a machine
+
+
+class Checked(msgspec.Struct, frozen=True, tag="checked"):
+    """A CheckTask was done."""
+
+    findings: tuple[Finding, ...]
+
+
+class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+    """The worker was told to stop."""
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """Nothing was done, and why."""
+
+    refused: str  # under this name every release reads it
+
+
+Reply = TaskResult | TaskFailure | Checked | Cancelled | Refused
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """The part of a reply that every release can read; earlier ones had no tags."""
+
+    refused: str = ""
+
+
+# At import: msgspec prepares a type safely in one thread only.
+_stamps = msgspec.json.Decoder(Stamp)
+_orders = msgspec.json.Decoder(Order)
+_refusals = msgspec.json.Decoder(_Refusal)
+_replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+
+
+@functools.cache
+def installed_version() -> str:
+    """The version of lithify in this process."""
+    try:
+        return importlib.metadata.version("lithify")
+    except importlib.metadata.PackageNotFoundError:
+        return "without version (its wheel's metadata is missing)"
+
+
+def specs_of(homes: Homes, private: PrivateFiles | None) -> dict[str, StoreSpec]:
+    """How workers open these stores. `private`: for workers of this machine, which find explicit secrets in its files;
+    None: workers elsewhere, which use their own credentials."""
+    return {home: store.spec() if private is None else private.spec(store) for home, store in homes}
+
+
+def seal(order: Order) -> str:
+    return msgspec.json.encode(order).decode()
+
+
+def unsealed_order(sealed: str) -> Order | Refused:
+    """The order; refused if another release of lithify gave it."""
+    version, here = _stamps.decode(sealed).version, installed_version()
+    if version != here:
+        return Refused(f"worker runs lithify {here}, this is {version}: install the same wheel")
+    return _orders.decode(sealed)
+
+
+def sealed_reply(reply: Reply) -> str:
+    return msgspec.json.encode(reply).decode()
+
+
+def unseal(reply: str) -> Reply:
+    refusal = _refusals.decode(reply)
+    return Refused(refusal.refused) if refusal.refused else _replies.decode(reply)

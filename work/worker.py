@@ -1,0 +1,64 @@
+"""What runs in a worker: one sealed order in, one sealed reply out.
+
+Every error, foreseen or not, is answered as data: an exception would reach Spark's logs with whatever it quotes.
+Clients are opened here, once per process and store; an order names stores and never holds a secret.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from lithify.segment.check import CheckTask, check_segments, unread
+from lithify.segment.execute import TaskCancelled, execute
+from lithify.segment.memory import keep_freed_memory
+from lithify.segment.task import MergeTask, TaskResult
+from lithify.store.apart import Fault, attempt
+from lithify.store.homes import Homes
+from lithify.store.opening import open_spec
+from lithify.work.order import Cancelled, Checked, Order, Refused, Reply, sealed_reply, unsealed_order
+from lithify.work.outcome import outcome_of
+from lithify.work.stop_file import working
+
+__all__ = ["obey", "obey_batches"]
+
+
+def obey(sealed: str) -> str:
+    """Carry out a sealed order; answers with a sealed reply."""
+    return sealed_reply(_reply(unsealed_order(sealed)))
+
+
+def obey_batches(sealed: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`obey` as the function of a `mapInArrow` over one row, for Spark Connect."""
+    for _ in rows:  # Spark wants its input read to the end
+        pass
+    yield pa.RecordBatch.from_pydict({"reply": pa.array([obey(sealed)], pa.string())})
+
+
+def _reply(order: Order | Refused) -> Reply:
+    if isinstance(order, Refused):
+        return order
+    match order.work:
+        case MergeTask() as task:
+            try:
+                return outcome_of(task, lambda: _merge(task, order))
+            except TaskCancelled:
+                return Cancelled()
+        case CheckTask() as task:
+            found = attempt(lambda: check_segments(_opened(order), task))
+            return Checked(unread(task, found.text) if isinstance(found, Fault) else found)
+
+
+def _merge(task: MergeTask, order: Order) -> TaskResult:
+    if order.stop_file is None:
+        return _execute(task, order, None)
+    with working(order.stop_file) as stopped:
+        return _execute(task, order, stopped)
+
+
+def _execute(task: MergeTask, order: Order, stopped: Callable[[], bool] | None) -> TaskResult:
+    keep_freed_memory()
+    return execute(task, _opened(order), stopped)
+
+
+def _opened(order: Order) -> Homes:
+    return Homes({home: open_spec(spec) for home, spec in order.homes.items()})
