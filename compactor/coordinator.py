@@ -92,7 +92,7 @@ class Coordinator:
     def relief(self) -> "Coordinator":
         """Another coordinator with the same claim, which relieves the partition while a job of this one runs
         (docs/rfcs/0014). Requires: this one begins its next step only after the other's has ended."""
-        other = Coordinator(PartitionFiles(self.files.keys, self.files.events), self._worker)
+        other = Coordinator(PartitionFiles(self.files.keys, self.files.committed), self._worker)
         other._main, other._epoch, other._owner = self, self._epoch, self._owner
         return other
 

@@ -12,10 +12,12 @@ from lithify.compactor.scheduler import Turned
 from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.tally import TURNS_MAX, Tally, holdings
 from lithify.compactor.turns import Want
+from lithify.events.changes import changes_to
+from lithify.events.notices import Lost
+from lithify.events.types import Sink
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import keep_bounds, live_topic, topic_lineage
 from lithify.manifest.config import parse
-from lithify.manifest.events import Lost, Sink
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
@@ -78,7 +80,7 @@ class ServedPartition:
         self.waits_since_ms: int | None = None  # with a job to do: for a worker, or for room
         self._worker = worker
         self._stands_by = stands_by
-        self._coordinator = Coordinator(PartitionFiles(keys, events), worker, stands_by=stands_by)
+        self._coordinator = Coordinator(PartitionFiles(keys, changes_to(events)), worker, stands_by=stands_by)
         self._given_up = ""  # our owner name in `.compactor`, from a coordinator that failed
         self._relief: Coordinator | None = None
         self._beside: deque[Step] = deque()  # done by the relief, not yet in the tally
@@ -248,5 +250,7 @@ class ServedPartition:
         self._replace(stands_by=True)
 
     def _replace(self, *, stands_by: bool) -> None:
-        self._coordinator = Coordinator(PartitionFiles(self.keys, self._events), self._worker, stands_by=stands_by)
+        self._coordinator = Coordinator(
+            PartitionFiles(self.keys, changes_to(self._events)), self._worker, stands_by=stands_by
+        )
         self._known = self._resting = self.take_over = False

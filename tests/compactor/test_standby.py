@@ -22,8 +22,8 @@ from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.reading import Reading, first_state
 from lithify.compactor.service import Service
 from lithify.compactor.standby import Watched, watched
+from lithify.events.event_log import log_event
 from lithify.manifest.config import parse
-from lithify.manifest.event_log import log_event
 from tests.clock import HandClock
 from tests.compactor.serving import Running, append_to, eventually
 from tests.e2e.workload import partition_files

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Container
 from typing import NamedTuple
 
-from lithify.manifest.events import Recovered, Rests, Sink, Trouble, What
+from lithify.events.notices import Recovered, Rests, Trouble, What
+from lithify.events.types import Sink
 from lithify.store.apart import Fault
 
 __all__ = ["Troubles"]
@@ -35,7 +36,7 @@ class Troubles:
     def tell(
         self, what: What, outcome: object, topic: str = "", partition: int | None = None, topic_id: str = ""
     ) -> None:
-        """Emit `Trouble` when a problem begins, or has another kind or object than before, and `Recovered` when it ends.
+        """Emit `Trouble` when a problem begins or has another kind or object, and `Recovered` when it ends.
         `outcome`: a Fault; anything else means that all is well. Partition None: the whole topic. Topic "": the
         warehouse."""
         fault = outcome if isinstance(outcome, Fault) else None
@@ -49,7 +50,8 @@ class Troubles:
 
     def rests(self, topic: str, partition: int | None, kind: str | None, outcome: str, reason: str) -> None:
         """Emit `Rests` if `kind` differs from the last one. None: it rests because nothing is due."""
-        if self._is_news(_Place("rests", topic, "", partition), kind and (kind, "")) and kind is not None:
+        met = None if kind is None else (kind, "")
+        if self._is_news(_Place("rests", topic, "", partition), met) and kind is not None:
             self._sink(Rests(topic=topic, partition=partition, outcome=outcome, reason=reason))
 
     def waits(self, topic: str, partition: int, since_ms: int) -> bool:

@@ -5,9 +5,10 @@ from msgspec.structs import replace
 
 from lithify.compactor.info import PartitionReport, unread_topic
 from lithify.compactor.service import kind_of_rest
-from lithify.manifest import troubles as troubles_module
-from lithify.manifest.events import Event, Recovered, Rests, Trouble
-from lithify.manifest.troubles import Troubles
+from lithify.events import troubles as troubles_module
+from lithify.events.notices import Recovered, Rests, Trouble
+from lithify.events.troubles import Troubles
+from lithify.events.types import Event
 from lithify.store.apart import Fault
 from lithify.store.errors import CommitUnknown, Corrupt, Unavailable
 
