@@ -2,12 +2,13 @@
 
 from typing import Literal
 
-from lithify.events.types import Event
+from lithify.events.types import ChainName, Event
 from lithify.store.apart import Fault
 
 __all__ = [
     "Collected",
     "CollectionEnded",
+    "Gap",
     "Lost",
     "Recovered",
     "Rests",
@@ -29,6 +30,7 @@ What = Literal[
     "objects could not be deleted",
     "unannounced partitions not swept",
     "stale temporaries stay",
+    "changes not read",
 ]
 
 
@@ -82,3 +84,12 @@ class CollectionEnded(Event, frozen=True, kw_only=True):
     bytes: int
     waiting: int  # retired segments that wait for the grace period
     failed: int  # partitions that could not be collected
+
+
+class Gap(Event, frozen=True, kw_only=True):
+    """Of a stream: changes of this chain are missing, because their files are gone, damaged or too many to read back.
+    Known are those of files after `number`, that is, since `from_ms`. Whoever keeps a state by them reads it anew."""
+
+    chain: ChainName
+    number: int
+    from_ms: int
