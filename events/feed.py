@@ -7,7 +7,7 @@ back takes what it has missed from there; if that is not possible, the files are
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
 from lithify.events.chain import FollowedChain, followed, partitions_since, topics_since
@@ -22,7 +22,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
-from lithify.store.errors import NotFound
+from lithify.store.errors import LithifyError, NotFound
 from lithify.store.port import NewId, Request
 
 __all__ = ["LINGER_MS", "LOOK_MS", "MARGIN_MS", "Feed", "Following"]
@@ -114,7 +114,8 @@ class Feed:
             self._let_go()
             for scope in tuple(self._scopes.values()):
                 if scope.looked_ms is None or not young(scope.looked_ms, self._driver.monotonic_ms(), TOPICS_MS):
-                    self._troubles.tell("topics not listed", attempt(lambda scope=scope: self._find(scope)))
+                    with suppress(LithifyError):  # it is told; the next round tries again
+                        self._find(scope)
             self._look_at(self._watched.values())
 
     def look_where_woken(self) -> None:
@@ -130,7 +131,7 @@ class Feed:
             self._find(scope)
             self._look_at([self._watched[keys] for keys in scope.partitions if not self._begun(keys)])
             missed = () if cursor is None else self._missed(scope, cursor)
-            if asked.topic is not None and not (scope.partitions or missed):
+            if asked.topic is not None and not scope.partitions and missed == ():
                 raise NotFound(f"{asked.name} does not exist here; check the name")
             undo.pop_all()
             with self._news:
@@ -180,8 +181,8 @@ class Feed:
         ended = {keys for keys in gone if self._watched[keys].chains[0].ended(now_ms - LINGER_MS)}
         with self._news:
             for keys, from_ms in found.items():
-                # SUBTLE! 1. A client has all up to 7, and goes. 2. Nobody follows; changes come, and none is in the ring.
-                # 3. It comes back: 7 is still the last. So it has all of this only if it has an event that came later.
+                # SUBTLE! 1. A client has all up to 7, and goes. 2. Nobody follows; changes come, but not into the ring.
+                # 3. It comes back: 7 is still the last. So whoever has all up to the last may have missed something.
                 # Test: tests/events/test_feed.py
                 sequence = self._ring.last + 1 if from_ms else 0
                 self._watched.setdefault(keys, _Watched(keys, from_ms, sequence))
@@ -192,7 +193,7 @@ class Feed:
     def _partitions(self, asked: Asked, since_ms: int) -> tuple[dict[PartitionKeys, int], bool]:
         """Those that are or were asked for since then, and from when on each is news. And whether a topic could not be
         read."""
-        names = [asked.topic] if asked.topic is not None else self._driver.run(topics_since(self._known, since_ms))
+        names = [asked.topic] if asked.topic is not None else self._names(since_ms)
         found: dict[PartitionKeys, int] = {}
         unread = False
         for name in names:
@@ -204,6 +205,13 @@ class Feed:
             else:
                 found.update({keys: from_ms for keys, from_ms in known.items() if asked.covers(keys)})
         return found, unread
+
+    def _names(self, since_ms: int) -> list[str]:
+        names = attempt(lambda: self._driver.run(topics_since(self._known, since_ms)))
+        self._troubles.tell("topics not listed", names)
+        if isinstance(names, Fault):
+            raise names.error()
+        return names
 
     def _look_at(self, watched: Iterable[_Watched]) -> None:
         all_watched = tuple(watched)

@@ -3,8 +3,8 @@
 that fail.
 
 The oracle is every numbered file that was ever created, as the store was asked to create it. A change may be missing
-only where the stream reported a gap; where its topic was deleted, also if its file or the one before it is gone, or if it
-came after the partition was sealed.
+only where the stream reported a gap; where its topic was deleted, also if its file or the one before it is gone, or if
+it came after the partition was sealed.
 """
 
 import random
@@ -136,7 +136,6 @@ class World:
             self.append(0)
         self.begins = {chain: max(files) for chain, files in self.store.files.items()}
         self.client.connect(self.feeds[0])
-        self.records = 0
 
     def append(self, which: int) -> None:
         self.in_topic(which, lambda topic: topic.append([Record(b"key", b"value")] * 2))
