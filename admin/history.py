@@ -19,6 +19,7 @@ from lithify.manifest.walk import FoundPartition
 from lithify.segment.partitioner import partition_for_key
 from lithify.segment.scan import records
 from lithify.segment.segments import Segments
+from lithify.segment.stayed import stays
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
 
 __all__ = ["VALUES_MAX", "VERSIONS_MAX", "KeyHistory", "KeyVersion", "VersionState", "history"]
@@ -101,8 +102,8 @@ def _versions(stored: list[_Stored], places: KeyPlaces, key: bytes, partition: i
             state = VersionState.SUPERSEDED
         else:
             seen = True
-            stays = places.has(Record(key, None, offset=each.offset), partition)
-            state = VersionState.LATEST if stays else VersionState.LEFT_BEHIND
+            here = stays(places, key, each.offset, partition)
+            state = VersionState.LATEST if here else VersionState.LEFT_BEHIND
         yield KeyVersion(
             partition=partition,
             offset=each.offset,

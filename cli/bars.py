@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from lithify.cli.output import Output, is_terminal
-from lithify.manifest.event_log import log_event
-from lithify.manifest.events import AttemptBegan, Event, JobAdmitted, JobEnded, RangesDiscarded, RangesRecorded, Sink
+from lithify.events.event_log import log_event
+from lithify.events.types import AttemptBegan, Event, JobAdmitted, JobEnded, RangesDiscarded, RangesRecorded, Sink
 
 __all__ = ["Bars", "bars"]
 

@@ -12,7 +12,7 @@ from lithify.cli.invocation import Invocation, command
 from lithify.cli.logs import set_up_logs
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.settings import option
-from lithify.manifest.event_log import log_event
+from lithify.events.event_log import log_event
 from lithify.manifest.words import counted
 from lithify.store.urls import shown
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engine import Engine
     from lithify.compactor.info import MaintenanceReport, PartitionReport
+    from lithify.events.types import Sink
     from lithify.gc.collector import Collector
     from lithify.log.warehouse import Warehouse
-    from lithify.manifest.events import Sink
 
 __all__ = ["compactor", "make_collector", "make_engine", "serve"]
 

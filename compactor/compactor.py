@@ -9,8 +9,8 @@ from lithify.compactor.info import MaintenanceReport
 from lithify.compactor.scheduler import Scheduler
 from lithify.compactor.service import Place, Service, Tell
 from lithify.compactor.turns import Turns
-from lithify.manifest.event_log import guarded, log_event
-from lithify.manifest.events import Sink
+from lithify.events.event_log import guarded, log_event
+from lithify.events.types import Sink
 from lithify.store.driver import Driver
 from lithify.store.errors import EpochRegression, InvalidRequest
 

@@ -12,10 +12,11 @@ from lithify.compactor.scheduler import Turned
 from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.tally import TURNS_MAX, Tally, holdings
 from lithify.compactor.turns import Want
+from lithify.events.notices import Lost
+from lithify.events.types import Sink
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import keep_bounds, live_topic, topic_lineage
 from lithify.manifest.config import parse
-from lithify.manifest.events import Lost
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.apart import Fault
@@ -66,10 +67,13 @@ class ServedTopic:
 class ServedPartition:
     """A coordinator, what it found last, and what was done since the last report. One thread at a time."""
 
-    def __init__(self, files: PartitionFiles, worker: str, topic: ServedTopic, *, stands_by: bool) -> None:
+    def __init__(
+        self, files: PartitionFiles, worker: str, topic: ServedTopic, events: Sink, *, stands_by: bool
+    ) -> None:
         self.keys = files.keys
         self.topic = topic
         self._files = files
+        self._events = events
         # Cleared at the first rest, so that we do not take back what another compactor claims later.
         self.take_over = False
         self.fenced: Fenced | None = None  # another took over
@@ -238,7 +242,7 @@ class ServedPartition:
         """A fenced coordinator never claims again (P5): a new one stands by. If the store went back in time there is
         none."""
         self.fenced, self._given_up = error, ""
-        self._files.tell(Lost(topic=self.keys.topic, partition=self.keys.partition, fault=Fault.of(error)))
+        self._events(Lost(topic=self.keys.topic, partition=self.keys.partition, fault=Fault.of(error)))
         if not self.regressed:
             self._stand_by()
 

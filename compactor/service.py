@@ -12,13 +12,15 @@ from lithify.compactor.served import LOOK_AGAIN, ServedPartition, ServedTopic
 from lithify.compactor.step import StepEnd
 from lithify.compactor.tally import TURNS_MAX, Tally
 from lithify.compactor.turns import Want
+from lithify.events.changes import changes_to
+from lithify.events.notices import Waits
+from lithify.events.troubles import Troubles
+from lithify.events.types import Sink
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import partition_keys
 from lithify.manifest.ended import Known
-from lithify.manifest.events import Sink, Waits
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.troubles import Troubles
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import ErrorKind
@@ -205,9 +207,10 @@ class Service:
                 continue
             for keys in partition_keys(read):
                 partition = self._partitions.get(keys) or ServedPartition(
-                    PartitionFiles(keys, self._events, self._driver.homes.names),
+                    PartitionFiles(keys, changes_to(self._events), self._driver.homes.names),
                     self._worker,
                     topic,
+                    self._events,
                     stands_by=self._serves,
                 )
                 self._partitions[keys] = partition

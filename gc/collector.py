@@ -7,6 +7,11 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from lithify.events.changes import changes_to
+from lithify.events.event_log import guarded, log_event
+from lithify.events.notices import Collected, CollectionEnded
+from lithify.events.troubles import Troubles
+from lithify.events.types import Sink
 from lithify.gc.collect import Pass, collect, collect_deleted, sweep
 from lithify.gc.lives import Lives
 from lithify.gc.objects import has_segments
@@ -14,11 +19,8 @@ from lithify.gc.reachable import Garbage
 from lithify.gc.unannounced import sweep_unannounced
 from lithify.manifest.catalog import partition_keys
 from lithify.manifest.ended import Known, Marks
-from lithify.manifest.event_log import guarded, log_event
-from lithify.manifest.events import Collected, CollectionEnded, Sink
 from lithify.manifest.keys import PartitionKeys, is_segment_key
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.troubles import Troubles
 from lithify.manifest.words import counted
 from lithify.store.apart import Ending, Fault, attempt, ending_of
 from lithify.store.driver import Driver
@@ -226,7 +228,9 @@ class Collector:
         )
 
     def _collect(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> Pass:
-        files = self._partitions.setdefault(keys, PartitionFiles(keys, self._events, self._driver.homes.names))
+        files = self._partitions.setdefault(
+            keys, PartitionFiles(keys, changes_to(self._events), self._driver.homes.names)
+        )
         does = collect_deleted if deleted else collect
         done = self._driver.run(does(files, self._grace_ms, dry_run=dry_run))
         if sweeping and not (done.finished and not self._driver.run(has_segments(keys.root))):

@@ -9,9 +9,8 @@ finds that it has happened already (P4). An edit that would break an invariant i
 Begin with `model.py` (what is stored), `commit.py` (how a number is won) and one edit, such as `claims.py`. Each
 subject has a file of edits: `lifetime`, `claims`, `appends`, `producers`, `transactions`, `consumers`, `floor`,
 `compactions`, `pins`, `quarantine`; those of `.compactor` files are in `compactor/job_edits.py`. `debt.py` computes
-what work a partition owes and which runs it takes (docs/rfcs/0008), `retention.py` the floor, `changes.py` the events
-of a commit. `known.py` keeps what a process has read of partitions from question to question. docs/formats.md explains
-every field.
+what work a partition owes and which runs it takes (docs/rfcs/0008), `retention.py` the floor. `known.py` keeps what a
+process has read of partitions from question to question. docs/formats.md explains every field.
 """
 
 if __name__ != "lithify.manifest":

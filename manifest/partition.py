@@ -1,8 +1,8 @@
 """The numbered files of one partition, as one client sees them."""
 
-from lithify.manifest.changes import changes_of_jobs, changes_of_manifest
+from collections.abc import Callable
+
 from lithify.manifest.commit import Lineage
-from lithify.manifest.events import Event, Sink
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.invariants import check_boundary, check_compactor, check_manifest
 from lithify.manifest.jobs import CompactorState
@@ -11,50 +11,42 @@ from lithify.manifest.model import Boundary, Manifest
 from lithify.manifest.refusals import topic_gone
 from lithify.store.errors import NotFound
 
-__all__ = ["PartitionFiles"]
+__all__ = ["Committed", "File", "PartitionFiles"]
+
+File = Manifest | CompactorState
+Committed = Callable[[File | None, File], None]
+"""Is told of a commit: the file before it (None: it is the first of its chain), and the file."""
 
 
 class PartitionFiles:
     """The three chains of a partition. The boundary chain says which numbers of the other two are dead (P4).
 
-    Not thread-safe: one coroutine at a time. `events`: receives the changes committed through this object. `homes`:
-    where this process can reach segments; it neither compacts nor collects those elsewhere.
+    Not thread-safe: one coroutine at a time. `committed` is told of each commit to these two through this object, once
+    it is known to have happened (docs/rfcs/0015). `homes`: where this process can reach segments; it neither compacts
+    nor collects those elsewhere.
     """
 
-    def __init__(self, keys: PartitionKeys, events: Sink | None = None, homes: frozenset[str] = ONLY_HERE) -> None:
+    def __init__(
+        self, keys: PartitionKeys, committed: Committed | None = None, homes: frozenset[str] = ONLY_HERE
+    ) -> None:
         self.keys = keys
-        self.events = events
+        self.committed = committed
         self.homes = homes
         self.boundary: Lineage[Boundary] = Lineage(keys.boundary, Boundary, check_boundary)
         self.manifest: Lineage[Manifest] = Lineage(
-            keys.manifest, Manifest, check_manifest, self._dead_manifest, self._tell_manifest
+            keys.manifest, Manifest, check_manifest, self._dead_manifest, committed
         )
         self.compactor: Lineage[CompactorState] = Lineage(
-            keys.compactor, CompactorState, check_compactor, self._dead_compactor, self._tell_jobs
+            keys.compactor, CompactorState, check_compactor, self._dead_compactor, committed
         )
 
     def again(self) -> "PartitionFiles":
         """Another object for the same files, which has read nothing yet."""
-        return PartitionFiles(self.keys, self.events, self.homes)
+        return PartitionFiles(self.keys, self.committed, self.homes)
 
     @property
     def name(self) -> str:
         return f"{self.keys.topic}/{self.keys.partition}"
-
-    def tell(self, event: Event) -> None:
-        """Pass an event on to whoever receives them."""
-        if self.events is not None:
-            self.events(event)
-
-    def _tell_manifest(self, before: Manifest | None, after: Manifest) -> None:
-        if self.events is not None:
-            for change in changes_of_manifest(before, after):
-                self.events(change)
-
-    def _tell_jobs(self, before: CompactorState | None, after: CompactorState) -> None:
-        if self.events is not None:
-            for change in changes_of_jobs(before, after):
-                self.events(change)
 
     async def _dead_manifest(self) -> int:
         boundary = (await self.boundary.refresh()).value

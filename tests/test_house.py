@@ -33,9 +33,10 @@ ALLOWED = {
     "manifest": TRUTH,
     "segment": DATA,
     "work": DATA | {"work"},
+    "events": TRUTH | {"events"},
     "log": DATA | {"work", "log"},
-    "gc": DATA | {"gc"},
-    "compactor": DATA | {"work", "compactor"},
+    "gc": DATA | {"events", "gc"},
+    "compactor": DATA | {"work", "events", "compactor"},
     "lithify": set(FOLDERS) - {"testing"},
     "admin": set(FOLDERS) - {"cli", "lithify"},
     "cli": set(FOLDERS),
@@ -47,11 +48,11 @@ ALLOWED = {
 OPERATORS_KNOW = {"manifest.config", "manifest.jobs", "manifest.model", "manifest.words"} | {
     "store.apart", "store.errors", "store.port", "store.probe", "store.urls",
 } | {
-    "compactor.info", "compactor.java", "compactor.policy", "gc.collector", "log.consumer_info", "log.info",
-    "log.transactions", "segment.spill",
+    "compactor.info", "compactor.policy", "gc.collector", "log.consumer_info", "log.info",
+    "log.transactions", "segment.spill", "work.java",
 }  # fmt: skip
 MANIFEST_KNOWN_TO_CLI = {"manifest.config", "manifest.jobs", "manifest.model", "manifest.transactions"} | {
-    "manifest.event_log", "manifest.events", "manifest.words",
+    "manifest.words",
 }  # fmt: skip
 STORE_KNOWN_TO_CLI = {"store.apart", "store.errors", "store.port", "store.probe", "store.urls"}
 

@@ -6,7 +6,7 @@ import pytest
 
 import lithify
 from lithify.admin.history import VALUES_MAX, VERSIONS_MAX, KeyVersion
-from lithify.log.partitioner import partition_for_key
+from lithify.segment.partitioner import partition_for_key
 from lithify.segment.segments import Segments
 
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}

@@ -21,8 +21,8 @@ from lithify.compactor.job_edits import ClaimState
 from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.service import Service
 from lithify.compactor.standby import Watched, watched
+from lithify.events.event_log import log_event
 from lithify.manifest.config import parse
-from lithify.manifest.event_log import log_event
 from lithify.manifest.reading import Reading, first_state
 from tests.clock import HandClock
 from tests.compactor.serving import Running, append_to, eventually

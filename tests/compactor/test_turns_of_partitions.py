@@ -13,7 +13,7 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.served import LOOK_AGAIN, ServedPartition
 from lithify.compactor.service import Service
-from lithify.manifest.event_log import log_event
+from lithify.events.event_log import log_event
 from lithify.store.errors import ErrorKind
 from tests.clock import HandClock
 from tests.compactor.serving import HeldEngine, Running, append_to, eventually

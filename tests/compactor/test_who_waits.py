@@ -9,8 +9,9 @@ from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.requested import waits_for
 from lithify.compactor.service import WAITS_LONG_MS, Service
+from lithify.events.notices import Waits
+from lithify.events.types import Event
 from lithify.manifest.config import parse
-from lithify.manifest.events import Event, Waits
 from lithify.manifest.jobs import Job
 from lithify.manifest.reading import Reading
 from tests.clock import HandClock

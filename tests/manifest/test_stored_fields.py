@@ -12,7 +12,7 @@ from lithify.manifest import jobs, model
 
 pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("admin", "cli", "compactor", "gc", "log", "manifest", "segment", "store")
+PACKAGES = ("admin", "cli", "compactor", "events", "gc", "log", "manifest", "segment", "store")
 SHOWN_TO_PEOPLE = {
     # Read by who looks at the file with `jq`, and by 'lithify manifest show'.
     *("ProducerBatch.rows", "Checkpoint.created_at_ms", "Quarantine.since_ms", "Attempt.worker", "RangeDone.attempt"),

@@ -3,9 +3,9 @@ events of a partition from its first manifest on knows all this without having r
 
 from collections.abc import Mapping
 
-from lithify.manifest import events
-from lithify.manifest.changes import amount, changes_of_jobs, changes_of_manifest
-from lithify.manifest.events import Amount, Event
+from lithify.events import types as events
+from lithify.events.changes import amount, changes_of_jobs, changes_of_manifest
+from lithify.events.types import Amount, Event
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import Manifest, Retention
 
@@ -147,17 +147,17 @@ class Followed:
     def _take_client(self, event: Event) -> None:
         match event:
             case events.CheckpointCreated() | events.CheckpointRefreshed():
-                self._pins[event.id] = (event.owner, event.name, event.expires_at_ms)
+                self._pins[event.checkpoint] = (event.owner, event.name, event.expires_at_ms)
             case events.CheckpointRemoved():
-                assert self._pins.pop(event.id)[:2] == (event.owner, event.name), event
+                assert self._pins.pop(event.checkpoint)[:2] == (event.owner, event.name), event
             case events.ConsumerCommitted():
                 self._consumers[event.name] = event.offset
             case events.ConsumerForgotten():
                 del self._consumers[event.name]
             case events.ProducerOpened():
-                self._producers[event.id] = event.epoch
+                self._producers[event.producer] = event.epoch
             case events.ProducerForgotten():
-                del self._producers[event.id]
+                del self._producers[event.producer]
             case events.TransactionEnded():
                 self._applications[event.application] = True
             case events.TransactionResumed():

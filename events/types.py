@@ -1,7 +1,7 @@
-"""Event types: changes of numbered files, and notices of a process (docs/rfcs/0015). Pure.
+"""Event types: what every event has, and the changes of numbered files (docs/rfcs/0015). Pure.
 
-A *change* is what a numbered file says that the one before it did not; `changes.py` derives changes. A *notice* is in
-no file; only the process that emits it knows. A sink is a function that takes an event, in any thread.
+A *change* is what a numbered file says that the one before it did not; `changes.py` derives changes. What no file says
+is a notice: `notices.py`. A sink is a function that takes an event, in any thread.
 
 Sizes are bytes in the store and rows; times are milliseconds since 1970 by the store's clock. No event contains a
 record's key or value.
@@ -15,7 +15,6 @@ import msgspec
 
 from lithify.manifest.jobs import Ended, JobError, Kind, MergeCounts, Origin
 from lithify.manifest.model import PinOwner, Retention
-from lithify.store.apart import Fault
 
 __all__ = [
     "Amount",
@@ -23,12 +22,12 @@ __all__ = [
     "AttemptBegan",
     "AttemptEnded",
     "CancelRequested",
+    "ChainName",
+    "Change",
     "CheckpointCreated",
     "CheckpointRefreshed",
     "CheckpointRemoved",
     "Claimed",
-    "Collected",
-    "CollectionEnded",
     "Compacted",
     "ConsumerCommitted",
     "ConsumerForgotten",
@@ -40,7 +39,6 @@ __all__ = [
     "JobChange",
     "JobEnded",
     "JobRequested",
-    "Lost",
     "ManifestChange",
     "OrphanFloorRaised",
     "PartitionCreated",
@@ -51,17 +49,12 @@ __all__ = [
     "Quarantined",
     "RangesDiscarded",
     "RangesRecorded",
-    "Recovered",
-    "Rests",
     "RetentionAltered",
     "SegmentsDropped",
     "Sink",
     "TransactionEnded",
     "TransactionForgotten",
     "TransactionResumed",
-    "Trouble",
-    "Waits",
-    "What",
 ]
 
 
@@ -84,15 +77,48 @@ def _tag(name: str) -> str:
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="event", tag=_tag):
-    """Partition None: the whole topic. Topic "": the warehouse."""
+    """Partition None: the whole topic. Topic "": the warehouse. Topic id "": whatever life of the topic it is."""
 
     topic: str = ""
+    topic_id: str = ""
     partition: int | None = None
 
 
-class ManifestChange(Event, frozen=True, kw_only=True):
-    manifest: int = 0  # number of the `.manifest` with this change
+Sink = Callable[[Event], None]
+ChainName = Literal["manifest", "compactor"]
+
+
+class Change(Event, frozen=True, kw_only=True):
+    """Of one numbered file."""
+
+    index: int = 0  # its place among the changes of its file
     at_ms: int = 0
+
+    @property
+    def chain(self) -> ChainName:
+        raise NotImplementedError
+
+    @property
+    def number(self) -> int:
+        """Of the file in its chain."""
+        raise NotImplementedError
+
+    @property
+    def id(self) -> str:
+        """Whoever derives this change from the files gives it this id; no other change has it."""
+        return f"{self.topic_id}/{self.partition}/{self.chain}/{self.number}/{self.index}"
+
+
+class ManifestChange(Change, frozen=True, kw_only=True):
+    manifest: int = 0  # number of the `.manifest` with this change
+
+    @property
+    def chain(self) -> ChainName:
+        return "manifest"
+
+    @property
+    def number(self) -> int:
+        return self.manifest
 
 
 class PartitionCreated(ManifestChange, frozen=True, kw_only=True):
@@ -172,14 +198,14 @@ class OrphanFloorRaised(ManifestChange, frozen=True, kw_only=True):
 class CheckpointCreated(ManifestChange, frozen=True, kw_only=True):
     owner: PinOwner
     name: str
-    id: str
+    checkpoint: str  # its id
     expires_at_ms: int | None
 
 
 class CheckpointRefreshed(ManifestChange, frozen=True, kw_only=True):
     owner: PinOwner
     name: str
-    id: str
+    checkpoint: str  # its id
     expires_at_ms: int | None
 
 
@@ -188,7 +214,7 @@ class CheckpointRemoved(ManifestChange, frozen=True, kw_only=True):
 
     owner: PinOwner
     name: str
-    id: str
+    checkpoint: str  # its id
 
 
 class ConsumerCommitted(ManifestChange, frozen=True, kw_only=True):
@@ -202,12 +228,12 @@ class ConsumerForgotten(ManifestChange, frozen=True, kw_only=True):
 
 
 class ProducerOpened(ManifestChange, frozen=True, kw_only=True):
-    id: str
+    producer: str
     epoch: int
 
 
 class ProducerForgotten(ManifestChange, frozen=True, kw_only=True):
-    id: str
+    producer: str
 
 
 class TransactionEnded(ManifestChange, frozen=True, kw_only=True):
@@ -224,9 +250,16 @@ class TransactionForgotten(ManifestChange, frozen=True, kw_only=True):
     application: str
 
 
-class JobChange(Event, frozen=True, kw_only=True):
+class JobChange(Change, frozen=True, kw_only=True):
     compactor: int = 0  # number of the `.compactor` with this change
-    at_ms: int = 0
+
+    @property
+    def chain(self) -> ChainName:
+        return "compactor"
+
+    @property
+    def number(self) -> int:
+        return self.compactor
 
 
 class Claimed(JobChange, frozen=True, kw_only=True):
@@ -308,77 +341,3 @@ class JobEnded(JobChange, frozen=True, kw_only=True):
     created_at_ms: int
     started_at_ms: int | None
     peak_memory_bytes: int
-
-
-# Conditions that may last longer than one pass:
-What = Literal[
-    "topics not listed",
-    "topic skipped",
-    "an older version of a topic is damaged",
-    "end of a topic not noted",
-    "partition failed",
-    "partition not ranked",
-    "partition not relieved",
-    "partition not collected",
-    "objects could not be deleted",
-    "unannounced partitions not swept",
-    "stale temporaries stay",
-]
-
-
-class Trouble(Event, frozen=True, kw_only=True):
-    """Something fails, or fails for another reason than before."""
-
-    what: What
-    fault: Fault
-    topic_id: str = ""
-
-
-class Recovered(Event, frozen=True, kw_only=True):
-    """It no longer fails."""
-
-    what: What
-    topic_id: str = ""
-
-
-class Lost(Event, frozen=True, kw_only=True):
-    """Another compactor took the partition from this one (P5)."""
-
-    fault: Fault
-
-
-class Rests(Event, frozen=True, kw_only=True):
-    """Something is due in the partition, but nothing will be done until something changes: the work waits, another
-    compactor owns the partition, or this one was told to stop."""
-
-    outcome: str
-    reason: str
-
-
-class Waits(Event, frozen=True, kw_only=True):
-    """A due job has waited for minutes, for a worker or for room."""
-
-    bytes: int
-    since_ms: int
-
-
-class Collected(Event, frozen=True, kw_only=True):
-    """Objects of a partition were deleted."""
-
-    topic_id: str
-    objects: int
-    bytes: int
-    boundary: int
-
-
-class CollectionEnded(Event, frozen=True, kw_only=True):
-    """A pass of the collector over the warehouse."""
-
-    swept: bool
-    objects: int
-    bytes: int
-    waiting: int  # retired segments that wait for the grace period
-    failed: int  # partitions that could not be collected
-
-
-Sink = Callable[[Event], None]

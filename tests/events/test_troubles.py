@@ -5,14 +5,15 @@ from msgspec.structs import replace
 
 from lithify.compactor.info import PartitionReport, unread_topic
 from lithify.compactor.service import kind_of_rest
-from lithify.manifest import troubles as troubles_module
-from lithify.manifest.events import Event, Recovered, Rests, Trouble
-from lithify.manifest.troubles import Troubles
+from lithify.events import troubles as troubles_module
+from lithify.events.notices import Recovered, Rests, Trouble
+from lithify.events.troubles import Troubles
+from lithify.events.types import Event
 from lithify.store.apart import Fault
-from lithify.store.errors import Unavailable
+from lithify.store.errors import CommitUnknown, Corrupt, Unavailable
 
 FULL = Fault.of(Unavailable("the disk is full"))
-OTHER = Fault.of(Unavailable("another reason"))
+OTHER = Fault.of(Corrupt("manifest 3 is damaged", "t/manifest/3"))
 
 
 def test_a_failure_that_lasts_is_told_once_and_so_is_its_end() -> None:
@@ -25,6 +26,25 @@ def test_a_failure_that_lasts_is_told_once_and_so_is_its_end() -> None:
         Trouble(topic="users", partition=3, what="partition failed", fault=OTHER),
         Recovered(topic="users", partition=3, what="partition failed"),
     ]
+
+
+def test_a_lasting_outage_is_told_once_though_its_words_change() -> None:
+    """Each pass names the number that it tried, how long it waited, or what answered."""
+    told: list[Event] = []
+    troubles = Troubles(told.append)
+    outages = [Fault.of(CommitUnknown(f"t/manifest/{number}: unknown", f"{number}:abc")) for number in (7, 8, 9)]
+    for outage in outages:
+        troubles.tell("partition failed", outage, "users", 3)
+    assert told == [Trouble(topic="users", partition=3, what="partition failed", fault=outages[0])]
+
+
+def test_the_same_failure_of_another_object_is_news() -> None:
+    told: list[Event] = []
+    troubles = Troubles(told.append)
+    first, second = (Fault.of(Corrupt("it is damaged", f"t/segments/{name}.parquet")) for name in "ab")
+    for fault in (first, first, second, second):
+        troubles.tell("partition failed", fault, "users", 3)
+    assert [event.fault for event in told if isinstance(event, Trouble)] == [first, second]
 
 
 def test_each_place_has_its_own() -> None:

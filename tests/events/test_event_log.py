@@ -5,9 +5,9 @@ import pytest
 from structlog.testing import capture_logs
 
 import lithify
-from lithify.manifest import events
-from lithify.manifest.event_log import guarded, log_event
-from lithify.manifest.events import Amount, Event
+from lithify.events import notices, types
+from lithify.events.event_log import guarded, log_event
+from lithify.events.types import Amount, Event
 from lithify.manifest.jobs import JobError, MergeCounts
 from lithify.store.apart import Fault
 from lithify.store.driver import new_id
@@ -16,25 +16,25 @@ from lithify.store.errors import Fenced
 FAULT = Fault.of(Fenced("another compactor has taken over"))
 
 LEVELS = {
-    events.Claimed(epoch=2, owner="b:2", former="a:1"): ("info", "claimed"),
-    events.JobAdmitted(job="j", kind="tier", origin="manual", reason="r", input=Amount(1, 2, 3), ranges=4): (
+    types.Claimed(epoch=2, owner="b:2", former="a:1"): ("info", "claimed"),
+    types.JobAdmitted(job="j", kind="tier", origin="manual", reason="r", input=Amount(1, 2, 3), ranges=4): (
         "info",
         "compaction admitted",
     ),
-    events.AttemptEnded(job="j", attempt=1, recorded=0, error=JobError("memory", "too large")): (
+    types.AttemptEnded(job="j", attempt=1, recorded=0, error=JobError("memory", "too large")): (
         "error",
         "compaction attempt failed",
     ),
-    events.AttemptEnded(job="j", attempt=1, recorded=0, error=None): ("debug", "attempt ended"),
-    events.SegmentsDropped(dropped=Amount(1, 2, 3)): ("info", "segments dropped"),
-    events.Quarantined(reason="r", segment="s"): ("error", "quarantined"),
-    events.Lost(fault=FAULT): ("warning", "fenced"),
-    events.Rests(outcome="standby", reason="r"): ("warning", "partition rests"),
-    events.Waits(bytes=1, since_ms=2): ("warning", "partition waits"),
-    events.Trouble(what="partition failed", fault=FAULT): ("error", "partition failed"),
-    events.Recovered(what="partition failed"): ("info", "no longer: partition failed"),
-    events.Collected(topic_id="i", objects=1, bytes=2, boundary=3): ("info", "collected"),
-    events.GarbageForgotten(forgotten=Amount(1, 2, 3)): ("debug", "garbage forgotten"),
+    types.AttemptEnded(job="j", attempt=1, recorded=0, error=None): ("debug", "attempt ended"),
+    types.SegmentsDropped(dropped=Amount(1, 2, 3)): ("info", "segments dropped"),
+    types.Quarantined(reason="r", segment="s"): ("error", "quarantined"),
+    notices.Lost(fault=FAULT): ("warning", "fenced"),
+    notices.Rests(outcome="standby", reason="r"): ("warning", "partition rests"),
+    notices.Waits(bytes=1, since_ms=2): ("warning", "partition waits"),
+    notices.Trouble(what="partition failed", fault=FAULT): ("error", "partition failed"),
+    notices.Recovered(what="partition failed"): ("info", "no longer: partition failed"),
+    notices.Collected(topic_id="i", objects=1, bytes=2, boundary=3): ("info", "collected"),
+    types.GarbageForgotten(forgotten=Amount(1, 2, 3)): ("debug", "garbage forgotten"),
 }
 
 
@@ -48,8 +48,8 @@ def test_each_event_has_its_line(event: Event) -> None:
 
 
 @pytest.mark.parametrize(("status", "level"), [("completed", "info"), ("cancelled", "info"), ("failed", "error")])
-def test_the_end_of_a_job_has_its_line(status: "events.Ended", level: str) -> None:
-    ended = events.JobEnded(
+def test_the_end_of_a_job_has_its_line(status: "types.Ended", level: str) -> None:
+    ended = types.JobEnded(
         job="j",
         kind="clean",
         origin="scheduler",
@@ -96,5 +96,5 @@ def test_a_sink_that_fails_is_told_once_and_disturbs_nothing() -> None:
 def test_the_sink_given_is_the_only_one() -> None:
     emit = guarded(lambda _: None)
     with capture_logs() as lines:
-        emit(events.Lost(fault=FAULT))
+        emit(notices.Lost(fault=FAULT))
     assert lines == []

@@ -1,16 +1,17 @@
 """The events of a numbered file: what it says that the file before it did not (docs/rfcs/0015). Pure."""
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from lithify.manifest.events import (
+from lithify.events.types import (
     Amount,
     Appended,
     AttemptBegan,
     AttemptEnded,
     CancelRequested,
+    Change,
     CheckpointCreated,
     CheckpointRefreshed,
     CheckpointRemoved,
@@ -37,14 +38,19 @@ from lithify.manifest.events import (
     RangesRecorded,
     RetentionAltered,
     SegmentsDropped,
+    Sink,
     TransactionEnded,
     TransactionForgotten,
     TransactionResumed,
 )
 from lithify.manifest.jobs import CompactorState, Job, MergeCounts, RangeDone
 from lithify.manifest.model import Manifest, Transaction
+from lithify.manifest.partition import Committed, File
 
-__all__ = ["amount", "changes_of_jobs", "changes_of_manifest"]
+__all__ = ["amount", "changes_of", "changes_of_jobs", "changes_of_manifest", "changes_to"]
+
+
+C = TypeVar("C", bound=Change)
 
 
 class _Sized(Protocol):
@@ -59,12 +65,53 @@ def amount(segments: Iterable[_Sized]) -> Amount:
     return Amount(len(sizes), sum(rows for rows, _ in sizes), sum(size for _, size in sizes))
 
 
+def changes_of(previous: File | None, file: File) -> tuple[Change, ...]:
+    """The changes of a file of either chain."""
+    match previous, file:
+        case Manifest() | None, Manifest():
+            return changes_of_manifest(previous, file)
+        case CompactorState() | None, CompactorState():
+            return changes_of_jobs(previous, file)
+        case _:
+            raise TypeError("two files of one chain are needed")
+
+
+def changes_to(sink: Sink) -> Committed:
+    """Whoever is told of commits by it gives their changes to `sink`."""
+
+    def committed(previous: File | None, file: File) -> None:
+        for change in changes_of(previous, file):
+            sink(change)
+
+    return committed
+
+
 def changes_of_manifest(previous: Manifest | None, manifest: Manifest) -> tuple[ManifestChange, ...]:
-    """The changes in the order in which to report them. `previous`: the manifest before this one; None: this is the
-    first. A commit that only makes room for the next one has no changes."""
+    """The changes in the order in which to report them. `previous`: the manifest before this one; None: this is number
+    1. A commit that only makes room for the next one has no changes.
+
+    Raises ValueError if `previous` has not the number before. SUBTLE! Without it nothing can be said of a file: 1. A
+    partition has manifest 301. 2. Manifest 300 was collected. 3. Whoever compares 301 with nothing reports a partition
+    that was just created. Callers report a gap. Test: tests/events/test_changes.py
+    """
     found = (PartitionCreated(),) if previous is None else _manifest(previous, manifest)
-    topic, partition, number, at_ms = manifest.topic, manifest.partition, manifest.id, manifest.committed_at_ms
-    return tuple(replace(each, topic=topic, partition=partition, manifest=number, at_ms=at_ms) for each in found)
+    return tuple(replace(each, manifest=manifest.id) for each in _placed(found, previous, manifest))
+
+
+def _placed(found: Iterable[C], previous: File | None, file: File) -> Iterator[C]:
+    """Each change with its place. Raises ValueError as `changes_of_manifest`."""
+    if file.id != (1 if previous is None else previous.id + 1):
+        before = "no file" if previous is None else f"file {previous.id}"
+        raise ValueError(f"the changes of file {file.id} cannot be told from {before}")
+    for index, each in enumerate(found):
+        yield replace(
+            each,
+            topic=file.topic,
+            topic_id=file.topic_id,
+            partition=file.partition,
+            index=index,
+            at_ms=file.committed_at_ms,
+        )
 
 
 def _manifest(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
@@ -136,12 +183,14 @@ def _checkpoints(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
     known, left = {c.id: c for c in before.checkpoints}, {c.id for c in after.checkpoints}
     for pin in after.checkpoints:
         if pin.id not in known:
-            yield CheckpointCreated(owner=pin.owner, name=pin.name, id=pin.id, expires_at_ms=pin.expires_at_ms)
+            yield CheckpointCreated(owner=pin.owner, name=pin.name, checkpoint=pin.id, expires_at_ms=pin.expires_at_ms)
         elif pin != known[pin.id]:
-            yield CheckpointRefreshed(owner=pin.owner, name=pin.name, id=pin.id, expires_at_ms=pin.expires_at_ms)
+            yield CheckpointRefreshed(
+                owner=pin.owner, name=pin.name, checkpoint=pin.id, expires_at_ms=pin.expires_at_ms
+            )
     for pin in before.checkpoints:
         if pin.id not in left:
-            yield CheckpointRemoved(owner=pin.owner, name=pin.name, id=pin.id)
+            yield CheckpointRemoved(owner=pin.owner, name=pin.name, checkpoint=pin.id)
 
 
 def _clients(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
@@ -154,9 +203,9 @@ def _clients(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
     producers = {each.id: each.epoch for each in before.producers}
     for producer in after.producers:
         if producer.epoch != producers.pop(producer.id, None):
-            yield ProducerOpened(id=producer.id, epoch=producer.epoch)
+            yield ProducerOpened(producer=producer.id, epoch=producer.epoch)
     for name in producers:
-        yield ProducerForgotten(id=name)
+        yield ProducerForgotten(producer=name)
     applications = {each.application: each.ended for each in before.transactions}
     for each in after.transactions:
         ended = applications.pop(each.application, False)
@@ -168,9 +217,7 @@ def _clients(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
 
 def changes_of_jobs(previous: CompactorState | None, state: CompactorState) -> tuple[JobChange, ...]:
     """As `changes_of_manifest`, for a `.compactor` file. A sign of life is not a change."""
-    topic, partition, number, at_ms = state.topic, state.partition, state.id, state.committed_at_ms
-    found = _jobs(previous, state)
-    return tuple(replace(each, topic=topic, partition=partition, compactor=number, at_ms=at_ms) for each in found)
+    return tuple(replace(each, compactor=state.id) for each in _placed(_jobs(previous, state), previous, state))
 
 
 def _jobs(before: CompactorState | None, after: CompactorState) -> Iterator[JobChange]:

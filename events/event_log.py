@@ -8,8 +8,8 @@ import msgspec
 import structlog
 from msgspec import structs
 
-from lithify.manifest import events
-from lithify.manifest.events import Event, Sink
+from lithify.events import notices, types
+from lithify.events.types import Event, Sink
 from lithify.store.apart import Fault, attempt
 
 __all__ = ["guarded", "log_event"]
@@ -19,23 +19,23 @@ log = structlog.wrap_logger(logging.getLogger("lithify.events"))
 
 def log_event(event: Event) -> None:
     """Log what people want to know as info or above, everything else as debug."""
-    if isinstance(event, events.JobChange):
+    if isinstance(event, types.JobChange):
         _log_job_change(event, _where(event))
     else:
         _log_other(event, _where(event))
 
 
-def _log_job_change(event: events.JobChange, where: dict[str, Any]) -> None:
+def _log_job_change(event: types.JobChange, where: dict[str, Any]) -> None:
     match event:
-        case events.Claimed():
+        case types.Claimed():
             log.info("claimed", **where, epoch=event.epoch, former=event.former)
-        case events.JobAdmitted():
+        case types.JobAdmitted():
             size, text = event.input, event.reason
             log.info("compaction admitted", **where, job=event.job, kind=event.kind, reason=text, **_sizes(size))
-        case events.AttemptEnded(error=error) if error is not None:
+        case types.AttemptEnded(error=error) if error is not None:
             told = {"job": event.job, "attempt": event.attempt, "recorded": event.recorded}
             log.error("compaction attempt failed", **where, **told, error=f"{error.category}: {error.reason}")
-        case events.JobEnded():
+        case types.JobEnded():
             _log_job(event, where)
         case _:
             _log_fields(event)
@@ -43,22 +43,22 @@ def _log_job_change(event: events.JobChange, where: dict[str, Any]) -> None:
 
 def _log_other(event: Event, where: dict[str, Any]) -> None:
     match event:
-        case events.SegmentsDropped():
+        case types.SegmentsDropped():
             log.info("segments dropped", **where, **_sizes(event.dropped))
-        case events.Quarantined():
+        case types.Quarantined():
             log.error("quarantined", **where, segment=event.segment, reason=event.reason)
-        case events.Lost():
+        case notices.Lost():
             log.warning("fenced", **where, error=event.fault.message)
-        case events.Rests():
+        case notices.Rests():
             log.warning("partition rests", **where, reason=f"{event.outcome}: {event.reason}")
-        case events.Waits():
+        case notices.Waits():
             text = f"a job of {event.bytes} bytes waits for a worker, or for room among the bytes in flight"
             log.warning("partition waits", **where, reason=text, since_ms=event.since_ms)
-        case events.Trouble():
+        case notices.Trouble():
             log.error(event.what, **where, kind=event.fault.kind, error=event.fault.message)
-        case events.Recovered():
+        case notices.Recovered():
             log.info(f"no longer: {event.what}", **where)
-        case events.Collected():
+        case notices.Collected():
             log.info("collected", **where, objects=event.objects, bytes=event.bytes, boundary=event.boundary)
         case _:
             _log_fields(event)
@@ -71,12 +71,11 @@ def _log_fields(event: Event) -> None:
 
 def _where(event: Event) -> dict[str, Any]:
     """The topic, its id and the partition, as far as the event has them."""
-    topic_id = event.topic_id if isinstance(event, events.Trouble | events.Recovered | events.Collected) else ""
-    named = {"topic": event.topic, "topic_id": topic_id, "partition": event.partition}
+    named = {"topic": event.topic, "topic_id": event.topic_id, "partition": event.partition}
     return {name: value for name, value in named.items() if value not in ("", None)}
 
 
-def _log_job(event: events.JobEnded, where: dict[str, Any]) -> None:
+def _log_job(event: types.JobEnded, where: dict[str, Any]) -> None:
     tell = log.error if event.status == "failed" else log.info
     tell(
         f"compaction {event.status}",
@@ -110,5 +109,5 @@ def guarded(sink: Sink) -> Sink:
     return emit
 
 
-def _sizes(size: events.Amount) -> dict[str, int]:
+def _sizes(size: types.Amount) -> dict[str, int]:
     return {"segments": size.segments, "rows": size.rows, "bytes": size.bytes}

@@ -1,0 +1,323 @@
+"""The events of a warehouse for the clients of one server: each continues where it stopped (docs/rfcs/0018, Events).
+
+The server looks at the heads of the chains that clients follow, and puts what came into one ring. A client that comes
+back takes what it has missed from there; if that is not possible, the files are read back.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from typing import Any, TypeVar
+
+from lithify.events.chain import FollowedChain, followed, partitions_since, topics_since
+from lithify.events.stream import RING_MAX, Asked, Cursor, Ring, Sent
+from lithify.events.troubles import Troubles
+from lithify.events.types import Change, Event
+from lithify.manifest.ages import young
+from lithify.manifest.catalog import topic_lineage
+from lithify.manifest.commit import Lineage
+from lithify.manifest.ended import Known
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import TopicFile
+from lithify.store.apart import Fault, attempt
+from lithify.store.driver import Driver
+from lithify.store.errors import LithifyError, NotFound
+from lithify.store.port import NewId, Request
+
+__all__ = ["LINGER_MS", "LOOK_MS", "MARGIN_MS", "Feed", "Following"]
+
+LOOK_MS = 2_000  # between two looks at all chains that somebody follows
+TOPICS_MS = 10_000  # between two looks for topics and partitions that are new
+MARGIN_MS = 60_000  # read back this much more than a cursor says: clocks differ
+LINGER_MS = 60_000  # how long chains are still looked at after their last client has gone
+THREADS = 8
+EVERYTHING = Asked()
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class _Scope:
+    """What some clients follow, and which partitions that is."""
+
+    def __init__(self, asked: Asked, now_ms: int) -> None:
+        self.asked = asked
+        self.clients = 0
+        self.left_ms = 0  # when the last client has gone; as the next, by the clock for spans
+        self.looked_ms: int | None = None
+        self.found_ms = now_ms  # every partition that could be found before this has been
+        self.partitions: frozenset[PartitionKeys] = frozenset()
+
+
+class _Watched:
+    def __init__(self, keys: PartitionKeys, since_ms: int, sequence: int) -> None:
+        self.keys = keys
+        self.chains = followed(keys, since_ms)
+        self.sequence = sequence  # whoever has all up to here finds the rest in the ring
+        self.woken = False
+
+
+class Feed:
+    """Thread-safe. One thread calls `run`; others follow, and emit events into `sink`."""
+
+    def __init__(self, driver: Driver, *, ring_max: int = RING_MAX, threads: int = THREADS) -> None:
+        self._driver = driver
+        self._threads = threads
+        self._reading = threading.Lock()  # held over requests: one round, or one client that begins, at a time
+        self._known = Known()
+        self._topics: dict[str, Lineage[TopicFile]] = {}
+        self._news = threading.Condition()  # guards all that follows; never held over a request
+        self._ring = Ring(driver.answer(NewId()), ring_max)
+        self._at_ms = 0  # every change that a client follows and that could be read before this is in the ring
+        self._scopes: dict[Asked, _Scope] = {}
+        self._watched: dict[PartitionKeys, _Watched] = {}
+        self._woken = self._closed = False
+        self._troubles = Troubles(self._add)
+
+    def run(self) -> None:
+        """Look every two seconds, and at once where `sink` was told of a change, until `close`. While nobody follows,
+        no request is made."""
+        due_ms = self._driver.monotonic_ms()
+        while True:
+            with self._news:
+                left_ms = max(0, due_ms - self._driver.monotonic_ms()) if self._scopes else None
+                self._news.wait_for(lambda: self._closed or self._woken, None if left_ms is None else left_ms / 1000)
+                if self._closed:
+                    return
+            if self._driver.monotonic_ms() < due_ms:
+                self.look_where_woken()
+            else:
+                self.look()
+                due_ms = self._driver.monotonic_ms() + LOOK_MS
+
+    def close(self) -> None:
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+
+    def sink(self, event: Event) -> None:
+        """For a compactor or collector of this process. A change only says where to look, so that the changes of a
+        chain come in order, and each once; a notice is sent on."""
+        if not isinstance(event, Change):
+            self._add(event)
+            return
+        with self._news:
+            watched = self._watched.get(PartitionKeys(event.topic, event.topic_id, event.partition or 0))
+            if watched is not None:
+                watched.woken = self._woken = True
+                self._news.notify_all()
+
+    def look(self) -> None:
+        """One round over all chains that somebody follows."""
+        with self._reading:
+            self._let_go()
+            for scope in tuple(self._scopes.values()):
+                if scope.looked_ms is None or not young(scope.looked_ms, self._driver.monotonic_ms(), TOPICS_MS):
+                    with suppress(LithifyError):  # it is told; the next round tries again
+                        self._find(scope)
+            self._look_at(self._watched.values())
+
+    def look_where_woken(self) -> None:
+        with self._reading:
+            self._look_at([each for each in self._watched.values() if each.woken])
+
+    def follow(self, asked: Asked = EVERYTHING, cursor: Cursor | None = None) -> "Following":
+        """From `cursor` on, or from now. Raises NotFound if there is no such topic or partition, and what the listing
+        of topics raises."""
+        with self._reading, ExitStack() as undo:
+            scope = self._enter(asked)
+            undo.callback(self.leave, scope)
+            self._find(scope)
+            self._look_at([self._watched[keys] for keys in scope.partitions if not self._begun(keys)])
+            missed = () if cursor is None else self._missed(scope, cursor)
+            if asked.topic is not None and not scope.partitions and missed == ():
+                raise NotFound(f"{asked.name} does not exist here; check the name")
+            undo.pop_all()
+            with self._news:
+                here = Cursor(self._ring.server, self._ring.last, self._at_ms)
+                start = cursor if cursor is not None and missed is None else here
+                return Following(self, scope, start, missed or ())
+
+    # Of `Following`
+
+    def taken(self, following: "Following", scope: _Scope, wait_s: float) -> tuple[Sent, ...]:
+        with self._news:
+            before = following.cursor
+            self._news.wait_for(lambda: self._closed or self._ring.last > before.sequence, wait_s)
+            here = Cursor(self._ring.server, self._ring.last, self._at_ms)
+            if self._ring.holds(before):
+                following.cursor = here
+                return tuple(each for each in self._ring.after(before.sequence) if scope.asked.takes(each.event))
+        with self._reading:  # it was too slow: what it has not taken has left the ring
+            missed = self._missed(scope, before)
+            with self._news:
+                following.cursor = Cursor(self._ring.server, self._ring.last, self._at_ms)
+            return missed or ()
+
+    def _enter(self, asked: Asked) -> _Scope:
+        now_ms = self._driver.now_ms()
+        with self._news:
+            scope = self._scopes.setdefault(asked, _Scope(asked, now_ms))
+            scope.clients += 1
+            self._woken = True
+            self._news.notify_all()
+            return scope
+
+    def leave(self, scope: _Scope) -> None:
+        with self._news:
+            scope.clients -= 1
+            scope.left_ms = self._driver.monotonic_ms()
+
+    # What makes requests. Requires: `_reading`
+
+    def _find(self, scope: _Scope) -> None:
+        """Which partitions are followed now."""
+        now_ms = self._driver.now_ms()
+        # Of other clients too: what is new to any of them is read from its beginning, for all.
+        since_ms = min(each.found_ms - (0 if each.looked_ms is None else MARGIN_MS) for each in self._scopes.values())
+        found, unread = self._partitions(scope.asked, since_ms)
+        gone = scope.partitions.difference(found)
+        ended = {keys for keys in gone if self._watched[keys].chains[0].ended(now_ms - LINGER_MS)}
+        with self._news:
+            for keys, from_ms in found.items():
+                # SUBTLE! 1. A client has all up to 7, and goes. 2. Nobody follows; changes come, but not into the ring.
+                # 3. It comes back: 7 is still the last. So whoever has all up to the last may have missed something.
+                # Test: tests/events/test_feed.py
+                sequence = self._ring.last + 1 if from_ms else 0
+                self._watched.setdefault(keys, _Watched(keys, from_ms, sequence))
+            scope.partitions = scope.partitions.union(found) - ended
+            scope.looked_ms = self._driver.monotonic_ms()
+            scope.found_ms = scope.found_ms if unread else now_ms
+
+    def _partitions(self, asked: Asked, since_ms: int) -> tuple[dict[PartitionKeys, int], bool]:
+        """Those that are or were asked for since then, and from when on each is news. And whether a topic could not be
+        read."""
+        names = [asked.topic] if asked.topic is not None else self._names(since_ms)
+        found: dict[PartitionKeys, int] = {}
+        unread = False
+        for name in names:
+            lineage = self._topics.setdefault(name, topic_lineage(name))
+            known = attempt(lambda lineage=lineage: self._driver.run(partitions_since(lineage, since_ms)))
+            self._troubles.tell("topic skipped", known, name)
+            if isinstance(known, Fault):
+                unread = True
+            else:
+                found.update({keys: from_ms for keys, from_ms in known.items() if asked.covers(keys)})
+        return found, unread
+
+    def _names(self, since_ms: int) -> list[str]:
+        names = attempt(lambda: self._driver.run(topics_since(self._known, since_ms)))
+        self._troubles.tell("topics not listed", names)
+        if isinstance(names, Fault):
+            raise names.error()
+        return names
+
+    def _look_at(self, watched: Iterable[_Watched]) -> None:
+        all_watched = tuple(watched)
+        with self._news:
+            for each in all_watched:
+                each.woken = False
+            self._woken = any(each.woken for each in self._watched.values())
+        self._each(self._look_at_one, all_watched)
+        with self._news:
+            times = [chain.looked_ms for each in self._watched.values() for chain in each.chains]
+            self._at_ms = min((*times, *(scope.found_ms for scope in self._scopes.values())), default=self._at_ms)
+
+    def _look_at_one(self, watched: _Watched) -> None:
+        for event in self._read(watched.keys, watched.chains, lambda chain: chain.look(), gaps=False):
+            self._add(event)
+
+    def _missed(self, scope: _Scope, cursor: Cursor) -> tuple[Sent, ...] | None:
+        """What the client at `cursor` has not, up to here; None: it is all in the ring. Until it has all of this, it
+        stays at `cursor`: if it is cut before, it begins there again."""
+        since_ms = cursor.at_ms - MARGIN_MS
+        found, unread = self._partitions(scope.asked, since_ms)
+        with self._news:
+            if unread:  # once that topic can be read, it is read from there on
+                scope.found_ms = min(scope.found_ms, cursor.at_ms)
+            held = self._ring.holds(cursor)
+            kept = {k for k in found if held and k in self._watched and self._watched[k].sequence <= cursor.sequence}
+            if held and kept.issuperset(found):
+                return None
+            rest = self._ring.after(cursor.sequence) if held else ()
+        read = self._each(lambda keys: self._back(keys, found[keys]), [keys for keys in found if keys not in kept])
+        told = [event for events in read for event in events]
+        told += [e for _, e in rest if scope.asked.takes(e) and (not isinstance(e, Change) or _keys(e) in kept)]
+        return tuple(Sent(cursor, event) for event in told)
+
+    def _back(self, keys: PartitionKeys, since_ms: int) -> list[Event]:
+        """What came since then, up to where the ring goes on; if it is not followed, up to now."""
+        watched = self._watched.get(keys)
+        if watched is None:
+            return self._read(keys, followed(keys, since_ms), lambda chain: chain.look(), gaps=True)
+        return self._read(keys, watched.chains, lambda chain: chain.back(since_ms), gaps=True)
+
+    def _read(
+        self,
+        keys: PartitionKeys,
+        chains: Iterable[FollowedChain],
+        read: Callable[[FollowedChain], Coroutine[Request[Any], Any, list[Event]]],
+        *,
+        gaps: bool,
+    ) -> list[Event]:
+        """What `read` finds in each chain; where it fails nothing, or a gap."""
+        told: list[Event] = []
+        fault: Fault | None = None
+        for chain in chains:
+            events = attempt(lambda chain=chain: self._driver.run(read(chain)))
+            if isinstance(events, Fault):
+                fault = events
+                told += [chain.gap()] if gaps else []
+            else:
+                told += events
+        self._troubles.tell("changes not read", fault, keys.topic, keys.partition, keys.topic_id)
+        return told
+
+    def _let_go(self) -> None:
+        now_ms = self._driver.monotonic_ms()
+        with self._news:
+            scopes = self._scopes.items()
+            self._scopes = {a: each for a, each in scopes if each.clients or young(each.left_ms, now_ms, LINGER_MS)}
+            kept = {keys for scope in self._scopes.values() for keys in scope.partitions}
+            self._watched = {keys: each for keys, each in self._watched.items() if keys in kept}
+            if not self._scopes:
+                self._topics.clear()
+
+    def _begun(self, keys: PartitionKeys) -> bool:
+        return all(chain.begun for chain in self._watched[keys].chains)
+
+    def _add(self, event: Event) -> None:
+        with self._news:
+            self._ring.add(event, self._at_ms)
+            self._news.notify_all()
+
+    def _each(self, do: Callable[[A], B], all_of: Collection[A]) -> list[B]:
+        if self._threads == 1 or len(all_of) < 2:
+            return list(map(do, all_of))
+        with ThreadPoolExecutor(min(self._threads, len(all_of))) as pool:
+            return list(pool.map(do, all_of))
+
+
+class Following:
+    """One client. One thread at a time."""
+
+    def __init__(self, feed: Feed, scope: _Scope, cursor: Cursor, missed: tuple[Sent, ...]) -> None:
+        self.cursor = cursor  # how far it is once it has taken all that `take` has returned
+        self._feed = feed
+        self._scope = scope
+        self._missed = missed
+
+    def take(self, wait_s: float = 0) -> tuple[Sent, ...]:
+        """What came since the last call. If there is nothing, waits; may then still return nothing."""
+        if self._missed:
+            missed, self._missed = self._missed, ()
+            return missed
+        return self._feed.taken(self, self._scope, wait_s)
+
+    def close(self) -> None:
+        self._feed.leave(self._scope)
+
+
+def _keys(change: Change) -> PartitionKeys:
+    return PartitionKeys(change.topic, change.topic_id, change.partition or 0)
