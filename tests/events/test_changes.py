@@ -4,7 +4,6 @@ has. The rest is added up there, by tests/sim/followed.py."""
 import pytest
 from msgspec.structs import replace
 
-from lithify.manifest.reading import first_state
 from lithify.events.changes import changes_of, changes_of_jobs, changes_of_manifest
 from lithify.events.types import (
     CheckpointCreated,
@@ -19,6 +18,7 @@ from lithify.manifest.commit import Next
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer
 from lithify.manifest.floor import SetBounds
 from lithify.manifest.model import Checkpoint, Manifest, ProducerEntry, Retention
+from lithify.manifest.reading import first_state
 from tests.protocol.scene import FIRST, job, segment
 
 AT = {"topic": FIRST.topic, "topic_id": FIRST.topic_id, "partition": FIRST.partition, "manifest": 8, "at_ms": 5}
