@@ -164,12 +164,17 @@ class Admin:
 
     # Compaction
 
-    def submit(self, topic: str, partition: int, sources: Sources = "full") -> CompactionInfo:
+    def submit(
+        self, topic: str, partition: int, sources: Sources = "full", *, idempotency_key: str | None = None
+    ) -> CompactionInfo:
         """Request a compaction: of everything ("full"), or of these L0 and run ids. The compactor decides.
+
+        `idempotency_key`: 1 to 64 characters that name this request. If it is repeated with its key, because the answer
+        was lost, it returns the compaction that was submitted before, as long as that is remembered (docs/rfcs/0018).
 
         Raises InvalidRequest if a source is not live, Unavailable if 64 requests are waiting already.
         """
-        return _compactions.submit(self._known, topic, partition, sources)
+        return _compactions.submit(self._known, topic, partition, sources, idempotency_key)
 
     def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - part of the public API
         """The status of one compaction by its id, topic/partition/job. Raises NotFound."""
