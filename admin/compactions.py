@@ -24,7 +24,7 @@ from lithify.store.apart import Fault, attempt
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
 
-__all__ = ["Retried", "Sources", "cancel", "compaction", "compactions", "retry", "retry_topic", "submit"]
+__all__ = ["Retried", "Sources", "cancel", "compaction", "compactions", "retry", "retry_topic", "split_id", "submit"]
 
 IDEMPOTENCY_KEY_CHARACTERS_MAX = 64
 
@@ -72,7 +72,7 @@ def _digits(key: str, requested: Sequence[str]) -> str:
 
 
 def compaction(known: KnownPartitions, id: str) -> CompactionInfo:  # noqa: A002 - as in Admin
-    topic, partition, job_id = _split(id)
+    topic, partition, job_id = split_id(id)
     infos = _infos(known, partition_at(known, topic, partition).keys)
     found = next((info for info in infos if info.id == id), None)
     if found is None:
@@ -102,7 +102,7 @@ def compactions(
 
 
 def cancel(known: KnownPartitions, id: str) -> CompactionInfo:  # noqa: A002 - as in Admin
-    topic, partition, job_id = _split(id)
+    topic, partition, job_id = split_id(id)
     keys = partition_at(known, topic, partition).keys
     known.run(keys, lambda files: files.compactor.commit(RequestCancel(job_id)))
     return compaction(known, id)
@@ -134,7 +134,7 @@ def _infos(known: KnownPartitions, keys: PartitionKeys) -> list[CompactionInfo]:
     return [compaction_info(keys.topic, keys.partition, job, now_ms) for job in jobs]
 
 
-def _split(compaction: str) -> tuple[str, int, str]:
+def split_id(compaction: str) -> tuple[str, int, str]:
     topic, _, rest = compaction.partition("/")
     partition, _, job = rest.partition("/")
     if not job or not partition.isdecimal():
