@@ -146,7 +146,8 @@ class Door:
 
     def __init__(self, names: Iterable[str], loopback: bool) -> None:
         """`names`: the address that is served, and further names by which clients reach it. `loopback`: whether it is
-        served there alone; then every name of loopback is ours."""
+        served there alone; then every name of loopback is ours. Elsewhere every address in digits is: nobody can make
+        another name resolve to a Host in digits."""
         self._names = {name.strip("[]").rstrip(".").lower() for name in names}
         self._loopback = loopback
 
@@ -155,7 +156,9 @@ class Door:
         name = _host_name(host or "")
         if name is None:
             return False
-        return name in self._names or (self._loopback and (name == "localhost" or is_loopback(name)))
+        if name in self._names:
+            return True
+        return is_loopback(name) if self._loopback else _is_address(name)
 
     def admits_origin(self, origin: str | None, host: str | None) -> bool:
         """None: whoever asks is no browser, or asks for a page of its own."""
@@ -163,6 +166,14 @@ class Door:
             return True
         scheme, _, authority = origin.partition("://")
         return scheme in ("http", "https") and self.admits_host(authority) and authority.lower() == (host or "").lower()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(name: str) -> bool:

@@ -1,17 +1,29 @@
 """The HTTP server of a process: one address, served by uvicorn in a thread."""
 
+import logging
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import structlog
 import uvicorn
 
-from lithify.admin.http.access import is_loopback
+from lithify.admin.client import Admin
+from lithify.admin.http.access import Door, TokenFile, Tokens, is_loopback
+from lithify.admin.http.app import make_app
+from lithify.admin.http.gate import Gate
+from lithify.admin.http.ready import Ready
+from lithify.admin.partitions import WarehouseLike
 from lithify.store.errors import InvalidRequest, Unavailable
 
-__all__ = ["Address", "Serving"]
+__all__ = ["TOKENS_VARIABLE", "Address", "Serving", "serving"]
+
+TOKENS_VARIABLE = "LITHIFY_HTTP_TOKENS"
+
+log = structlog.wrap_logger(logging.getLogger("lithify.http"))
 
 _HEADERS_BYTES_MAX = 32 << 10
 _IDLE_S = 30  # a connection without a request
@@ -62,6 +74,7 @@ class Serving:
 
     def __init__(self, address: Address, app: Any) -> None:
         self._address = address
+        self.url = address.url
         config = uvicorn.Config(
             app,
             lifespan="off",
@@ -101,3 +114,31 @@ class _Quiet(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.begun.set()
+
+
+def serving(
+    warehouse: WarehouseLike, address: str, token_file: Path | None = None, tokens: str = "", hosts: Sequence[str] = ()
+) -> Serving:
+    """The server of a warehouse, its address bound. `tokens`: one role:token a line, if there is no `token_file`.
+    `hosts`: more names by which clients reach it.
+
+    Raises InvalidRequest, also for an address beyond loopback without tokens; Unavailable.
+    """
+    found: Callable[[], Tokens] | None = None
+    if token_file is not None:
+        found = TokenFile(token_file, lambda error: log.error("tokens not read", error=str(error))).tokens
+    elif tokens.strip():
+        fixed = Tokens.parse(tokens, TOKENS_VARIABLE)
+        found = lambda: fixed  # noqa: E731
+    bound = Address(address)
+    try:
+        if found is None and not bound.is_loopback:
+            raise InvalidRequest(
+                f"other machines can reach {address}: give tokens by --http-tokens FILE or {TOKENS_VARIABLE}, or serve "
+                "127.0.0.1"
+            )
+        gate = Gate(Door([bound.host, *hosts], bound.is_loopback), found)
+        return Serving(bound, make_app(Admin(warehouse), gate, Ready(warehouse.driver)))
+    except BaseException:
+        bound.close()
+        raise
