@@ -63,8 +63,8 @@ SETTINGS: tuple[Setting, ...] = (
         metavar="URL",
         default_text="none",
         commands=_EVERYWHERE,
-        meaning="URL of a running `lithify serve`, which commands for operators ask instead of the store; its token is in "
-        "LITHIFY_HTTP_TOKEN",
+        meaning="URL of a running `lithify serve`, which commands for operators ask instead of the store; its token is "
+        "in LITHIFY_HTTP_TOKEN",
     ),
     Setting(
         name="storage.option",
