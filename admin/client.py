@@ -1,7 +1,7 @@
 """Everything that can be asked of a warehouse's operation, or done to it, as one table of methods."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lithify.admin import checkpoints as _checkpoints
 from lithify.admin import compactions as _compactions
@@ -27,6 +27,7 @@ from lithify.manifest.config import Setting
 from lithify.manifest.jobs import Status
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest, PinOwner
+from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from lithify.admin.history import KeyHistory
@@ -54,7 +55,19 @@ class Admin:
     raises NotFound if there is none.
     """
 
-    def __init__(self, warehouse: WarehouseLike) -> None:
+    def __new__(cls, warehouse: WarehouseLike | str, *, token: str | None = None) -> "Admin":
+        if not isinstance(warehouse, str):
+            return object.__new__(cls)
+        from lithify.admin.http.client import RemoteAdmin
+
+        remote: Any = RemoteAdmin
+        return object.__new__(remote)
+
+    def __init__(self, warehouse: WarehouseLike | str, *, token: str | None = None) -> None:
+        """`warehouse`: an open one; or the URL of a server that runs beside one (`lithify serve`), with the `token`
+        that it asks for, by default that of LITHIFY_HTTP_TOKEN."""
+        if isinstance(warehouse, str) or token is not None:
+            raise InvalidRequest("a token is for a server: give its URL, http://...")
         self._known = KnownPartitions(warehouse.driver)
         self._garbage = Garbage(warehouse.driver)
 
@@ -164,12 +177,17 @@ class Admin:
 
     # Compaction
 
-    def submit(self, topic: str, partition: int, sources: Sources = "full") -> CompactionInfo:
+    def submit(
+        self, topic: str, partition: int, sources: Sources = "full", *, idempotency_key: str | None = None
+    ) -> CompactionInfo:
         """Request a compaction: of everything ("full"), or of these L0 and run ids. The compactor decides.
+
+        `idempotency_key`: 1 to 64 characters that name this request. If it is repeated with its key, because the answer
+        was lost, it returns the compaction that was submitted before, as long as that is remembered (docs/rfcs/0018).
 
         Raises InvalidRequest if a source is not live, Unavailable if 64 requests are waiting already.
         """
-        return _compactions.submit(self._known, topic, partition, sources)
+        return _compactions.submit(self._known, topic, partition, sources, idempotency_key)
 
     def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - part of the public API
         """The status of one compaction by its id, topic/partition/job. Raises NotFound."""

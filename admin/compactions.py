@@ -1,5 +1,6 @@
 """Manual compactions, and the status of all (P15)."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Literal
 
@@ -7,8 +8,8 @@ import msgspec
 
 from lithify.admin.partitions import Answers, Failed, Places, partition_at
 from lithify.compactor.info import CompactionInfo, compaction_id, compaction_info
-from lithify.compactor.job_edits import RequestCancel, Submit
 from lithify.compactor.plan import choose_requested
+from lithify.compactor.request_edits import RequestCancel, Submit
 from lithify.manifest.catalog import partition_of
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import Job, Status
@@ -23,7 +24,9 @@ from lithify.store.apart import Fault, attempt
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
 
-__all__ = ["Retried", "Sources", "cancel", "compaction", "compactions", "retry", "retry_topic", "submit"]
+__all__ = ["Retried", "Sources", "cancel", "compaction", "compactions", "retry", "retry_topic", "split_id", "submit"]
+
+IDEMPOTENCY_KEY_CHARACTERS_MAX = 64
 
 Sources = Literal["full"] | Sequence[str]
 
@@ -34,29 +37,42 @@ class Retried(msgspec.Struct, frozen=True, kw_only=True):
     lifted: bool  # False: there was no quarantine
 
 
-def submit(known: KnownPartitions, topic: str, partition: int, sources: Sources) -> CompactionInfo:
+def submit(
+    known: KnownPartitions, topic: str, partition: int, sources: Sources, idempotency_key: str | None
+) -> CompactionInfo:
     if isinstance(sources, str) and sources != "full":
         raise InvalidRequest("sources: give 'full', or a list of L0 segment and run ids")
     if not sources:
         raise InvalidRequest("sources: the list is empty; give 'full' for a compaction of everything")
     requested = () if isinstance(sources, str) else tuple(sources)
+    digits = None if idempotency_key is None else _digits(idempotency_key, requested)
     found = partition_at(known, topic, partition)
     config = parse(found.topic.config)
 
     async def request(files: PartitionFiles) -> tuple[Job, int]:
         manifest, now_ms = await files.head(), await Now()
         choose_requested(manifest, requested, now_ms, config)
-        job_id = SegmentId.for_job(manifest.id, await NewId())
+        job_id = SegmentId.for_job(manifest.id, digits or await NewId())
         job = Job(id=job_id, status="submitted", origin="manual", requested=requested, created_at_ms=now_ms)
-        state = (await files.compactor.commit(Submit(first_state(manifest), job))).version.value
-        return (state.job(job_id) if state else None) or job, now_ms
+        submitted = await files.compactor.commit(Submit(first_state(manifest), job, once=digits is not None))
+        return submitted.result, now_ms
 
     job, now_ms = known.run(found.keys, request)
     return compaction_info(topic, partition, job, now_ms)
 
 
+def _digits(key: str, requested: Sequence[str]) -> str:
+    """Those at the end of the id of the job that is asked for with `key`. Two requests may share them, once in four
+    billion."""
+    if not 0 < len(key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX or not key.isascii() or not key.isprintable():
+        raise InvalidRequest(
+            f"idempotency key: give 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} printable ASCII characters, such as a UUID"
+        )
+    return hashlib.sha256("\n".join((key, *requested)).encode()).hexdigest()[:8]
+
+
 def compaction(known: KnownPartitions, id: str) -> CompactionInfo:  # noqa: A002 - as in Admin
-    topic, partition, job_id = _split(id)
+    topic, partition, job_id = split_id(id)
     infos = _infos(known, partition_at(known, topic, partition).keys)
     found = next((info for info in infos if info.id == id), None)
     if found is None:
@@ -86,7 +102,7 @@ def compactions(
 
 
 def cancel(known: KnownPartitions, id: str) -> CompactionInfo:  # noqa: A002 - as in Admin
-    topic, partition, job_id = _split(id)
+    topic, partition, job_id = split_id(id)
     keys = partition_at(known, topic, partition).keys
     known.run(keys, lambda files: files.compactor.commit(RequestCancel(job_id)))
     return compaction(known, id)
@@ -118,7 +134,7 @@ def _infos(known: KnownPartitions, keys: PartitionKeys) -> list[CompactionInfo]:
     return [compaction_info(keys.topic, keys.partition, job, now_ms) for job in jobs]
 
 
-def _split(compaction: str) -> tuple[str, int, str]:
+def split_id(compaction: str) -> tuple[str, int, str]:
     topic, _, rest = compaction.partition("/")
     partition, _, job = rest.partition("/")
     if not job or not partition.isdecimal():

@@ -5,9 +5,10 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Protocol
 
 import structlog
 
@@ -18,7 +19,7 @@ from lithify.store.apart import Fault
 from lithify.store.driver import monotonic_ms
 from lithify.store.errors import Fenced
 
-__all__ = ["Collecting", "Compacting", "leave_on_signals", "run_together"]
+__all__ = ["Collecting", "Compacting", "Part", "leave_on_signals", "run_together"]
 
 _LEAVE = (signal.SIGTERM, signal.SIGINT)
 
@@ -90,11 +91,18 @@ def _logged(what: str) -> Generator[None]:
         log.error(what, kind=fault.kind, error=fault.text)
 
 
-def run_together(parts: "list[Compacting | Collecting]") -> None:
+class Part(Protocol):
+    """What a service does in a thread of its own, until it is told to leave."""
+
+    def run(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+def run_together(parts: Sequence[Part]) -> None:
     """Run each part in its own thread until all have ended. An exception in one stops the others, and is raised."""
     raised: list[Exception] = []
 
-    def run(part: "Compacting | Collecting") -> None:
+    def run(part: Part) -> None:
         try:
             part.run()
         except Exception as error:  # noqa: BLE001 - raised again below, in the thread that asked

@@ -36,6 +36,7 @@ class Invocation:
     """Filled by the flags that all commands share, before or after the command's name."""
 
     warehouse_url: str | None = None
+    url: str | None = None  # of a server to ask instead
     storage_options: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     as_json: bool = False
     log_format: str = "text"
@@ -53,17 +54,19 @@ class Invocation:
         if self._open is None:
             from lithify.log import warehouse
 
+            if not self.warehouse_url and self.url:
+                raise InvalidRequest("this command works on the store itself: give --warehouse URL, not --url")
             if not self.warehouse_url:
                 raise InvalidRequest("no warehouse given: use --warehouse URL, or set LITHIFY_WAREHOUSE")
             self._open = warehouse.open(self.warehouse_url, storage_options=self.storage_options)
         return self._open
 
     def admin(self) -> "Admin":
-        """The operations of the warehouse, opened at first use. Raises InvalidRequest."""
+        """The operations of the warehouse, or of the server at `url`. Raises InvalidRequest."""
         if self._admin is None:
             from lithify.admin.client import Admin
 
-            self._admin = Admin(self.warehouse())
+            self._admin = Admin(self.url or self.warehouse())
         return self._admin
 
     def options_for(self, url: str) -> dict[str, Any]:
@@ -139,6 +142,7 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 
 _GLOBAL = (
     ("warehouse", "warehouse_url"),
+    ("url", "url"),
     ("storage.option", "storage_options"),
     ("json", "as_json"),
     ("log.format", "log_format"),

@@ -31,6 +31,7 @@ _COMMANDS = {
     "compactor": "lithify.cli.service",
     "compaction": "lithify.cli.compactions",
     "gc": "lithify.cli.garbage",
+    "serve": "lithify.cli.serving",
     "checkpoint": "lithify.cli.checkpoints",
     "manifest": "lithify.cli.manifests",
     "verify": "lithify.cli.verification",

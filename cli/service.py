@@ -11,14 +11,17 @@ from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.logs import set_up_logs
 from lithify.cli.output import Output, count_text, size_text
+from lithify.cli.serving import http_options, server_of
 from lithify.cli.settings import option
 from lithify.events.event_log import log_event
 from lithify.manifest.words import counted
+from lithify.store.errors import InvalidRequest
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lithify.admin.http.server import Serving
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engine import Engine
     from lithify.compactor.info import MaintenanceReport, PartitionReport
@@ -56,12 +59,17 @@ def compactor() -> None:
 @option("gc.interval.ms")
 @option("gc.grace.ms")
 @option("gc.sweep.interval.ms")
+@http_options
 def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master: str | None, **settings: Any) -> int:
     """Compact what is due, in every partition of the warehouse. On SIGTERM or Ctrl-C it records what has finished and
     ends; a second one ends it at once."""
     from lithify.compactor.compactor import Compactor
 
-    warehouse = invocation.warehouse()
+    warehouse, server = invocation.warehouse(), None
+    if once and settings["http"] is not None:
+        raise InvalidRequest("--http is for a service: leave out --once, or --http")
+    if settings["http"] is not None:
+        server = server_of(invocation, settings["http"], settings["http_tokens"], settings["http_host"])
     if not once and settings["probe"]:
         from lithify.store.probe import probe
 
@@ -87,14 +95,14 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
         if settings["gc"]:
             collector = make_collector(warehouse, settings["gc_grace_ms"])
             collecting = (collector, settings["gc_interval_ms"], settings["gc_sweep_interval_ms"])
-        serve(invocation, (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over), collecting)
+        compacting = (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over)
+        serve(invocation, compacting, collecting, server)
         return 0
 
 
 def make_engine(name: str, master: str | None) -> "Engine":
     """Raises InvalidRequest. A Spark session starts only when the first job is due."""
     from lithify.compactor import compactor
-    from lithify.store.errors import InvalidRequest
 
     if master is None:
         return compactor.make_engine(name)
@@ -120,13 +128,15 @@ def serve(
     invocation: Invocation,
     compactor: "tuple[Compactor, int, int, bool] | None" = None,
     collector: "tuple[Collector, int, int] | None" = None,
+    server: "Serving | None" = None,
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises Fenced."""
-    from lithify.admin.daemon import Collecting, Compacting, leave_on_signals, run_together
+    from lithify.admin.daemon import Collecting, Compacting, Part, leave_on_signals, run_together
 
     set_up_logs(invocation.log_format, invocation.log_level or "info")
-    parts: list[Compacting | Collecting] = [Compacting(*compactor)] if compactor is not None else []
+    parts: list[Part] = [Compacting(*compactor)] if compactor is not None else []
     parts += [Collecting(*collector)] if collector is not None else []
+    parts += [server] if server is not None else []
 
     def stop() -> None:
         for part in parts:
@@ -136,6 +146,8 @@ def serve(
         log.info(
             "started", warehouse=shown(invocation.warehouse().url), compacts=bool(compactor), collects=bool(collector)
         )
+        if server is not None:
+            click.echo(server.url)
         run_together(parts)
     log.info("left")
 

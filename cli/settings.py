@@ -58,6 +58,15 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="root of the warehouse: s3://bucket/prefix, file:///folder or a path",
     ),
     Setting(
+        name="url",
+        flag="--url",
+        metavar="URL",
+        default_text="none",
+        commands=_EVERYWHERE,
+        meaning="URL of a running `lithify serve`, which commands for operators ask instead of the store; its token is "
+        "in LITHIFY_HTTP_TOKEN",
+    ),
+    Setting(
         name="storage.option",
         flag="--storage-option",
         metavar="NAME=VALUE",
@@ -198,6 +207,33 @@ SETTINGS: tuple[Setting, ...] = (
         commands=_COLLECTING,
         meaning="how often a collection also lists every object and deletes orphans; the second collection is the "
         "first to do so",
+    ),
+    Setting(
+        name="http",
+        flag="--http",
+        metavar="HOST:PORT",
+        default_text="serve: 127.0.0.1:8480; compactor run: none",
+        commands="serve, compactor run",
+        meaning="address of the HTTP API, the dashboard and /metrics; port 0 takes a free one",
+    ),
+    Setting(
+        name="http.tokens",
+        flag="--http-tokens",
+        metavar="FILE",
+        default_text="none",
+        commands="serve, compactor run",
+        meaning="file with one role:token a line, the role being read, operate or admin; it is read again when it "
+        "changes. The variable holds such lines itself. Needed for any address that other machines can reach",
+    ),
+    Setting(
+        name="http.host",
+        flag="--http-host",
+        metavar="NAME",
+        repeated=True,
+        default_text="none",
+        commands="serve, compactor run",
+        meaning="another name by which clients reach the server, such as that of a proxy; any other Host is refused. "
+        "The variable takes several, separated by spaces",
     ),
 )
 

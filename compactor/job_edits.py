@@ -1,6 +1,6 @@
 """The edits of a `.compactor` file: claims, requests, admission, attempts, progress, ends. Pure (P5, P8-P15).
 
-Every edit except a request carries its maker's epoch; a request is written at the epoch it finds.
+Every one carries its maker's epoch. Requests, which anyone may make, are in lithify.compactor.request_edits.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,
     HISTORY_MAX,
     IN_PROGRESS_MAX,
-    REQUESTS_MAX,
     Attempt,
     CompactorState,
     Ended,
@@ -41,10 +40,8 @@ __all__ = [
     "Finish",
     "Heartbeat",
     "Record",
-    "RequestCancel",
     "ShowPlanning",
     "StartAttempt",
-    "Submit",
 ]
 
 Verdict = Next[CompactorState, None] | Already[None] | Refused
@@ -117,53 +114,6 @@ def _end_attempts(job: Job, now_ms: int, error: JobError | None = None) -> Job:
         a if a.ended_at_ms is not None else replace(a, ended_at_ms=now_ms, error=error) for a in job.attempts
     )
     return replace(job, attempts=attempts)
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """A manual request, only written down here: the compactor decides at admission (P15)."""
-
-    first: CompactorState  # an empty state at the manifest's epoch
-    job: Job
-
-    # SUBTLE! Not repeatable: it recognises itself by the job id only while the bounded history knows the job. 1. The
-    # number of the request dies. 2. The job is done, and forgotten. 3. A repeated request would do it again. Test:
-    # tests/protocol/test_p15_requests.py
-    repeatable = False
-    frees = False
-
-    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
-        state = head or self.first
-        if state.job(self.job.id) is not None:
-            return Already(None)
-        if _count(state, "submitted") >= REQUESTS_MAX:
-            where = f"{state.topic}/{state.partition}"
-            return Refused(Unavailable(f"{where} has {REQUESTS_MAX} waiting requests, its limit; cancel one"))
-        return Next(replace(state, jobs=(*state.jobs, replace(self.job, created_at_ms=now_ms))), None)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestCancel:
-    """Ask for a job to be cancelled. Only the owner of the epoch ends it: otherwise garbage collection could delete
-    what a running commit is about to name (P15)."""
-
-    job: str
-
-    repeatable = True
-    frees = True
-
-    def apply(self, head: CompactorState | None, number: int, now_ms: int) -> Verdict:
-        job = None if head is None else head.job(self.job)
-        if head is None or job is None:
-            return Refused(
-                NotFound(f"compaction {self.job} does not exist in this partition; see 'lithify compaction list'")
-            )
-        if job.status == "cancelled" or (job.active and job.cancel_requested):
-            return Already(None)
-        if not job.active:
-            where = f"{head.topic}/{head.partition}: compaction {self.job}"
-            return Refused(InvalidRequest(f"{where} has ended ({job.status}); there is nothing to cancel"))
-        return Next(replace(head, jobs=_with(head.jobs, replace(job, cancel_requested=True))), None)
 
 
 def _count(state: CompactorState, status: Status) -> int:

@@ -177,6 +177,11 @@ class SegmentId:
         return f"{manifest_id:012d}-{nonce[:8]}"
 
     @staticmethod
+    def job_nonce(job: str) -> str:
+        """The digits at the end of a job's id."""
+        return job.rpartition("-")[2]
+
+    @staticmethod
     def manifest_id(name: str) -> int:
         """The manifest number that a segment id or job id begins with; -1 if it is not an id of ours."""
         found = _AGE.match(name)

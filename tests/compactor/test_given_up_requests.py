@@ -4,7 +4,7 @@ import pytest
 
 from lithify.compactor import plan, retiring
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.job_edits import Submit
+from lithify.compactor.request_edits import Submit
 from lithify.manifest.categories import Category
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import Job

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.job_edits import RequestCancel, Submit
+from lithify.compactor.request_edits import RequestCancel, Submit
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.config import parse

@@ -15,11 +15,10 @@ from lithify.compactor.job_edits import (
     Finish,
     Heartbeat,
     Record,
-    RequestCancel,
     ShowPlanning,
     StartAttempt,
-    Submit,
 )
+from lithify.compactor.request_edits import RequestCancel, Submit
 from lithify.manifest.commit import Next
 from lithify.manifest.invariants import check_compactor
 from lithify.manifest.jobs import LIVES, Attempt, CompactorState, Ended, Job, MergeCounts, RangeDone, Status, summed_up

@@ -2,9 +2,10 @@
 
 import lithify
 from lithify.admin.overdue import OVERDUE_MS, overdue
-from lithify.compactor.job_edits import Admit, ClaimState, StartAttempt, Submit
+from lithify.compactor.job_edits import Admit, ClaimState, StartAttempt
 from lithify.compactor.plan import Proposal, freeze
 from lithify.compactor.policy import LEASE_MS, Propose, decide
+from lithify.compactor.request_edits import Submit
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.claims import Claim
 from lithify.manifest.config import TopicConfig, parse

@@ -9,7 +9,7 @@ import pytest
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import NextResults
-from lithify.compactor.job_edits import RequestCancel
+from lithify.compactor.request_edits import RequestCancel
 from lithify.manifest.config import parse
 from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.partition import PartitionFiles

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from lithify.compactor import plan
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.job_edits import Submit
 from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.request_edits import Submit
 from lithify.compactor.requested import after_merge
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.jobs import Job, MergeCounts, RangeDone

@@ -11,8 +11,8 @@ from lithify.compactor import plan
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.failures import source_set
-from lithify.compactor.job_edits import Submit
 from lithify.compactor.policy import Admit, Propose, Resume, Wait, decide
+from lithify.compactor.request_edits import Submit
 from lithify.compactor.retiring import segments_of
 from lithify.manifest.jobs import IN_PROGRESS_MAX, REQUESTS_MAX, FailureCount, Job, JobError
 from lithify.manifest.partition import PartitionFiles

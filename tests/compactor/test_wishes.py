@@ -14,7 +14,7 @@ from lithify.compactor.engine import (
     VerifyOutputs,
     WeighSegment,
 )
-from lithify.compactor.job_edits import RequestCancel, Submit
+from lithify.compactor.request_edits import RequestCancel, Submit
 from lithify.compactor.step import Step
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import CompactorState, Job

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import VerifyOutputs
-from lithify.compactor.job_edits import Submit
 from lithify.compactor.plan import choose_requested
+from lithify.compactor.request_edits import Submit
 from lithify.gc.collect import collect, sweep
 from lithify.log import checkpoints
 from lithify.log.append import append

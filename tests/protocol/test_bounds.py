@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor.job_edits import Admit, EndAttempt, Finish, StartAttempt, Submit
+from lithify.compactor.job_edits import Admit, EndAttempt, Finish, StartAttempt
+from lithify.compactor.request_edits import Submit
 from lithify.manifest.appends import Append
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next, Refused

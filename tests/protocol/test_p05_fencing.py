@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.job_edits import Admit, ClaimState, Heartbeat, Record, StartAttempt, Submit
+from lithify.compactor.job_edits import Admit, ClaimState, Heartbeat, Record, StartAttempt
 from lithify.compactor.policy import LEASE_MS
+from lithify.compactor.request_edits import Submit
 from lithify.manifest.claims import Claim
 from lithify.manifest.commit import Already, Refused
 from lithify.manifest.jobs import Attempt, CompactorState

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from lithify.compactor import job_edits
 from lithify.compactor.attempt import JobWork
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.job_edits import RequestCancel
 from lithify.compactor.plan import Proposal, freeze
 from lithify.compactor.policy import Settle, decide
+from lithify.compactor.request_edits import RequestCancel
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.commit import Already, Next
 from lithify.manifest.compactions import CommitCompaction

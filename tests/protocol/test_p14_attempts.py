@@ -15,16 +15,7 @@ from lithify.compactor.failures import (
     failure_of,
     source_set,
 )
-from lithify.compactor.job_edits import (
-    Admit,
-    ClaimState,
-    Discard,
-    EndAttempt,
-    Finish,
-    Record,
-    StartAttempt,
-    Submit,
-)
+from lithify.compactor.job_edits import Admit, ClaimState, Discard, EndAttempt, Finish, Record, StartAttempt
 from lithify.compactor.policy import (
     ENGINE_LOST_MAX,
     GIVEN_UP_MS,
@@ -33,6 +24,7 @@ from lithify.compactor.policy import (
     Wait,
     decide,
 )
+from lithify.compactor.request_edits import Submit
 from lithify.manifest.categories import Category
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import (

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.job_edits import Admit, Finish, RequestCancel, Submit
+from lithify.compactor.job_edits import Admit, Finish
+from lithify.compactor.request_edits import RequestCancel, Submit
 from lithify.gc.collect import collect
 from lithify.gc.reachable import BOUNDARY_STEP_MIN
 from lithify.manifest.commit import Already, Next, Refused
@@ -134,3 +135,20 @@ def test_a_request_whose_number_died_is_not_made_again() -> None:
     with pytest.raises(CommitUnknown):
         asked.end()
     assert world.alone(files.compactor_state()).jobs == ()
+
+
+def test_a_request_that_is_repeated_with_its_key_is_one_job() -> None:
+    """Also after it has ended, and at another number of the manifest; for as long as it is remembered."""
+    first, second = replace(request(), id="000000000007-0000abcd"), replace(request(), id="000000000009-0000abcd")
+    other = replace(request(), id="000000000007-0000abce")
+    verdict = Submit(EMPTY, first, once=True).apply(EMPTY, 2, 7)
+    assert isinstance(verdict, Next)
+    head, asked = verdict.value, verdict.result
+    assert asked == replace(first, created_at_ms=7)
+    assert Submit(EMPTY, second, once=True).apply(head, 3, 9) == Already(asked)
+    assert isinstance(Submit(EMPTY, second).apply(head, 3, 9), Next)
+    assert isinstance(Submit(EMPTY, other, once=True).apply(head, 3, 9), Next)
+    ended = replace(asked, status="cancelled")
+    gone = replace(head, jobs=(), history=(ended,))
+    assert Submit(EMPTY, second, once=True).apply(gone, 4, 11) == Already(ended)
+    assert isinstance(Submit(EMPTY, second, once=True).apply(replace(gone, history=()), 5, 13), Next)

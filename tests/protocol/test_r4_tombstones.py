@@ -1,7 +1,7 @@
 """R1 and R4 at the partition: a tombstone is stamped and dropped by offsets, never by the position of a run."""
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.job_edits import Submit
+from lithify.compactor.request_edits import Submit
 from lithify.manifest.config import parse
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles

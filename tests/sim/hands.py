@@ -4,7 +4,7 @@ has dice of its own, so that histories are otherwise as they were."""
 import contextlib
 import random
 
-from lithify.compactor.job_edits import Submit
+from lithify.compactor.request_edits import Submit
 from lithify.manifest.catalog import alter_topic, topic_lineage
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import Job

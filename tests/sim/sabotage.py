@@ -249,8 +249,8 @@ SABOTAGES = (
     Sabotage(
         "whoever cancels ends the job",
         "P15",
-        "compactor/job_edits.py",
-        "return Next(replace(head, jobs=_with(head.jobs, replace(job, cancel_requested=True))), None)",
+        "compactor/request_edits.py",
+        "return Next(replace(head, jobs=jobs), None)",
         "return Next(replace(head, jobs=tuple(j for j in head.jobs if j != job), "
         'history=(*head.history, replace(job, status="cancelled"))), None)',
     ),

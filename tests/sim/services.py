@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping
 
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.job_edits import RequestCancel
+from lithify.compactor.request_edits import RequestCancel
 from lithify.compactor.step import Step
 from lithify.gc.collect import collect, collect_deleted, sweep
 from lithify.gc.lives import Lives

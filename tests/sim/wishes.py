@@ -4,7 +4,7 @@ throttle, too. They have dice of their own, so that histories without them are a
 import contextlib
 import random
 
-from lithify.compactor.job_edits import RequestCancel
+from lithify.compactor.request_edits import RequestCancel
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import Pause

@@ -1,0 +1,222 @@
+"""`Admin` over HTTP: the same methods, types and errors, asked of a server (docs/rfcs/0018)."""
+
+import base64
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+import urllib3
+
+from lithify.admin.client import Admin
+from lithify.admin.compactions import split_id
+from lithify.admin.http.paging import LIMIT_MAX
+from lithify.admin.http.problems import Problem
+from lithify.admin.http.routes import NOT_SERVED, ROUTES, Parameter, Route
+from lithify.admin.partitions import Answers, Failed
+from lithify.store.driver import new_id
+from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
+
+__all__ = ["RemoteAdmin", "Token"]
+
+_CONNECT_S, _READ_S = 5.0, 60.0
+_ATTEMPTS = 3  # of a request that may be repeated
+_ANSWER_BYTES_MAX = 256 << 20
+TOKEN_VARIABLE = "LITHIFY_HTTP_TOKEN"
+
+T = TypeVar("T")
+
+
+class Token(str):
+    """A token that no traceback and no log shows."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Token(...)"
+
+
+class _Page(msgspec.Struct, Generic[T]):
+    items: tuple[T, ...]
+    next: str | None = None
+    failed: tuple[Failed, ...] = ()
+
+
+class RemoteAdmin(Admin):
+    """`Admin` of a served warehouse. `token`: by default that of LITHIFY_HTTP_TOKEN. Thread-safe."""
+
+    def __init__(self, warehouse: str, *, token: str | None = None) -> None:  # pyright: ignore[reportInconsistentConstructor]
+        """Raises InvalidRequest; nothing is asked yet."""
+        self.url = _checked(warehouse)
+        self._token = Token(token or os.environ.get(TOKEN_VARIABLE, ""))
+        timeout = urllib3.Timeout(connect=_CONNECT_S, read=_READ_S)
+        self._pool = urllib3.PoolManager(retries=False, timeout=timeout, maxsize=8)
+
+    def __repr__(self) -> str:
+        return f"RemoteAdmin({self.url!r})"
+
+    def ask(self, route: Route, values: Mapping[str, Any]) -> Any:
+        """What the method of `route` returns for these arguments."""
+        path, query, headers, body = _request(route, values)
+        if not route.lists:
+            return _decoded(self._send(route, path, query, headers, body), route.answer)
+        items: list[Any] = []
+        failed: dict[tuple[str, int | None], Failed] = {}
+        more: str | None = None
+        while True:
+            pages = [("limit", str(LIMIT_MAX)), *([("cursor", more)] if more else [])] if route.verb == "GET" else []
+            found = _decoded(self._send(route, path, [*query, *pages], headers, body), _Page[route.lists])
+            items += found.items
+            failed |= {(each.topic, each.partition): each for each in found.failed}
+            more = found.next
+            if more is None:
+                return Answers(items=tuple(items), failed=tuple(failed.values()))
+
+    def _send(
+        self, route: Route, path: str, query: list[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
+    ) -> bytes:
+        url = f"{self.url}{path}" + (f"?{_encoded(query)}" if query else "")
+        headers = {"Accept": "application/json", **headers}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        may_repeat = route.verb == "GET" or "Idempotency-Key" in headers
+        failure: Exception | None = None
+        for _ in range(_ATTEMPTS if may_repeat else 1):
+            try:
+                reply = self._pool.request(
+                    route.verb, url, body=body, headers=headers, redirect=False, preload_content=False
+                )
+                content = reply.read(_ANSWER_BYTES_MAX)
+                reply.release_conn()
+            except urllib3.exceptions.HTTPError as error:
+                failure = error
+                continue
+            if 200 <= reply.status < 300:
+                return content
+            raise _refusal(self.url, reply.status, content)
+        raise self._silent(may_repeat, failure)
+
+    def _silent(self, may_repeat: bool, failure: Exception | None) -> LithifyError:
+        why = type(failure).__name__
+        if may_repeat or isinstance(failure, urllib3.exceptions.NewConnectionError):
+            return Unavailable(f"{self.url} does not answer ({why}); check that `lithify serve` runs there, and retry")
+        return CommitUnknown(f"{self.url} did not answer ({why}), so it is not known whether this was done; look first")
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise InvalidRequest("give the URL of a lithify server, such as http://127.0.0.1:8480")
+    if parts.username or parts.password:
+        raise InvalidRequest(f"give no password in a server's URL; its token comes from token= or {TOKEN_VARIABLE}")
+    return url.rstrip("/")
+
+
+def _refusal(url: str, status: int, content: bytes) -> LithifyError:
+    try:
+        return msgspec.json.decode(content, type=Problem).error()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Unavailable(f"{url} answered {status}, and not as a lithify server does; check the URL, and proxies")
+
+
+def _decoded(content: bytes, type_: Any) -> Any:
+    try:
+        return msgspec.json.decode(content, type=type_)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        detail = str(error)[:200]
+        raise InvalidRequest(f"the server's answer is of another version of lithify ({detail}); use the same") from None
+
+
+def _request(
+    route: Route, values: Mapping[str, Any]
+) -> tuple[str, list[tuple[str, str]], dict[str, str], bytes | None]:
+    path, query, headers = route.path, list[tuple[str, str]](), dict[str, str]()
+    body: dict[str, Any] = {}
+    ids = str(values.get("id", "")).split("/")
+    for number, each in enumerate(route.parameters):
+        value = ids[number] if each.argument == "id" else values[each.argument]
+        if each.place == "path":
+            path = path.replace(f"{{{each.name}}}", quote(str(value), safe=""))
+        elif each.required or value != each.default:
+            match each.place:
+                case "query":
+                    query += [(each.name, text) for text in _texts(value)]
+                case "header":
+                    headers[each.name] = str(value)
+                case _:
+                    body[each.name] = value
+    if route.call == "submit":  # its answer may be lost, and it is asked for again
+        headers.setdefault("Idempotency-Key", new_id())
+    content = msgspec.json.encode(body) if route.body is not None else None
+    return path, query, headers, content
+
+
+def _texts(value: Any) -> list[str]:
+    match value:
+        case None:
+            return [""]
+        case bool():
+            return ["true" if value else "false"]
+        case bytes():
+            return [base64.b64encode(value).decode()]
+        case list() | tuple():
+            return [text for each in value for text in _texts(each)]
+        case _:
+            return [str(value)]
+
+
+def _encoded(query: list[tuple[str, str]]) -> str:
+    return "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query)
+
+
+def _remote(call: str) -> Callable[..., Any]:
+    routes = sorted((each for each in ROUTES if each.call == call), key=lambda each: -_named(each))
+    signature = inspect.signature(getattr(Admin, call))
+
+    @functools.wraps(getattr(Admin, call))
+    def ask(self: RemoteAdmin, *positional: Any, **named: Any) -> Any:
+        bound = signature.bind(self, *positional, **named)
+        bound.apply_defaults()
+        values = bound.arguments
+        if "id" in values:
+            split_id(str(values["id"]))
+        _refuse_others(routes[0], signature, values)
+        route = next(each for each in routes if all(values.get(p.argument) is not None for p in _in_path(each)))
+        return self.ask(route, values)
+
+    return ask
+
+
+def _in_path(route: Route) -> list[Parameter]:
+    return [each for each in route.parameters if each.place == "path"]
+
+
+def _named(route: Route) -> int:
+    return len(_in_path(route))
+
+
+def _refuse_others(route: Route, signature: inspect.Signature, values: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest for an argument that no server takes."""
+    served = {each.argument for each in route.parameters} | {"self"}
+    for name, parameter in signature.parameters.items():
+        if name not in served and values[name] != parameter.default:
+            raise InvalidRequest(f"{name} is only for whoever opens the warehouse; a server does not take it")
+
+
+def _not_served(call: str, why: str) -> Callable[..., Any]:
+    @functools.wraps(getattr(Admin, call))
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise InvalidRequest(f"a server does not offer {call}: {why}")
+
+    return refuse
+
+
+for _call in {each.call for each in ROUTES}:
+    setattr(RemoteAdmin, _call, _remote(_call))
+for _call in NOT_SERVED.keys() - {"compactions"}:
+    setattr(RemoteAdmin, _call, _not_served(_call, NOT_SERVED[_call]))

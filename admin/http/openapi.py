@@ -1,0 +1,109 @@
+"""The OpenAPI document, made from the table of routes and the types of `Admin`."""
+
+import importlib.metadata
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from lithify.admin.http.problems import MEDIA_TYPE, Problem
+from lithify.admin.http.routes import ROUTES, Parameter, Route
+from lithify.admin.partitions import Failed
+
+__all__ = ["document"]
+
+_REF = "#/components/schemas/{name}"
+LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+_PAGING = (
+    {"name": "limit", "in": "query", "description": "The most items of this page.", "schema": LIMIT},
+    {"name": "cursor", "in": "query", "description": "`next` of the page before.", "schema": {"type": "string"}},
+)
+
+
+def document(served: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """`served`: the paths of what is not an operation on a warehouse, such as health checks."""
+    types: list[Any] = [Problem, Failed]
+    for route in ROUTES:
+        types += [route.lists or route.answer, *(each.type for each in route.parameters)]
+        types += [route.body] if route.body else []
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    found = dict(zip(map(id, types), schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.verb.lower()] = _operation(route, found, found[id(Problem)])
+    for more in served:
+        paths |= more
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "lithify",
+            "version": importlib.metadata.version("lithify"),
+            "description": "Compaction, expiry and cleaning of keyed logs in an object store.",
+            "license": {"name": "Apache 2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def _operation(route: Route, schemas: Mapping[int, Any], problem: Any) -> dict[str, Any]:
+    parameters = [_parameter(each, schemas[id(each.type)]) for each in route.parameters if each.place != "body"]
+    if route.lists and route.verb == "GET":
+        parameters += _PAGING
+    answer = _page(schemas[id(route.lists)]) if route.lists else schemas[id(route.answer)]
+    said: dict[str, Any] = {"description": "Done.", "content": {"application/json": {"schema": answer}}}
+    if route.location:
+        said["headers"] = {"Location": {"schema": {"type": "string"}, "description": "Where to ask for it again."}}
+    wrong = {"description": "An error.", "content": {MEDIA_TYPE: {"schema": problem}}}
+    operation: dict[str, Any] = {
+        "operationId": f"{route.call}{'_in_partition' if _narrowed(route) else ''}",
+        "summary": route.summary,
+        "description": f"Role: {route.role.word}.",
+        "tags": [_tag(route)],
+        "parameters": parameters,
+        "responses": {str(route.status): said, "4XX": wrong, "5XX": wrong},
+    }
+    if route.body is not None:
+        operation["requestBody"] = {
+            "required": any(each.place == "body" and each.required for each in route.parameters),
+            "content": {"application/json": {"schema": schemas[id(route.body)]}},
+        }
+    return operation
+
+
+def _narrowed(route: Route) -> bool:
+    """Whether it is a second route of a method, for one partition."""
+    return sum(each.call == route.call for each in ROUTES) > 1 and "{partition}" in route.path
+
+
+def _parameter(each: Parameter, schema: Any) -> dict[str, Any]:
+    if each.name == "key_base64":
+        schema = {"type": "string", "contentEncoding": "base64"}
+    found: dict[str, Any] = {"name": each.name, "in": each.place, "required": each.required, "schema": schema}
+    if each.default not in (None, ()):
+        found["schema"] = {**schema, "default": each.default}
+    return found
+
+
+def _page(item: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["items", "next"],
+        "properties": {
+            "items": {"type": "array", "items": item},
+            "next": {"type": ["string", "null"], "description": "The cursor of the next page; null: this is the last."},
+            "failed": {"type": "array", "items": {"$ref": _REF.format(name="Failed")}},
+        },
+    }
+
+
+def _tag(route: Route) -> str:
+    words = [word for word in route.path.split("/") if word and not word.startswith("{")]
+    return next((word for word in reversed(words) if word in _TAGS), words[1])
+
+
+_TAGS = ("topics", "compactions", "checkpoints", "consumers", "transactions", "gc", "health")

@@ -1,0 +1,144 @@
+"""The HTTP server of a process: one address, served by uvicorn in a thread."""
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvicorn
+
+from lithify.admin.client import Admin
+from lithify.admin.http.access import Door, TokenFile, Tokens, is_loopback
+from lithify.admin.http.app import make_app
+from lithify.admin.http.gate import Gate
+from lithify.admin.http.ready import Ready
+from lithify.admin.partitions import WarehouseLike
+from lithify.store.errors import InvalidRequest, Unavailable
+
+__all__ = ["TOKENS_VARIABLE", "Address", "Serving", "serving"]
+
+TOKENS_VARIABLE = "LITHIFY_HTTP_TOKENS"
+
+log = structlog.wrap_logger(logging.getLogger("lithify.http"))
+
+_HEADERS_BYTES_MAX = 32 << 10
+_IDLE_S = 30  # a connection without a request
+_CONNECTIONS_MAX = 512
+_LEAVE_S = 10  # running requests may take so long after the server was told to end
+
+
+class Address:
+    """HOST:PORT, bound when it is made, so that whoever starts a server learns at once whether that is possible.
+
+    >>> address = Address("127.0.0.1:0")
+    >>> address.url.startswith("http://127.0.0.1:")
+    True
+    >>> address.close()
+    """
+
+    def __init__(self, text: str) -> None:
+        """Port 0: any that is free. Raises InvalidRequest, Unavailable if the address is in use."""
+        host, colon, port = text.rpartition(":")
+        self.host = host.strip("[]")
+        if not colon or not self.host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            raise InvalidRequest(f"{text[:100]!r} is no address: give HOST:PORT, such as 127.0.0.1:8480 or [::1]:8480")
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        self.socket = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.socket.bind((self.host, int(port)))
+            self.socket.listen(256)
+        except OSError as error:
+            self.socket.close()
+            raise Unavailable(f"{text}: this address cannot be served: {error.strerror or error}") from None
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.host)
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.socket.getsockname()[1]}"
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Serving:
+    """Answers requests until it is told to leave."""
+
+    def __init__(self, address: Address, app: Any) -> None:
+        self._address = address
+        self.url = address.url
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            h11_max_incomplete_event_size=_HEADERS_BYTES_MAX,
+            http="h11",
+            ws="none",
+            limit_concurrency=_CONNECTIONS_MAX,
+            timeout_keep_alive=_IDLE_S,
+            timeout_graceful_shutdown=_LEAVE_S,
+            proxy_headers=False,
+        )
+        self._server = _Quiet(config)
+        self.started = threading.Event()
+        self._server.begun = self.started
+
+    def run(self) -> None:
+        """Returns after `stop`, once running requests have ended, or ten seconds later."""
+        self._server.run(sockets=[self._address.socket])
+
+    def stop(self) -> None:
+        """Safe in a signal handler."""
+        self._server.should_exit = True
+
+
+class _Quiet(uvicorn.Server):
+    """Signals belong to the process, which stops all of its parts; uvicorn would take them."""
+
+    begun: threading.Event
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.begun.set()
+
+
+def serving(
+    warehouse: WarehouseLike, address: str, token_file: Path | None = None, tokens: str = "", hosts: Sequence[str] = ()
+) -> Serving:
+    """The server of a warehouse, its address bound. `tokens`: one role:token a line, if there is no `token_file`.
+    `hosts`: more names by which clients reach it.
+
+    Raises InvalidRequest, also for an address beyond loopback without tokens; Unavailable.
+    """
+    found: Callable[[], Tokens] | None = None
+    if token_file is not None:
+        found = TokenFile(token_file, lambda error: log.error("tokens not read", error=str(error))).tokens
+    elif tokens.strip():
+        fixed = Tokens.parse(tokens, TOKENS_VARIABLE)
+        found = lambda: fixed  # noqa: E731
+    bound = Address(address)
+    try:
+        if found is None and not bound.is_loopback:
+            raise InvalidRequest(
+                f"other machines can reach {address}: give tokens by --http-tokens FILE or {TOKENS_VARIABLE}, or serve "
+                "127.0.0.1"
+            )
+        gate = Gate(Door([bound.host, *hosts], bound.is_loopback), found)
+        return Serving(bound, make_app(Admin(warehouse), gate, Ready(warehouse.driver)))
+    except BaseException:
+        bound.close()
+        raise
