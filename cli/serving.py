@@ -21,8 +21,7 @@ _ADDRESS = "127.0.0.1:8480"
 def http_options(function: Any) -> Any:
     for each in (
         option("http.host"),
-        # The variable holds tokens, not the name of a file.
-        option("http.tokens", envvar=None, show_envvar=False, type=click.Path(dir_okay=False, path_type=Path)),
+        option("http.tokens", type=click.Path(dir_okay=False, path_type=Path)),
         option("http"),
     ):
         function = each(function)

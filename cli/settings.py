@@ -28,6 +28,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     metavar: str | None = None
     repeated: bool = False
     smallest: int = 0
+    by_variable: bool = True  # False: the variable holds something else, and is read elsewhere
     commands: str  # that take the flag
     meaning: str
 
@@ -220,10 +221,11 @@ SETTINGS: tuple[Setting, ...] = (
         name="http.tokens",
         flag="--http-tokens",
         metavar="FILE",
+        by_variable=False,
         default_text="none",
         commands="serve, compactor run",
         meaning="file with one role:token a line, the role being read, operate or admin; it is read again when it "
-        "changes. The variable holds such lines itself. Needed for any address that other machines can reach",
+        "changes. Or LITHIFY_HTTP_TOKENS holds such lines itself. Needed for any address that other machines can reach",
     ),
     Setting(
         name="http.host",
@@ -248,7 +250,12 @@ def option(name: str, **more: Any) -> Callable[[F], F]:
     """The click option of a setting. `more` goes to click; its `default` replaces the setting's."""
     it = _BY_NAME[name]
     meaning = f"{it.meaning[0].upper()}{it.meaning[1:]}."
-    attributes: dict[str, Any] = {"envvar": it.variable, "show_envvar": True, "default": it.default, "help": meaning}
+    attributes: dict[str, Any] = {
+        "envvar": it.variable if it.by_variable else None,
+        "show_envvar": it.by_variable,
+        "default": it.default,
+        "help": meaning,
+    }
     match it.kind:
         case "count" | "ms":
             most = _INTERVAL_MS_MAX if it.kind == "ms" else None

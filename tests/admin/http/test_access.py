@@ -114,11 +114,14 @@ def test_no_other_host_is(host: str | None) -> None:
     assert not Door(["127.0.0.1"], loopback=True).admits_host(host)
 
 
-def test_off_loopback_only_what_is_named_is_ours() -> None:
+def test_off_loopback_what_is_named_is_ours_and_every_address_in_digits() -> None:
+    """Nobody can make another name resolve to a Host in digits."""
     door = Door(["10.1.2.3", "Lithify.Example."], loopback=False)
-    ours = ["10.1.2.3:8480", "lithify.example", "LITHIFY.example:443"]
+    ours = ["10.1.2.3:8480", "lithify.example", "LITHIFY.example:443", "192.168.0.7:80", "[::1]:8480"]
     assert all(map(door.admits_host, ours))
-    assert not any(map(door.admits_host, ["localhost:8480", "127.0.0.1", "example", "other.lithify.example"]))
+    assert not any(
+        map(door.admits_host, ["localhost:8480", "example", "other.lithify.example", "1.2.3.example", "10.1.2", ""])
+    )
 
 
 @pytest.mark.parametrize(
