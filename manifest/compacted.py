@@ -11,19 +11,24 @@ import msgspec
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.units import Unit
 
-__all__ = ["Compacted", "compacted", "is_clean"]
+__all__ = ["CompactedState", "compacted", "is_clean"]
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+class CompactedState(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     segments: tuple[SegmentRef, ...]  # in key order, with disjoint keys; each key has one record
     as_of: int  # exclusive: all records of these are below it, and nothing else in the manifest is
     floor: int  # records below it are hidden from readers, and may or may not still be stored
-    tombstones: int  # rows without a value; 0: the segments are the table as it is
+    tombstones: int  # rows without a value
+    # Whether readers of the topic leave out some of these records: those below the floor, and those that their keys
+    # left behind when the topic grew (docs/rfcs/0013). Without that and without tombstones, the segments are the table
+    # as it is.
+    hides: bool
 
 
-def compacted(manifest: Manifest, floor: int) -> Compacted | None:
-    """The compacted state as of `cleaned_to`. None: there is none, or nothing is left of it.
+def compacted(manifest: Manifest, floor: int, *, grown: bool) -> CompactedState | None:
+    """The compacted state as of `cleaned_to`. None: there is none, or nothing is left of it. `grown`: whether the topic
+    ever had fewer partitions.
 
     SUBTLE! It is not enough that only one run lies below `cleaned_to`. 1. Of three appends the first and third are
     merged around the second; a record of the first is superseded by one of the third. 2. The run made of the second is
@@ -38,12 +43,13 @@ def compacted(manifest: Manifest, floor: int) -> Compacted | None:
     loose, runs = manifest.l0, (other for other in manifest.runs if other != run)
     if any(ref.min_offset < as_of for ref in loose) or any(other.reaches_to < as_of for other in runs):
         return None
-    return Compacted(
+    return CompactedState(
         run=run.id,
         segments=run.segments,
         as_of=as_of,
         floor=floor,
         tombstones=sum(ref.tombstones for ref in run.segments),
+        hides=grown or any(ref.min_offset < floor for ref in run.segments),
     )
 
 

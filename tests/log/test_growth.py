@@ -12,12 +12,15 @@ from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, topic_lineage
+from lithify.manifest.compacted import CompactedState, compacted
 from lithify.manifest.model import GROWTHS_MAX
+from lithify.manifest.retention import floor_at
 from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Driver
 from lithify.store.errors import Fenced, NotFound
 from lithify.store.memory import MemoryStore
 from tests.clock import HandClock
+from tests.log.compaction import files_of
 from tests.log.conftest import TEN_SECONDS_MS
 
 CLEANED = {"cleanup.policy": "compact", "delete.retention.ms": 1_000, "min.cleanable.dirty.ratio": 0}
@@ -235,3 +238,26 @@ def test_a_producer_that_was_replaced_opens_nothing_in_added_partitions(warehous
     with pytest.raises(Fenced, match="another instance"):
         older.close()
     assert [record.value for record in topic.partition(1).read()] == [b"newer", b"newer"]
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_compacted_states_are_the_table_unless_they_hide_records(
+    warehouse: Warehouse, clock: HandClock, grows: bool
+) -> None:
+    topic = warehouse.create_topic("t", config=CLEANED)
+    records = [Record(b"%d" % number, b"v") for number in range(20)]
+    topic.append(records)
+    if grows:
+        topic.alter(partitions=2)
+        clock.now_ms += TEN_SECONDS_MS
+    topic.append(records)
+    clean(warehouse, clock)
+    states: list[CompactedState] = []
+    for number in range(topic.partitions):
+        head = warehouse.driver.run(files_of(warehouse, "t", number).head())
+        found = compacted(head, floor_at(head, clock.now_ms), grown=bool(topic.key_places().growths))
+        states += [] if found is None else [found]
+    rows = sum(ref.rows for state in states for ref in state.segments)
+    assert len(scanned(topic)) == 20
+    assert (rows == 20, any(state.hides for state in states)) == (not grows, grows)
+    assert all(state.tombstones == 0 for state in states)

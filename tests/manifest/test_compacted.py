@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
 from lithify.manifest.commit import Next
-from lithify.manifest.compacted import Compacted, compacted, is_clean
+from lithify.manifest.compacted import CompactedState, compacted, is_clean
 from lithify.manifest.compactions import CommitCompaction, coverage_offset
 from lithify.manifest.floor import DropSegments, RaiseFloor
 from lithify.manifest.invariants import manifest_problems
@@ -138,9 +138,9 @@ class Log:
     def all(self) -> list[str]:
         return [ref.id for ref in self.head.segments()]
 
-    def checked(self) -> Compacted | None:
+    def checked(self) -> CompactedState | None:
         """What it is, as the model has it, too."""
-        found = compacted(self.head, self.head.log_start_offset)
+        found = compacted(self.head, self.head.log_start_offset, grown=False)
         if found is None:
             return None
         rows = [row for ref in found.segments for row in self.rows[ref.id]]
@@ -207,7 +207,7 @@ def test_a_clean_around_an_append_is_the_state_of_no_offset() -> None:
     log.merge(log.l0(0, 2))
     (run,) = log.head.runs
     assert (log.head.cleaned_to, run.segments[0].max_offset) == (2, 5)
-    assert compacted(log.head, 0) is None
+    assert compacted(log.head, 0, grown=False) is None
     assert not is_clean(units(log.head)[0], log.head.cleaned_to), "nor is it clean: it is dirty at once"
 
 
@@ -302,7 +302,7 @@ def test_a_run_of_an_earlier_lithify_tells_nothing_of_what_it_has_absorbed() -> 
     found = log.checked()
     assert found is not None
     older = replace(log.head, runs=tuple(SortedRun(id=run.id, segments=run.segments) for run in log.head.runs))
-    assert compacted(older, 0) is None
+    assert compacted(older, 0, grown=False) is None
     log.head = older
     log.merge(log.all())
     log.append(b"c")

@@ -9,7 +9,7 @@ __all__ = ["no_state"]
 
 def no_state(manifest: Manifest, contents: Contents) -> str | None:
     """What is wrong with it; None: nothing, or there is none."""
-    found = compacted(manifest, manifest.log_start_offset)
+    found = compacted(manifest, manifest.log_start_offset, grown=False)
     if found is None:
         return None
     rows = {row.offset: row for ref in found.segments for row in contents.rows(ref)}
