@@ -183,7 +183,8 @@ class Verifier:
         mine = [findings[key] for key in look.segments() if key in findings]
         if any(finding.kind == "missing" for finding in mine):
             # SUBTLE! 1. We read head 7. 2. While we verify, segments are compacted and collected. 3. We find them
-            # missing. Only what a later head, or a pin, still names is really missing.
+            # missing. Only what a later head, or a pin, still names is really missing. Test:
+            # tests/admin/test_verify_meanwhile.py
             now = attempt(lambda: self._known.run(look.keys, _look))
             named = (look if isinstance(now, Fault) else now).segments().keys()
             mine = [finding for finding in mine if finding.kind != "missing" or finding.object in named]

@@ -80,6 +80,21 @@ def test_every_test_that_a_comment_or_a_page_names_exists() -> None:
     assert [(file, path) for file, path in sorted(named) if not (root / path).is_file()] == []
 
 
+def test_every_subtle_comment_names_its_test() -> None:
+    root = DOCS.parent
+    packages = [start.parent for start in root.glob("*/__init__.py") if start.parent.name != "benchmarks"]
+    texts = {file: file.read_text(encoding="utf-8") for start in packages for file in start.rglob("*.py")}
+    # To the end of the comment: of a docstring, or of lines that begin with #.
+    ends = {'"': r'.*?"""', "#": r".*?\n(?!\s*#)"}
+    found = [
+        (file.name, re.match(ends["#" if "#" in before.rpartition("\n")[2] else '"'], text[len(before) :], re.DOTALL))
+        for file, text in texts.items()
+        for before in (text[: at.start()] for at in re.finditer("SUBTLE!", text))
+    ]
+    assert len(found) > 70
+    assert [(name, said and said[0][:80]) for name, said in found if said is None or "tests/" not in said[0]] == []
+
+
 def test_every_stored_field_is_told_and_no_other() -> None:
     structs = [c for m in (model, jobs) for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__]
     fields = [field for c in structs if issubclass(c, msgspec.Struct) for field in msgspec.structs.fields(c)]
