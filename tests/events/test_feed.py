@@ -2,7 +2,7 @@
 whatever happens is a property: tests/properties/test_streams.py."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
@@ -15,12 +15,15 @@ from lithify.events.stream import Asked, Cursor, Sent
 from lithify.events.types import Amount, Appended, Change, Event, PartitionSealed
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.catalog import live_topic, topic_lineage
+from lithify.manifest.catalog import topic_lineage
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.lifetime import Seal
+from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Driver
 from lithify.store.errors import NotFound, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import Get, Request
+from lithify.store.port import Create, Folders, Get, Request
 from tests.clock import HandClock
 
 ENDED = CollectionEnded(swept=False, objects=1, bytes=2, waiting=0, failed=0)
@@ -201,9 +204,9 @@ def test_what_a_compactor_here_does_is_looked_at_at_once_and_told_once(scene: Sc
     server = scene.server()
     following = server.follow()
     scene.append(0)
-    topic_id = scene.warehouse.driver.run(live_topic(topic_lineage("t"), "t")).topic_id
+    keys = keys_of(scene, 0)
     emitted = Appended(
-        topic="t", topic_id=topic_id, partition=0, manifest=2, segment="s", offset=0, size=Amount(1, 1, 1)
+        topic="t", topic_id=keys.topic_id, partition=0, manifest=2, segment="s", offset=0, size=Amount(1, 1, 1)
     )
     server.sink(emitted)
     with scene.requests() as made:
@@ -251,15 +254,15 @@ def test_a_topic_that_was_deleted_meanwhile_is_told_elsewhere(scene: Scene) -> N
 
 
 class Away(Driver):
-    """A store that is away for whoever asks for one partition's files."""
+    """A store that does not answer some requests."""
 
-    def __init__(self, scene: Scene, away: str) -> None:
+    def __init__(self, scene: Scene) -> None:
         super().__init__(scene.store)
-        self.away = away
+        self.refuses: Callable[[Request[Any]], bool] = lambda _: False
         answer = self.answer
 
         def answer_or_fail(request: Request[Any]) -> Any:
-            if self.away and isinstance(request, Get) and self.away in request.key:
+            if self.refuses(request):
                 raise Unavailable("the store is away")
             return answer(request)
 
@@ -267,27 +270,114 @@ class Away(Driver):
         self.monotonic_ms = scene.clock
 
 
+def reads(folder: str) -> Callable[[Request[Any]], bool]:
+    return lambda request: isinstance(request, Get) and folder in request.key
+
+
 def test_one_partition_that_cannot_be_read_holds_up_no_other_and_the_cursors_wait_for_it(scene: Scene) -> None:
-    driver = Away(scene, "")
+    driver = Away(scene)
     server = Feed(driver, threads=1)
     following = server.follow()
     began_ms = scene.clock.now_ms
-    driver.away = "/00000/manifest/"
+    driver.refuses = reads("/00000/manifest/")
     for _ in range(2):
-        scene.wait(LOOK_MS)
+        scene.wait(20_000)
         scene.append(0)
         scene.append(1)
         server.look()
     sent = following.take()
     assert told(sent) == ["Trouble", "Appended 1:2", "Appended 1:3"]
     assert following.cursor.at_ms == began_ms
-    driver.away = ""
+    driver.refuses = lambda _: False
     scene.wait(20_000)
     server.look()
     assert sorted(told(following.take())) == ["Appended 0:2", "Appended 0:3", "Recovered"]
     assert following.cursor.at_ms == scene.clock.now_ms
     assert isinstance(sent[0].event, Trouble)
     assert sent[0].event.what == "changes not read"
+
+
+@pytest.mark.parametrize("refuses", [lambda request: isinstance(request, Folders), reads("u/config/")])
+def test_topics_that_cannot_be_found_hold_the_cursors_back(
+    scene: Scene, refuses: Callable[[Request[Any]], bool]
+) -> None:
+    """Or another server would not read back what came in them."""
+    driver = Away(scene)
+    server = Feed(driver, threads=1)
+    following = server.follow()
+    began_ms = scene.clock.now_ms
+    driver.refuses = refuses
+    scene.warehouse.create_topic("u", probe=False)
+    for _ in range(2):
+        scene.wait(MARGIN_MS)
+        server.look()
+    assert told(following.take()) == ["Trouble"]
+    assert following.cursor.at_ms == began_ms
+    elsewhere = scene.server().follow(cursor=following.cursor)
+    assert "PartitionCreated 0:1" in told(elsewhere.take())
+    driver.refuses = lambda _: False
+    scene.wait(MARGIN_MS)
+    server.look()
+    assert sorted(told(following.take())) == ["PartitionCreated 0:1", "Recovered"]
+
+
+def test_a_topic_that_could_not_be_read_at_the_beginning_is_read_from_the_cursor_on(scene: Scene) -> None:
+    cursor = scene.server().follow().cursor
+    scene.wait(5)
+    scene.append(0)
+    scene.wait(5 * MARGIN_MS)
+    driver = Away(scene)
+    server = Feed(driver, threads=1)
+    driver.refuses = reads("t/config/")
+    following = server.follow(cursor=cursor)
+    driver.refuses = lambda _: False
+    scene.wait(MARGIN_MS)
+    server.look()
+    assert "Appended 0:2" in told(following.take())
+
+
+def test_what_a_slow_creator_made_long_before_it_announced_the_topic_is_told(scene: Scene) -> None:
+    server, elsewhere = scene.server(), scene.server()
+    following = server.follow()
+    driver = scene.driver()
+    answer = driver.answer
+
+    def answer_slowly(request: Request[Any]) -> Any:
+        if isinstance(request, Create) and "u/config/" in request.key:
+            scene.wait(5 * MARGIN_MS)
+            server.look()
+        return answer(request)
+
+    driver.answer = answer_slowly
+    Warehouse(driver).create_topic("u", probe=False)
+    assert following.take() == ()
+    cursor = following.cursor
+    scene.wait(20_000)
+    server.look()
+    assert told(following.take()) == ["PartitionCreated 0:1"]
+    assert "PartitionCreated 0:1" in told(elsewhere.follow(Asked("u"), cursor).take())
+
+
+def test_the_seal_of_a_deletion_that_was_interrupted_is_told(scene: Scene) -> None:
+    server = scene.server()
+    following = server.follow()
+    driver = Away(scene)
+    driver.refuses = lambda request: isinstance(request, Create) and "/manifest/" in request.key
+    with pytest.raises(Unavailable):
+        Warehouse(driver).delete_topic("t")
+    for _ in range(4):
+        scene.wait(MARGIN_MS)
+        server.look()
+    scene.warehouse.driver.run(PartitionFiles(keys_of(scene, 1)).manifest.commit(Seal()))
+    scene.wait(LOOK_MS)
+    server.look()
+    assert told(following.take()) == ["PartitionSealed 1:2"]
+
+
+def keys_of(scene: Scene, partition: int) -> PartitionKeys:
+    found = scene.warehouse.driver.run(topic_lineage("t").refresh()).value
+    assert found is not None
+    return PartitionKeys("t", found.topic_id, partition)
 
 
 def test_clients_in_many_threads_get_everything_once() -> None:
