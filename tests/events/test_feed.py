@@ -2,76 +2,25 @@
 whatever happens is a property: tests/properties/test_streams.py."""
 
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from typing import Any
+from contextlib import closing
 
 import pytest
 
 from lithify.events.feed import LINGER_MS, LOOK_MS, MARGIN_MS, Feed, Following
-from lithify.events.notices import CollectionEnded, Trouble
-from lithify.events.stream import Asked, Cursor, Sent
-from lithify.events.types import Amount, Appended, Change, Event, PartitionSealed
-from lithify.log.record import Record
-from lithify.log.warehouse import Warehouse
-from lithify.manifest.catalog import topic_lineage
-from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.lifetime import Seal
-from lithify.manifest.partition import PartitionFiles
+from lithify.events.notices import CollectionEnded
+from lithify.events.stream import Asked, Cursor
+from lithify.events.types import Amount, Appended, Change, PartitionSealed
 from lithify.store.driver import Driver
-from lithify.store.errors import NotFound, Unavailable
-from lithify.store.memory import MemoryStore
-from lithify.store.metered import Metered
-from lithify.store.port import Create, Folders, Get, Request
-from tests.clock import HandClock
+from lithify.store.errors import NotFound
+from tests.events.serving import Scene, keys_of, told
 
 ENDED = CollectionEnded(swept=False, objects=1, bytes=2, waiting=0, failed=0)
-
-
-class Scene:
-    """A warehouse with one topic of two partitions, its store's clock, and servers."""
-
-    def __init__(self) -> None:
-        self.clock = HandClock()
-        self.store = Metered(MemoryStore(clock=self.clock))
-        self.warehouse = Warehouse(Driver(self.store))
-        self.topic = self.warehouse.create_topic("t", 2, probe=False)
-
-    def driver(self) -> Driver:
-        driver = Driver(self.store)
-        driver.monotonic_ms = self.clock
-        return driver
-
-    def server(self, **options: Any) -> Feed:
-        return Feed(self.driver(), threads=1, **options)
-
-    def append(self, partition: int = 0) -> None:
-        self.warehouse.topic("t").partition(partition).append([Record(None, b"v")])
-
-    def wait(self, ms: int) -> None:
-        self.clock.now_ms += ms
-
-    @contextmanager
-    def requests(self) -> Iterator[list[int]]:
-        """How many are made inside."""
-        before, made = self.store.requests().total, list[int]()
-        yield made
-        made.append(self.store.requests().total - before)
 
 
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-def told(sent: tuple[Sent, ...]) -> list[str]:
-    return [name(event) for _, event in sent]
-
-
-def name(event: Event) -> str:
-    kind = type(event).__name__
-    return f"{kind} {event.partition}:{event.number}" if isinstance(event, Change) else kind
 
 
 def test_from_now_on(scene: Scene) -> None:
@@ -253,131 +202,51 @@ def test_a_topic_that_was_deleted_meanwhile_is_told_elsewhere(scene: Scene) -> N
     assert sum(isinstance(event, PartitionSealed) for _, event in again.take()) == 2
 
 
-class Away(Driver):
-    """A store that does not answer some requests."""
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene.store)
-        self.refuses: Callable[[Request[Any]], bool] = lambda _: False
-        answer = self.answer
-
-        def answer_or_fail(request: Request[Any]) -> Any:
-            if self.refuses(request):
-                raise Unavailable("the store is away")
-            return answer(request)
-
-        self.answer = answer_or_fail
-        self.monotonic_ms = scene.clock
-
-
-def reads(folder: str) -> Callable[[Request[Any]], bool]:
-    return lambda request: isinstance(request, Get) and folder in request.key
-
-
-def test_one_partition_that_cannot_be_read_holds_up_no_other_and_the_cursors_wait_for_it(scene: Scene) -> None:
-    driver = Away(scene)
-    server = Feed(driver, threads=1)
+def test_what_one_client_kept_in_the_ring_is_not_read_back_for_another(scene: Scene) -> None:
+    """Of the partitions that it asks for one was followed by others all the time, and one was not."""
+    server = scene.server()
+    server.follow(Asked("t", 0))
     following = server.follow()
-    began_ms = scene.clock.now_ms
-    driver.refuses = reads("/00000/manifest/")
-    for _ in range(2):
-        scene.wait(20_000)
-        scene.append(0)
-        scene.append(1)
-        server.look()
-    sent = following.take()
-    assert told(sent) == ["Trouble", "Appended 1:2", "Appended 1:3"]
-    assert following.cursor.at_ms == began_ms
-    driver.refuses = lambda _: False
-    scene.wait(20_000)
-    server.look()
-    assert sorted(told(following.take())) == ["Appended 0:2", "Appended 0:3", "Recovered"]
-    assert following.cursor.at_ms == scene.clock.now_ms
-    assert isinstance(sent[0].event, Trouble)
-    assert sent[0].event.what == "changes not read"
-
-
-@pytest.mark.parametrize("refuses", [lambda request: isinstance(request, Folders), reads("u/config/")])
-def test_topics_that_cannot_be_found_hold_the_cursors_back(
-    scene: Scene, refuses: Callable[[Request[Any]], bool]
-) -> None:
-    """Or another server would not read back what came in them."""
-    driver = Away(scene)
-    server = Feed(driver, threads=1)
-    following = server.follow()
-    began_ms = scene.clock.now_ms
-    driver.refuses = refuses
-    scene.warehouse.create_topic("u", probe=False)
-    for _ in range(2):
-        scene.wait(MARGIN_MS)
-        server.look()
-    assert told(following.take()) == ["Trouble"]
-    assert following.cursor.at_ms == began_ms
-    elsewhere = scene.server().follow(cursor=following.cursor)
-    assert "PartitionCreated 0:1" in told(elsewhere.take())
-    driver.refuses = lambda _: False
-    scene.wait(MARGIN_MS)
-    server.look()
-    assert sorted(told(following.take())) == ["PartitionCreated 0:1", "Recovered"]
-
-
-def test_a_topic_that_could_not_be_read_at_the_beginning_is_read_from_the_cursor_on(scene: Scene) -> None:
-    cursor = scene.server().follow().cursor
-    scene.wait(5)
     scene.append(0)
-    scene.wait(5 * MARGIN_MS)
-    driver = Away(scene)
-    server = Feed(driver, threads=1)
-    driver.refuses = reads("t/config/")
-    following = server.follow(cursor=cursor)
-    driver.refuses = lambda _: False
-    scene.wait(MARGIN_MS)
     server.look()
-    assert "Appended 0:2" in told(following.take())
-
-
-def test_what_a_slow_creator_made_long_before_it_announced_the_topic_is_told(scene: Scene) -> None:
-    server, elsewhere = scene.server(), scene.server()
-    following = server.follow()
-    driver = scene.driver()
-    answer = driver.answer
-
-    def answer_slowly(request: Request[Any]) -> Any:
-        if isinstance(request, Create) and "u/config/" in request.key:
-            scene.wait(5 * MARGIN_MS)
-            server.look()
-        return answer(request)
-
-    driver.answer = answer_slowly
-    Warehouse(driver).create_topic("u", probe=False)
-    assert following.take() == ()
-    cursor = following.cursor
-    scene.wait(20_000)
+    (sent,) = following.take()
+    following.close()
+    scene.wait(2 * LINGER_MS)
     server.look()
-    assert told(following.take()) == ["PartitionCreated 0:1"]
-    assert "PartitionCreated 0:1" in told(elsewhere.follow(Asked("u"), cursor).take())
+    scene.append(0)
+    scene.append(1)
+    server.sink(ENDED)
+    server.look()
+    again = server.follow(cursor=sent.cursor)
+    got = told(again.take())
+    assert sorted(got) == ["Appended 0:3", "Appended 1:2", "CollectionEnded", "PartitionCreated 1:1"]
 
 
-def test_the_seal_of_a_deletion_that_was_interrupted_is_told(scene: Scene) -> None:
+def test_a_topic_that_one_client_finds_first_is_told_to_all_that_wait_for_it(scene: Scene) -> None:
     server = scene.server()
     following = server.follow()
-    driver = Away(scene)
-    driver.refuses = lambda request: isinstance(request, Create) and "/manifest/" in request.key
-    with pytest.raises(Unavailable):
-        Warehouse(driver).delete_topic("t")
-    for _ in range(4):
-        scene.wait(MARGIN_MS)
-        server.look()
-    scene.warehouse.driver.run(PartitionFiles(keys_of(scene, 1)).manifest.commit(Seal()))
-    scene.wait(LOOK_MS)
+    scene.wait(5_000)
+    scene.warehouse.create_topic("u", probe=False)
+    scene.wait(1)
+    server.follow(Asked("u"))
+    assert told(following.take()) == ["PartitionCreated 0:1"]
+
+
+def test_who_comes_back_to_a_topic_that_is_gone_gets_its_end(scene: Scene) -> None:
+    server = scene.server()
+    following = server.follow(Asked("t"))
+    scene.append(0)
     server.look()
-    assert told(following.take()) == ["PartitionSealed 1:2"]
-
-
-def keys_of(scene: Scene, partition: int) -> PartitionKeys:
-    found = scene.warehouse.driver.run(topic_lineage("t").refresh()).value
-    assert found is not None
-    return PartitionKeys("t", found.topic_id, partition)
+    (sent,) = following.take()
+    scene.warehouse.delete_topic("t")
+    scene.wait(1)
+    server.look()
+    scene.wait(MARGIN_MS + 1)
+    server.look()
+    scene.wait(MARGIN_MS + 1)
+    assert told(server.follow(Asked("t"), sent.cursor).take()) == ["PartitionSealed 0:3", "PartitionSealed 1:2"]
+    with pytest.raises(NotFound):
+        scene.server().follow(Asked("t"))
 
 
 def test_clients_in_many_threads_get_everything_once() -> None:
