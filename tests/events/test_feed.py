@@ -127,6 +127,7 @@ def test_at_another_server_files_are_read_back(scene: Scene) -> None:
     sent = following.take()
     scene.append(1)
     read = other.follow(cursor=sent[1].cursor)
+    assert read.cursor == sent[1].cursor
     back = read.take()
     assert told(back) == ["Appended 0:3", "Appended 0:4", "Appended 1:2"]  # the first was older than the margin
     assert {cursor for cursor, _ in back} == {sent[1].cursor}  # cut here, it begins there again
