@@ -182,7 +182,7 @@ async def partitions_since(lineage: Lineage[TopicFile], since_ms: int) -> dict[P
     version: Version[TopicFile] | None = await lineage.refresh()
     while version is not None and version.value is not None:
         old = _seen_ms(version) < since_ms
-        if not (old and version.value.deleted):
+        if not version.value.deleted:  # of a life that ended since, the version before tells
             found.update(dict.fromkeys(partition_keys(version.value), since_ms if old else 0))
         version = None if old or version.number == 1 else await lineage.read(version.number - 1)
     return found

@@ -143,16 +143,16 @@ class Feed:
 
     def taken(self, following: "Following", scope: _Scope, wait_s: float) -> tuple[Sent, ...]:
         with self._news:
-            before = following.cursor
+            before = following.here
             self._news.wait_for(lambda: self._closed or self._ring.last > before.sequence, wait_s)
             here = Cursor(self._ring.server, self._ring.last, self._at_ms)
             if self._ring.holds(before):
-                following.cursor = here
+                following.here = here
                 return tuple(each for each in self._ring.after(before.sequence) if scope.asked.takes(each.event))
         with self._reading:  # it was too slow: what it has not taken has left the ring
             missed = self._missed(scope, before)
             with self._news:
-                following.cursor = Cursor(self._ring.server, self._ring.last, self._at_ms)
+                following.here = Cursor(self._ring.server, self._ring.last, self._at_ms)
             return missed or ()
 
     def _enter(self, asked: Asked) -> _Scope:
@@ -184,8 +184,9 @@ class Feed:
                 # SUBTLE! 1. A client has all up to 7, and goes. 2. Nobody follows; changes come, but not into the ring.
                 # 3. It comes back: 7 is still the last. So whoever has all up to the last may have missed something.
                 # Test: tests/events/test_feed.py
-                sequence = self._ring.last + 1 if from_ms else 0
-                self._watched.setdefault(keys, _Watched(keys, from_ms, sequence))
+                if keys not in self._watched:
+                    sequence = self._ring.last + 1 if from_ms else 0
+                    self._watched[keys] = _Watched(keys, from_ms, sequence)
             scope.partitions = scope.partitions.union(found) - ended
             scope.looked_ms = self._driver.monotonic_ms()
             scope.found_ms = scope.found_ms if unread else now_ms
@@ -302,11 +303,16 @@ class Feed:
 class Following:
     """One client. One thread at a time."""
 
-    def __init__(self, feed: Feed, scope: _Scope, cursor: Cursor, missed: tuple[Sent, ...]) -> None:
-        self.cursor = cursor  # how far it is once it has taken all that `take` has returned
+    def __init__(self, feed: Feed, scope: _Scope, here: Cursor, missed: tuple[Sent, ...]) -> None:
+        self.here = here  # where the ring goes on
         self._feed = feed
         self._scope = scope
         self._missed = missed
+
+    @property
+    def cursor(self) -> Cursor:
+        """How far a client is that was sent all that `take` has returned: for a first event, and signs of life."""
+        return self._missed[0].cursor if self._missed else self.here
 
     def take(self, wait_s: float = 0) -> tuple[Sent, ...]:
         """What came since the last call. If there is nothing, waits; may then still return nothing."""

@@ -2,73 +2,25 @@
 whatever happens is a property: tests/properties/test_streams.py."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from typing import Any
+from contextlib import closing
 
 import pytest
 
 from lithify.events.feed import LINGER_MS, LOOK_MS, MARGIN_MS, Feed, Following
-from lithify.events.notices import CollectionEnded, Trouble
-from lithify.events.stream import Asked, Cursor, Sent
-from lithify.events.types import Amount, Appended, Change, Event, PartitionSealed
-from lithify.log.record import Record
-from lithify.log.warehouse import Warehouse
-from lithify.manifest.catalog import live_topic, topic_lineage
+from lithify.events.notices import CollectionEnded
+from lithify.events.stream import Asked, Cursor
+from lithify.events.types import Amount, Appended, Change, PartitionSealed
 from lithify.store.driver import Driver
-from lithify.store.errors import NotFound, Unavailable
-from lithify.store.memory import MemoryStore
-from lithify.store.metered import Metered
-from lithify.store.port import Get, Request
-from tests.clock import HandClock
+from lithify.store.errors import NotFound
+from tests.events.serving import Scene, keys_of, told
 
 ENDED = CollectionEnded(swept=False, objects=1, bytes=2, waiting=0, failed=0)
-
-
-class Scene:
-    """A warehouse with one topic of two partitions, its store's clock, and servers."""
-
-    def __init__(self) -> None:
-        self.clock = HandClock()
-        self.store = Metered(MemoryStore(clock=self.clock))
-        self.warehouse = Warehouse(Driver(self.store))
-        self.topic = self.warehouse.create_topic("t", 2, probe=False)
-
-    def driver(self) -> Driver:
-        driver = Driver(self.store)
-        driver.monotonic_ms = self.clock
-        return driver
-
-    def server(self, **options: Any) -> Feed:
-        return Feed(self.driver(), threads=1, **options)
-
-    def append(self, partition: int = 0) -> None:
-        self.warehouse.topic("t").partition(partition).append([Record(None, b"v")])
-
-    def wait(self, ms: int) -> None:
-        self.clock.now_ms += ms
-
-    @contextmanager
-    def requests(self) -> Iterator[list[int]]:
-        """How many are made inside."""
-        before, made = self.store.requests().total, list[int]()
-        yield made
-        made.append(self.store.requests().total - before)
 
 
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-def told(sent: tuple[Sent, ...]) -> list[str]:
-    return [name(event) for _, event in sent]
-
-
-def name(event: Event) -> str:
-    kind = type(event).__name__
-    return f"{kind} {event.partition}:{event.number}" if isinstance(event, Change) else kind
 
 
 def test_from_now_on(scene: Scene) -> None:
@@ -175,6 +127,7 @@ def test_at_another_server_files_are_read_back(scene: Scene) -> None:
     sent = following.take()
     scene.append(1)
     read = other.follow(cursor=sent[1].cursor)
+    assert read.cursor == sent[1].cursor
     back = read.take()
     assert told(back) == ["Appended 0:3", "Appended 0:4", "Appended 1:2"]  # the first was older than the margin
     assert {cursor for cursor, _ in back} == {sent[1].cursor}  # cut here, it begins there again
@@ -201,9 +154,9 @@ def test_what_a_compactor_here_does_is_looked_at_at_once_and_told_once(scene: Sc
     server = scene.server()
     following = server.follow()
     scene.append(0)
-    topic_id = scene.warehouse.driver.run(live_topic(topic_lineage("t"), "t")).topic_id
+    keys = keys_of(scene, 0)
     emitted = Appended(
-        topic="t", topic_id=topic_id, partition=0, manifest=2, segment="s", offset=0, size=Amount(1, 1, 1)
+        topic="t", topic_id=keys.topic_id, partition=0, manifest=2, segment="s", offset=0, size=Amount(1, 1, 1)
     )
     server.sink(emitted)
     with scene.requests() as made:
@@ -250,44 +203,51 @@ def test_a_topic_that_was_deleted_meanwhile_is_told_elsewhere(scene: Scene) -> N
     assert sum(isinstance(event, PartitionSealed) for _, event in again.take()) == 2
 
 
-class Away(Driver):
-    """A store that is away for whoever asks for one partition's files."""
-
-    def __init__(self, scene: Scene, away: str) -> None:
-        super().__init__(scene.store)
-        self.away = away
-        answer = self.answer
-
-        def answer_or_fail(request: Request[Any]) -> Any:
-            if self.away and isinstance(request, Get) and self.away in request.key:
-                raise Unavailable("the store is away")
-            return answer(request)
-
-        self.answer = answer_or_fail
-        self.monotonic_ms = scene.clock
-
-
-def test_one_partition_that_cannot_be_read_holds_up_no_other_and_the_cursors_wait_for_it(scene: Scene) -> None:
-    driver = Away(scene, "")
-    server = Feed(driver, threads=1)
+def test_what_one_client_kept_in_the_ring_is_not_read_back_for_another(scene: Scene) -> None:
+    """Of the partitions that it asks for one was followed by others all the time, and one was not."""
+    server = scene.server()
+    server.follow(Asked("t", 0))
     following = server.follow()
-    began_ms = scene.clock.now_ms
-    driver.away = "/00000/manifest/"
-    for _ in range(2):
-        scene.wait(LOOK_MS)
-        scene.append(0)
-        scene.append(1)
-        server.look()
-    sent = following.take()
-    assert told(sent) == ["Trouble", "Appended 1:2", "Appended 1:3"]
-    assert following.cursor.at_ms == began_ms
-    driver.away = ""
-    scene.wait(20_000)
+    scene.append(0)
     server.look()
-    assert sorted(told(following.take())) == ["Appended 0:2", "Appended 0:3", "Recovered"]
-    assert following.cursor.at_ms == scene.clock.now_ms
-    assert isinstance(sent[0].event, Trouble)
-    assert sent[0].event.what == "changes not read"
+    (sent,) = following.take()
+    following.close()
+    scene.wait(2 * LINGER_MS)
+    server.look()
+    scene.append(0)
+    scene.append(1)
+    server.sink(ENDED)
+    server.look()
+    again = server.follow(cursor=sent.cursor)
+    got = told(again.take())
+    assert sorted(got) == ["Appended 0:3", "Appended 1:2", "CollectionEnded", "PartitionCreated 1:1"]
+
+
+def test_a_topic_that_one_client_finds_first_is_told_to_all_that_wait_for_it(scene: Scene) -> None:
+    server = scene.server()
+    following = server.follow()
+    scene.wait(5_000)
+    scene.warehouse.create_topic("u", probe=False)
+    scene.wait(1)
+    server.follow(Asked("u"))
+    assert told(following.take()) == ["PartitionCreated 0:1"]
+
+
+def test_who_comes_back_to_a_topic_that_is_gone_gets_its_end(scene: Scene) -> None:
+    server = scene.server()
+    following = server.follow(Asked("t"))
+    scene.append(0)
+    server.look()
+    (sent,) = following.take()
+    scene.warehouse.delete_topic("t")
+    scene.wait(1)
+    server.look()
+    scene.wait(MARGIN_MS + 1)
+    server.look()
+    scene.wait(MARGIN_MS + 1)
+    assert told(server.follow(Asked("t"), sent.cursor).take()) == ["PartitionSealed 0:3", "PartitionSealed 1:2"]
+    with pytest.raises(NotFound):
+        scene.server().follow(Asked("t"))
 
 
 def test_clients_in_many_threads_get_everything_once() -> None:

@@ -5,6 +5,9 @@ that fail.
 The oracle is every numbered file that was ever created, as the store was asked to create it. A change may be missing
 only where the stream reported a gap; where its topic was deleted, also if its file or the one before it is gone, or if
 it came after the partition was sealed.
+
+Tried, and caught in the first 80 histories: whoever has the ring's last sequence has missed nothing; a cursor that goes
+on while the backlog is sent; a ring that is believed to hold what has left it; topics that are over are not read back.
 """
 
 import random
@@ -41,7 +44,7 @@ CONFIG = {"cleanup.policy": "compact", "l0.segments.tier": "2"}
 KINDS: dict[str, type[Manifest] | type[CompactorState]] = {"manifest": Manifest, "compactor": CompactorState}
 RING = 12
 GRACE_MS = 120_000
-CHUNK = 50
+CHUNK = 25
 
 Chain = tuple[str, str, int, str]  # topic, topic id, partition, "manifest" or "compactor"
 
@@ -269,7 +272,7 @@ def history(seed: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("chunk", seeds(2, 12))
+@pytest.mark.parametrize("chunk", seeds(2, 24))
 def test_a_stream_that_is_cut_and_continued_misses_nothing(chunk: int) -> None:
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         world = history(seed)
@@ -281,7 +284,7 @@ def test_a_stream_that_is_cut_and_continued_misses_nothing(chunk: int) -> None:
 
 
 def test_the_histories_have_everything_in_them() -> None:
-    """Of a hundred: streams that were continued, gaps, several lives of a topic, partitions that came later."""
+    """Streams that were continued, gaps, several lives of a topic, every kind of file."""
     worlds = [history(seed) for seed in range(CHUNK)]
     assert sum(world.client.connected for world in worlds) > 2 * len(worlds)
     assert sum(bool(world.client.gaps) for world in worlds) > len(worlds) // 10
