@@ -147,7 +147,7 @@ def serve(
             "started", warehouse=shown(invocation.warehouse().url), compacts=bool(compactor), collects=bool(collector)
         )
         if server is not None:
-            click.echo(server.url)
+            invocation.output.line(server.url)
         run_together(parts)
     log.info("left")
 

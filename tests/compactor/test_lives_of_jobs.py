@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor import job_edits
+from lithify.compactor import job_edits, request_edits
 from lithify.compactor.job_edits import (
     Admit,
     ClaimState,
@@ -94,7 +94,8 @@ def test_all_that_the_table_allows_comes_about() -> None:
 
 
 def test_every_edit_is_tried() -> None:
-    edits = {name for name in job_edits.__all__ if hasattr(getattr(job_edits, name), "apply")}
+    found = [(name, getattr(each, name)) for each in (job_edits, request_edits) for name in each.__all__]
+    edits = {name for name, edit in found if hasattr(edit, "apply")}
     assert {type(edit).__name__ for edit in EDITS} == edits
 
 

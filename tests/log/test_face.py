@@ -112,7 +112,7 @@ SIGNATURES = {
     "Admin.delete_consumer": "(self, topic, name, partition=None)",
     "Admin.transactions": "(self, topic, partition=None)",
     "Admin.forget_transaction": "(self, topic, application, partition=None)",
-    "Admin.submit": "(self, topic, partition, sources='full')",
+    "Admin.submit": "(self, topic, partition, sources='full', *, idempotency_key=None)",
     "Admin.compaction": "(self, id)",
     "Admin.compactions": "(self, topic=None, partition=None)",
     "Admin.readable_compactions": "(self, topic=None, partition=None, statuses=())",

@@ -41,7 +41,7 @@ def test_what_once_failed_does_not() -> None:
 def test_a_failure_is_made_small_and_kept(tmp_path: Path) -> None:
     """Bytes that go before their time are noticed; what is left of the history shows it in fewer steps, from a file."""
 
-    def at_once(manifest: Manifest, boundary: int) -> list[Retired]:
+    def at_once(manifest: Manifest, *_: object) -> list[Retired]:
         return list(manifest.retired)
 
     with patch("lithify.gc.collect.collectable", at_once):
