@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engine import Engine
     from lithify.compactor.info import MaintenanceReport, PartitionReport
-    from lithify.events.types import Sink
+    from lithify.events.types import Event, Sink
     from lithify.gc.collector import Collector
     from lithify.log.warehouse import Warehouse
 
@@ -90,10 +90,11 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
 
     if once:
         return _run_once(invocation, compactor_with, take_over)
-    with closing(compactor_with(log_event)) as compactor:
+    events = log_event if server is None else _to_both(log_event, server.sink)
+    with closing(compactor_with(events)) as compactor:
         collecting = None
         if settings["gc"]:
-            collector = make_collector(warehouse, settings["gc_grace_ms"])
+            collector = make_collector(warehouse, settings["gc_grace_ms"], events)
             collecting = (collector, settings["gc_interval_ms"], settings["gc_sweep_interval_ms"])
         compacting = (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over)
         serve(invocation, compacting, collecting, server)
@@ -113,7 +114,15 @@ def make_engine(name: str, master: str | None) -> "Engine":
     return SparkEngine(master)
 
 
-def make_collector(warehouse: "Warehouse", grace_ms: int) -> "Collector":
+def _to_both(first: "Sink", second: "Sink") -> "Sink":
+    def tell(event: "Event") -> None:
+        first(event)
+        second(event)
+
+    return tell
+
+
+def make_collector(warehouse: "Warehouse", grace_ms: int, events: "Sink" = log_event) -> "Collector":
     """Of a service. Raises InvalidRequest if the grace period is shorter than writers need."""
     from lithify.admin.garbage import check_grace
     from lithify.gc.collector import Collector
@@ -121,7 +130,7 @@ def make_collector(warehouse: "Warehouse", grace_ms: int) -> "Collector":
     check_grace(grace_ms, "--gc-grace-ms")
     if grace_ms == 0:
         log.warning("there is no grace period: others who use the warehouse now may get CommitUnknown")
-    return Collector(warehouse, grace_ms=grace_ms)
+    return Collector(warehouse, grace_ms=grace_ms, events=events)
 
 
 def serve(

@@ -22,6 +22,7 @@ from lithify.admin.http.openapi import document
 from lithify.admin.http.paging import LIMIT, page
 from lithify.admin.http.problems import MEDIA_TYPE, Problem, problem_of, refusal
 from lithify.admin.http.routes import ROUTES, Parameter, Route
+from lithify.admin.http.streams import Stream, Streams
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
 __all__ = ["Limits", "make_app"]
@@ -51,6 +52,32 @@ class _Server:
     def handler(self, route: Route) -> Handler:
         async def handle(request: Request) -> Response:
             return await self._guarded(request, route.role, lambda known: self._operate(request, route, known))
+
+        return handle
+
+    def events(self, streams: Streams) -> Handler:
+        async def handle(request: Request) -> Response:
+            async def answer(_: Known | None) -> Response:
+                asked = {name: request.query_params.get(name) or None for name in ("topic", "partition")}
+                _refuse_unknown(request, set(asked))
+                number = None if asked["partition"] is None else _converted(_PARTITION, asked["partition"])
+                if number is not None and asked["topic"] is None:
+                    raise InvalidRequest("query: give the topic of that partition, too")
+                cursor = request.headers.get("last-event-id")
+                begun: list[Stream] = []
+
+                def begin() -> None:
+                    begun.append(streams.begin(asked["topic"], number, cursor))
+
+                try:
+                    await anyio.to_thread.run_sync(begin, limiter=self._threads)
+                except BaseException:  # also if the time was over, and then it began
+                    for stream in begun:
+                        stream.close()
+                    raise
+                return begun[0]
+
+            return await self._guarded(request, Role.READ, answer)
 
         return handle
 
@@ -173,10 +200,7 @@ def _arguments(route: Route, request: Request, body: Any) -> tuple[dict[str, Any
     named = {each.name for each in route.parameters if each.place == "query"} | (
         {"limit", "cursor"} if pages else set()
     )
-    unknown = sorted(set(query) - named)
-    if unknown:
-        known = f"; it takes {', '.join(sorted(named))}" if named else "; it takes none"
-        raise InvalidRequest(f"query: there is no {unknown[0][:100]!r} here{known}")
+    _refuse_unknown(request, named)
     arguments: dict[str, Any] = {}
     ids: list[str] = []
     for each in route.parameters:
@@ -203,6 +227,14 @@ def _arguments(route: Route, request: Request, body: Any) -> tuple[dict[str, Any
     return arguments, limit, query.get("cursor") if pages else None
 
 
+def _refuse_unknown(request: Request, named: set[str]) -> None:
+    unknown = sorted(set(request.query_params) - named)
+    if unknown:
+        known = f"; it takes {', '.join(sorted(named))}" if named else "; it takes none"
+        raise InvalidRequest(f"query: there is no {unknown[0][:100]!r} here{known}")
+
+
+_PARTITION = Parameter("partition", "partition", "query", int, False, None)
 _LIMIT = Parameter("limit", "limit", "query", int, False, LIMIT)
 
 
@@ -245,7 +277,9 @@ def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
     return _answer(problem.status, msgspec.json.encode(problem), MEDIA_TYPE, headers)
 
 
-def make_app(admin: Admin, gate: Gate, ready: Callable[[], object], limits: Limits = LIMITS) -> Starlette:
+def make_app(
+    admin: Admin, gate: Gate, ready: Callable[[], object], streams: Streams, limits: Limits = LIMITS
+) -> Starlette:
     """`ready` raises a LithifyError if the store does not answer."""
     server = _Server(admin, gate, limits)
     described, alive = msgspec.json.encode(document()), msgspec.json.encode({"status": "ok"})
@@ -260,6 +294,7 @@ def make_app(admin: Admin, gate: Gate, ready: Callable[[], object], limits: Limi
     by_path: dict[str, dict[str, Handler]] = {}
     for route in ROUTES:
         by_path.setdefault(_pattern(route.path), {})[route.verb] = server.handler(route)
+    by_path["/v1/events"] = {"GET": server.events(streams)}
     pages: list[tuple[str, Callable[[], bytes], Role | None]] = [
         ("/openapi.json", lambda: described, Role.READ),
         ("/healthz", lambda: alive, None),  # asked by a machine that knows the address alone

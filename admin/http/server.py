@@ -16,7 +16,10 @@ from lithify.admin.http.access import Door, TokenFile, Tokens, is_loopback
 from lithify.admin.http.app import make_app
 from lithify.admin.http.gate import Gate
 from lithify.admin.http.ready import Ready
+from lithify.admin.http.streams import Streams
 from lithify.admin.partitions import WarehouseLike
+from lithify.events.feed import Feed
+from lithify.events.types import Event
 from lithify.store.errors import InvalidRequest, Unavailable
 
 __all__ = ["TOKENS_VARIABLE", "Address", "Serving", "serving"]
@@ -72,7 +75,8 @@ class Address:
 class Serving:
     """Answers requests until it is told to leave."""
 
-    def __init__(self, address: Address, app: Any) -> None:
+    def __init__(self, address: Address, app: Any, streams: Streams) -> None:
+        self._streams = streams
         self._address = address
         self.url = address.url
         config = uvicorn.Config(
@@ -95,11 +99,22 @@ class Serving:
 
     def run(self) -> None:
         """Returns after `stop`, once running requests have ended, or ten seconds later."""
-        self._server.run(sockets=[self._address.socket])
+        events = threading.Thread(target=self._streams.run, name="lithify-events", daemon=True)
+        events.start()
+        try:
+            self._server.run(sockets=[self._address.socket])
+        finally:
+            self._streams.stop()
+            events.join()
 
     def stop(self) -> None:
         """Safe in a signal handler."""
         self._server.should_exit = True
+        self._streams.stop()
+
+    def sink(self, event: Event) -> None:
+        """For a compactor or collector of this process: the server sends its events at once."""
+        self._streams.feed.sink(event)
 
 
 class _Quiet(uvicorn.Server):
@@ -138,7 +153,8 @@ def serving(
                 "127.0.0.1"
             )
         gate = Gate(Door([bound.host, *hosts], bound.is_loopback), found)
-        return Serving(bound, make_app(Admin(warehouse), gate, Ready(warehouse.driver)))
+        streams = Streams(Feed(warehouse.driver))
+        return Serving(bound, make_app(Admin(warehouse), gate, Ready(warehouse.driver), streams), streams)
     except BaseException:
         bound.close()
         raise
