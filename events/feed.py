@@ -81,8 +81,14 @@ class Feed:
         due_ms = self._driver.monotonic_ms()
         while True:
             with self._news:
-                left_ms = max(0, due_ms - self._driver.monotonic_ms()) if self._scopes else None
-                self._news.wait_for(lambda: self._closed or self._woken, None if left_ms is None else left_ms / 1000)
+                # SUBTLE! A first client wakes this thread, and may have looked for itself before we run: then nothing
+                # is woken, but from now on there is a next look to wait for. Test:
+                # tests/admin/http/test_streams.py
+                while not (self._closed or self._woken):
+                    left_ms = due_ms - self._driver.monotonic_ms() if self._scopes else None
+                    if left_ms is not None and left_ms <= 0:
+                        break
+                    self._news.wait(None if left_ms is None else left_ms / 1000)
                 if self._closed:
                     return
             if self._driver.monotonic_ms() < due_ms:

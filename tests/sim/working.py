@@ -37,6 +37,9 @@ def working_together(world: World, site: Site, truth: Truth, config: TopicConfig
     assert isinstance(engine, Engine)
     if not config.compacted or truth.quarantined:
         return
+    if truth.ledger.state is not None and truth.ledger.state.failures:
+        world.counts["nobody works together: failures rest"] += 1  # what was given up is tried again a day later (P14)
+        return
     alone(world, lambda actor: _set(ALWAYS_DUE), "admin at rest")
     happens = dice.choice(("nothing", "pauses", "pauses", "clock", "clock"))
     changes, site.topic_changes = site.topic_changes, happens == "pauses"

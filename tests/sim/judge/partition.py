@@ -43,7 +43,9 @@ class Partition:
         self.heads: list[tuple[int, Json]] = []  # with the time at which each became it
         self.states: list[tuple[int, Json]] = []  # `.compactor` files
         self.boundary: Json | None = None
-        self._merged_with: dict[str, frozenset[str]] = {}  # a unit that is no more -> all that its merge took
+        self._merged_with: dict[str, tuple[str, frozenset[str]]] = {}  # what is no more -> its merge, all it took
+        self._jobs_seen: dict[str, int] = {}  # a job -> the first `.compactor` file that names it
+        self._jobs_ended: dict[str, int] = {}  # a job -> the first that says how it ended
         self._owners: dict[str, object] = {}  # a claim's nonce -> whose it was
         self._pinned_by: dict[str, object] = {}  # a checkpoint's id -> who made it
 
@@ -86,7 +88,16 @@ class Partition:
     def _in_force(self, asker: Asker) -> InForce:
         heads, states = _since(self.heads, asker.began_ms), _since(self.states, asker.began_ms)[:-1]
         times = asker.since_ms, asker.until_ms
-        return InForce(heads, asker.configs, *times, asker.deleted, states, asker.inputs_max, self._merged_with)
+        return InForce(heads, asker.configs, *times, asker.deleted, states, asker.inputs_max)
+
+    def _merged_while_asked(self, request: str) -> dict[str, frozenset[str]]:
+        """By source: all that its merge took. Only of merges whose end was recorded while `request` waited: an end
+        leaves the run in place of its sources in what waits, and whoever asks later for what is no more gets nothing.
+        """
+        asked, never = self._jobs_seen[request], len(self.states)
+        return {
+            name: took for name, (job, took) in self._merged_with.items() if asked < self._jobs_ended.get(job, never)
+        }
 
     def _manifest(self, asker: Asker, previous: Json, manifest: Json) -> Iterator[str]:
         number = manifest["id"]
@@ -122,7 +133,7 @@ class Partition:
 
     def _merged(self, job: Json, previous: Json, manifest: Json) -> Iterator[str]:
         left = {unit.id for unit in units_of(manifest)}
-        self._merged_with |= dict.fromkeys({*job["sources"]} - left, frozenset(job["sources"]))
+        self._merged_with |= dict.fromkeys({*job["sources"]} - left, (job["id"], frozenset(job["sources"])))
         was, now = ({each["id"]: each for each in segments_of(one)} for one in (previous, manifest))
         before = self.records.of_all(ref for name, ref in was.items() if name not in now)
         after = self.records.of_all(ref for name, ref in now.items() if name not in was)
@@ -134,6 +145,9 @@ class Partition:
         owner = state.get("owner", "")
         if owner and owner != previous.get("owner", ""):
             self._owners[owner] = asker.author
+        for seen, jobs in ((self._jobs_seen, "jobs"), (self._jobs_ended, "history")):
+            for job in state.get(jobs, ()):
+                seen.setdefault(job["id"], len(self.states) - 1)
         before = {job["id"]: job for job in previous.get("jobs", ())}
         known = self._in_force(asker)
         for job in state.get("jobs", ()):
@@ -146,7 +160,7 @@ class Partition:
         yield from _one(asked_otherwise(previous, state, known))
         ended = {job["id"]: job for job in state.get("history", ()) if job["id"] in before}
         for name, job in ended.items():
-            wrong = ended_wrongly(before[name], job, known)
+            wrong = ended_wrongly(before[name], job, known._replace(merged=self._merged_while_asked(name)))
             yield from _one(wrong and f"job {name} {wrong}")
 
 

@@ -1,0 +1,170 @@
+"""GET /v1/events over a real socket: nothing is missed over a cut, slots are given back, and a server that leaves ends
+its streams."""
+
+import http.client
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+import lithify
+from lithify.admin.http.server import Serving, serving
+from lithify.admin.http.streams import STREAMS_MAX
+from lithify.store.driver import new_id
+
+WAIT_S = 60
+
+
+@pytest.fixture
+def warehouse() -> Iterator[lithify.Warehouse]:
+    """By the real clock, since a server looks every two seconds of it."""
+    with lithify.open(f"memory://{new_id()}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def users(warehouse: lithify.Warehouse) -> lithify.Topic:
+    return warehouse.create_topic("users", 2)
+
+
+@contextmanager
+def served(warehouse: lithify.Warehouse) -> Generator[Serving]:
+    server = serving(warehouse, "127.0.0.1:0")
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
+class Client:
+    """Reads a stream event by event."""
+
+    def __init__(self, server: Serving, cursor: str = "", path: str = "/v1/events") -> None:
+        self._connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=WAIT_S)
+        self._connection.request("GET", path, headers={"Last-Event-ID": cursor} if cursor else {})
+        self.reply = self._connection.getresponse()
+        self.cursor = cursor
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Until the server ends the stream. The cursor is that of the last event that was given."""
+        told: dict[str, str] = {}
+        while line := self.reply.readline():
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name:
+                told[name] = value
+                continue
+            self.cursor = told["id"]
+            if "data" in told:
+                event = msgspec.json.decode(told["data"])
+                assert event["event"] == told["event"]
+                yield event
+            told = {}
+
+    def begin(self) -> None:
+        """Take the first cursor, so that whatever happens from now on is told."""
+        assert self.reply.status == 200
+        assert self.reply.readline().startswith(b"id: ")
+        assert self.reply.readline() == b"\n"
+
+    def close(self) -> None:
+        self.reply.close()
+        self._connection.close()
+
+
+def append(topic: lithify.Topic, value: bytes) -> None:
+    topic.partition(0).append([lithify.Record(b"k", value)])
+
+
+def offsets(events: Iterator[dict[str, Any]], count: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        event = next(events)
+        found += [event.get("offset", 0)] if event["event"] == "appended" else []
+    return found
+
+
+def test_a_stream_that_was_cut_goes_on_where_it_stopped(warehouse: lithify.Warehouse, users: lithify.Topic) -> None:
+    with served(warehouse) as server:
+        with closing(Client(server)) as client:
+            client.begin()
+            append(users, b"0")
+            append(users, b"1")
+            assert offsets(client.events(), 1) == [0]
+        append(users, b"2")
+        with closing(Client(server, client.cursor)) as again:
+            assert offsets(again.events(), 2) == [1, 2]
+
+
+def test_another_server_goes_on_for_it(warehouse: lithify.Warehouse, users: lithify.Topic) -> None:
+    with served(warehouse) as server, closing(Client(server)) as client:
+        client.begin()
+        append(users, b"0")
+        assert offsets(client.events(), 1) == [0]
+    append(users, b"1")
+    with served(warehouse) as other, closing(Client(other, client.cursor)) as again:
+        events = again.events()
+        told = [next(events)]
+        while told[-1].get("offset") != 1:
+            told.append(next(events))
+        ids = [event["id"] for event in told]
+        assert len(ids) == len(set(ids)), "some were sent before; within a stream each is told once"
+
+
+def test_one_topic_or_partition_is_followed(warehouse: lithify.Warehouse, users: lithify.Topic) -> None:
+    warehouse.create_topic("others").append([lithify.Record(b"k", b"v")])
+    with served(warehouse) as server, closing(Client(server, path="/v1/events?topic=users&partition=0")) as client:
+        client.begin()
+        users.partition(1).append([lithify.Record(b"k", b"v")])
+        append(users, b"0")
+        assert {(event["topic"], event["partition"]) for event in [next(client.events())]} == {("users", 0)}
+
+
+@pytest.mark.parametrize(
+    ("path", "cursor", "status"),
+    [
+        ("/v1/events?topic=nobody", "", 404),
+        ("/v1/events?partition=0", "", 400),
+        ("/v1/events?topic=users&partition=x", "", 400),
+        ("/v1/events?since=0", "", 400),
+        ("/v1/events", "yesterday", 400),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(
+    warehouse: lithify.Warehouse, users: lithify.Topic, path: str, cursor: str, status: int
+) -> None:
+    with served(warehouse) as server, closing(Client(server, cursor, path)) as client:
+        assert client.reply.status == status
+        assert msgspec.json.decode(client.reply.read())["status"] == status
+
+
+def test_streams_are_bounded_and_a_client_that_goes_makes_room(
+    warehouse: lithify.Warehouse, users: lithify.Topic
+) -> None:
+    with served(warehouse) as server:
+        clients = [Client(server) for _ in range(STREAMS_MAX)]
+        for client in clients:
+            client.begin()
+        with closing(Client(server)) as refused:
+            assert (refused.reply.status, refused.reply.headers["Retry-After"]) == (503, "1")
+        clients.pop().close()
+        while True:  # the server learns of it when it next looks
+            with closing(Client(server)) as later:
+                if later.reply.status == 200:
+                    break
+        for client in clients:
+            client.close()
+
+
+def test_a_server_that_leaves_ends_its_streams(warehouse: lithify.Warehouse, users: lithify.Topic) -> None:
+    with served(warehouse) as server:
+        client = Client(server)
+        client.begin()
+    with closing(client):
+        assert list(client.events()) == []
