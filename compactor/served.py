@@ -242,7 +242,9 @@ class ServedPartition:
         """A fenced coordinator never claims again (P5): a new one stands by. If the store went back in time there is
         none."""
         self.fenced, self._given_up = error, ""
-        self._events(Lost(topic=self.keys.topic, partition=self.keys.partition, fault=Fault.of(error)))
+        keys = self.keys
+        lost = Lost(topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition, fault=Fault.of(error))
+        self._events(lost)
         if not self.regressed:
             self._stand_by()
 

@@ -13,7 +13,7 @@ from lithify.compactor.step import StepEnd
 from lithify.compactor.tally import TURNS_MAX, Tally
 from lithify.compactor.turns import Want
 from lithify.events.changes import changes_to
-from lithify.events.notices import Waits
+from lithify.events.notices import Waits, What
 from lithify.events.troubles import Troubles
 from lithify.events.types import Sink
 from lithify.manifest.ages import young
@@ -110,7 +110,7 @@ class Service:
             return None
         found = attempt(lambda: self._with_answers(partition, partition.look, jobs=False))
         fault = found if isinstance(found, Fault) else None  # it gets the lowest rank; its turn reports the error
-        self._troubles.tell("partition not ranked", fault, key.keys.topic, key.keys.partition)
+        self._tell_of_trouble("partition not ranked", fault, key.keys)
         if isinstance(found, Fault):
             return LOOK_AGAIN
         self._tell_of_waiting(partition, found)
@@ -141,7 +141,7 @@ class Service:
         if partition.fenced is not before:
             self._raise_if_all_was_lost(partition)
         fault = None if partition.regressed else partition.done.fault
-        self._troubles.tell("partition failed", fault, key.keys.topic, key.keys.partition)
+        self._tell_of_trouble("partition failed", fault, key.keys)
         if turned.want is None or partition.done.turns >= TURNS_MAX:
             self._rests(partition)
         return turned
@@ -151,7 +151,7 @@ class Service:
     ) -> T | None:
         """Run `do` for the relief of `partition`. An error ends the relief; the partition settles the rest itself."""
         done = attempt(lambda: self._with_answers(partition, do, jobs=jobs))
-        self._troubles.tell("partition not relieved", done, partition.keys.topic, partition.keys.partition)
+        self._tell_of_trouble("partition not relieved", done, partition.keys)
         if isinstance(done, Fault):
             partition.end_relief()
             return None
@@ -166,9 +166,19 @@ class Service:
         since_ms = partition.waits_since_ms = min(partition.waits_since_ms or now_ms, now_ms)  # clocks step back
         if young(since_ms, now_ms, WAITS_LONG_MS):
             return
-        topic, number = partition.keys.topic, partition.keys.partition
-        if self._troubles.waits(topic, number, since_ms):
-            self._events(Waits(topic=topic, partition=number, bytes=want.bytes, since_ms=since_ms))
+        keys = partition.keys
+        if self._troubles.waits(keys.topic, keys.partition, since_ms):
+            waits = Waits(
+                topic=keys.topic,
+                topic_id=keys.topic_id,
+                partition=keys.partition,
+                bytes=want.bytes,
+                since_ms=since_ms,
+            )
+            self._events(waits)
+
+    def _tell_of_trouble(self, what: What, outcome: object, keys: PartitionKeys) -> None:
+        self._troubles.tell(what, outcome, keys.topic, keys.partition, keys.topic_id)
 
     def _raise_if_regressed(self, partition: ServedPartition) -> None:
         if partition.regressed and partition.fenced is not None and self._serves:
@@ -186,7 +196,7 @@ class Service:
             return
         report = partition.report(self._driver.now_ms())
         partition.done = Tally()
-        self._troubles.rests(report.topic, report.partition, kind_of_rest(report), report.outcome, report.detail)
+        self._troubles.rests(partition.keys, kind_of_rest(report), report.outcome, report.detail)
         if self._tell is not None:
             self._tell(report)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from lithify.events.notices import Recovered, Rests, Trouble, What
 from lithify.events.types import Sink
+from lithify.manifest.keys import PartitionKeys
 from lithify.store.apart import Fault
 
 __all__ = ["Troubles"]
@@ -48,11 +49,13 @@ class Troubles:
         else:
             self._sink(Trouble(topic=topic, partition=partition, topic_id=topic_id, what=what, fault=fault))
 
-    def rests(self, topic: str, partition: int | None, kind: str | None, outcome: str, reason: str) -> None:
+    def rests(self, keys: PartitionKeys, kind: str | None, outcome: str, reason: str) -> None:
         """Emit `Rests` if `kind` differs from the last one. None: it rests because nothing is due."""
         met = None if kind is None else (kind, "")
-        if self._is_news(_Place("rests", topic, "", partition), met) and kind is not None:
-            self._sink(Rests(topic=topic, partition=partition, outcome=outcome, reason=reason))
+        place = _Place("rests", keys.topic, keys.topic_id, keys.partition)
+        if self._is_news(place, met) and kind is not None:
+            topic, topic_id, partition = keys.topic, keys.topic_id, keys.partition
+            self._sink(Rests(topic=topic, topic_id=topic_id, partition=partition, outcome=outcome, reason=reason))
 
     def waits(self, topic: str, partition: int, since_ms: int) -> bool:
         """Whether it is new that a job has been waiting since then."""

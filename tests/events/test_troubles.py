@@ -9,6 +9,7 @@ from lithify.events import troubles as troubles_module
 from lithify.events.notices import Recovered, Rests, Trouble
 from lithify.events.troubles import Troubles
 from lithify.events.types import Event
+from lithify.manifest.keys import PartitionKeys
 from lithify.store.apart import Fault
 from lithify.store.errors import CommitUnknown, Corrupt, Unavailable
 
@@ -78,6 +79,9 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [event.partition for event in told] == [0, 1, 2, 3, 1]
 
 
+USERS = PartitionKeys("users", "0" * 16, 0)
+
+
 def report(outcome: str, detail: str) -> PartitionReport:
     return replace(unread_topic("users", FULL), partition=0, detail=detail, outcome=outcome)
 
@@ -90,5 +94,6 @@ def test_what_keeps_a_partition_waiting_is_told_once_for_each_change() -> None:
     told: list[Event] = []
     troubles = Troubles(told.append)
     for each in (standby, standby, *waiting, idle, quarantined, quarantined, failed, report("worked", ""), standby):
-        troubles.rests(each.topic, each.partition, kind_of_rest(each), each.outcome, each.detail)
+        troubles.rests(USERS, kind_of_rest(each), each.outcome, each.detail)
+    assert {(event.topic, event.topic_id, event.partition) for event in told} == {("users", USERS.topic_id, 0)}
     assert [event.outcome for event in told if isinstance(event, Rests)] == ["standby", "waiting", "idle", "standby"]
