@@ -13,7 +13,7 @@ from lithify.cli.logs import set_up_logs
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.serving import http_options, server_of
 from lithify.cli.settings import option
-from lithify.events.event_log import log_event
+from lithify.events.event_log import both, log_event
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 from lithify.store.urls import shown
@@ -69,7 +69,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
     if once and settings["http"] is not None:
         raise InvalidRequest("--http is for a service: leave out --once, or --http")
     if settings["http"] is not None:
-        server = server_of(invocation, settings["http"], settings["http_tokens"], settings["http_host"])
+        server = server_of(invocation, settings["http"], settings)
     if not once and settings["probe"]:
         from lithify.store.probe import probe
 
@@ -90,10 +90,11 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
 
     if once:
         return _run_once(invocation, compactor_with, take_over)
-    with closing(compactor_with(log_event)) as compactor:
+    events = log_event if server is None else both(log_event, server.sink)
+    with closing(compactor_with(events)) as compactor:
         collecting = None
         if settings["gc"]:
-            collector = make_collector(warehouse, settings["gc_grace_ms"])
+            collector = make_collector(warehouse, settings["gc_grace_ms"], events)
             collecting = (collector, settings["gc_interval_ms"], settings["gc_sweep_interval_ms"])
         compacting = (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over)
         serve(invocation, compacting, collecting, server)
@@ -113,7 +114,7 @@ def make_engine(name: str, master: str | None) -> "Engine":
     return SparkEngine(master)
 
 
-def make_collector(warehouse: "Warehouse", grace_ms: int) -> "Collector":
+def make_collector(warehouse: "Warehouse", grace_ms: int, events: "Sink" = log_event) -> "Collector":
     """Of a service. Raises InvalidRequest if the grace period is shorter than writers need."""
     from lithify.admin.garbage import check_grace
     from lithify.gc.collector import Collector
@@ -121,7 +122,7 @@ def make_collector(warehouse: "Warehouse", grace_ms: int) -> "Collector":
     check_grace(grace_ms, "--gc-grace-ms")
     if grace_ms == 0:
         log.warning("there is no grace period: others who use the warehouse now may get CommitUnknown")
-    return Collector(warehouse, grace_ms=grace_ms)
+    return Collector(warehouse, grace_ms=grace_ms, events=events)
 
 
 def serve(

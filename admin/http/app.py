@@ -22,6 +22,7 @@ from lithify.admin.http.openapi import document
 from lithify.admin.http.paging import LIMIT, page
 from lithify.admin.http.problems import MEDIA_TYPE, Problem, problem_of, refusal
 from lithify.admin.http.routes import ROUTES, Parameter, Route
+from lithify.admin.metrics import MEDIA_TYPE as MEDIA_TYPE_OF_METRICS
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
 __all__ = ["Limits", "make_app"]
@@ -245,8 +246,14 @@ def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
     return _answer(problem.status, msgspec.json.encode(problem), MEDIA_TYPE, headers)
 
 
-def make_app(admin: Admin, gate: Gate, ready: Callable[[], object], limits: Limits = LIMITS) -> Starlette:
-    """`ready` raises a LithifyError if the store does not answer."""
+def make_app(
+    admin: Admin,
+    gate: Gate,
+    ready: Callable[[], object],
+    limits: Limits = LIMITS,
+    metrics: Callable[[], bytes] | None = None,
+) -> Starlette:
+    """`ready` raises a LithifyError if the store does not answer. `metrics`: the text of /metrics."""
     server = _Server(admin, gate, limits)
     described, alive = msgspec.json.encode(document()), msgspec.json.encode({"status": "ok"})
 
@@ -267,6 +274,8 @@ def make_app(admin: Admin, gate: Gate, ready: Callable[[], object], limits: Limi
     ]
     for path, content, role in pages:
         by_path[path] = {"GET": server.open("application/json", content, role)}
+    if metrics is not None:
+        by_path["/metrics"] = {"GET": server.open(MEDIA_TYPE_OF_METRICS, metrics, Role.READ)}
     routes = [Served(path, _by_verb(handlers), methods=[*handlers]) for path, handlers in by_path.items()]
     return Starlette(routes=routes, exception_handlers={404: server.refuse, 405: server.refuse})
 

@@ -12,11 +12,15 @@ import structlog
 import uvicorn
 
 from lithify.admin.client import Admin
+from lithify.admin.gauges import TOPICS_MAX
 from lithify.admin.http.access import Door, TokenFile, Tokens, is_loopback
 from lithify.admin.http.app import make_app
 from lithify.admin.http.gate import Gate
 from lithify.admin.http.ready import Ready
+from lithify.admin.metrics import Metrics
 from lithify.admin.partitions import WarehouseLike
+from lithify.admin.surveyor import SURVEY_MS
+from lithify.events.types import Sink
 from lithify.store.errors import InvalidRequest, Unavailable
 
 __all__ = ["TOKENS_VARIABLE", "Address", "Serving", "serving"]
@@ -72,8 +76,10 @@ class Address:
 class Serving:
     """Answers requests until it is told to leave."""
 
-    def __init__(self, address: Address, app: Any) -> None:
+    def __init__(self, address: Address, app: Any, sink: Sink) -> None:
+        """`sink`: takes the events of this process, for its metrics."""
         self._address = address
+        self.sink = sink
         self.url = address.url
         config = uvicorn.Config(
             app,
@@ -117,10 +123,17 @@ class _Quiet(uvicorn.Server):
 
 
 def serving(
-    warehouse: WarehouseLike, address: str, token_file: Path | None = None, tokens: str = "", hosts: Sequence[str] = ()
+    warehouse: WarehouseLike,
+    address: str,
+    token_file: Path | None = None,
+    tokens: str = "",
+    hosts: Sequence[str] = (),
+    survey_ms: int = SURVEY_MS,
+    topics_max: int = TOPICS_MAX,
 ) -> Serving:
     """The server of a warehouse, its address bound. `tokens`: one role:token a line, if there is no `token_file`.
-    `hosts`: more names by which clients reach it.
+    `hosts`: more names by which clients reach it. `survey_ms`: how long a survey is good enough. `topics_max`: how many
+    topics have metrics of their own.
 
     Raises InvalidRequest, also for an address beyond loopback without tokens; Unavailable.
     """
@@ -138,7 +151,10 @@ def serving(
                 "127.0.0.1"
             )
         gate = Gate(Door([bound.host, *hosts], bound.is_loopback), found)
-        return Serving(bound, make_app(Admin(warehouse), gate, Ready(warehouse.driver)))
+        admin = Admin(warehouse, survey_ms=survey_ms)
+        metrics = Metrics(admin.overview, warehouse.driver.store.requests, topics_max)
+        app = make_app(admin, gate, Ready(warehouse.driver), metrics=metrics.text)
+        return Serving(bound, app, metrics.sink)
     except BaseException:
         bound.close()
         raise
