@@ -61,7 +61,11 @@ COUNTERS: tuple[Metric, ...] = (
     _counter("claims", "topic kind", "epochs claimed: first, or takeover from another compactor"),
     _counter("fencings", "topic", "partitions that another compactor took from this one"),
     _counter("quarantines", "topic", "partitions quarantined by this compactor"),
-    _counter("collected_objects", "topic reason", "objects deleted by the collector, by reason"),
+    _counter(
+        "collected_objects",
+        "topic reason",
+        "objects deleted by the collector: replaced, unpinned, number, orphan, unannounced",
+    ),
     _counter("collected_bytes", "topic reason", "their bytes; numbered files count as 0 unless a sweep found them"),
     _counter("collections", "outcome", "passes of the collector: done, or in_part if a partition failed"),
     _counter("troubles", "reason", "lasting conditions that began, such as `partition failed`"),
@@ -148,9 +152,10 @@ def _amounts(event: Event, topic: str) -> _Amounts:  # noqa: C901 - one flat tab
             yield "fencings", (topic,), 1
         case Quarantined():
             yield "quarantines", (topic,), 1
-        case Collected():
-            yield "collected_objects", (topic, "any"), event.objects
-            yield "collected_bytes", (topic, "any"), event.bytes
+        case Collected(freed=freed):
+            for each in freed:
+                yield "collected_objects", (topic, each.cause), each.objects
+                yield "collected_bytes", (topic, each.cause), each.bytes
         case CollectionEnded(failed=failed):
             yield "collections", ("in_part" if failed else "done",), 1
         case Trouble(what=what):

@@ -213,8 +213,11 @@ def test_what_a_compactor_and_a_collector_did_is_counted(
     assert found.value("compaction_duration_seconds_count", kind="clean", outcome="completed") == 2
     deleted = [garbage for each in collected for garbage in each.deleted]
     assert deleted
-    told = [family for family in found.families if family.name == "lithify_collected_objects"]
-    assert sum(sample.value for family in told for sample in family.samples) == len(deleted)
+    for cause in ("replaced", "number"):
+        mine = [garbage for garbage in deleted if garbage.cause == cause]
+        assert found.value("collected_objects_total", topic="users", reason=cause) == len(mine) > 0
+        assert found.value("collected_bytes_total", topic="users", reason=cause) == sum(each.bytes for each in mine)
+    assert {garbage.cause for garbage in deleted} == {"replaced", "number"}
     assert found.value("collections_total", outcome="done") == 3
     assert admin.overview().failed == ()
 
