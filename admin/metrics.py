@@ -26,7 +26,13 @@ _REQUESTS = Metric("lithify_requests_total", "counter", ("request",), "requests 
 _DOLLARS = Metric("lithify_request_dollars_total", "counter", ("request",), "those requests at S3's list prices")
 _BYTES = Metric("lithify_request_bytes_total", "counter", ("kind",), "bytes that they have read and written")
 _OF_SURVEY = (_SUCCESS, _AGE, _TOOK, _SKEW, UNREADABLE)
-_OF_STORE = (_REQUESTS, _DOLLARS, _BYTES)
+_CONFLICTS = Metric(
+    "lithify_commit_conflicts_total",
+    "counter",
+    (),
+    "commits that found their number taken by another writer, and went on from there",
+)
+_OF_STORE = (_REQUESTS, _DOLLARS, _BYTES, _CONFLICTS)
 
 METRICS: tuple[Metric, ...] = (*(gauge.metric for gauge in GAUGES), *_OF_SURVEY, *COUNTERS, DURATION, *_OF_STORE)
 
@@ -87,6 +93,7 @@ class Metrics:
         yield _family(_REQUESTS, {(name,): count for name, count in made.items()})
         yield _family(_DOLLARS, {(name,): count * PRICES_USD[name] for name, count in made.items()})
         yield _family(_BYTES, {("read",): counts.bytes_read, ("written",): counts.bytes_written})
+        yield _family(_CONFLICTS, {(): counts.conflicts})
 
 
 def _family(metric: Metric, series: Series) -> Any:

@@ -27,7 +27,7 @@ from lithify.store.port import Now
 __all__ = ["SURVEY_MS", "Surveyor"]
 
 SURVEY_MS = 60_000  # how long a survey is good enough for the next who asks
-THREADS = 8
+THREADS = 16  # half of the connections that a store keeps
 # After so many partitions in a row without an answer from the store the rest is not asked: each takes its time.
 AWAY_MAX = 2 * THREADS
 PROOF_MS = GRACE_MS_MIN - 60_000  # within this of a proof that a file is the newest, its successor is not collected

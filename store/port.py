@@ -193,11 +193,12 @@ class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
     deletes: int = 0  # of up to 1,000 keys each
     bytes_read: int = 0
     bytes_written: int = 0
+    conflicts: int = 0  # of the creates, those that found another body, or their own from an earlier attempt
 
     @property
     def total(self) -> int:
         """All requests, of any kind."""
-        return sum(getattr(self, name) for name in self.__struct_fields__ if not name.startswith("bytes_"))
+        return sum(getattr(self, name) for name in PRICES_USD)
 
     def __sub__(self, earlier: "RequestCounts") -> "RequestCounts":
         return RequestCounts(**{name: getattr(self, name) - getattr(earlier, name) for name in self.__struct_fields__})

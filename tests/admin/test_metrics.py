@@ -266,6 +266,7 @@ def test_requests_and_their_price_are_those_of_the_store(counts: RequestCounts) 
     dollars = sum(found.value("request_dollars_total", request=name) or 0 for name in PRICES_USD)
     assert dollars == pytest.approx(counts.cost_usd)
     assert found.value("request_bytes_total", kind="read") == counts.bytes_read
+    assert found.value("commit_conflicts_total") == counts.conflicts
 
 
 def test_names_are_those_of_prometheus() -> None:
