@@ -64,8 +64,8 @@ def surveys(request_ms: int = 0) -> Surveys:
     size = _fill(warehouse)
     inner.request_ms = request_ms
     admin = lithify.Admin(warehouse, survey_ms=0)
-    first_requests, first_s, _ = _measured(store, lambda: admin.overview())
-    next_requests, next_s, next_cpu_s = _measured(store, lambda: admin.overview())
+    first_requests, first_s, _ = _measured(store, admin.overview)
+    next_requests, next_s, next_cpu_s = _measured(store, admin.overview)
     survey_bytes, known_bytes = _kept(warehouse)
     fresh = lithify.Admin(warehouse)
     metrics = Metrics(fresh.overview, store.requests)
