@@ -18,6 +18,8 @@ from lithify.admin.garbage import GRACE_MS, Garbage
 from lithify.admin.health import Health
 from lithify.admin.manifests import ManifestFile, manifest_file
 from lithify.admin.partitions import Answers, WarehouseLike, partition_at
+from lithify.admin.survey import Overview
+from lithify.admin.surveyor import SURVEY_MS, Surveyor
 from lithify.admin.topics import LogStart, TopicSummary
 from lithify.admin.transactions import PartitionTransaction
 from lithify.compactor.info import CompactionInfo
@@ -55,7 +57,9 @@ class Admin:
     raises NotFound if there is none.
     """
 
-    def __new__(cls, warehouse: WarehouseLike | str, *, token: str | None = None) -> "Admin":
+    def __new__(
+        cls, warehouse: WarehouseLike | str, *, token: str | None = None, survey_ms: int = SURVEY_MS
+    ) -> "Admin":
         if not isinstance(warehouse, str):
             return object.__new__(cls)
         from lithify.admin.http.client import RemoteAdmin
@@ -63,13 +67,14 @@ class Admin:
         remote: Any = RemoteAdmin
         return object.__new__(remote)
 
-    def __init__(self, warehouse: WarehouseLike | str, *, token: str | None = None) -> None:
+    def __init__(self, warehouse: WarehouseLike | str, *, token: str | None = None, survey_ms: int = SURVEY_MS) -> None:
         """`warehouse`: an open one; or the URL of a server that runs beside one (`lithify serve`), with the `token`
-        that it asks for, by default that of LITHIFY_HTTP_TOKEN."""
+        that it asks for, by default that of LITHIFY_HTTP_TOKEN. `survey_ms`: of `overview`."""
         if isinstance(warehouse, str) or token is not None:
             raise InvalidRequest("a token is for a server: give its URL, http://...")
         self._known = KnownPartitions(warehouse.driver)
         self._garbage = Garbage(warehouse.driver)
+        self._surveyor = Surveyor(self._known, survey_ms)
 
     # Topics
 
@@ -249,6 +254,11 @@ class Admin:
         """As `Collector.run_once`. `grace_ms`: how long replaced data stays readable: at least 300000, or 0 if nothing
         else uses the warehouse. Raises InvalidRequest."""
         return self._garbage.collect(dry_run, sweep, grace_ms)
+
+    def overview(self) -> Overview:
+        """Every partition: counts, debts, jobs, sizes, consumers, garbage; and those that cannot be read. It comes from
+        the last survey, unless that is older than `survey_ms`, and says how old it is."""
+        return self._surveyor.overview()
 
     def health(self, topic: str | None = None) -> Health:
         """What in the topics needs a person: damaged files, quarantines, overdue work, consumers that lost records.

@@ -1,23 +1,25 @@
 """Work that a compactor should have begun long ago. Pure."""
 
+from collections.abc import Iterable
+
 from lithify.compactor.policy import Admit, Drop, Propose, Resume, Settle, decide, incumbent_lives
-from lithify.manifest.debt import assess
+from lithify.manifest.debt import Debt, Due, assess
+from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.reading import Reading
 from lithify.manifest.words import span_text
 
-__all__ = ["OVERDUE_MS", "overdue"]
+__all__ = ["OVERDUE_MS", "due_since_ms", "overdue", "taken_by"]
 
 OVERDUE_MS = 3_600_000
 
 
-def overdue(reading: Reading) -> str | None:
+def overdue(reading: Reading, debt: Debt | None = None) -> str | None:
     """What waits for a compactor, and since when, if that is too long; None: nothing does. What waits for something
-    else, such as a pause, is not overdue."""
-    debt = assess(reading)
+    else, such as a pause, is not overdue. `debt`: what `assess` returned for the same reading, if known."""
+    debt = debt or assess(reading)
     match decide(reading, debt):
         case Propose(due) | Drop(due):
-            oldest_ms = min(each.min_timestamp_ms for each in (*due.units, *debt.droppable))
-            since_ms = max(reading.manifest.last_compacted_at_ms or 0, oldest_ms)
+            since_ms = due_since_ms(reading.manifest, taken_by(due, debt))
             what, how_known = f"a {due.kind} ({due.reason}) seems to have been due for", ", judging by the records"
         case Resume(job) | Admit(job) | Settle(job) if not incumbent_lives(reading.state, reading.now_ms):
             since_ms = max(reading.state.heartbeat_at_ms, job.created_at_ms)
@@ -29,3 +31,14 @@ def overdue(reading: Reading) -> str | None:
             return None
     waited_ms = reading.now_ms - since_ms
     return f"{what} {span_text(waited_ms)}{how_known}" if waited_ms >= OVERDUE_MS else None
+
+
+def taken_by(due: Due, debt: Debt) -> tuple[SegmentRef, ...]:
+    """The segments that this work would read, or drop."""
+    return debt.droppable if due.kind == "drop" else tuple(ref for unit in due.units for ref in unit.segments)
+
+
+def due_since_ms(manifest: Manifest, taken: Iterable[SegmentRef]) -> int:
+    """Since when work on these segments seems to have been due, judging by their records. It may be due for less long.
+    Requires: there is one."""
+    return max(manifest.last_compacted_at_ms or 0, min(ref.min_timestamp_ms for ref in taken))

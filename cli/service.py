@@ -13,7 +13,7 @@ from lithify.cli.logs import set_up_logs
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.serving import http_options, server_of
 from lithify.cli.settings import option
-from lithify.events.event_log import log_event
+from lithify.events.event_log import both, log_event
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 from lithify.store.urls import shown
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engine import Engine
     from lithify.compactor.info import MaintenanceReport, PartitionReport
-    from lithify.events.types import Event, Sink
+    from lithify.events.types import Sink
     from lithify.gc.collector import Collector
     from lithify.log.warehouse import Warehouse
 
@@ -69,7 +69,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
     if once and settings["http"] is not None:
         raise InvalidRequest("--http is for a service: leave out --once, or --http")
     if settings["http"] is not None:
-        server = server_of(invocation, settings["http"], settings["http_tokens"], settings["http_host"])
+        server = server_of(invocation, settings["http"], settings)
     if not once and settings["probe"]:
         from lithify.store.probe import probe
 
@@ -90,7 +90,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
 
     if once:
         return _run_once(invocation, compactor_with, take_over)
-    events = log_event if server is None else _to_both(log_event, server.sink)
+    events = log_event if server is None else both(log_event, server.sink)
     with closing(compactor_with(events)) as compactor:
         collecting = None
         if settings["gc"]:
@@ -112,14 +112,6 @@ def make_engine(name: str, master: str | None) -> "Engine":
     from lithify.compactor.engines.spark import SparkEngine
 
     return SparkEngine(master)
-
-
-def _to_both(first: "Sink", second: "Sink") -> "Sink":
-    def tell(event: "Event") -> None:
-        first(event)
-        second(event)
-
-    return tell
 
 
 def make_collector(warehouse: "Warehouse", grace_ms: int, events: "Sink" = log_event) -> "Collector":

@@ -1,6 +1,7 @@
 """`lithify serve`: the HTTP API of a warehouse, beside any compactor."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ _ADDRESS = "127.0.0.1:8480"
 
 def http_options(function: Any) -> Any:
     for each in (
+        option("http.metrics.topics"),
+        option("http.survey.ms"),
         option("http.host"),
         option("http.tokens", type=click.Path(dir_okay=False, path_type=Path)),
         option("http"),
@@ -28,8 +31,8 @@ def http_options(function: Any) -> Any:
     return function
 
 
-def server_of(invocation: Invocation, address: str, http_tokens: Path | None, http_host: tuple[str, ...]) -> "Serving":
-    """Raises InvalidRequest, Unavailable."""
+def server_of(invocation: Invocation, address: str, settings: Mapping[str, Any]) -> "Serving":
+    """`settings`: of `http_options`. Raises InvalidRequest, Unavailable."""
     try:
         from lithify.admin.http.server import TOKENS_VARIABLE, serving
     except ModuleNotFoundError as error:
@@ -37,16 +40,24 @@ def server_of(invocation: Invocation, address: str, http_tokens: Path | None, ht
             raise
         raise InvalidRequest(f"HTTP needs {error.name}, which is not installed: pip install 'lithify[http]'") from None
     tokens = os.environ.get(TOKENS_VARIABLE, "")
-    return serving(invocation.warehouse(), address, http_tokens, tokens, http_host)
+    return serving(
+        invocation.warehouse(),
+        address,
+        settings["http_tokens"],
+        tokens,
+        settings["http_host"],
+        settings["http_survey_ms"],
+        settings["http_metrics_topics"],
+    )
 
 
 @command()
 @http_options
-def serve(invocation: Invocation, http: str | None, http_tokens: Path | None, http_host: tuple[str, ...]) -> int:
+def serve(invocation: Invocation, http: str | None, **settings: Any) -> int:
     """Serve the HTTP API of the warehouse until SIGTERM or Ctrl-C. Its address is the first line on standard
     output."""
     from lithify.cli.service import serve as run
 
-    server = server_of(invocation, http or _ADDRESS, http_tokens, http_host)
+    server = server_of(invocation, http or _ADDRESS, settings)
     run(invocation, server=server)
     return 0

@@ -237,6 +237,23 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="another name by which clients reach the server, such as that of a proxy; any other Host is refused. "
         "The variable takes several, separated by spaces",
     ),
+    Setting(
+        name="http.survey.ms",
+        flag="--http-survey-ms",
+        kind="ms",
+        default=60_000,
+        commands="serve, compactor run",
+        meaning="how long what was read of all partitions is shown, by /metrics and the overview, before they are read "
+        "again; while nobody asks, nothing is read",
+    ),
+    Setting(
+        name="http.metrics.topics",
+        flag="--http-metrics-topics",
+        kind="count",
+        default=200,
+        commands="serve, compactor run",
+        meaning="how many topics have metrics of their own; those with the least to compact are summed as `_other`",
+    ),
 )
 
 _BY_NAME = {each.name: each for each in SETTINGS}

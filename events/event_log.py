@@ -12,7 +12,7 @@ from lithify.events import notices, types
 from lithify.events.types import Event, Sink
 from lithify.store.apart import Fault, attempt
 
-__all__ = ["guarded", "log_event"]
+__all__ = ["both", "guarded", "log_event"]
 
 log = structlog.wrap_logger(logging.getLogger("lithify.events"))
 
@@ -93,6 +93,17 @@ def _log_job(event: types.JobEnded, where: dict[str, Any]) -> None:
 
 def _plain(value: object) -> object:
     return structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+
+
+def both(one: Sink, other: Sink) -> Sink:
+    """A failure of the one does not keep events from the other."""
+    sinks = guarded(one), guarded(other)
+
+    def emit(event: Event) -> None:
+        for sink in sinks:
+            sink(event)
+
+    return emit
 
 
 def guarded(sink: Sink) -> Sink:

@@ -2,12 +2,15 @@
 
 from typing import Literal
 
+import msgspec
+
 from lithify.events.types import ChainName, Event
 from lithify.store.apart import Fault
 
 __all__ = [
     "Collected",
     "CollectionEnded",
+    "Freed",
     "Gap",
     "Lost",
     "Recovered",
@@ -68,12 +71,21 @@ class Waits(Event, frozen=True, kw_only=True):
     since_ms: int
 
 
+class Freed(msgspec.Struct, frozen=True):
+    """What was deleted for one reason (`Cause` of gc/reachable.py)."""
+
+    cause: str
+    objects: int
+    bytes: int
+
+
 class Collected(Event, frozen=True, kw_only=True):
     """Objects of a partition were deleted."""
 
     objects: int
     bytes: int
     boundary: int
+    freed: tuple[Freed, ...] = ()  # by reason
 
 
 class CollectionEnded(Event, frozen=True, kw_only=True):

@@ -100,7 +100,8 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     raises = full and dead > manifest.orphan_floor
     going, left = collectable(manifest, dead, files.homes), await let_go(files, manifest)
     garbage = [
-        segment_garbage(files.keys, r, f"replaced by manifest {r.retired_at}; the boundary is {dead}") for r in going
+        segment_garbage(files.keys, r, f"replaced by manifest {r.retired_at}; the boundary is {dead}", "replaced")
+        for r in going
     ]
     garbage += left.segments
     now_ms = await Now()
@@ -214,9 +215,11 @@ async def _reach(files: PartitionFiles, newest: Version[Boundary], grace_ms: int
 def _numbers(keys: PartitionKeys, at: Reach, to: Reach, pins: frozenset[int]) -> Iterable[Garbage]:
     for number in range(at.manifest + 1, to.manifest + 1):
         if number not in pins:
-            yield Garbage(keys.manifest.key(number), 0, f"manifest {number} is dead: the boundary is {to.manifest}")
+            reason = f"manifest {number} is dead: the boundary is {to.manifest}"
+            yield Garbage(keys.manifest.key(number), 0, reason, cause="number")
     for number in range(at.compactor + 1, to.compactor + 1):
-        yield Garbage(keys.compactor.key(number), 0, f"compactor file {number} is dead: boundary {to.compactor}")
+        reason = f"compactor file {number} is dead: boundary {to.compactor}"
+        yield Garbage(keys.compactor.key(number), 0, reason, cause="number")
 
 
 async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) -> Pass:
@@ -254,7 +257,10 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
             continue
         # In a sealed partition no job can commit any more, and no compactor will come back to end it.
         goes, reason = orphan(segment_id, max(manifest.orphan_floor, dead), None if manifest.sealed else state)
-        (deleted if goes else kept).append(Garbage(found.key, found.size, reason))
+        if goes:
+            deleted.append(Garbage(found.key, found.size, reason, cause="orphan"))
+        else:
+            kept.append(Garbage(found.key, found.size, reason))
     refused = [] if dry_run else await delete([*deleted, *freed])
     waits_here = bool(manifest.retired or manifest.checkpoints or manifest.unpinned or deleted or freed or kept)
     return Pass(

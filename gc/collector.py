@@ -9,7 +9,7 @@ import structlog
 
 from lithify.events.changes import changes_to
 from lithify.events.event_log import guarded, log_event
-from lithify.events.notices import Collected, CollectionEnded
+from lithify.events.notices import Collected, CollectionEnded, Freed
 from lithify.events.troubles import Troubles
 from lithify.events.types import Sink
 from lithify.gc.collect import Pass, collect, collect_deleted, sweep
@@ -215,6 +215,7 @@ class Collector:
                     objects=len(done.deleted),
                     bytes=sum(garbage.bytes for garbage in done.deleted),
                     boundary=done.boundary,
+                    freed=_freed(done.deleted),
                 )
             )
         return msgspec.structs.replace(
@@ -246,6 +247,14 @@ def _ended(report: GcReport) -> CollectionEnded:
         waiting=sum(partition.waiting for partition in report.partitions),
         failed=sum(partition.fault is not None for partition in report.partitions),
     )
+
+
+def _freed(deleted: Iterable[Garbage]) -> tuple[Freed, ...]:
+    sums: dict[str, Freed] = {}
+    for each in deleted:
+        before = sums.get(each.cause, Freed(each.cause, 0, 0))
+        sums[each.cause] = Freed(each.cause, before.objects + 1, before.bytes + each.bytes)
+    return tuple(sums.values())
 
 
 def _stuck(done: Pass) -> Fault | None:

@@ -1,6 +1,7 @@
 """What may be deleted, decided from what was read. Pure (P16-P18)."""
 
 from collections.abc import Collection, Iterable
+from typing import Literal
 
 import msgspec
 
@@ -13,6 +14,7 @@ from lithify.manifest.words import span_text
 
 __all__ = [
     "BOUNDARY_STEP_MIN",
+    "Cause",
     "Garbage",
     "Reach",
     "collectable",
@@ -31,6 +33,11 @@ __all__ = [
 BOUNDARY_STEP_MIN = 256  # numbers that one boundary file must free, unless retired segments wait (docs/rfcs/0005)
 
 
+Cause = Literal["replaced", "unpinned", "number", "orphan", "unannounced", ""]
+"""Why an object is garbage, in a word: a segment that a compaction or a drop replaced; one that only a deleted
+checkpoint kept; a dead numbered file; an upload that nothing names; all of a partition that no topic names."""
+
+
 class Garbage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One object, and why it is deleted (or would be, in a dry run)."""
 
@@ -38,16 +45,17 @@ class Garbage(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes: int
     reason: str
     home: str = HERE
+    cause: Cause = ""  # "": it stays
 
     @property
     def where(self) -> Where:
         return Where(self.home, self.key)
 
 
-def segment_garbage(keys: PartitionKeys, ref: SegmentRef | Retired, reason: str) -> Garbage:
+def segment_garbage(keys: PartitionKeys, ref: SegmentRef | Retired, reason: str, cause: Cause = "") -> Garbage:
     """The object of a segment."""
     home, key = where(keys, ref)
-    return Garbage(key, ref.bytes, reason, home)
+    return Garbage(key, ref.bytes, reason, home, cause)
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -156,7 +164,9 @@ def dead_numbers(
     for key, size in found:
         manifest, compactor = keys.manifest.number(key), keys.compactor.number(key)
         if manifest is not None and manifest <= dead.manifest and manifest not in pins:
-            garbage.append(Garbage(key, size, f"manifest {manifest} is dead: the boundary is {dead.manifest}"))
+            reason = f"manifest {manifest} is dead: the boundary is {dead.manifest}"
+            garbage.append(Garbage(key, size, reason, cause="number"))
         if compactor is not None and compactor <= dead.compactor:
-            garbage.append(Garbage(key, size, f"compactor file {compactor} is dead: the boundary is {dead.compactor}"))
+            reason = f"compactor file {compactor} is dead: the boundary is {dead.compactor}"
+            garbage.append(Garbage(key, size, reason, cause="number"))
     return garbage

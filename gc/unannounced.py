@@ -138,8 +138,10 @@ async def _swept(found: _Found, old: bool, *, dry_run: bool) -> Swept:
         return Swept(found.keys, damage=found.damage)
     if old and found.used and not found.growth:
         return Swept(found.keys, used=True)
-    garbage = [Garbage(each.key, each.size, _reason(found, old)) for each in found.objects]
-    if found.growth or not old:
+    stays = found.growth or not old
+    cause = "" if stays else "unannounced"
+    garbage = [Garbage(each.key, each.size, _reason(found, old), cause=cause) for each in found.objects]
+    if stays:
         return Swept(found.keys, Pass(kept=tuple(garbage)))
     refused = [] if dry_run else await delete(garbage)
     return Swept(found.keys, Pass(deleted=gone(garbage, refused), refused=tuple(refused)))

@@ -50,11 +50,12 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
             )
             continue
         why = f"only manifest {number} named it, and no checkpoint pins that any more"
-        found = [segment_garbage(files.keys, ref, why) for ref in left or ()]
+        found = [segment_garbage(files.keys, ref, why, "unpinned") for ref in left or ()]
         segments |= {g.where: g for g in found}
         alone[number] = frozenset(g.where for g in found)
         if left is not None:
-            there[number] = Garbage(key, 0, f"manifest {number} is dead, and no checkpoint pins it any more")
+            reason = f"manifest {number} is dead, and no checkpoint pins it any more"
+            there[number] = Garbage(key, 0, reason, cause="unpinned")
     return LetGo(tuple(segments.values()), alone, there, tuple(kept))
 
 

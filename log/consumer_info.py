@@ -4,7 +4,7 @@ import msgspec
 
 from lithify.manifest.model import ConsumerPosition, Manifest
 
-__all__ = ["ConsumerInfo", "consumer_infos"]
+__all__ = ["ConsumerInfo", "consumer_infos", "expired_unread"]
 
 
 class ConsumerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +21,11 @@ class ConsumerInfo(msgspec.Struct, frozen=True, kw_only=True):
 def consumer_infos(manifest: Manifest, floor: int) -> tuple[ConsumerInfo, ...]:
     """By name. `floor`: the log start offset as a reader sees it (R3)."""
     return tuple(_info(consumer, manifest, floor) for consumer in manifest.consumers)
+
+
+def expired_unread(consumer: ConsumerPosition, manifest: Manifest, floor: int) -> int:
+    """The number of offsets that retention took from a consumer before it had read them."""
+    return max(0, floor - max(consumer.offset, manifest.deleted_to))
 
 
 def _info(consumer: ConsumerPosition, manifest: Manifest, floor: int) -> ConsumerInfo:

@@ -69,7 +69,9 @@ class Metered(Store):
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         self._count(creates=1, bytes_written=len(body))
-        return self.inner.create(key, body, frees)
+        outcome = self.inner.create(key, body, frees)
+        self._count(conflicts=outcome is Outcome.EXISTS)
+        return outcome
 
     def get(self, key: str) -> Object | None:
         self._count(gets=1)

@@ -17,6 +17,7 @@ import msgspec
 __all__ = [
     "DELETE_KEYS_MAX",
     "HERE",
+    "PRICES_USD",
     "Create",
     "Delete",
     "Folders",
@@ -42,9 +43,21 @@ T = TypeVar("T")
 
 DELETE_KEYS_MAX = 1_000  # in one Delete: S3 takes so many in one request
 
-# S3 Standard, us-east-1: a PUT, POST or LIST; a GET or HEAD. Deletions are free, refused conditional PUTs are not.
+# S3 Standard, us-east-1 at list prices, without storage and transfer: 0.005 dollars for 1,000 PUT, POST or LIST
+# requests, 0.0004 for 1,000 GET or HEAD. Deletions are free, refused conditional PUTs are not.
 _PUT_USD = 0.005 / 1000
 _GET_USD = 0.0004 / 1000
+PRICES_USD = {
+    "creates": _PUT_USD,
+    "puts": _PUT_USD,
+    "output_requests": _PUT_USD,
+    "lists": _PUT_USD,
+    "gets": _GET_USD,
+    "reads": _GET_USD,
+    "heads": _GET_USD,
+    "deletes": 0.0,
+}
+"""What one request of each kind costs, by the names in RequestCounts."""
 
 HERE = ""  # the home of segments in the warehouse itself (lithify.store.homes)
 
@@ -180,11 +193,12 @@ class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
     deletes: int = 0  # of up to 1,000 keys each
     bytes_read: int = 0
     bytes_written: int = 0
+    conflicts: int = 0  # of the creates, those that found another body, or their own from an earlier attempt
 
     @property
     def total(self) -> int:
         """All requests, of any kind."""
-        return sum(getattr(self, name) for name in self.__struct_fields__ if not name.startswith("bytes_"))
+        return sum(getattr(self, name) for name in PRICES_USD)
 
     def __sub__(self, earlier: "RequestCounts") -> "RequestCounts":
         return RequestCounts(**{name: getattr(self, name) - getattr(earlier, name) for name in self.__struct_fields__})
@@ -192,8 +206,7 @@ class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cost_usd(self) -> float:
         """What S3 would charge for these requests at its list prices (without storage and transfer)."""
-        puts = self.creates + self.puts + self.output_requests + self.lists
-        return puts * _PUT_USD + (self.gets + self.reads + self.heads) * _GET_USD
+        return sum(getattr(self, name) * price for name, price in PRICES_USD.items())
 
 
 class OutputFile(Protocol):

@@ -23,6 +23,7 @@ from lithify.admin.http.paging import LIMIT, page
 from lithify.admin.http.problems import MEDIA_TYPE, Problem, problem_of, refusal
 from lithify.admin.http.routes import ROUTES, Parameter, Route
 from lithify.admin.http.streams import Stream, Streams
+from lithify.admin.metrics import MEDIA_TYPE as MEDIA_TYPE_OF_METRICS
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
 __all__ = ["Limits", "make_app"]
@@ -278,9 +279,14 @@ def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
 
 
 def make_app(
-    admin: Admin, gate: Gate, ready: Callable[[], object], streams: Streams, limits: Limits = LIMITS
+    admin: Admin,
+    gate: Gate,
+    ready: Callable[[], object],
+    streams: Streams,
+    limits: Limits = LIMITS,
+    metrics: Callable[[], bytes] | None = None,
 ) -> Starlette:
-    """`ready` raises a LithifyError if the store does not answer."""
+    """`ready` raises a LithifyError if the store does not answer. `metrics`: the text of /metrics."""
     server = _Server(admin, gate, limits)
     described, alive = msgspec.json.encode(document()), msgspec.json.encode({"status": "ok"})
 
@@ -302,6 +308,8 @@ def make_app(
     ]
     for path, content, role in pages:
         by_path[path] = {"GET": server.open("application/json", content, role)}
+    if metrics is not None:
+        by_path["/metrics"] = {"GET": server.open(MEDIA_TYPE_OF_METRICS, metrics, Role.READ)}
     routes = [Served(path, _by_verb(handlers), methods=[*handlers]) for path, handlers in by_path.items()]
     return Starlette(routes=routes, exception_handlers={404: server.refuse, 405: server.refuse})
 

@@ -106,4 +106,4 @@ def _tag(route: Route) -> str:
     return next((word for word in reversed(words) if word in _TAGS), words[1])
 
 
-_TAGS = ("topics", "compactions", "checkpoints", "consumers", "transactions", "gc", "health")
+_TAGS = ("topics", "compactions", "checkpoints", "consumers", "transactions", "gc", "health", "overview")

@@ -113,6 +113,7 @@ ROUTES: tuple[Route, ...] = (
     # The whole warehouse
     Route("POST", "/v1/gc", "gc", _OPERATE),
     Route("GET", "/v1/health", "health", _READ),
+    Route("GET", "/v1/overview", "overview", _READ),
 )
 
 NOT_SERVED = {

@@ -12,14 +12,18 @@ import structlog
 import uvicorn
 
 from lithify.admin.client import Admin
+from lithify.admin.gauges import TOPICS_MAX
 from lithify.admin.http.access import Door, TokenFile, Tokens, is_loopback
 from lithify.admin.http.app import make_app
 from lithify.admin.http.gate import Gate
 from lithify.admin.http.ready import Ready
 from lithify.admin.http.streams import Streams
+from lithify.admin.metrics import Metrics
 from lithify.admin.partitions import WarehouseLike
+from lithify.admin.surveyor import SURVEY_MS
+from lithify.events.event_log import both
 from lithify.events.feed import Feed
-from lithify.events.types import Event
+from lithify.events.types import Sink
 from lithify.store.errors import InvalidRequest, Unavailable
 
 __all__ = ["TOKENS_VARIABLE", "Address", "Serving", "serving"]
@@ -75,9 +79,11 @@ class Address:
 class Serving:
     """Answers requests until it is told to leave."""
 
-    def __init__(self, address: Address, app: Any, streams: Streams) -> None:
+    def __init__(self, address: Address, app: Any, streams: Streams, sink: Sink) -> None:
+        """`sink`: takes the events of a compactor or collector of this process."""
         self._streams = streams
         self._address = address
+        self.sink = sink
         self.url = address.url
         config = uvicorn.Config(
             app,
@@ -112,10 +118,6 @@ class Serving:
         self._server.should_exit = True
         self._streams.stop()
 
-    def sink(self, event: Event) -> None:
-        """For a compactor or collector of this process: the server sends its events at once."""
-        self._streams.feed.sink(event)
-
 
 class _Quiet(uvicorn.Server):
     """Signals belong to the process, which stops all of its parts; uvicorn would take them."""
@@ -132,10 +134,17 @@ class _Quiet(uvicorn.Server):
 
 
 def serving(
-    warehouse: WarehouseLike, address: str, token_file: Path | None = None, tokens: str = "", hosts: Sequence[str] = ()
+    warehouse: WarehouseLike,
+    address: str,
+    token_file: Path | None = None,
+    tokens: str = "",
+    hosts: Sequence[str] = (),
+    survey_ms: int = SURVEY_MS,
+    topics_max: int = TOPICS_MAX,
 ) -> Serving:
     """The server of a warehouse, its address bound. `tokens`: one role:token a line, if there is no `token_file`.
-    `hosts`: more names by which clients reach it.
+    `hosts`: more names by which clients reach it. `survey_ms`: how long a survey is good enough. `topics_max`: how many
+    topics have metrics of their own.
 
     Raises InvalidRequest, also for an address beyond loopback without tokens; Unavailable.
     """
@@ -153,8 +162,11 @@ def serving(
                 "127.0.0.1"
             )
         gate = Gate(Door([bound.host, *hosts], bound.is_loopback), found)
+        admin = Admin(warehouse, survey_ms=survey_ms)
+        metrics = Metrics(admin.overview, warehouse.driver.store.requests, topics_max)
         streams = Streams(Feed(warehouse.driver))
-        return Serving(bound, make_app(Admin(warehouse), gate, Ready(warehouse.driver), streams), streams)
+        app = make_app(admin, gate, Ready(warehouse.driver), streams, metrics=metrics.text)
+        return Serving(bound, app, streams, both(metrics.sink, streams.feed.sink))
     except BaseException:
         bound.close()
         raise

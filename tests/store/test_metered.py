@@ -5,7 +5,7 @@ import pytest
 from lithify.store.errors import NotFound
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import RequestCounts, Store
+from lithify.store.port import PRICES_USD, RequestCounts, Store
 from lithify.store.s3 import S3Store
 from lithify.store.s3_output import PART_BYTES
 from tests.processes import exit_codes, forked
@@ -42,6 +42,7 @@ def test_every_kind_of_request_is_counted() -> None:
         deletes=3,
         bytes_read=5 + 3,
         bytes_written=5 + 3 + 7 + 2,
+        conflicts=1,
     )
 
 
@@ -65,6 +66,7 @@ def test_cost_is_by_the_list_prices() -> None:
     writes = RequestCounts(creates=250, puts=250, output_requests=250, lists=250)
     assert writes.cost_usd == pytest.approx(0.005)
     assert RequestCounts(gets=500, reads=300, heads=200).cost_usd == pytest.approx(0.0004)
+    assert {"bytes_read", "bytes_written", "conflicts"} == {*RequestCounts.__struct_fields__} - {*PRICES_USD}
     assert RequestCounts(deletes=1000, bytes_read=1 << 40, bytes_written=1 << 40).cost_usd == 0
 
 

@@ -1,0 +1,104 @@
+"""Metrics for Prometheus: what the survey says, what this process did, and what it asked of the store
+(docs/metrics.md)."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from lithify.admin.counters import BUCKETS_S, COUNTERS, DURATION, Tally
+from lithify.admin.gauges import GAUGES, TOPICS_MAX, UNREADABLE, Metric, Series, gauged
+from lithify.admin.survey import Overview
+from lithify.events.types import Event
+from lithify.store.errors import LithifyError
+from lithify.store.port import PRICES_USD, RequestCounts
+
+__all__ = ["MEDIA_TYPE", "METRICS", "Metrics"]
+
+MEDIA_TYPE = CONTENT_TYPE_LATEST
+
+_SUCCESS = Metric("lithify_survey_success", "gauge", (), "1 if the survey could list the topics, else 0")
+_AGE = Metric("lithify_survey_age_seconds", "gauge", (), "age of the survey that the gauges are from")
+_TOOK = Metric("lithify_survey_duration_seconds", "gauge", (), "how long that survey took")
+_SKEW = Metric("lithify_clock_skew_seconds", "gauge", (), "how far this machine's clock is ahead of the store's")
+_REQUESTS = Metric("lithify_requests_total", "counter", ("request",), "requests of this process to the store")
+_DOLLARS = Metric("lithify_request_dollars_total", "counter", ("request",), "those requests at S3's list prices")
+_BYTES = Metric("lithify_request_bytes_total", "counter", ("kind",), "bytes that they have read and written")
+_OF_SURVEY = (_SUCCESS, _AGE, _TOOK, _SKEW, UNREADABLE)
+_CONFLICTS = Metric(
+    "lithify_commit_conflicts_total",
+    "counter",
+    (),
+    "commits that found their number taken by another writer, and went on from there",
+)
+_OF_STORE = (_REQUESTS, _DOLLARS, _BYTES, _CONFLICTS)
+
+METRICS: tuple[Metric, ...] = (*(gauge.metric for gauge in GAUGES), *_OF_SURVEY, *COUNTERS, DURATION, *_OF_STORE)
+
+
+class Metrics:
+    """Thread-safe. `overview`: of `Admin`; `requests`: of the store that it asks. `sink`: for a compactor and a
+    collector of this process."""
+
+    def __init__(
+        self, overview: Callable[[], Overview], requests: Callable[[], RequestCounts], topics_max: int = TOPICS_MAX
+    ) -> None:
+        self._overview = overview
+        self._requests = requests
+        self._topics_max = topics_max
+        self._tally = Tally(topics_max)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def sink(self, event: Event) -> None:
+        self._tally.sink(event)
+
+    def text(self) -> bytes:
+        """All metrics, in Prometheus' text format. If there can be no survey, those of this process alone."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Any]:
+        """Of prometheus_client's collectors."""
+        yield from self._of_survey()
+        counted = self._tally.series()
+        yield from (_family(metric, counted[metric.name]) for metric in COUNTERS)
+        yield self._durations()
+        yield from self._of_store()
+
+    def _of_survey(self) -> Iterator[Any]:
+        try:
+            overview = self._overview()
+        except LithifyError:
+            yield _family(_SUCCESS, {(): 0})
+            return
+        yield _family(_SUCCESS, {(): 1})
+        yield _family(_AGE, {(): overview.age_ms / 1000})
+        yield _family(_TOOK, {(): overview.took_ms / 1000})
+        yield _family(_SKEW, {(): overview.clock_skew_ms / 1000})
+        found = gauged(overview, self._topics_max)
+        yield _family(UNREADABLE, found[UNREADABLE.name])
+        yield from (_family(gauge.metric, found[gauge.metric.name]) for gauge in GAUGES)
+
+    def _durations(self) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(DURATION.name, DURATION.meaning, labels=DURATION.labels)
+        bounds = [*(str(float(each)) for each in BUCKETS_S), "+Inf"]
+        for place, (counts, sum_s) in self._tally.durations().items():
+            family.add_metric(place, [*zip(bounds, counts, strict=True)], sum_s)
+        return family
+
+    def _of_store(self) -> Iterator[Any]:
+        counts = self._requests()
+        made = {name: getattr(counts, name) for name in PRICES_USD}
+        yield _family(_REQUESTS, {(name,): count for name, count in made.items()})
+        yield _family(_DOLLARS, {(name,): count * PRICES_USD[name] for name, count in made.items()})
+        yield _family(_BYTES, {("read",): counts.bytes_read, ("written",): counts.bytes_written})
+        yield _family(_CONFLICTS, {(): counts.conflicts})
+
+
+def _family(metric: Metric, series: Series) -> Any:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = kind(metric.name, metric.meaning, labels=metric.labels)
+    for labels, value in series.items():
+        family.add_metric(labels, value)
+    return family

@@ -1,0 +1,253 @@
+"""The survey: what it says of a partition is what describe and explain say; it is made once for all who ask."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+from msgspec.structs import replace
+
+import lithify
+from lithify.admin.surveyor import AWAY_MAX, PROOF_MS, SURVEY_MS, THREADS, Surveyor
+from lithify.gc.collector import GRACE_MS_MIN
+from lithify.manifest.commit import Next
+from lithify.manifest.known import KnownPartitions
+from lithify.manifest.model import Manifest, Quarantine
+from lithify.store.apart import Fault
+from lithify.store.driver import Driver
+from lithify.store.errors import ErrorKind, Unavailable
+from lithify.store.memory import MemoryStore
+from lithify.store.metered import Metered
+from lithify.store.port import Object, Page
+from tests.admin.test_operations import COMPACTED, damage_head, fill, keys_of
+from tests.clock import HandClock
+
+DAY_MS = 86_400_000
+
+
+class Slow(MemoryStore):
+    """Each survey lists the topics once, and waits there until `go`. Or it is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go, self.asked = threading.Event(), threading.Event()
+        self.go.set()
+        self.away: set[str] = set()  # "list", "get"
+
+    def folders(self, prefix: str) -> list[str]:
+        self.asked.set()
+        self.go.wait()
+        if "list" in self.away:
+            raise Unavailable("away")
+        return [*super().folders(prefix)]
+
+    def list(self, prefix: str, token: str | None = None) -> Page:
+        self.asked.set()
+        self.go.wait()
+        if "list" in self.away:
+            raise Unavailable("away")
+        return super().list(prefix, token)
+
+    def get(self, key: str) -> Object | None:
+        if "get" in self.away and "/config/" not in key:
+            raise Unavailable("away")
+        return super().get(key)
+
+
+@pytest.fixture
+def store() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+def warehouse(store: Slow, clock: HandClock) -> Iterator[lithify.Warehouse]:
+    driver = Driver(Metered(store), clock)
+    driver.monotonic_ms = clock
+    with lithify.Warehouse(driver) as opened:
+        yield opened
+
+
+def requests(warehouse: lithify.Warehouse) -> int:
+    return warehouse.store.requests().total
+
+
+class Quarantining:
+    repeatable = True
+    frees = False
+
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None]:
+        assert head is not None
+        return Next(replace(head, quarantine=Quarantine("damaged", "segment", now_ms)), None)
+
+
+def test_it_says_what_describe_and_explain_say(
+    warehouse: lithify.Warehouse, admin: lithify.Admin, clock: HandClock
+) -> None:
+    users = warehouse.create_topic("users", 2, COMPACTED | {"retention.ms": str(DAY_MS)})
+    for _ in range(3):
+        fill(users)
+        clock.now_ms += 1000
+    with closing(lithify.Compactor(warehouse, engine="local")) as compactor:
+        compactor.run_once()
+    fill(users)
+    users.consumer("slow", partitions=[1]).close()
+    admin.create_checkpoint("users", "c", partition=0)
+    warehouse.create_topic("empty")
+    job = admin.submit("users", 1)
+    clock.now_ms += 5000
+    found = admin.overview()
+    assert (found.failed, found.at_ms, found.age_ms) == ((), clock.now_ms, 0)
+    assert [(each.topic, each.partition) for each in found.partitions] == [("empty", 0), ("users", 0), ("users", 1)]
+    for each in found.partitions:
+        told, why = admin.describe(each.topic, each.partition), admin.explain(each.topic, each.partition)
+        for name in (
+            *("manifest_id", "compactor_epoch", "log_start_offset", "next_offset", "bytes", "rows", "dirty_ratio"),
+            *("logical_bytes", "logical_rows", "dirty_bytes", "oldest_dirty_ms", "quarantine"),
+        ):
+            assert getattr(each, name) == getattr(told, name), name
+        assert (each.l0_segments, each.runs) == (len(told.l0), len(told.runs))
+        assert each.last_compacted_at_ms == told.last_compacted_at
+        assert (each.clean_bytes, each.young_bytes) == (why.owed.clean_bytes, why.owed.young_bytes)
+        assert each.action == why.action
+        assert [debt.work for debt in each.debts[:1]] == [kind for kind in (told.due_kind,) if kind]
+        assert each.compactor == (why.compactor.name if why.compactor else "")
+        assert each.consumers.lag == max((consumer.lag for consumer in told.consumers), default=0)
+    _, first, second = found.partitions
+    assert (first.checkpoints, second.checkpoints) == ({"user": 1}, {})
+    assert (second.consumers.count, second.consumers.slowest) == (1, "slow")
+    assert [(each.id, each.status, each.kind) for each in second.jobs] == [(job.id, "submitted", None)]
+    assert (first.waiting.segments, first.waiting.manifests) == (3, 0)
+    assert [(debt.debt, debt.since_ms) for debt in first.debts] == [("dirty", clock.now_ms - 5000)]
+    assert first.debts[0].bytes == first.bytes
+
+
+def test_retention_that_overtakes_a_consumer_and_work_that_waits(
+    warehouse: lithify.Warehouse, admin: lithify.Admin, clock: HandClock
+) -> None:
+    topic = warehouse.create_topic("clicks", 1, {"retention.ms": str(DAY_MS)})
+    fill(topic)
+    topic.partition(0).consumer("lost").close()
+    warehouse.driver.run(topic.partition(0)._files.manifest.commit(Quarantining()))
+    clock.now_ms += 2 * DAY_MS
+    (found,) = admin.overview().partitions
+    assert (found.consumers.overtaken, found.consumers.lost, found.consumers.lag) == (1, 2, 0)
+    assert (found.quarantine, found.quarantined_at_ms) == ("damaged", clock.now_ms - 2 * DAY_MS)
+    assert [(debt.debt, debt.segments, debt.since_ms) for debt in found.debts] == [
+        ("floor", 1, clock.now_ms - 2 * DAY_MS)
+    ]
+    assert found.overdue is not None
+    assert "2.0 d" in found.overdue
+
+
+def test_nothing_is_asked_while_it_is_fresh(
+    warehouse: lithify.Warehouse, admin: lithify.Admin, clock: HandClock
+) -> None:
+    fill(warehouse.create_topic("users", 3))
+    first = admin.overview()
+    before = requests(warehouse)
+    clock.now_ms += SURVEY_MS - 1
+    assert replace(admin.overview(), age_ms=0) == first
+    assert admin.overview().age_ms == SURVEY_MS - 1
+    assert requests(warehouse) == before
+    clock.now_ms += 1
+    again = admin.overview()
+    assert (again.age_ms, again.at_ms) == (0, clock.now_ms)
+    assert requests(warehouse) - before == 2 + 3 * 2  # the listing, the topic, and two GETs for each partition
+
+
+def test_changes_and_collections_are_seen(warehouse: lithify.Warehouse, admin: lithify.Admin, clock: HandClock) -> None:
+    """Also where the files between the one that was seen and the newest were collected."""
+    topic = warehouse.create_topic("users", 1, COMPACTED)
+    fill(topic)
+    collector = lithify.Collector(warehouse, grace_ms=GRACE_MS_MIN)
+    for wait_ms, times, changes in ((SURVEY_MS, 1, 1), (PROOF_MS, 1, 2), (PROOF_MS + 1, 1, 3), (GRACE_MS_MIN, 4, 300)):
+        seen = admin.overview().partitions[0].manifest_id
+        for _ in range(changes):
+            fill(topic)
+        for _ in range(times):
+            collector.run_once()
+            clock.now_ms += wait_ms
+        (found,) = admin.overview().partitions
+        assert found.manifest_id == topic.partition(0).describe().manifest_id == seen + changes
+    assert warehouse.store.get(keys_of(warehouse, "users", 0).manifest.key(seen + 1)) is None
+
+
+def test_one_survey_for_fifty_who_ask_at_once(warehouse: lithify.Warehouse, store: Slow) -> None:
+    fill(warehouse.create_topic("users", 3))
+    lithify.Admin(warehouse).overview()
+    before = requests(warehouse)
+    lithify.Admin(warehouse).overview()
+    one = requests(warehouse) - before
+    admin = lithify.Admin(warehouse)
+    store.go.clear()
+    with ThreadPoolExecutor(50) as pool:
+        asked = [pool.submit(admin.overview) for _ in range(50)]
+        store.go.set()
+        answers = [each.result() for each in asked]
+    assert answers == answers[:1] * 50
+    assert requests(warehouse) - before == 2 * one
+
+
+def test_a_damaged_partition_and_a_damaged_topic_are_faults_and_stop_no_other(
+    warehouse: lithify.Warehouse, admin: lithify.Admin
+) -> None:
+    for name in ("a", "b"):
+        fill(warehouse.create_topic(name, 2))
+    damage_head(warehouse, "a", 1)
+    (key,) = [info.key for info in warehouse.store.list("b/config/").objects]
+    warehouse.store.put(key, b"{")
+    found = admin.overview()
+    assert [(each.topic, each.partition) for each in found.partitions] == [("a", 0)]
+    assert [(each.topic, each.partition, each.fault.kind) for each in found.failed] == [
+        ("a", 1, ErrorKind.CORRUPT),
+        ("b", None, ErrorKind.CORRUPT),
+    ]
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_no_fault(
+    warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        fill(warehouse.create_topic(name, 2))
+    known = KnownPartitions(warehouse.driver)
+    run = known.run
+
+    def deleting(*arguments: object, **more: object) -> object:
+        if "a" in warehouse.topics():
+            warehouse.delete_topic("a")
+        return run(*arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(known, "run", deleting)
+    found = Surveyor(known).overview()
+    assert ([each.topic for each in found.partitions], found.failed) == (["b", "b"], ())
+
+
+def test_a_failure_is_told_to_all_who_waited_and_the_next_asks_again(
+    warehouse: lithify.Warehouse, store: Slow, admin: lithify.Admin
+) -> None:
+    store.away = {"list"}
+    with pytest.raises(Unavailable):
+        admin.overview()
+    store.go.clear()
+    store.asked.clear()
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(admin.overview) for _ in range(8)]
+        store.asked.wait()
+        store.go.set()
+        failures = [each.exception() for each in asked]
+    assert {type(each) for each in failures} == {Unavailable}
+    store.away = set()
+    assert admin.overview().partitions == ()
+
+
+def test_a_store_that_does_not_answer_is_not_asked_for_every_partition(
+    warehouse: lithify.Warehouse, store: Slow, admin: lithify.Admin
+) -> None:
+    fill(warehouse.create_topic("users", 10 * AWAY_MAX))
+    store.away = {"get"}
+    before = requests(warehouse)
+    found = admin.overview()
+    assert (len(found.failed), found.partitions) == (10 * AWAY_MAX, ())
+    assert {type(each.fault) for each in found.failed} == {Fault}
+    assert requests(warehouse) - before <= 3 + AWAY_MAX + THREADS
