@@ -1,12 +1,12 @@
 """The HTTP server's application: requests in, answers of `Admin` out."""
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
-import anyio
-import anyio.to_thread
 import msgspec
 import structlog
 from starlette.applications import Starlette
@@ -22,7 +22,7 @@ from lithify.admin.http.openapi import document
 from lithify.admin.http.paging import LIMIT, page
 from lithify.admin.http.problems import MEDIA_TYPE, Problem, problem_of, refusal
 from lithify.admin.http.routes import ROUTES, Parameter, Route
-from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 
 __all__ = ["Limits", "make_app"]
 
@@ -37,6 +37,7 @@ class Limits(NamedTuple):
 
 
 LIMITS = Limits()
+T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -45,7 +46,7 @@ class _Server:
         self._admin = admin
         self._gate = gate
         self._limits = limits
-        self._threads = anyio.CapacityLimiter(limits.requests)
+        self._threads = ThreadPoolExecutor(limits.requests, "lithify-http")
         self._guessers = 0
 
     def handler(self, route: Route) -> Handler:
@@ -54,12 +55,14 @@ class _Server:
 
         return handle
 
-    def open(self, media_type: str, content: Callable[[], bytes], role: Role | None) -> Handler:
-        """A page for `role`; None: for everybody who reaches the address."""
+    def open(self, media_type: str, content: bytes | Callable[[], bytes], role: Role | None) -> Handler:
+        """A page for `role`; None: for everybody who reaches the address. Bytes are answered even if every thread is
+        busy."""
 
         async def handle(request: Request) -> Response:
             async def answer(_: Known | None) -> Response:
-                return _answer(200, await anyio.to_thread.run_sync(content, limiter=self._threads), media_type)
+                found = content if isinstance(content, bytes) else await self._in_thread(request, content)
+                return _answer(200, found, media_type)
 
             return await self._guarded(request, role, answer)
 
@@ -70,8 +73,8 @@ class _Server:
         foreign = self._gate.foreign(request.headers)
         if foreign is not None:
             return self._told(request, None, _problem(foreign))
-        path = request.url.path[:200]
-        if isinstance(error, HTTPException) and error.status_code == 405:
+        path = _path(request)[:200]
+        if isinstance(error, HTTPException) and error.status_code == 405 and _is_plain(request):
             allowed = (error.headers or {}).get("Allow", "")
             detail = f"{request.method} is not for {path!r}; it takes {allowed}"
             return _problem(refusal(405, "MethodNotAllowed", detail), {"Allow": allowed})
@@ -97,27 +100,54 @@ class _Server:
                         self._guessers -= 1
                 return self._told(request, known, _problem(entered.problem, entered.headers))
         try:
-            with anyio.fail_after(self._limits.request_s):
+            async with asyncio.timeout(self._limits.request_s):
                 answer = await work(known)
         except LithifyError as error:
             answer = _problem(problem_of(error), {"Retry-After": "1"} if error.http_status == 503 else {})
         except TimeoutError:
-            detail = f"not done within {self._limits.request_s:g} s; it may still be done"
-            answer = _problem(problem_of(Unavailable(detail)), {"Retry-After": "5"})
+            answer = self._late(request)
         except ClientDisconnect:
             answer = _problem(refusal(400, "InvalidRequest", "the request ended before its body did"))
         except Exception as error:  # noqa: BLE001 - a bug: told by its type and place, without its message
             problem = problem_of(error)
             answer = _problem(problem)
-            log.error("unexpected", method=request.method, path=request.url.path[:300], error=problem.detail)
+            log.error("unexpected", method=request.method, path=_path(request), error=problem.detail)
         return self._told(request, known, answer)
+
+    def _late(self, request: Request) -> Response:
+        """What is told when a request's time is over."""
+        within = f"within {self._limits.request_s:g} s"
+        begun = getattr(request.state, "begun", None)
+        if begun is None:
+            return _problem(problem_of(_TooSlow(f"the body did not arrive {within}; nothing was done")))
+        if not begun:
+            error: LithifyError = Unavailable(
+                f"too many requests run; this one did not begin {within}: nothing was done"
+            )
+        elif request.method in ("GET", "HEAD") or "Idempotency-Key" in request.headers:
+            error = Unavailable(f"not done {within}; it may still be done")
+        else:
+            error = CommitUnknown(f"not done {within}; it may still be done: look before you repeat it")
+        return _problem(problem_of(error), {"Retry-After": "5"})
+
+    async def _in_thread(self, request: Request, work: Callable[[], T]) -> T:
+        """SUBTLE! 1. The store hangs, and requests are given up. 2. Their threads are still waiting for the store. 3. If
+        new requests had threads of their own, there would be more and more. So what is given up keeps its thread until
+        it ends, and whoever comes then waits for one. Test: tests/admin/http/test_limits.py"""
+        task = self._threads.submit(work)
+        request.state.begun = False
+        try:
+            return await asyncio.wrap_future(task)
+        except asyncio.CancelledError:
+            request.state.begun = not task.cancel()
+            raise
 
     def _told(self, request: Request, known: Known | None, answer: Response) -> Response:
         """An audit line for everything that asks for a change."""
         if request.method not in ("GET", "HEAD"):
             role, name = (known.role.word, known.name) if known else ("", "")
-            path = request.url.path[:300]
-            log.info("audit", role=role, token=name, method=request.method, path=path, status=answer.status_code)
+            asked = {"method": request.method, "path": _path(request)}
+            log.info("audit", role=role, token=name, **asked, status=answer.status_code)
         return answer
 
     async def _operate(self, request: Request, route: Route, known: Known | None) -> Response:
@@ -127,9 +157,7 @@ class _Server:
             if arguments.get(name) and (known is None or known.role < role):
                 return _problem(refusal(403, "Forbidden", f"{name} takes the role {role.word}"))
         call = getattr(self._admin, route.call)
-        found = await anyio.to_thread.run_sync(
-            lambda: _encoded(route, call(**arguments), limit, cursor), limiter=self._threads, abandon_on_cancel=True
-        )
+        found = await self._in_thread(request, lambda: _encoded(route, call(**arguments), limit, cursor))
         return _answer(route.status, *found)
 
     async def _body(self, request: Request, route: Route) -> Any:
@@ -161,6 +189,20 @@ class _NotJson(InvalidRequest):
     http_status = 415
 
 
+class _TooSlow(InvalidRequest):
+    http_status = 408
+
+
+def _path(request: Request) -> str:
+    """As the request has it: `request.url` would be made from the Host, too, which a foreign request chooses."""
+    return str(request.scope["path"])[:300]
+
+
+def _is_plain(request: Request) -> bool:
+    """No name holds anything else; and a pattern of Starlette also fits a path with a newline at its end."""
+    return str(request.scope["path"]).isprintable()
+
+
 def _where(error: msgspec.DecodeError) -> str:
     """msgspec's text names fields and types, never values."""
     return str(error)[:300]
@@ -177,6 +219,10 @@ def _arguments(route: Route, request: Request, body: Any) -> tuple[dict[str, Any
     if unknown:
         known = f"; it takes {', '.join(sorted(named))}" if named else "; it takes none"
         raise InvalidRequest(f"query: there is no {unknown[0][:100]!r} here{known}")
+    many = {each.name for each in route.parameters if _takes_many(each)}
+    for name in set(query) - many:
+        if len(query.getlist(name)) > 1:
+            raise InvalidRequest(f"query: {name} is given more than once")
     arguments: dict[str, Any] = {}
     ids: list[str] = []
     for each in route.parameters:
@@ -260,15 +306,17 @@ def make_app(admin: Admin, gate: Gate, ready: Callable[[], object], limits: Limi
     by_path: dict[str, dict[str, Handler]] = {}
     for route in ROUTES:
         by_path.setdefault(_pattern(route.path), {})[route.verb] = server.handler(route)
-    pages: list[tuple[str, Callable[[], bytes], Role | None]] = [
-        ("/openapi.json", lambda: described, Role.READ),
-        ("/healthz", lambda: alive, None),  # asked by a machine that knows the address alone
+    pages: list[tuple[str, bytes | Callable[[], bytes], Role | None]] = [
+        ("/openapi.json", described, Role.READ),
+        ("/healthz", alive, None),  # asked by a machine that knows the address alone
         ("/readyz", is_ready, None),
     ]
     for path, content, role in pages:
         by_path[path] = {"GET": server.open("application/json", content, role)}
     routes = [Served(path, _by_verb(handlers), methods=[*handlers]) for path, handlers in by_path.items()]
-    return Starlette(routes=routes, exception_handlers={404: server.refuse, 405: server.refuse})
+    app = Starlette(routes=routes, exception_handlers={404: server.refuse, 405: server.refuse})
+    app.router.redirect_slashes = False  # it would send whoever asks to the host that the request names
+    return app
 
 
 def _pattern(path: str) -> str:
@@ -278,6 +326,8 @@ def _pattern(path: str) -> str:
 
 def _by_verb(handlers: Mapping[str, Handler]) -> Handler:
     async def handle(request: Request) -> Response:
+        if not _is_plain(request):
+            raise HTTPException(404)
         return await handlers["GET" if request.method == "HEAD" else request.method](request)
 
     return handle
