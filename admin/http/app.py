@@ -17,12 +17,13 @@ from starlette.routing import Route as Served
 
 from lithify.admin.client import Admin
 from lithify.admin.http.access import Known, Role
+from lithify.admin.http.asked import TooSlow, arguments_of, body_of
 from lithify.admin.http.gate import HEADERS, Gate, pause
 from lithify.admin.http.openapi import document
-from lithify.admin.http.paging import LIMIT, page
+from lithify.admin.http.paging import page
 from lithify.admin.http.problems import MEDIA_TYPE, Problem, problem_of, refusal
-from lithify.admin.http.routes import ROUTES, Parameter, Route
-from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
+from lithify.admin.http.routes import ROUTES, Route
+from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
 
 __all__ = ["Limits", "make_app"]
 
@@ -119,11 +120,9 @@ class _Server:
         within = f"within {self._limits.request_s:g} s"
         begun = getattr(request.state, "begun", None)
         if begun is None:
-            return _problem(problem_of(_TooSlow(f"the body did not arrive {within}; nothing was done")))
+            return _problem(problem_of(TooSlow(f"the body did not arrive {within}; nothing was done")))
         if not begun:
-            error: LithifyError = Unavailable(
-                f"too many requests run; this one did not begin {within}: nothing was done"
-            )
+            error: LithifyError = Unavailable(f"too many requests run; this one did not begin {within}")
         elif request.method in ("GET", "HEAD") or "Idempotency-Key" in request.headers:
             error = Unavailable(f"not done {within}; it may still be done")
         else:
@@ -131,9 +130,9 @@ class _Server:
         return _problem(problem_of(error), {"Retry-After": "5"})
 
     async def _in_thread(self, request: Request, work: Callable[[], T]) -> T:
-        """SUBTLE! 1. The store hangs, and requests are given up. 2. Their threads are still waiting for the store. 3. If
-        new requests had threads of their own, there would be more and more. So what is given up keeps its thread until
-        it ends, and whoever comes then waits for one. Test: tests/admin/http/test_limits.py"""
+        """SUBTLE! 1. The store hangs, and requests are given up. 2. Their threads still wait for the store. 3. If new
+        requests had threads of their own, there would be more and more. So what is given up keeps its thread until it
+        ends, and whoever comes then waits for one. Test: tests/admin/http/test_limits.py"""
         task = self._threads.submit(work)
         request.state.begun = False
         try:
@@ -151,46 +150,14 @@ class _Server:
         return answer
 
     async def _operate(self, request: Request, route: Route, known: Known | None) -> Response:
-        body = await self._body(request, route)
-        arguments, limit, cursor = _arguments(route, request, body)
+        body = await body_of(request, route, self._limits.body_bytes)
+        arguments, limit, cursor = arguments_of(route, request, body)
         for name, role in route.stricter.items():
             if arguments.get(name) and (known is None or known.role < role):
                 return _problem(refusal(403, "Forbidden", f"{name} takes the role {role.word}"))
         call = getattr(self._admin, route.call)
         found = await self._in_thread(request, lambda: _encoded(route, call(**arguments), limit, cursor))
         return _answer(route.status, *found)
-
-    async def _body(self, request: Request, route: Route) -> Any:
-        most = self._limits.body_bytes
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                raise _TooLarge(f"the body is larger than {most} bytes")
-        if request.method in ("GET", "DELETE"):
-            return None
-        if body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise _NotJson("give the body as application/json")
-        if route.body is None:
-            if body not in (b"", b"{}"):
-                raise InvalidRequest("this request takes no body")
-            return None
-        try:
-            return msgspec.json.decode(body or b"{}", type=route.body)
-        except msgspec.DecodeError as error:
-            raise InvalidRequest(f"body: {_where(error)}") from None
-
-
-class _TooLarge(InvalidRequest):
-    http_status = 413
-
-
-class _NotJson(InvalidRequest):
-    http_status = 415
-
-
-class _TooSlow(InvalidRequest):
-    http_status = 408
 
 
 def _path(request: Request) -> str:
@@ -201,70 +168,6 @@ def _path(request: Request) -> str:
 def _is_plain(request: Request) -> bool:
     """No name holds anything else; and a pattern of Starlette also fits a path with a newline at its end."""
     return str(request.scope["path"]).isprintable()
-
-
-def _where(error: msgspec.DecodeError) -> str:
-    """msgspec's text names fields and types, never values."""
-    return str(error)[:300]
-
-
-def _arguments(route: Route, request: Request, body: Any) -> tuple[dict[str, Any], int, str | None]:
-    """Of the method; and which page. Raises InvalidRequest."""
-    query = request.query_params
-    pages = bool(route.lists) and route.verb == "GET"
-    named = {each.name for each in route.parameters if each.place == "query"} | (
-        {"limit", "cursor"} if pages else set()
-    )
-    unknown = sorted(set(query) - named)
-    if unknown:
-        known = f"; it takes {', '.join(sorted(named))}" if named else "; it takes none"
-        raise InvalidRequest(f"query: there is no {unknown[0][:100]!r} here{known}")
-    many = {each.name for each in route.parameters if _takes_many(each)}
-    for name in set(query) - many:
-        if len(query.getlist(name)) > 1:
-            raise InvalidRequest(f"query: {name} is given more than once")
-    arguments: dict[str, Any] = {}
-    ids: list[str] = []
-    for each in route.parameters:
-        match each.place:
-            case "path" if each.argument == "id":
-                ids.append(str(request.path_params[each.name]))
-            case "path":
-                arguments[each.argument] = _converted(each, request.path_params[each.name])
-            case "query":
-                given = query.getlist(each.name)
-                if given:
-                    arguments[each.argument] = _converted(each, given if _takes_many(each) else given[-1])
-                elif each.required:
-                    raise InvalidRequest(f"query: {each.name} is missing")
-            case "header":
-                value = request.headers.get(each.name)
-                if value is not None:
-                    arguments[each.argument] = value
-            case "body":
-                arguments[each.argument] = getattr(body, each.name)
-    if ids:
-        arguments["id"] = "/".join(ids)
-    limit = _converted(_LIMIT, query["limit"]) if pages and "limit" in query else LIMIT
-    return arguments, limit, query.get("cursor") if pages else None
-
-
-_LIMIT = Parameter("limit", "limit", "query", int, False, LIMIT)
-
-
-def _takes_many(each: Parameter) -> bool:
-    return isinstance(each.default, tuple)
-
-
-def _converted(each: Parameter, given: Any) -> Any:
-    if given == "" and each.default is None and not each.required:
-        return None
-    if given == "" and each.place == "query" and not each.required and each.type is not bytes:
-        return None if type(None) in getattr(each.type, "__args__", ()) else each.default
-    try:
-        return msgspec.convert(given, each.type, strict=False)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{each.name}: {_where(error)}") from None
 
 
 def _encoded(route: Route, found: Any, limit: int, cursor: str | None) -> tuple[bytes, str, dict[str, str]]:

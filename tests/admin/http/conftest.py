@@ -51,6 +51,11 @@ class Served:
         self.url = address.url
         self.authority = self.url.removeprefix("http://")
         self._own = threading.local()
+        self._connections: list[http.client.HTTPConnection] = []
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
 
     def __call__(
         self,
@@ -69,6 +74,7 @@ class Served:
         if connection is None:
             host, _, port = self.authority.rpartition(":")
             connection = self._own.connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+            self._connections.append(connection)
         try:
             connection.putrequest(verb, path, skip_host="Host" in given, skip_accept_encoding=True)
             content = body.encode() if isinstance(body, str) else body
@@ -100,9 +106,11 @@ def served(
     server = Serving(address, app)
     thread = threading.Thread(target=server.run, name="served")
     thread.start()
+    found = Served(address, app)
     try:
-        yield Served(address, app)
+        yield found
     finally:
+        found.close()
         server.stop()
         thread.join(TIMEOUT_S)
         assert not thread.is_alive(), "the server does not end"

@@ -225,8 +225,9 @@ def test_what_a_proxy_would_say_changes_nothing(guarded: Served, recorder: Recor
     assert [name for name, _ in recorder.calls[before:]] == ["topics"]
 
 
-@pytest.mark.parametrize("host", ["[::1]", "[::1]:1", "[::ffff:127.0.0.1]:80", "localhost.", "127.1.2.3:99"])
+@pytest.mark.parametrize("host", ["[::1]", "[::1]:1", "localhost.", "127.1.2.3:99", "LocalHost:8480"])
 def test_names_of_loopback_are_ours(host: str, local: Served) -> None:
-    assert local("GET", "/openapi.json", headers={"Host": host}).status in (200, 421)
-    assert local("GET", "/openapi.json", headers={"Host": host, "Origin": f"http://{host}"}).status in (200, 421)
-    assert local("GET", "/openapi.json", headers={"Host": host, "Origin": "http://localhost:1"}).status in (403, 421)
+    own: dict[str, str | bytes] = {"Host": host}
+    assert local("GET", "/openapi.json", headers=own).status == 200
+    assert local("GET", "/openapi.json", headers={**own, "Origin": f"http://{host}"}).status == 200
+    assert local("GET", "/openapi.json", headers={**own, "Origin": "http://localhost:1"}).status == 403
