@@ -12,11 +12,16 @@ import msgspec
 import urllib3
 
 from lithify.admin.client import Admin
-from lithify.admin.compactions import split_id
+from lithify.admin.compactions import check_submission, split_id
+from lithify.admin.history import check_key
 from lithify.admin.http.paging import LIMIT_MAX
 from lithify.admin.http.problems import Problem
 from lithify.admin.http.routes import NOT_SERVED, ROUTES, Parameter, Route
 from lithify.admin.partitions import Answers, Failed
+from lithify.admin.transactions import check_application
+from lithify.log.checkpoints import check_checkpoint_name
+from lithify.log.positions import check_consumer_name
+from lithify.manifest.keys import check_topic_name
 from lithify.store.driver import new_id
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 
@@ -137,11 +142,11 @@ def _request(
 ) -> tuple[str, list[tuple[str, str]], dict[str, str], bytes | None]:
     path, query, headers = route.path, list[tuple[str, str]](), dict[str, str]()
     body: dict[str, Any] = {}
-    ids = str(values.get("id", "")).split("/")
+    ids = str(values.get("id", "")).split("/", 2)
     for number, each in enumerate(route.parameters):
         value = ids[number] if each.argument == "id" else values[each.argument]
         if each.place == "path":
-            path = path.replace(f"{{{each.name}}}", quote(str(value), safe=""))
+            path = path.replace(f"{{{each.name}}}", _segment(str(value)))
         elif each.required or value != each.default:
             match each.place:
                 case "query":
@@ -154,6 +159,11 @@ def _request(
         headers.setdefault("Idempotency-Key", new_id())
     content = msgspec.json.encode(body) if route.body is not None else None
     return path, query, headers, content
+
+
+def _segment(text: str) -> str:
+    """Clients and proxies take `.` and `..` for steps in the path."""
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 
 def _texts(value: Any) -> list[str]:
@@ -183,13 +193,28 @@ def _remote(call: str) -> Callable[..., Any]:
         bound = signature.bind(self, *positional, **named)
         bound.apply_defaults()
         values = bound.arguments
-        if "id" in values:
-            split_id(str(values["id"]))
+        _check(call, values)
         _refuse_others(routes[0], signature, values)
         route = next(each for each in routes if all(values.get(p.argument) is not None for p in _in_path(each)))
         return self.ask(route, values)
 
     return ask
+
+
+def _check(call: str, values: Mapping[str, Any]) -> None:
+    """What is wrong in itself is refused as the operation would refuse it, before it becomes part of a path or header:
+    there, `a/b` for a topic would name something else. Raises InvalidRequest."""
+    if "name" in values:
+        (check_checkpoint_name if "checkpoint" in call else check_consumer_name)(values["name"])
+    if "application" in values:
+        check_application(values["application"])
+    if "key" in values:
+        check_key(values["topic"], values["key"])
+    if "sources" in values:
+        check_submission(values["sources"], values["idempotency_key"])
+    topic = split_id(values["id"])[0] if "id" in values else values.get("topic")
+    if topic is not None:
+        check_topic_name(topic)
 
 
 def _in_path(route: Route) -> list[Parameter]:

@@ -12,7 +12,7 @@ from lithify.admin.http.access import Door, Role
 from lithify.admin.http.app import make_app
 from lithify.admin.http.gate import HEADERS, Gate
 from lithify.admin.http.routes import ROUTES
-from tests.admin.http.conftest import ADMIN, OPERATE, READ, TOKENS, WRONG, Recorder, Reply, Served, served
+from tests.admin.served import ADMIN, OPERATE, READ, TOKENS, WRONG, Recorder, Reply, Served, served
 
 # Each page that is no operation is named here, with the role that it takes (None: none).
 PAGES = {"/openapi.json": Role.READ, "/healthz": None, "/readyz": None}
