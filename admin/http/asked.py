@@ -44,6 +44,8 @@ async def body_of(request: Request, route: Route, bytes_max: int) -> Any:
         return msgspec.json.decode(body or b"{}", type=route.body)
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"body: {_where(error)}") from None
+    except UnicodeDecodeError:
+        raise InvalidRequest("body: it is not UTF-8") from None
 
 
 def _where(error: msgspec.DecodeError) -> str:
