@@ -32,6 +32,8 @@ _ATTEMPTS = 3  # of a request that may be repeated
 _ANSWER_BYTES_MAX = 256 << 20
 TOKEN_VARIABLE = "LITHIFY_HTTP_TOKEN"
 
+_NOT_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+
 T = TypeVar("T")
 
 
@@ -57,6 +59,8 @@ class RemoteAdmin(Admin):
         """Raises InvalidRequest; nothing is asked yet."""
         self.url = _checked(warehouse)
         self._token = Token(token or os.environ.get(TOKEN_VARIABLE, ""))
+        if not self._token.isascii() or not self._token.isprintable():
+            raise InvalidRequest("the server's token has characters that no token has: give it as its file has it")
         timeout = urllib3.Timeout(connect=_CONNECT_S, read=_READ_S)
         self._pool = urllib3.PoolManager(retries=False, timeout=timeout, maxsize=8)
 
@@ -101,21 +105,25 @@ class RemoteAdmin(Admin):
             except urllib3.exceptions.HTTPError as error:
                 failure = error
                 continue
-            if 200 <= reply.status < 300:
+            if 200 <= reply.status < 300 and reply.headers.get("Content-Type", "").startswith("application/json"):
                 return content
             raise _refusal(self.url, reply.status, content)
         raise self._silent(may_repeat, failure)
 
     def _silent(self, may_repeat: bool, failure: Exception | None) -> LithifyError:
         why = type(failure).__name__
-        if may_repeat or isinstance(failure, urllib3.exceptions.NewConnectionError):
+        if may_repeat or isinstance(failure, _NOT_SENT):
             return Unavailable(f"{self.url} does not answer ({why}); check that `lithify serve` runs there, and retry")
         return CommitUnknown(f"{self.url} did not answer ({why}), so it is not known whether this was done; look first")
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url)
+        fits = parts.port != 0 and url.isascii() and url.isprintable() and " " not in url
+    except ValueError:  # half an IPv6 address, or no port's number
+        raise InvalidRequest("give the URL of a lithify server, such as http://127.0.0.1:8480") from None
+    if not fits or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise InvalidRequest("give the URL of a lithify server, such as http://127.0.0.1:8480")
     if parts.username or parts.password:
         raise InvalidRequest(f"give no password in a server's URL; its token comes from token= or {TOKEN_VARIABLE}")
@@ -124,7 +132,10 @@ def _checked(url: str) -> str:
 
 def _refusal(url: str, status: int, content: bytes) -> LithifyError:
     try:
-        return msgspec.json.decode(content, type=Problem).error()
+        problem = msgspec.json.decode(content, type=Problem)
+        if problem.status != status:
+            raise msgspec.DecodeError
+        return problem.error()
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Unavailable(f"{url} answered {status}, and not as a lithify server does; check the URL, and proxies")
 
