@@ -1,6 +1,7 @@
 """Manual compactions, and the status of all (P15)."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -13,7 +14,7 @@ from lithify.compactor.request_edits import RequestCancel, Submit
 from lithify.manifest.catalog import partition_of
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import Job, Status
-from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.keys import PartitionKeys, SegmentId, check_topic_name
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import LiftQuarantine
@@ -24,9 +25,22 @@ from lithify.store.apart import Fault, attempt
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
 
-__all__ = ["Retried", "Sources", "cancel", "compaction", "compactions", "retry", "retry_topic", "split_id", "submit"]
+__all__ = [
+    "Retried",
+    "Sources",
+    "cancel",
+    "check_submission",
+    "compaction",
+    "compactions",
+    "place_of",
+    "retry",
+    "retry_topic",
+    "split_id",
+    "submit",
+]
 
 IDEMPOTENCY_KEY_CHARACTERS_MAX = 64
+_JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 Sources = Literal["full"] | Sequence[str]
 
@@ -40,10 +54,7 @@ class Retried(msgspec.Struct, frozen=True, kw_only=True):
 def submit(
     known: KnownPartitions, topic: str, partition: int, sources: Sources, idempotency_key: str | None
 ) -> CompactionInfo:
-    if isinstance(sources, str) and sources != "full":
-        raise InvalidRequest("sources: give 'full', or a list of L0 segment and run ids")
-    if not sources:
-        raise InvalidRequest("sources: the list is empty; give 'full' for a compaction of everything")
+    check_submission(sources, idempotency_key)
     requested = () if isinstance(sources, str) else tuple(sources)
     digits = None if idempotency_key is None else _digits(idempotency_key, requested)
     found = partition_at(known, topic, partition)
@@ -61,13 +72,24 @@ def submit(
     return compaction_info(topic, partition, job, now_ms)
 
 
+def check_submission(sources: Sources, idempotency_key: str | None) -> None:
+    """Raises InvalidRequest."""
+    if isinstance(sources, str) and sources != "full":
+        raise InvalidRequest("sources: give 'full', or a list of L0 segment and run ids")
+    if not sources:
+        raise InvalidRequest("sources: the list is empty; give 'full' for a compaction of everything")
+    key = "-" if idempotency_key is None else idempotency_key
+    fits = 0 < len(key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX and key.isascii() and key.isprintable()
+    if not fits or key != key.strip():  # HTTP drops blanks at the ends of a header
+        raise InvalidRequest(
+            f"idempotency key: give 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} printable ASCII characters without blanks at "
+            "the ends, such as a UUID"
+        )
+
+
 def _digits(key: str, requested: Sequence[str]) -> str:
     """Those at the end of the id of the job that is asked for with `key`. Two requests may share them, once in four
     billion."""
-    if not 0 < len(key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX or not key.isascii() or not key.isprintable():
-        raise InvalidRequest(
-            f"idempotency key: give 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} printable ASCII characters, such as a UUID"
-        )
     return hashlib.sha256("\n".join((key, *requested)).encode()).hexdigest()[:8]
 
 
@@ -85,6 +107,8 @@ def compaction(known: KnownPartitions, id: str) -> CompactionInfo:  # noqa: A002
 def compactions(
     known: KnownPartitions, topic: str | None, partition: int | None, statuses: Sequence[Status]
 ) -> Answers[CompactionInfo]:
+    if topic is not None:
+        check_topic_name(topic)
     infos: list[CompactionInfo] = []
     failed: list[Failed] = []
     for found in partitions_found(known, topic):
@@ -131,13 +155,19 @@ def _infos(known: KnownPartitions, keys: PartitionKeys) -> list[CompactionInfo]:
     state = known.run(keys, lambda files: files.compactor_state())
     now_ms = known.driver.now_ms()
     jobs = () if state is None else (*state.history, *state.jobs)
-    return [compaction_info(keys.topic, keys.partition, job, now_ms) for job in jobs]
+    return sorted((compaction_info(keys.topic, keys.partition, job, now_ms) for job in jobs), key=place_of)
+
+
+def place_of(info: CompactionInfo) -> tuple[str, int, int, str]:
+    """In lists: the oldest first in each partition."""
+    topic, partition, job = split_id(info.id)
+    return topic, partition, info.created_at, job
 
 
 def split_id(compaction: str) -> tuple[str, int, str]:
     topic, _, rest = compaction.partition("/")
     partition, _, job = rest.partition("/")
-    if not job or not partition.isdecimal():
+    if _JOB_ID.fullmatch(job) is None or not partition.isascii() or not partition.isdecimal() or len(partition) > 10:
         example = compaction_id("users", 0, "000000000042-1a2b3c4d")
         raise InvalidRequest(f"{compaction[:300]!r} is not a compaction id; one looks like {example}")
     return topic, int(partition), job

@@ -8,7 +8,7 @@ import msgspec
 from lithify.admin.overdue import overdue
 from lithify.log.consumer_info import consumer_infos
 from lithify.manifest.config import parse
-from lithify.manifest.keys import is_segment_key
+from lithify.manifest.keys import check_topic_name, is_segment_key
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
@@ -52,6 +52,9 @@ def stale_temporaries(driver: Driver) -> Check:
 
 
 def health(known: KnownPartitions, topic: str | None) -> Health:
+    """Raises InvalidRequest."""
+    if topic is not None:
+        check_topic_name(topic)
     return Health(checks=tuple(_checks(known, topic)))
 
 

@@ -75,8 +75,7 @@ def history(
     known: KnownPartitions, topic: str, key: bytes, partition: int | None, limit: int, *, values: bool
 ) -> KeyHistory:
     limit_max = VALUES_MAX if values else VERSIONS_MAX
-    if type(key) is not bytes:
-        raise InvalidRequest(f"{topic}: a key is bytes, not {type(key).__name__}")
+    check_key(topic, key)
     if type(limit) is not int or not 1 <= limit <= limit_max:
         raise InvalidRequest(f"{topic}: limit must be from 1 to {limit_max}")
     found = known.topic(topic)
@@ -91,6 +90,12 @@ def history(
         versions += _versions(stored, places, key, number, floor)
     more = len(versions) > limit
     return KeyHistory(topic=topic, key=key, home=homes[0], versions=tuple(versions[:limit]), more=more)
+
+
+def check_key(topic: str, key: object) -> None:
+    """Raises InvalidRequest."""
+    if type(key) is not bytes:
+        raise InvalidRequest(f"{topic}: a key is bytes, not {type(key).__name__}")
 
 
 def _versions(stored: list[_Stored], places: KeyPlaces, key: bytes, partition: int, floor: int) -> Iterator[KeyVersion]:

@@ -1,12 +1,13 @@
 """The HTTP server's application: requests in, answers of `Admin` out."""
 
+import asyncio
 import logging
 import re
+import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
-import anyio
-import anyio.to_thread
 import msgspec
 import structlog
 from starlette.applications import Starlette
@@ -17,14 +18,15 @@ from starlette.routing import Route as Served
 
 from lithify.admin.client import Admin
 from lithify.admin.http.access import Known, Role
+from lithify.admin.http.asked import TooSlow, arguments_of, body_of, events_of
 from lithify.admin.http.gate import HEADERS, Gate, pause
 from lithify.admin.http.openapi import document
-from lithify.admin.http.paging import LIMIT, page
+from lithify.admin.http.paging import page
 from lithify.admin.http.problems import MEDIA_TYPE, Problem, problem_of, refusal
-from lithify.admin.http.routes import ROUTES, Parameter, Route
+from lithify.admin.http.routes import ROUTES, Route
 from lithify.admin.http.streams import Stream, Streams
 from lithify.admin.metrics import MEDIA_TYPE as MEDIA_TYPE_OF_METRICS
-from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
 
 __all__ = ["Limits", "make_app"]
 
@@ -39,6 +41,7 @@ class Limits(NamedTuple):
 
 
 LIMITS = Limits()
+T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -47,7 +50,7 @@ class _Server:
         self._admin = admin
         self._gate = gate
         self._limits = limits
-        self._threads = anyio.CapacityLimiter(limits.requests)
+        self._threads = ThreadPoolExecutor(limits.requests, "lithify-http")
         self._guessers = 0
 
     def handler(self, route: Route) -> Handler:
@@ -59,35 +62,38 @@ class _Server:
     def events(self, streams: Streams) -> Handler:
         async def handle(request: Request) -> Response:
             async def answer(_: Known | None) -> Response:
-                asked = {name: request.query_params.get(name) or None for name in ("topic", "partition")}
-                _refuse_unknown(request, set(asked))
-                number = None if asked["partition"] is None else _converted(_PARTITION, asked["partition"])
-                if number is not None and asked["topic"] is None:
-                    raise InvalidRequest("query: give the topic of that partition, too")
-                cursor = request.headers.get("last-event-id")
+                asked, given_up, lock = events_of(request), threading.Event(), threading.Lock()
                 begun: list[Stream] = []
 
-                def begin() -> None:
-                    begun.append(streams.begin(asked["topic"], number, cursor))
+                def begin() -> Stream:
+                    stream = streams.begin(*asked)
+                    with lock:
+                        begun.append(stream)
+                        if given_up.is_set():
+                            stream.close()
+                    return stream
 
                 try:
-                    await anyio.to_thread.run_sync(begin, limiter=self._threads)
-                except BaseException:  # also if the time was over, and then it began
-                    for stream in begun:
-                        stream.close()
+                    return await self._in_thread(request, begin)
+                except BaseException:  # nobody takes it, though it may still begin
+                    with lock:
+                        given_up.set()
+                        for stream in begun:
+                            stream.close()
                     raise
-                return begun[0]
 
             return await self._guarded(request, Role.READ, answer)
 
         return handle
 
-    def open(self, media_type: str, content: Callable[[], bytes], role: Role | None) -> Handler:
-        """A page for `role`; None: for everybody who reaches the address."""
+    def open(self, media_type: str, content: bytes | Callable[[], bytes], role: Role | None) -> Handler:
+        """A page for `role`; None: for everybody who reaches the address. Bytes are answered even if every thread is
+        busy."""
 
         async def handle(request: Request) -> Response:
             async def answer(_: Known | None) -> Response:
-                return _answer(200, await anyio.to_thread.run_sync(content, limiter=self._threads), media_type)
+                found = content if isinstance(content, bytes) else await self._in_thread(request, content)
+                return _answer(200, found, media_type)
 
             return await self._guarded(request, role, answer)
 
@@ -98,8 +104,8 @@ class _Server:
         foreign = self._gate.foreign(request.headers)
         if foreign is not None:
             return self._told(request, None, _problem(foreign))
-        path = request.url.path[:200]
-        if isinstance(error, HTTPException) and error.status_code == 405:
+        path = _path(request)[:200]
+        if isinstance(error, HTTPException) and error.status_code == 405 and _is_plain(request):
             allowed = (error.headers or {}).get("Allow", "")
             detail = f"{request.method} is not for {path!r}; it takes {allowed}"
             return _problem(refusal(405, "MethodNotAllowed", detail), {"Allow": allowed})
@@ -125,133 +131,73 @@ class _Server:
                         self._guessers -= 1
                 return self._told(request, known, _problem(entered.problem, entered.headers))
         try:
-            with anyio.fail_after(self._limits.request_s):
+            async with asyncio.timeout(self._limits.request_s):
                 answer = await work(known)
         except LithifyError as error:
             answer = _problem(problem_of(error), {"Retry-After": "1"} if error.http_status == 503 else {})
         except TimeoutError:
-            detail = f"not done within {self._limits.request_s:g} s; it may still be done"
-            answer = _problem(problem_of(Unavailable(detail)), {"Retry-After": "5"})
+            answer = self._late(request)
         except ClientDisconnect:
             answer = _problem(refusal(400, "InvalidRequest", "the request ended before its body did"))
         except Exception as error:  # noqa: BLE001 - a bug: told by its type and place, without its message
             problem = problem_of(error)
             answer = _problem(problem)
-            log.error("unexpected", method=request.method, path=request.url.path[:300], error=problem.detail)
+            log.error("unexpected", method=request.method, path=_path(request), error=problem.detail)
         return self._told(request, known, answer)
+
+    def _late(self, request: Request) -> Response:
+        """What is told when a request's time is over."""
+        within = f"within {self._limits.request_s:g} s"
+        begun = getattr(request.state, "begun", None)
+        if begun is None:
+            return _problem(problem_of(TooSlow(f"the body did not arrive {within}; nothing was done")))
+        if not begun:
+            error: LithifyError = Unavailable(f"too many requests run; this one did not begin {within}")
+        elif request.method in ("GET", "HEAD") or "Idempotency-Key" in request.headers:
+            error = Unavailable(f"not done {within}; it may still be done")
+        else:
+            error = CommitUnknown(f"not done {within}; it may still be done: look before you repeat it")
+        return _problem(problem_of(error), {"Retry-After": "5"})
+
+    async def _in_thread(self, request: Request, work: Callable[[], T]) -> T:
+        """SUBTLE! 1. The store hangs, and requests are given up. 2. Their threads still wait for the store. 3. If new
+        requests had threads of their own, there would be more and more. So what is given up keeps its thread until it
+        ends, and whoever comes then waits for one. Test: tests/admin/http/test_limits.py"""
+        task = self._threads.submit(work)
+        request.state.begun = False
+        try:
+            return await asyncio.wrap_future(task)
+        except asyncio.CancelledError:
+            request.state.begun = not task.cancel()
+            raise
 
     def _told(self, request: Request, known: Known | None, answer: Response) -> Response:
         """An audit line for everything that asks for a change."""
         if request.method not in ("GET", "HEAD"):
             role, name = (known.role.word, known.name) if known else ("", "")
-            path = request.url.path[:300]
-            log.info("audit", role=role, token=name, method=request.method, path=path, status=answer.status_code)
+            asked = {"method": request.method, "path": _path(request)}
+            log.info("audit", role=role, token=name, **asked, status=answer.status_code)
         return answer
 
     async def _operate(self, request: Request, route: Route, known: Known | None) -> Response:
-        body = await self._body(request, route)
-        arguments, limit, cursor = _arguments(route, request, body)
+        body = await body_of(request, route, self._limits.body_bytes)
+        arguments, limit, cursor = arguments_of(route, request, body)
         for name, role in route.stricter.items():
             if arguments.get(name) and (known is None or known.role < role):
                 return _problem(refusal(403, "Forbidden", f"{name} takes the role {role.word}"))
         call = getattr(self._admin, route.call)
-        found = await anyio.to_thread.run_sync(
-            lambda: _encoded(route, call(**arguments), limit, cursor), limiter=self._threads, abandon_on_cancel=True
-        )
+        found = await self._in_thread(request, lambda: _encoded(route, call(**arguments), limit, cursor))
         return _answer(route.status, *found)
 
-    async def _body(self, request: Request, route: Route) -> Any:
-        most = self._limits.body_bytes
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                raise _TooLarge(f"the body is larger than {most} bytes")
-        if request.method in ("GET", "DELETE"):
-            return None
-        if body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise _NotJson("give the body as application/json")
-        if route.body is None:
-            if body not in (b"", b"{}"):
-                raise InvalidRequest("this request takes no body")
-            return None
-        try:
-            return msgspec.json.decode(body or b"{}", type=route.body)
-        except msgspec.DecodeError as error:
-            raise InvalidRequest(f"body: {_where(error)}") from None
+
+def _path(request: Request) -> str:
+    """As the request has it: `request.url` would be made from the Host, too, which a foreign request chooses."""
+    return str(request.scope["path"])[:300]
 
 
-class _TooLarge(InvalidRequest):
-    http_status = 413
-
-
-class _NotJson(InvalidRequest):
-    http_status = 415
-
-
-def _where(error: msgspec.DecodeError) -> str:
-    """msgspec's text names fields and types, never values."""
-    return str(error)[:300]
-
-
-def _arguments(route: Route, request: Request, body: Any) -> tuple[dict[str, Any], int, str | None]:
-    """Of the method; and which page. Raises InvalidRequest."""
-    query = request.query_params
-    pages = bool(route.lists) and route.verb == "GET"
-    named = {each.name for each in route.parameters if each.place == "query"} | (
-        {"limit", "cursor"} if pages else set()
-    )
-    _refuse_unknown(request, named)
-    arguments: dict[str, Any] = {}
-    ids: list[str] = []
-    for each in route.parameters:
-        match each.place:
-            case "path" if each.argument == "id":
-                ids.append(str(request.path_params[each.name]))
-            case "path":
-                arguments[each.argument] = _converted(each, request.path_params[each.name])
-            case "query":
-                given = query.getlist(each.name)
-                if given:
-                    arguments[each.argument] = _converted(each, given if _takes_many(each) else given[-1])
-                elif each.required:
-                    raise InvalidRequest(f"query: {each.name} is missing")
-            case "header":
-                value = request.headers.get(each.name)
-                if value is not None:
-                    arguments[each.argument] = value
-            case "body":
-                arguments[each.argument] = getattr(body, each.name)
-    if ids:
-        arguments["id"] = "/".join(ids)
-    limit = _converted(_LIMIT, query["limit"]) if pages and "limit" in query else LIMIT
-    return arguments, limit, query.get("cursor") if pages else None
-
-
-def _refuse_unknown(request: Request, named: set[str]) -> None:
-    unknown = sorted(set(request.query_params) - named)
-    if unknown:
-        known = f"; it takes {', '.join(sorted(named))}" if named else "; it takes none"
-        raise InvalidRequest(f"query: there is no {unknown[0][:100]!r} here{known}")
-
-
-_PARTITION = Parameter("partition", "partition", "query", int, False, None)
-_LIMIT = Parameter("limit", "limit", "query", int, False, LIMIT)
-
-
-def _takes_many(each: Parameter) -> bool:
-    return isinstance(each.default, tuple)
-
-
-def _converted(each: Parameter, given: Any) -> Any:
-    if given == "" and each.default is None and not each.required:
-        return None
-    if given == "" and each.place == "query" and not each.required and each.type is not bytes:
-        return None if type(None) in getattr(each.type, "__args__", ()) else each.default
-    try:
-        return msgspec.convert(given, each.type, strict=False)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{each.name}: {_where(error)}") from None
+def _is_plain(request: Request) -> bool:
+    """No name holds anything else; and a pattern of Starlette also fits a path with a newline at its end."""
+    return str(request.scope["path"]).isprintable()
 
 
 def _encoded(route: Route, found: Any, limit: int, cursor: str | None) -> tuple[bytes, str, dict[str, str]]:
@@ -301,9 +247,9 @@ def make_app(
     for route in ROUTES:
         by_path.setdefault(_pattern(route.path), {})[route.verb] = server.handler(route)
     by_path["/v1/events"] = {"GET": server.events(streams)}
-    pages: list[tuple[str, Callable[[], bytes], Role | None]] = [
-        ("/openapi.json", lambda: described, Role.READ),
-        ("/healthz", lambda: alive, None),  # asked by a machine that knows the address alone
+    pages: list[tuple[str, bytes | Callable[[], bytes], Role | None]] = [
+        ("/openapi.json", described, Role.READ),
+        ("/healthz", alive, None),  # asked by a machine that knows the address alone
         ("/readyz", is_ready, None),
     ]
     for path, content, role in pages:
@@ -311,7 +257,9 @@ def make_app(
     if metrics is not None:
         by_path["/metrics"] = {"GET": server.open(MEDIA_TYPE_OF_METRICS, metrics, Role.READ)}
     routes = [Served(path, _by_verb(handlers), methods=[*handlers]) for path, handlers in by_path.items()]
-    return Starlette(routes=routes, exception_handlers={404: server.refuse, 405: server.refuse})
+    app = Starlette(routes=routes, exception_handlers={404: server.refuse, 405: server.refuse})
+    app.router.redirect_slashes = False  # it would send whoever asks to the host that the request names
+    return app
 
 
 def _pattern(path: str) -> str:
@@ -321,6 +269,8 @@ def _pattern(path: str) -> str:
 
 def _by_verb(handlers: Mapping[str, Handler]) -> Handler:
     async def handle(request: Request) -> Response:
+        if not _is_plain(request):
+            raise HTTPException(404)
         return await handlers["GET" if request.method == "HEAD" else request.method](request)
 
     return handle

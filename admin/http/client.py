@@ -12,11 +12,16 @@ import msgspec
 import urllib3
 
 from lithify.admin.client import Admin
-from lithify.admin.compactions import split_id
+from lithify.admin.compactions import check_submission, split_id
+from lithify.admin.history import check_key
 from lithify.admin.http.paging import LIMIT_MAX
 from lithify.admin.http.problems import Problem
 from lithify.admin.http.routes import NOT_SERVED, ROUTES, Parameter, Route
 from lithify.admin.partitions import Answers, Failed
+from lithify.admin.transactions import check_application
+from lithify.log.checkpoints import check_checkpoint_name
+from lithify.log.positions import check_consumer_name
+from lithify.manifest.keys import check_topic_name
 from lithify.store.driver import new_id
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 
@@ -26,6 +31,8 @@ _CONNECT_S, _READ_S = 5.0, 60.0
 _ATTEMPTS = 3  # of a request that may be repeated
 _ANSWER_BYTES_MAX = 256 << 20
 TOKEN_VARIABLE = "LITHIFY_HTTP_TOKEN"
+
+_NOT_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 
 T = TypeVar("T")
 
@@ -52,6 +59,8 @@ class RemoteAdmin(Admin):
         """Raises InvalidRequest; nothing is asked yet."""
         self.url = _checked(warehouse)
         self._token = Token(token or os.environ.get(TOKEN_VARIABLE, ""))
+        if not self._token.isascii() or not self._token.isprintable():
+            raise InvalidRequest("the server's token has characters that no token has: give it as its file has it")
         timeout = urllib3.Timeout(connect=_CONNECT_S, read=_READ_S)
         self._pool = urllib3.PoolManager(retries=False, timeout=timeout, maxsize=8)
 
@@ -96,21 +105,25 @@ class RemoteAdmin(Admin):
             except urllib3.exceptions.HTTPError as error:
                 failure = error
                 continue
-            if 200 <= reply.status < 300:
+            if 200 <= reply.status < 300 and reply.headers.get("Content-Type", "").startswith("application/json"):
                 return content
             raise _refusal(self.url, reply.status, content)
         raise self._silent(may_repeat, failure)
 
     def _silent(self, may_repeat: bool, failure: Exception | None) -> LithifyError:
         why = type(failure).__name__
-        if may_repeat or isinstance(failure, urllib3.exceptions.NewConnectionError):
+        if may_repeat or isinstance(failure, _NOT_SENT):
             return Unavailable(f"{self.url} does not answer ({why}); check that `lithify serve` runs there, and retry")
         return CommitUnknown(f"{self.url} did not answer ({why}), so it is not known whether this was done; look first")
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url)
+        fits = parts.port != 0 and url.isascii() and url.isprintable() and " " not in url
+    except ValueError:  # half an IPv6 address, or no port's number
+        raise InvalidRequest("give the URL of a lithify server, such as http://127.0.0.1:8480") from None
+    if not fits or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise InvalidRequest("give the URL of a lithify server, such as http://127.0.0.1:8480")
     if parts.username or parts.password:
         raise InvalidRequest(f"give no password in a server's URL; its token comes from token= or {TOKEN_VARIABLE}")
@@ -119,7 +132,10 @@ def _checked(url: str) -> str:
 
 def _refusal(url: str, status: int, content: bytes) -> LithifyError:
     try:
-        return msgspec.json.decode(content, type=Problem).error()
+        problem = msgspec.json.decode(content, type=Problem)
+        if problem.status != status:
+            raise msgspec.DecodeError
+        return problem.error()
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Unavailable(f"{url} answered {status}, and not as a lithify server does; check the URL, and proxies")
 
@@ -137,11 +153,11 @@ def _request(
 ) -> tuple[str, list[tuple[str, str]], dict[str, str], bytes | None]:
     path, query, headers = route.path, list[tuple[str, str]](), dict[str, str]()
     body: dict[str, Any] = {}
-    ids = str(values.get("id", "")).split("/")
+    ids = str(values.get("id", "")).split("/", 2)
     for number, each in enumerate(route.parameters):
         value = ids[number] if each.argument == "id" else values[each.argument]
         if each.place == "path":
-            path = path.replace(f"{{{each.name}}}", quote(str(value), safe=""))
+            path = path.replace(f"{{{each.name}}}", _segment(str(value)))
         elif each.required or value != each.default:
             match each.place:
                 case "query":
@@ -154,6 +170,11 @@ def _request(
         headers.setdefault("Idempotency-Key", new_id())
     content = msgspec.json.encode(body) if route.body is not None else None
     return path, query, headers, content
+
+
+def _segment(text: str) -> str:
+    """Clients and proxies take `.` and `..` for steps in the path."""
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 
 def _texts(value: Any) -> list[str]:
@@ -183,13 +204,28 @@ def _remote(call: str) -> Callable[..., Any]:
         bound = signature.bind(self, *positional, **named)
         bound.apply_defaults()
         values = bound.arguments
-        if "id" in values:
-            split_id(str(values["id"]))
+        _check(call, values)
         _refuse_others(routes[0], signature, values)
         route = next(each for each in routes if all(values.get(p.argument) is not None for p in _in_path(each)))
         return self.ask(route, values)
 
     return ask
+
+
+def _check(call: str, values: Mapping[str, Any]) -> None:
+    """What is wrong in itself is refused as the operation would refuse it, before it becomes part of a path or header:
+    there, `a/b` for a topic would name something else. Raises InvalidRequest."""
+    if "name" in values:
+        (check_checkpoint_name if "checkpoint" in call else check_consumer_name)(values["name"])
+    if "application" in values:
+        check_application(values["application"])
+    if "key" in values:
+        check_key(values["topic"], values["key"])
+    if "sources" in values:
+        check_submission(values["sources"], values["idempotency_key"])
+    topic = split_id(values["id"])[0] if "id" in values else values.get("topic")
+    if topic is not None:
+        check_topic_name(topic)
 
 
 def _in_path(route: Route) -> list[Parameter]:

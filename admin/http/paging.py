@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lithify.admin import compactions, transactions
 from lithify.admin.checkpoints import PartitionCheckpoint
 from lithify.admin.compactions import Retried
 from lithify.admin.consumers import PartitionConsumer
@@ -28,16 +29,11 @@ _PLACES: dict[type, Callable[[Any], Place]] = {
     TopicSummary: lambda each: (each.topic,),
     Explanation: lambda each: (each.topic, each.partition),
     Retried: lambda each: (each.topic, each.partition),
-    CompactionInfo: lambda each: _compaction(each.id),
-    PartitionCheckpoint: lambda each: (each.partition, each.checkpoint.owner, each.checkpoint.name),
+    CompactionInfo: compactions.place_of,
+    PartitionCheckpoint: lambda each: (each.partition, each.checkpoint.manifest, each.checkpoint.id),
     PartitionConsumer: lambda each: (each.partition, each.consumer.name),
-    PartitionTransaction: lambda each: (each.partition, each.transaction.application),
+    PartitionTransaction: transactions.place_of,
 }
-
-
-def _compaction(id: str) -> Place:  # noqa: A002 - as in the struct
-    topic, partition, job = id.split("/")
-    return (topic, int(partition), job)
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -46,15 +42,16 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def page(items: Sequence[Any], limit: int, cursor: str | None) -> Page:
-    """Items that appear or go while somebody turns the pages move no other: a cursor names a place, not a count."""
+    """Items that appear or go while somebody turns the pages move no other: a cursor names a place, not a count. An
+    application that appends meanwhile moves to the end of its partition, and may be told again."""
+    after = _decoded(cursor) if cursor else None
     if not 1 <= limit <= LIMIT_MAX:
         raise InvalidRequest(f"limit is {limit}; give 1 to {LIMIT_MAX}")
     if not items:
         return Page((), None)
     place = _PLACES[type(items[0])]
     rest = sorted(items, key=place)
-    if cursor:
-        after = _decoded(cursor)
+    if after is not None:
         if [type(part) for part in after] != [type(part) for part in place(rest[0])]:
             raise _no_cursor()
         rest = [each for each in rest if place(each) > after]

@@ -5,7 +5,7 @@ import re
 import msgspec
 
 from lithify.store.apart import Fault
-from lithify.store.errors import ErrorKind, LithifyError, Unavailable, error_class
+from lithify.store.errors import AccessDenied, ErrorKind, LithifyError, Unavailable, error_class
 
 __all__ = ["MEDIA_TYPE", "Problem", "problem_of", "refusal"]
 
@@ -30,6 +30,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def error(self) -> LithifyError:
         """The error that Python code would have raised."""
+        if self.status in (401, 403):
+            return AccessDenied(f"the server refused the request ({self.status} {self.kind}): {self.detail}")
         if self.kind not in {kind.value for kind in ErrorKind}:
             return Unavailable(f"the server refused the request ({self.status} {self.kind}): {self.detail}")
         return Fault(

@@ -1,5 +1,6 @@
 """The HTTP server of a process: one address, served by uvicorn in a thread."""
 
+import asyncio
 import logging
 import socket
 import threading
@@ -10,6 +11,7 @@ from typing import Any
 
 import structlog
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lithify.admin.client import Admin
 from lithify.admin.gauges import TOPICS_MAX
@@ -33,7 +35,7 @@ TOKENS_VARIABLE = "LITHIFY_HTTP_TOKENS"
 log = structlog.wrap_logger(logging.getLogger("lithify.http"))
 
 _HEADERS_BYTES_MAX = 32 << 10
-_IDLE_S = 30  # a connection without a request
+IDLE_S = 30.0  # a connection without a whole head of a request
 _CONNECTIONS_MAX = 512
 _LEAVE_S = 10  # running requests may take so long after the server was told to end
 
@@ -54,7 +56,8 @@ class Address:
         if not colon or not self.host or not port.isascii() or not port.isdigit() or int(port) > 65535:
             raise InvalidRequest(f"{text[:100]!r} is no address: give HOST:PORT, such as 127.0.0.1:8480 or [::1]:8480")
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        self.socket = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio sends at once only where it sees that this is TCP; else each answer waits 40 ms for its head's ACK.
+        self.socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.socket.bind((self.host, int(port)))
@@ -92,10 +95,10 @@ class Serving:
             access_log=False,
             server_header=False,
             h11_max_incomplete_event_size=_HEADERS_BYTES_MAX,
-            http="h11",
+            http=_Impatient,
             ws="none",
             limit_concurrency=_CONNECTIONS_MAX,
-            timeout_keep_alive=_IDLE_S,
+            timeout_keep_alive=int(_LEAVE_S * 3),
             timeout_graceful_shutdown=_LEAVE_S,
             proxy_headers=False,
         )
@@ -117,6 +120,43 @@ class Serving:
         """Safe in a signal handler."""
         self._server.should_exit = True
         self._streams.stop()
+
+
+class _Impatient(H11Protocol):
+    """A connection that ends if it waits for a request too long. uvicorn ends those that are idle after an answer, and
+    waits for ever for a first request, or for the rest of its head; some hundred of them would be all that there may
+    be. Test: tests/admin/http/test_limits.py"""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def _waits(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
+
+    def _watch(self) -> None:
+        if not self._waits and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        elif self._waits and self._timer is None:
+            self._timer = self.loop.call_later(IDLE_S, self._end)
+
+    def _end(self) -> None:
+        self._timer = None
+        if self._waits and not self.transport.is_closing():
+            self.transport.close()
 
 
 class _Quiet(uvicorn.Server):

@@ -6,6 +6,7 @@ import pytest
 
 import lithify
 from lithify.store.driver import new_id
+from tests.admin.served import served
 from tests.clock import HandClock
 
 
@@ -20,6 +21,17 @@ def warehouse(clock: HandClock) -> Iterator[lithify.Warehouse]:
         yield opened
 
 
+@pytest.fixture(params=["python", "http"])
+def admin(request: pytest.FixtureRequest, warehouse: lithify.Warehouse) -> Iterator[lithify.Admin]:
+    """Through either face, a test must say the same."""
+    if request.param == "python":
+        yield lithify.Admin(warehouse)
+        return
+    with served(lithify.Admin(warehouse)) as server:
+        yield lithify.Admin(server.url)
+
+
 @pytest.fixture
-def admin(warehouse: lithify.Warehouse) -> lithify.Admin:
+def near(warehouse: lithify.Warehouse) -> lithify.Admin:
+    """For what a server does not offer."""
     return lithify.Admin(warehouse)

@@ -81,7 +81,9 @@ def test_a_pause_ends_what_runs_and_nothing_starts(users: lithify.Topic, admin: 
     assert admin.explain("users", 0).action == "propose"
 
 
-def test_manifests_by_number(warehouse: lithify.Warehouse, users: lithify.Topic, admin: lithify.Admin) -> None:
+def test_manifests_by_number(
+    warehouse: lithify.Warehouse, users: lithify.Topic, admin: lithify.Admin, near: lithify.Admin
+) -> None:
     head = admin.manifest("users", 1)
     assert head.id == users.partition(1).describe().manifest_id
     first = admin.manifest("users", 1, 1)
@@ -89,7 +91,7 @@ def test_manifests_by_number(warehouse: lithify.Warehouse, users: lithify.Topic,
     with pytest.raises(lithify.NotFound, match="newer than the head"):
         admin.manifest("users", 1, head.id + 1)
     damage_head(warehouse, "users", 1)
-    assert admin.manifest_file("users", 1, head.id).body == b"{"
+    assert near.manifest_file("users", 1, head.id).body == b"{"
     with pytest.raises(lithify.Corrupt):
         admin.manifest("users", 1, head.id)
 
@@ -155,24 +157,24 @@ def test_records_are_deleted_before_an_offset(users: lithify.Topic, admin: lithi
 
 
 def test_garbage_and_verification_and_health(
-    warehouse: lithify.Warehouse, users: lithify.Topic, admin: lithify.Admin, clock: HandClock
+    warehouse: lithify.Warehouse, users: lithify.Topic, admin: lithify.Admin, near: lithify.Admin
 ) -> None:
     lithify.Compactor(warehouse, engine="local").run_once()
-    assert admin.verify("users", deep=True).ending is Ending.DONE
-    foretold = admin.gc(dry_run=True, grace_ms=0)
+    assert near.verify("users", deep=True).ending is Ending.DONE
+    foretold = admin.gc(dry_run=True)
     assert foretold.deleted == ()
     fill(users)
-    admin.gc(grace_ms=0)
-    assert admin.gc(grace_ms=0).deleted
+    near.gc(grace_ms=0)
+    assert near.gc(grace_ms=0).deleted
     with pytest.raises(lithify.InvalidRequest, match="grace_ms is 5; it must be at least 300000"):
-        admin.gc(grace_ms=5)
+        near.gc(grace_ms=5)
     fine = admin.health()
     assert (fine.ending, fine.checks[-1].detail) == (Ending.DONE, "3 partitions are readable")
     damage_head(warehouse, "users", 1)
     hurt = admin.health("users")
     assert [(check.name, check.verdict) for check in hurt.checks if check.fault] == [("users/1", "failure")]
     assert hurt.ending is Ending.DAMAGED
-    assert admin.verify("users").ending is Ending.DAMAGED
+    assert near.verify("users").ending is Ending.DAMAGED
 
 
 OF_A_TOPIC = {
