@@ -17,6 +17,7 @@ from starlette.routing import Route as Served
 
 from lithify.admin.client import Admin
 from lithify.admin.http.access import Known, Role
+from lithify.admin.http.dashboard import dashboard
 from lithify.admin.http.gate import HEADERS, Gate, pause
 from lithify.admin.http.openapi import document
 from lithify.admin.http.paging import LIMIT, page
@@ -267,6 +268,8 @@ def make_app(admin: Admin, gate: Gate, ready: Callable[[], object], limits: Limi
     ]
     for path, content, role in pages:
         by_path[path] = {"GET": server.open("application/json", content, role)}
+    for path, (media_type, file) in dashboard().items():  # open: it holds nothing, and asks for a token if it needs one
+        by_path[path] = {"GET": server.open(media_type, lambda file=file: file, None)}
     routes = [Served(path, _by_verb(handlers), methods=[*handlers]) for path, handlers in by_path.items()]
     return Starlette(routes=routes, exception_handlers={404: server.refuse, 405: server.refuse})
 
