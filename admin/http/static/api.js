@@ -28,10 +28,9 @@ export const serverNow = () => Date.now() + skew;
 
 export class Refused extends Error {
   // A problem document (RFC 9457); status 0: there was no answer.
-  constructor(status, detail, remedy = "", retryAfter = 0) {
+  constructor(status, detail, retryAfter = 0) {
     super(detail);
     this.status = status;
-    this.remedy = remedy;
     this.retryAfter = retryAfter; // seconds
   }
 }
@@ -95,7 +94,7 @@ export async function ask(name, values = {}, { signal, headers = {} } = {}) {
   }
   if (answer.ok) return content;
   const detail = content?.detail ?? `the server answered ${answer.status}`;
-  throw new Refused(answer.status, detail, content?.remedy ?? "", Number(answer.headers.get("Retry-After")) || 0);
+  throw new Refused(answer.status, detail, Number(answer.headers.get("Retry-After")) || 0);
 }
 
 // All pages of a list, up to `pages` of them; `more`: there would be others.

@@ -31,12 +31,19 @@ export function compactionsView() {
         (one, other) => Number(isActive(other)) - Number(isActive(one)) || other.created_at - one.created_at,
       );
       return [
-        h("p", { class: "row", key: "choice" }, h("label", { for: "status" }, "Show"), h("select", { id: "status", change }, options)),
+        h(
+          "p",
+          { class: "row", key: "choice" },
+          h("label", { for: "status" }, "Show"),
+          h("select", { id: "status", change }, options),
+        ),
         failures(data.failed),
         jobs.length
           ? h("div", { key: "table" }, table("Compactions", JOBS, jobs.map(jobRow)))
           : h("p", { class: "quiet", key: "none" }, "There are none."),
-        data.more ? h("p", { class: "quiet", key: "more" }, `Only the first ${counted(jobs.length, "compaction")} of the list.`) : null,
+        data.more
+          ? h("p", { class: "quiet", key: "more" }, `Only the first ${counted(jobs.length, "compaction")} of the list.`)
+          : null,
       ];
     },
   };

@@ -36,7 +36,7 @@ export function confirmed({ title, text, verb, danger = false, content = null, w
         dialog.close();
         if (said) tell(said);
       } catch (error) {
-        problem.replaceChildren(told(error));
+        problem.replaceChildren(error.message);
       } finally {
         doing.disabled = false;
       }
@@ -47,8 +47,6 @@ export function confirmed({ title, text, verb, danger = false, content = null, w
     dialog.addEventListener("close", () => resolve(done), { once: true });
   });
 }
-
-const told = (error) => (error.remedy ? `${error.message}. ${error.remedy}` : error.message);
 
 // Resolves with whether there is a token now.
 export function askForToken(why) {

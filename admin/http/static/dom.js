@@ -37,7 +37,9 @@ export const partitionLink = (topic, partition, shown = `${topic}/${partition}`)
 
 // `columns`: [name, "number" or ""]. `rows`: { key, cells }, a cell being what `h` takes.
 export function table(caption, columns, rows, { shown = false } = {}) {
-  const head = columns.map(([name, kind]) => h("th", { scope: "col", role: "columnheader", class: kind || null }, name));
+  const head = columns.map(([name, kind]) =>
+    h("th", { scope: "col", role: "columnheader", class: kind || null }, name),
+  );
   const body = rows.map(({ key, cells, mark }) =>
     h(
       "tr",
@@ -61,10 +63,10 @@ export function table(caption, columns, rows, { shown = false } = {}) {
 }
 
 // Terms and what they are; those without a value are left out.
-export function facts(pairs) {
+export function facts(pairs, kind = "") {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   const pair = ([name, value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value));
-  return h("dl", { class: "facts" }, known.map(pair));
+  return h("dl", { class: `facts ${kind}`.trim() }, known.map(pair));
 }
 
 // A state in a word, with a sign, so that it is not told by colour alone.

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { confirmed } from "./dialogs.js";
-import { badge, button, facts, failures, h, section, table } from "./dom.js";
+import { badge, button, failures, h, section, table } from "./dom.js";
 import { count, counted, size } from "./words.js";
 
 const SHOWN_MAX = 300;
@@ -50,13 +50,24 @@ export function garbageView() {
       ui.redraw();
     };
     return [
-      h("p", { key: "what" }, "An object is garbage once no manifest, checkpoint or job has referred to it for an hour. A dry run deletes nothing and gives a reason for each object."),
+      h(
+        "p",
+        { key: "what" },
+        "An object is garbage once no manifest, checkpoint or job has referred to it for an hour. A dry run deletes nothing and gives a reason for each object.",
+      ),
       h(
         "div",
         { class: "row", key: "tools" },
         button(busy ? "Looking…" : "Dry run", () => dryRun(ui), { class: "primary", disabled: busy }),
-        h("label", {}, h("input", { type: "checkbox", change }), " also sweep: list all objects, and find what killed processes left"),
-        report?.dry_run ? button("Collect…", () => run(ui), { class: "danger" }) : null,
+        h(
+          "label",
+          {},
+          h("input", { type: "checkbox", change }),
+          " also sweep: list all objects, and find what killed processes left",
+        ),
+        report?.dry_run && (report.temporaries || objects(report, "deleted").length)
+          ? button("Collect…", () => run(ui), { class: "danger" })
+          : null,
       ),
       h("p", { key: "problem", class: "problem", role: "alert" }, problem),
       h("div", { key: "report", "aria-live": "polite", "aria-busy": String(busy) }, report ? shown(report) : null),
@@ -86,15 +97,31 @@ function shown(report) {
   const waiting = report.partitions.filter((each) => each.waiting || each.checkpoints_expired);
   const faults = report.partitions.filter((each) => each.fault).map((each) => ({ ...each, partition: each.partition }));
   return [
-    h("p", { class: "answer" }, report.dry_run ? badge("due", "dry run") : badge("ok", "collected"), summary(report, deleted, waiting)),
+    h(
+      "p",
+      { class: "answer" },
+      report.dry_run ? badge("due", "dry run") : badge("ok", "collected"),
+      summary(report, deleted, waiting),
+    ),
     failures(faults),
     report.fault ? h("p", { class: "problem" }, report.fault.message) : null,
-    section(report.dry_run ? "Would be deleted" : "Deleted", byReason(deleted), list("Objects", deleted)),
-    kept.length ? section("Kept, although nothing refers to them", list("Kept objects", kept)) : null,
+    section(
+      report.dry_run ? "Would be deleted" : "Deleted",
+      byReason(deleted),
+      list(report.dry_run ? "Would be deleted" : "Deleted", deleted),
+    ),
+    kept.length ? section("Kept for now", byReason(kept), list("Kept", kept)) : null,
     waiting.length
       ? section(
           "Still waiting",
-          table("Still waiting", WAITING, waiting.map((each) => ({ key: placeText(each), cells: [placeText(each), count(each.waiting), count(each.checkpoints_expired)] }))),
+          table(
+            "Still waiting",
+            WAITING,
+            waiting.map((each) => ({
+              key: placeText(each),
+              cells: [placeText(each), count(each.waiting), count(each.checkpoints_expired)],
+            })),
+          ),
         )
       : null,
   ];
@@ -109,26 +136,44 @@ const WAITING = [
 function summary(report, deleted, waiting) {
   const verb = report.dry_run ? "would delete" : "deleted";
   const waits = waiting.reduce((total, each) => total + each.waiting, 0);
-  const left = report.temporaries ? `; ${counted(report.temporaries, "file")} that killed processes left half written` : "";
+  const left = report.temporaries
+    ? `; ${counted(report.temporaries, "file")} that killed processes left half written`
+    : "";
   return ` ${verb} ${counted(deleted.length, "object")}, ${size(sum(deleted))}${left}; ${counted(waits, "retired segment")} ${waits === 1 ? "waits" : "wait"} for the grace period.`;
 }
+
+const REASONS = [
+  ["Reason", ""],
+  ["Objects", "number"],
+  ["Bytes", "number"],
+];
 
 function byReason(list) {
   const reasons = new Map();
   for (const each of list) {
-    const [number, bytes] = reasons.get(each.reason) ?? [0, 0];
-    reasons.set(each.reason, [number + 1, bytes + each.bytes]);
+    const reason = each.reason.replace(/\bmanifest \d+/g, "a manifest");
+    const [number, bytes] = reasons.get(reason) ?? [0, 0];
+    reasons.set(reason, [number + 1, bytes + each.bytes]);
   }
-  if (!reasons.size || reasons.size > 12) return null;
-  return facts([...reasons].map(([reason, [number, bytes]]) => [reason, `${counted(number, "object")}, ${size(bytes)}`]));
+  const rows = [...reasons].map(([reason, [number, bytes]]) => ({
+    key: reason,
+    cells: [reason, count(number), size(bytes)],
+  }));
+  return rows.length ? table("By reason", REASONS, rows) : h("p", { class: "quiet" }, "Nothing.");
 }
 
 function list(caption, all) {
-  if (!all.length) return h("p", { class: "quiet" }, "Nothing.");
+  if (!all.length) return null;
   const rows = all.slice(0, SHOWN_MAX).map((each) => ({
     key: each.key,
     cells: [h("code", { class: "break" }, each.key), each.place, size(each.bytes), each.reason],
   }));
   const left = all.length - rows.length;
-  return [table(caption, COLUMNS, rows), left ? h("p", { class: "quiet" }, `and ${count(left)} more`) : null];
+  return h(
+    "details",
+    {},
+    h("summary", {}, `${caption}: ${counted(all.length, "object")}, one by one`),
+    table(caption, COLUMNS, rows),
+    left ? h("p", { class: "quiet" }, `and ${count(left)} more`) : null,
+  );
 }

@@ -3,20 +3,27 @@
 import { ask, askAll, serverNow } from "./api.js";
 import { badge, failures, h, partitionLink, section, table, topicLink } from "./dom.js";
 import { jobRows } from "./jobs.js";
-import { isPaused, standing } from "./standing.js";
-import { ago, count, isActive, size } from "./words.js";
+import { abandoned, isPaused, standing } from "./standing.js";
+import { ago, count, isActive, placeOf, size } from "./words.js";
 
 const AT_ONCE = 4; // requests
 const PARTITIONS_A_SECOND = 20; // a look reads each partition's newest files
 const SHOWN_MAX = 50;
+const ASKED_MAX = 16; // running jobs whose compactor is asked for
 
 export function glanceView() {
-  return { title: "Warehouse", load, draw, wait: (data) => Math.max(2, data.places.length / PARTITIONS_A_SECOND) * 1000 };
+  return {
+    title: "Warehouse",
+    load,
+    draw,
+    wait: (data) => Math.max(2, data.places.length / PARTITIONS_A_SECOND) * 1000,
+  };
 }
 
 async function load(signal) {
   const listed = await askAll("topics", {}, { signal });
   const jobs = await askAll("compactions", { status: ["submitted", "in_progress"] }, { signal });
+  await markAbandoned(jobs.items, signal);
   const failed = [...listed.failed];
   const topics = [];
   const names = listed.items.map((each) => each.topic);
@@ -39,12 +46,29 @@ async function load(signal) {
   return { topics, failed, places, jobs: jobs.items.filter(isActive) };
 }
 
+// Whether somebody works on the jobs that run is known where it is explained.
+async function markAbandoned(jobs, signal) {
+  const running = jobs.filter((job) => job.status === "in_progress").slice(0, ASKED_MAX);
+  const look = async (job) => {
+    try {
+      const { topic, partition } = placeOf(job);
+      job.abandoned = abandoned(await ask("explain", { topic, partition }, { signal }));
+    } catch (error) {
+      if (!(error.status >= 404)) throw error; // the partition is told among those that cannot be read
+    }
+  };
+  await Promise.all(running.map(look));
+}
+
 function draw({ topics, failed, places, jobs }) {
-  const attention = places.filter(({ stands }) => stands.rank <= 2).sort((one, other) => one.stands.rank - other.stands.rank);
-  const waiting = places.filter(({ stands }) => stands.rank >= 4 && stands.who);
+  const attention = places
+    .filter(({ stands }) => stands.rank <= 2)
+    .sort((one, other) => one.stands.rank - other.stands.rank);
+  const waiting = places.filter(({ stands }) => stands.rank >= 3 && stands.who);
   const running = jobs.filter((job) => job.status === "in_progress");
+  const worked = running.filter((job) => !job.abandoned).length;
   return [
-    h("ul", { class: "figures", key: "figures" }, figures(topics, places, attention.length + failed.length, running.length)),
+    h("ul", { class: "figures", key: "figures" }, figures(topics, places, attention.length + failed.length, worked)),
     section(
       "Needs a person",
       failures(failed),
@@ -83,7 +107,8 @@ function waitsRow(place) {
   return { ...row, cells: [...row.cells, place.stands.who] };
 }
 
-const more = (length) => (length > SHOWN_MAX ? h("p", { class: "quiet" }, `and ${count(length - SHOWN_MAX)} more`) : null);
+const more = (length) =>
+  length > SHOWN_MAX ? h("p", { class: "quiet" }, `and ${count(length - SHOWN_MAX)} more`) : null;
 
 function figures(topics, places, attention, running) {
   const sum = (name) => places.reduce((total, { partition }) => total + partition[name], 0);

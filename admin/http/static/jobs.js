@@ -10,10 +10,15 @@ const CELLS_MAX = 40;
 
 // Each as an article. `ui` null: only shown, with the name of its partition.
 export function jobRows(jobs, ui) {
-  return h("div", { class: "jobs" }, jobs.map((job) => jobCard(job, ui)));
+  return h(
+    "div",
+    { class: "jobs" },
+    jobs.map((job) => jobCard(job, ui)),
+  );
 }
 
-export const jobBadge = (job) => badge(KINDS[job.status] ?? "due", statusText(job.status));
+export const jobBadge = (job) =>
+  job.abandoned ? badge("warn", "left undone") : badge(KINDS[job.status] ?? "due", statusText(job.status));
 
 function jobCard(job, ui) {
   const { topic, partition, job: id } = placeOf(job);
@@ -25,7 +30,13 @@ function jobCard(job, ui) {
       "p",
       { class: "row" },
       jobBadge(job),
-      h("span", { class: "grow" }, name, job.kind ? ` ${job.kind}` : "", job.origin === "manual" ? " (by request)" : ""),
+      h(
+        "span",
+        { class: "grow" },
+        name,
+        job.kind ? ` ${job.kind}` : "",
+        job.origin === "manual" ? " (by request)" : "",
+      ),
       ui && isActive(job) ? button("Cancel", () => cancel(job, ui), { "aria-label": `Cancel compaction ${id}` }) : null,
     ),
     h("p", {}, job.error ? `${job.error.category}: ${job.error.reason}` : job.reason),
@@ -41,10 +52,11 @@ function progress(job) {
   const ranges = job.estimate?.ranges ?? 0;
   const done = Math.round((percent * ranges) / 100);
   const known = ranges > 0 && ranges <= CELLS_MAX && Math.abs(done / ranges - percent / 100) < 0.01;
-  const eta = job.progress.estimated_completion;
+  const eta = job.abandoned ? null : job.progress.estimated_completion;
   const said = [
     known ? `${done} of ${counted(ranges, "key range")}, ${share(percent)}` : share(percent),
     isActive(job) ? job.phase : null,
+    job.abandoned || null,
     eta === null ? null : `ends in about ${span(Math.max(eta - serverNow(), 0))} (${time(eta)})`,
     isActive(job) && job.started_at ? `started ${ago(job.started_at, serverNow())}` : null,
     job.attempts.length > 1 ? `attempt ${job.attempts.at(-1).number}` : null,
@@ -103,7 +115,10 @@ function details(job) {
       ["requests", `${count(counts.gets)} GET or HEAD, ${count(counts.puts)} PUT or POST, by its workers`],
       ["processor time", span(counts.cpu_ms)],
       ["memory", job.peak_memory_bytes ? `${size(job.peak_memory_bytes)} in the largest worker` : ""],
-      ["expected", estimate ? `${counted(estimate.output_rows, "row")}, ${size(estimate.output_bytes)}: ${estimate.basis}` : ""],
+      [
+        "expected",
+        estimate ? `${counted(estimate.output_rows, "row")}, ${size(estimate.output_bytes)}: ${estimate.basis}` : "",
+      ],
       ["makes run", job.destination],
       ["created", time(job.created_at)],
       ["started", time(job.started_at)],

@@ -20,7 +20,8 @@ export function keyView(given = "") {
     busy = true;
     ui.redraw();
     try {
-      const base64 = form.get("form") === "base64" ? form.get("key").trim() : base64Of(new TextEncoder().encode(form.get("key")));
+      const base64 =
+        form.get("form") === "base64" ? form.get("key").trim() : base64Of(new TextEncoder().encode(form.get("key")));
       const wanted = { topic: form.get("topic"), key_base64: base64, limit: 100, values: values || undefined };
       found = { ...(await ui.guarded(() => ask("key", wanted))), values };
     } catch (error) {
@@ -48,9 +49,23 @@ export function keyView(given = "") {
       h(
         "form",
         { key: "form", class: "ask", submit: (event) => lookUp(event, ui) },
-        h("div", {}, h("label", { for: "key-topic" }, "Topic"), h("input", { id: "key-topic", name: "topic", list: "topics", required: true, value: given })),
-        h("datalist", { id: "topics" }, names.map((name) => h("option", { value: name, key: name }))),
-        h("div", {}, h("label", { for: "key-key" }, "Key"), h("input", { id: "key-key", name: "key", autocomplete: "off", spellcheck: "false" })),
+        h(
+          "div",
+          {},
+          h("label", { for: "key-topic" }, "Topic"),
+          h("input", { id: "key-topic", name: "topic", list: "topics", required: true, value: given }),
+        ),
+        h(
+          "datalist",
+          { id: "topics" },
+          names.map((name) => h("option", { value: name, key: name })),
+        ),
+        h(
+          "div",
+          {},
+          h("label", { for: "key-key" }, "Key"),
+          h("input", { id: "key-key", name: "key", autocomplete: "off", spellcheck: "false" }),
+        ),
         h(
           "fieldset",
           {},
@@ -58,11 +73,20 @@ export function keyView(given = "") {
           h("label", {}, h("input", { type: "radio", name: "form", value: "text", checked: true }), " text (UTF-8)"),
           h("label", {}, h("input", { type: "radio", name: "form", value: "base64" }), " base64"),
         ),
-        h("label", {}, h("input", { type: "checkbox", name: "values" }), " show values and headers (takes the role operate)"),
+        h(
+          "label",
+          {},
+          h("input", { type: "checkbox", name: "values" }),
+          " show values and headers (takes the role operate)",
+        ),
         h("button", { type: "submit", class: "primary" }, "Look up"),
       ),
       h("p", { key: "problem", class: "problem", role: "alert" }, problem),
-      h("div", { key: "found", "aria-live": "polite", "aria-busy": String(busy) }, busy ? h("p", {}, "Reading…") : found ? history(found) : null),
+      h(
+        "div",
+        { key: "found", "aria-live": "polite", "aria-busy": String(busy) },
+        busy ? h("p", {}, "Reading…") : found ? history(found) : null,
+      ),
     ];
   }
 
@@ -91,10 +115,21 @@ function history(found) {
     ],
   }));
   const [first] = found.versions;
-  const seen = first?.state !== "latest" ? "readers see nothing" : first.tombstone ? "it is deleted" : "readers see the first of them";
+  const seen =
+    first?.state !== "latest"
+      ? "readers see nothing"
+      : first.tombstone
+        ? "it is deleted"
+        : "readers see the first of them";
   return section(
     `Versions of ${readable(found.key)}`,
-    h("p", {}, rows.length ? `${counted(rows.length, "version")}; the key lives in partition ${found.home}; ${seen}.` : `Nothing is stored of it; it would live in partition ${found.home}.`),
+    h(
+      "p",
+      {},
+      rows.length
+        ? `${counted(rows.length, "version")}; the key lives in partition ${found.home}; ${seen}.`
+        : `Nothing is stored of it; it would live in partition ${found.home}.`,
+    ),
     rows.length ? table("Versions, from the latest to the oldest", COLUMNS, rows) : null,
     found.more ? h("p", { class: "quiet" }, "There are older ones.") : null,
   );

@@ -89,7 +89,7 @@ function show() {
 
 const heading = (view) => h("h1", { tabindex: "-1", key: "title" }, view.title);
 
-const problem = (error) => h("p", { class: "problem" }, error.message, error.remedy ? ` ${error.remedy}` : "");
+const problem = (error) => h("p", { class: "problem" }, error.message);
 
 function draw(view, data, ui) {
   const fresh = document.createElement("main");
@@ -129,7 +129,9 @@ function pulse() {
   if (!poll) {
     heard.textContent = "This view asks when you do.";
   } else if (state.error) {
-    const last = state.heardAt ? `Last answer ${time(state.heardAt)}, ${span(now - state.heardAt)} ago.` : "No answer yet.";
+    const last = state.heardAt
+      ? `Last answer ${time(state.heardAt)}, ${span(now - state.heardAt)} ago.`
+      : "No answer yet.";
     const next = `Next try in ${span(Math.max(state.nextAt - now, 0))}.`;
     heard.textContent = `✕ ${state.error.message}. ${last} ${next}`;
   } else if (state.heardAt) {

@@ -6,7 +6,7 @@ import { badge, button, facts, h, section, table, topicLink } from "./dom.js";
 import { explained, keys } from "./explained.js";
 import { jobRows } from "./jobs.js";
 import { shape } from "./shape.js";
-import { standing } from "./standing.js";
+import { abandoned, standing } from "./standing.js";
 import { consumers, pauseButton } from "./topic.js";
 import { ago, count, counted, isActive, size, time } from "./words.js";
 
@@ -27,6 +27,7 @@ export function partitionView(name, number) {
         askAll("compactions", place, { signal }),
       ]);
       if (manifest?.id !== partition.manifest_id) manifest = await ask("manifest", place, { signal });
+      for (const job of jobs.items) if (job.status === "in_progress") job.abandoned = abandoned(next);
       return { topic, partition, next, jobs: jobs.items, manifest };
     },
     wait: ({ topic }) => Math.max(2000, topic.partitions.length * 100),
@@ -62,7 +63,10 @@ function draw({ topic, partition, next, jobs, manifest }, ui, jobsShown, more) {
         ["size", `${size(partition.logical_bytes)} readable, ${size(partition.bytes)} stored`],
         ["offsets", `${count(partition.log_start_offset)} to ${count(partition.next_offset)}`],
         ["cleaned to", count(partition.cleaned_to)],
-        ["segments", `${count(partition.l0.length)} in L0; ${count(segmentsOf(partition).length - partition.l0.length)} in ${counted(partition.runs.length, "run")}`],
+        [
+          "segments",
+          `${count(partition.l0.length)} in L0; ${count(segmentsOf(partition).length - partition.l0.length)} in ${counted(partition.runs.length, "run")}`,
+        ],
         ["dirty", `${size(partition.dirty_bytes)} (ratio ${partition.dirty_ratio.toFixed(2)})`],
         ["last compacted", ago(partition.last_compacted_at, serverNow())],
         ["manifest", count(partition.manifest_id)],
@@ -135,7 +139,9 @@ function retry(partition, ui) {
     work: async () => {
       const { lifted } = await ask("retry", place);
       ui.again();
-      return lifted ? `The quarantine of ${place.topic}/${place.partition} is lifted` : "There was no quarantine any more";
+      return lifted
+        ? `The quarantine of ${place.topic}/${place.partition} is lifted`
+        : "There was no quarantine any more";
     },
   });
 }

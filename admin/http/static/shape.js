@@ -16,7 +16,12 @@ export function shape(partition, manifest, width) {
 
 function figure(name, said, width, height, marks) {
   const attributes = { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said };
-  return h("figure", { key: name }, h("figcaption", {}, h("strong", {}, name), ` ${said}`), svg("svg", attributes, marks));
+  return h(
+    "figure",
+    { key: name },
+    h("figcaption", {}, h("strong", {}, name), ` ${said}`),
+    svg("svg", attributes, marks),
+  );
 }
 
 const label = (y, text) => svg("text", { x: LABEL - 8, y: y + 12, "text-anchor": "end" }, text);
@@ -82,7 +87,7 @@ function keyScale(all, runs, width) {
   const whole = xs.at(-1) || 1;
   const x = (bound) => LABEL + (xs[place.get(bound)] / whole) * (width - LABEL - EDGE);
   const starts = runs.flatMap((run) => run.segments).filter((each) => each.min_key !== null);
-  const ticks = (starts.length ? starts : all).map((each) => [x(from(each)), keyText(each.min_key ?? "")]);
+  const ticks = (starts.length > 2 ? starts : all).map((each) => [x(from(each)), keyText(each.min_key ?? "")]);
   return { of: (each) => [x(from(each)), x(to(each))], ticks };
 }
 
@@ -117,9 +122,15 @@ function overOffsets(partition, width) {
     }
     y += ROW;
   };
-  if (l0.length) draw("L0", l0.map((each) => [each.min_offset, each.max_offset, titleOf(each), each]), "l0");
+  if (l0.length)
+    draw(
+      "L0",
+      l0.map((each) => [each.min_offset, each.max_offset, titleOf(each), each]),
+      "l0",
+    );
   for (const run of runs.slice(0, ROWS_MAX)) draw(`run ${short(run.id)}`, stretches(run), "run");
-  if (start > first) marks.push(svg("rect", { x: x(first), y: 32, width: x(start) - x(first), height: y - 34, class: "below" }));
+  if (start > first)
+    marks.push(svg("rect", { x: x(first), y: 32, width: x(start) - x(first), height: y - 34, class: "below" }));
   marks.push(...line(x(start), y, 12, `log start ${count(start)}`, "floor", width));
   if (cleaned > start) marks.push(...line(x(cleaned), y, 26, `cleaned to ${count(cleaned)}`, "cleaned", width));
   marks.push(...line(x(end), y, 12, `end ${count(end)}`, "end", width));
@@ -145,7 +156,8 @@ function line(x, bottom, y, text, kind, width) {
 function overManifests(partition, manifest, width) {
   const retired = [...(manifest.retired ?? [])].sort((one, other) => one.retired_at - other.retired_at);
   const pins = manifest.checkpoints ?? [];
-  const holders = (each) => pins.filter((pin) => (each.added_at ?? 0) <= pin.manifest && pin.manifest < each.retired_at);
+  const holders = (each) =>
+    pins.filter((pin) => (each.added_at ?? 0) <= pin.manifest && pin.manifest < each.retired_at);
   const held = retired.filter((each) => holders(each).length);
   const drawn = retired.slice(-ROWS_MAX);
   const bytes = retired.reduce((total, each) => total + each.bytes, 0);
@@ -168,16 +180,18 @@ function overManifests(partition, manifest, width) {
   }
   const bottom = Math.max(y + drawn.length * (THIN + 3), names) + 4;
   const byPlace = [...pins].sort((one, other) => one.manifest - other.manifest);
-  let next = 0;
+  let free = 0; // no name stands from here on
   for (const pin of byPlace) {
     const at = x(pin.manifest);
     const right = at > width / 2;
     const title = svg("title", {}, `${pin.name} pins manifest ${pin.manifest}`);
     marks.push(svg("line", { x1: at, x2: at, y1: 4, y2: Math.max(bottom, 22), class: "pin" }, title));
-    if (at < next) continue;
-    next = at + TICK;
+    const name = shortened(pin.name, 16);
+    const wide = name.length * 7 + 6;
+    if ((right ? at - wide : at) < free) continue;
+    free = right ? at : at + wide;
     const place = { x: right ? at - 3 : at + 3, y: 16, "text-anchor": right ? "end" : "start", class: "mark" };
-    marks.push(svg("text", place, shortened(pin.name, 16)));
+    marks.push(svg("text", place, name));
   }
   if (drawn.length) marks.push(label(y - 4, "retired"));
   for (const each of drawn) {

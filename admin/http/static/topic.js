@@ -3,7 +3,7 @@
 import { ask, askAll, serverNow } from "./api.js";
 import { confirmed } from "./dialogs.js";
 import { badge, button, facts, failures, h, link, partitionLink, section, table } from "./dom.js";
-import { isPaused, standing } from "./standing.js";
+import { abandoned, isPaused, standing } from "./standing.js";
 import { ACTIONS, ago, count, counted, size, time } from "./words.js";
 
 export function topicView(name) {
@@ -16,6 +16,10 @@ export function topicView(name) {
         askAll("explainTopic", { topic: name }, { signal }),
         askAll("topicCheckpoints", { topic: name, owner: "" }, { signal }),
       ]);
+      for (const job of jobs.items) {
+        const next = explained.items.find((each) => job.id.startsWith(`${name}/${each.partition}/`));
+        if (next && job.status === "in_progress") job.abandoned = abandoned(next);
+      }
       return { topic, jobs: jobs.items, explained: explained.items, checkpoints: checkpoints.items };
     },
     wait: ({ topic }) => Math.max(2000, topic.partitions.length * 100),
@@ -27,7 +31,11 @@ export function pauseButton(topic, ui) {
   const paused = isPaused(topic);
   const words = paused
     ? ["Resume", `Resume ${topic.topic}?`, "Compactions of this topic start again when they are due."]
-    : ["Pause", `Pause ${topic.topic}?`, "No compaction of this topic starts, and those that run stop; what they have finished is kept. Appends and retention continue."];
+    : [
+        "Pause",
+        `Pause ${topic.topic}?`,
+        "No compaction of this topic starts, and those that run stop; what they have finished is kept. Appends and retention continue.",
+      ];
   const [verb, title, text] = words;
   const work = async () => {
     await ask(paused ? "resume" : "pause", { topic: topic.topic });
@@ -42,20 +50,36 @@ function draw({ topic, jobs, explained, checkpoints }, ui) {
     h(
       "div",
       { class: "row", key: "tools" },
-      h("p", { class: "grow" }, isPaused(topic) ? badge("off", "paused") : null, ` ${counted(topic.partitions.length, "partition")}`),
+      h(
+        "p",
+        { class: "grow" },
+        isPaused(topic) ? badge("off", "paused") : null,
+        ` ${counted(topic.partitions.length, "partition")}`,
+      ),
       pauseButton(topic, ui),
       link(`#/key/${encodeURIComponent(topic.topic)}`, "Look up a key"),
     ),
-    section("Partitions", failed(topic), table("Partitions", PARTITIONS, topic.partitions.map((each) => row(topic, each, jobs, explained)))),
+    section(
+      "Partitions",
+      failed(topic),
+      table(
+        "Partitions",
+        PARTITIONS,
+        topic.partitions.map((each) => row(topic, each, jobs, explained)),
+      ),
+    ),
     section(
       "Configuration",
-      facts([
-        ...Object.entries(topic.config),
-        ["everything else", "has its default"],
-        ["created", time(topic.created_at_ms)],
-        ["version", topic.version],
-        ["id", topic.topic_id],
-      ]),
+      facts(
+        [
+          ...Object.entries(topic.config),
+          ["everything else", "has its default"],
+          ["created", time(topic.created_at_ms)],
+          ["version", topic.version],
+          ["id", topic.topic_id],
+        ],
+        "settings",
+      ),
     ),
     section("Consumers", consumers(topic.partitions)),
     section("Checkpoints", checkpointTable(checkpoints)),
@@ -118,7 +142,9 @@ export function consumers(partitions) {
       ],
     })),
   );
-  return rows.length ? table("Consumers", CONSUMERS, rows) : h("p", { class: "quiet" }, "There are no named consumers.");
+  return rows.length
+    ? table("Consumers", CONSUMERS, rows)
+    : h("p", { class: "quiet" }, "There are no named consumers.");
 }
 
 const CHECKPOINTS = [

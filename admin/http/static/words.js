@@ -1,14 +1,14 @@
 // Numbers, times and states in the words of the command line. Pure.
 
 export const DEBTS = {
-  "floor": "drop segments",
-  "overdue": "clean overdue records",
+  floor: "drop segments",
+  overdue: "clean overdue records",
   "runs-pressure": "merge runs, to relieve reads",
   "l0-pressure": "merge L0 segments, to relieve appends",
-  "dirty": "clean dirty records",
-  "tombstones": "clean expired tombstones",
-  "l0": "merge L0 segments",
-  "runs": "merge runs",
+  dirty: "clean dirty records",
+  tombstones: "clean expired tombstones",
+  l0: "merge L0 segments",
+  runs: "merge runs",
   "fan-in": "merge some inputs first",
 };
 

@@ -127,4 +127,6 @@ def test_every_request_of_the_page_is_in_the_table_of_routes() -> None:
 
 def test_debts_have_the_words_of_the_command_line() -> None:
     text = (STATIC / "words.js").read_text(encoding="utf-8")
-    assert [f'"{name}": "{said}"' for name, said in DEBT_TEXTS.items() if f'"{name}": "{said}"' not in text] == []
+    said = re.search(r"DEBTS = {(.*?)};", text, re.DOTALL)
+    assert said is not None
+    assert dict(re.findall(r'^ *"?([\w-]+)"?: "([^"]+)",$', said[1], re.MULTILINE)) == {**DEBT_TEXTS}
