@@ -113,14 +113,12 @@ function shown(report) {
     kept.length ? section("Kept for now", byReason(kept), list("Kept", kept)) : null,
     waiting.length
       ? section(
-          "Still waiting",
-          table(
-            "Still waiting",
-            WAITING,
-            waiting.map((each) => ({
-              key: placeText(each),
-              cells: [placeText(each), count(each.waiting), count(each.checkpoints_expired)],
-            })),
+          "Retired segments",
+          h(
+            "details",
+            {},
+            h("summary", {}, counted(waiting.length, "partition")),
+            table("Retired segments", WAITING, waiting.map(waitingRow)),
           ),
         )
       : null,
@@ -129,9 +127,14 @@ function shown(report) {
 
 const WAITING = [
   ["Partition", ""],
-  ["Retired segments in their grace period", "number"],
+  ["Not collected yet", "number"],
   ["Checkpoints expired", "number"],
 ];
+
+const waitingRow = (each) => ({
+  key: placeText(each),
+  cells: [placeText(each), count(each.waiting), count(each.checkpoints_expired)],
+});
 
 function summary(report, deleted, waiting) {
   const verb = report.dry_run ? "would delete" : "deleted";
@@ -139,7 +142,7 @@ function summary(report, deleted, waiting) {
   const left = report.temporaries
     ? `; ${counted(report.temporaries, "file")} that killed processes left half written`
     : "";
-  return ` ${verb} ${counted(deleted.length, "object")}, ${size(sum(deleted))}${left}; ${counted(waits, "retired segment")} ${waits === 1 ? "waits" : "wait"} for the grace period.`;
+  return ` ${verb} ${counted(deleted.length, "object")}, ${size(sum(deleted))}${left}; ${counted(waits, "retired segment")} cannot be collected yet.`;
 }
 
 const REASONS = [

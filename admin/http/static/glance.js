@@ -61,10 +61,9 @@ async function markAbandoned(jobs, signal) {
 }
 
 function draw({ topics, failed, places, jobs }) {
-  const attention = places
-    .filter(({ stands }) => stands.rank <= 2)
-    .sort((one, other) => one.stands.rank - other.stands.rank);
-  const waiting = places.filter(({ stands }) => stands.rank >= 3 && stands.who);
+  const worst = (one, other) => one.stands.rank - other.stands.rank;
+  const attention = places.filter(({ stands }) => stands.rank <= 2).sort(worst);
+  const waiting = places.filter(({ stands }) => stands.rank >= 3 && stands.who).sort(worst);
   const running = jobs.filter((job) => job.status === "in_progress");
   const worked = running.filter((job) => !job.abandoned).length;
   return [
@@ -79,7 +78,7 @@ function draw({ topics, failed, places, jobs }) {
           : h("p", { class: "quiet" }, "Nothing."),
       more(attention.length),
     ),
-    section("Running", running.length ? jobRows(running, null) : h("p", { class: "quiet" }, "No compaction runs.")),
+    section("Under way", running.length ? jobRows(running, null) : h("p", { class: "quiet" }, "No compaction runs.")),
     section(
       "Waits",
       waiting.length

@@ -39,7 +39,7 @@ function jobCard(job, ui) {
       ),
       ui && isActive(job) ? button("Cancel", () => cancel(job, ui), { "aria-label": `Cancel compaction ${id}` }) : null,
     ),
-    h("p", {}, job.error ? `${job.error.category}: ${job.error.reason}` : job.reason),
+    job.error || job.reason ? h("p", {}, job.error ? `${job.error.category}: ${job.error.reason}` : job.reason) : null,
     job.chosen && job.chosen !== job.reason ? h("p", { class: "quiet" }, `chosen because: ${job.chosen}`) : null,
     job.status === "submitted" ? null : progress(job),
     ui ? details(job) : null,

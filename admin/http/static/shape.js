@@ -87,7 +87,11 @@ function keyScale(all, runs, width) {
   const whole = xs.at(-1) || 1;
   const x = (bound) => LABEL + (xs[place.get(bound)] / whole) * (width - LABEL - EDGE);
   const starts = runs.flatMap((run) => run.segments).filter((each) => each.min_key !== null);
-  const ticks = (starts.length > 2 ? starts : all).map((each) => [x(from(each)), keyText(each.min_key ?? "")]);
+  const ends = (each) => [
+    [x(from(each)), keyText(each.min_key ?? "")],
+    [x(to(each)), each.max_key === null ? "" : keyText(each.max_key)],
+  ];
+  const ticks = (starts.length > 2 ? starts : all).flatMap(ends);
   return { of: (each) => [x(from(each)), x(to(each))], ticks };
 }
 
