@@ -48,9 +48,18 @@ def get(app: Any, path: str, method: str = "GET") -> tuple[int, dict[str, str], 
         sent.append(message)
 
     scope = {
-        **{"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "root_path": ""},
-        **{"method": method, "path": path, "raw_path": path.encode(), "query_string": b""},
-        **{"headers": [(b"host", b"127.0.0.1:8480")], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8480)},
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "root_path": "",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1:8480")],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8480),
     }
     asyncio.run(app(scope, receive, send))
     headers = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
