@@ -19,12 +19,13 @@ from starlette.routing import Route as Served
 from lithify.admin.client import Admin
 from lithify.admin.http.access import Known, Role
 from lithify.admin.http.asked import TooSlow, arguments_of, body_of, events_of
+from lithify.admin.http.dashboard import dashboard
 from lithify.admin.http.gate import HEADERS, Gate, pause
 from lithify.admin.http.openapi import document
 from lithify.admin.http.paging import page
 from lithify.admin.http.problems import MEDIA_TYPE, Problem, problem_of, refusal
 from lithify.admin.http.routes import ROUTES, Route
-from lithify.admin.http.streams import Stream, Streams
+from lithify.admin.http.streams import EVENTS_TYPE, Stream, Streams
 from lithify.admin.metrics import MEDIA_TYPE as MEDIA_TYPE_OF_METRICS
 from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
 
@@ -62,6 +63,8 @@ class _Server:
     def events(self, streams: Streams) -> Handler:
         async def handle(request: Request) -> Response:
             async def answer(_: Known | None) -> Response:
+                if request.method == "HEAD":
+                    return _answer(200, b"", EVENTS_TYPE)
                 asked, given_up, lock = events_of(request), threading.Event(), threading.Lock()
                 begun: list[Stream] = []
 
@@ -256,6 +259,8 @@ def make_app(
         by_path[path] = {"GET": server.open("application/json", content, role)}
     if metrics is not None:
         by_path["/metrics"] = {"GET": server.open(MEDIA_TYPE_OF_METRICS, metrics, Role.READ)}
+    for path, (media_type, file) in dashboard().items():  # open: it holds nothing, and asks for a token if it needs one
+        by_path[path] = {"GET": server.open(media_type, file, None)}
     routes = [Served(path, _by_verb(handlers), methods=[*handlers]) for path, handlers in by_path.items()]
     app = Starlette(routes=routes, exception_handlers={404: server.refuse, 405: server.refuse})
     app.router.redirect_slashes = False  # it would send whoever asks to the host that the request names

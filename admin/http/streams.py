@@ -13,8 +13,9 @@ from lithify.events.feed import Feed, Following
 from lithify.events.stream import Asked, Cursor, Sent, as_json
 from lithify.store.errors import Unavailable
 
-__all__ = ["Stream", "Streams"]
+__all__ = ["EVENTS_TYPE", "Stream", "Streams"]
 
+EVENTS_TYPE = "text/event-stream"
 STREAMS_MAX = 32
 _WAIT_S = 1.0  # for news; then it is asked whether the client and the server are still there
 _SIGN_OF_LIFE_S = 15  # without news
@@ -53,7 +54,7 @@ class Stream(StreamingResponse):
     """One client's. Whoever has it calls it or closes it."""
 
     def __init__(self, streams: Streams, following: Following, free: Callable[[], object]) -> None:
-        super().__init__(self._sent(), 200, HEADERS, "text/event-stream")
+        super().__init__(self._sent(), 200, HEADERS, EVENTS_TYPE)
         self._streams = streams
         self._following = following
         self._free = free

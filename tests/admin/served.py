@@ -12,6 +12,10 @@ from lithify.admin.http.access import Door, Tokens
 from lithify.admin.http.app import Limits, make_app
 from lithify.admin.http.gate import Gate
 from lithify.admin.http.server import Address, Serving
+from lithify.admin.http.streams import EVENTS_TYPE, Streams
+from lithify.events.feed import Feed
+from lithify.store.driver import Driver
+from lithify.store.memory import MemoryStore
 
 READ, OPERATE, ADMIN, WRONG = "r" * 32, "o" * 32, "a" * 32, "w" * 32
 TOKENS = Tokens.parse(f"read:{READ}\noperate:{OPERATE}\nadmin:{ADMIN}", "tokens")
@@ -81,6 +85,10 @@ class Served:
                 connection.putheader("Content-Length", str(len(content)))
             connection.endheaders(content)
             with connection.getresponse() as reply:
+                if reply.headers.get_content_type() == EVENTS_TYPE and verb != "HEAD":
+                    begun = reply.readline()
+                    connection.close()  # it has no end
+                    return Reply(reply.status, {k.lower(): v for k, v in reply.getheaders()}, begun)
                 return Reply(reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read())
         finally:
             if connection.sock is None or verb == "HEAD":
@@ -99,8 +107,9 @@ def served(
 ) -> Iterator[Served]:
     address = Address(f"127.0.0.1:{port}")
     gate = Gate(Door([address.host], True), None if tokens is None else lambda: tokens)
-    app = make_app(admin, gate, ready, limits or Limits())
-    server = Serving(address, app)
+    streams = Streams(Feed(Driver(MemoryStore())))
+    app = make_app(admin, gate, ready, streams, limits or Limits(), lambda: b"")
+    server = Serving(address, app, streams, streams.feed.sink)
     thread = threading.Thread(target=server.run, name="served")
     thread.start()
     found = Served(address, app)

@@ -10,12 +10,18 @@ import pytest
 
 from lithify.admin.http.access import Door, Role
 from lithify.admin.http.app import make_app
+from lithify.admin.http.dashboard import dashboard
 from lithify.admin.http.gate import HEADERS, Gate
 from lithify.admin.http.routes import ROUTES
+from lithify.admin.http.streams import Streams
+from lithify.events.feed import Feed
+from lithify.store.driver import Driver
+from lithify.store.memory import MemoryStore
 from tests.admin.served import ADMIN, OPERATE, READ, TOKENS, WRONG, Recorder, Reply, Served, served
 
 # Each page that is no operation is named here, with the role that it takes (None: none).
 PAGES = {"/openapi.json": Role.READ, "/healthz": None, "/readyz": None, "/metrics": Role.READ, "/v1/events": Role.READ}
+PAGES |= dict.fromkeys(dashboard())  # it holds nothing
 EXAMPLES = {
     "topic": "users",
     "partition": 0,
@@ -41,7 +47,9 @@ class Asked(NamedTuple):
 
 def walked() -> list[Asked]:
     """From the router, so that a route which somebody adds is asked, too."""
-    app = make_app(Recorder(), Gate(Door(["127.0.0.1"], True), None), lambda: None)  # type: ignore[arg-type]
+    streams = Streams(Feed(Driver(MemoryStore())))
+    gate = Gate(Door(["127.0.0.1"], True), None)
+    app = make_app(Recorder(), gate, lambda: None, streams, metrics=lambda: b"")  # type: ignore[arg-type]
     found: list[Asked] = []
     for served_route in app.routes:
         path = re.sub(r"{(\w+):\w+}", r"{\1}", served_route.path)  # type: ignore[attr-defined]

@@ -248,18 +248,18 @@ def test_an_answer_is_sent_at_once() -> None:
 
 
 MALFORMED = [
-    b"GET / HTTP/1.1\r\n\r\n",  # no Host
-    b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\n\r\n",  # no Host
+    b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost : localhost\r\n\r\n",
     b"GET /\x00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: +1\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\r\n\x0bY: b\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: +1\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX: a\r\n\x0bY: b\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
     b"nonsense\r\n\r\n",
 ]

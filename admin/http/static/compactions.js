@@ -1,0 +1,50 @@
+// All compactions: those that are active, or every one that is remembered.
+
+import { askAll } from "./api.js";
+import { failures, h, table } from "./dom.js";
+import { JOBS, jobRow } from "./jobs.js";
+import { counted, isActive } from "./words.js";
+
+const CHOICES = [
+  ["active", "active", ["submitted", "in_progress"]],
+  ["all", "all that are remembered", undefined],
+  ["failed", "failed", ["failed"]],
+  ["completed", "completed", ["completed"]],
+  ["cancelled", "cancelled", ["cancelled"]],
+];
+
+export function compactionsView() {
+  let chosen = "active";
+  return {
+    title: "Compactions",
+    load: (signal) => {
+      const status = CHOICES.find(([name]) => name === chosen)[2];
+      return askAll("compactions", { status }, { signal, pages: 1 });
+    },
+    draw: (data, ui) => {
+      const change = (event) => {
+        chosen = event.target.value;
+        ui.again();
+      };
+      const options = CHOICES.map(([name, shown]) => h("option", { value: name }, shown));
+      const jobs = [...data.items].sort(
+        (one, other) => Number(isActive(other)) - Number(isActive(one)) || other.created_at - one.created_at,
+      );
+      return [
+        h(
+          "p",
+          { class: "row", key: "choice" },
+          h("label", { for: "status" }, "Show"),
+          h("select", { id: "status", change }, options),
+        ),
+        failures(data.failed),
+        jobs.length
+          ? h("div", { key: "table" }, table("Compactions", JOBS, jobs.map(jobRow)))
+          : h("p", { class: "quiet", key: "none" }, "There are none."),
+        data.more
+          ? h("p", { class: "quiet", key: "more" }, `Only the first ${counted(jobs.length, "compaction")} of the list.`)
+          : null,
+      ];
+    },
+  };
+}

@@ -1,0 +1,183 @@
+// Compactions: how far they are, what they cost, their attempts; and cancelling them.
+
+import { ask, serverNow } from "./api.js";
+import { confirmed } from "./dialogs.js";
+import { badge, button, facts, h, partitionLink, svg, table } from "./dom.js";
+import { ago, count, counted, isActive, placeOf, share, size, span, statusText, time } from "./words.js";
+
+const KINDS = { submitted: "due", in_progress: "run", completed: "ok", failed: "bad", cancelled: "off" };
+const CELLS_MAX = 40;
+
+// Each as an article. `ui` null: only shown, with the name of its partition.
+export function jobRows(jobs, ui) {
+  return h(
+    "div",
+    { class: "jobs" },
+    jobs.map((job) => jobCard(job, ui)),
+  );
+}
+
+export const jobBadge = (job) =>
+  job.abandoned ? badge("warn", "left undone") : badge(KINDS[job.status] ?? "due", statusText(job.status));
+
+function jobCard(job, ui) {
+  const { topic, partition, job: id } = placeOf(job);
+  const name = ui ? h("code", {}, id) : [partitionLink(topic, partition), " ", h("code", {}, id)];
+  return h(
+    "article",
+    { key: job.id, class: "job", "aria-label": `Compaction ${job.id}` },
+    h(
+      "p",
+      { class: "row" },
+      jobBadge(job),
+      h(
+        "span",
+        { class: "grow" },
+        name,
+        job.kind ? ` ${job.kind}` : "",
+        job.origin === "manual" ? " (by request)" : "",
+      ),
+      ui && isActive(job) ? button("Cancel", () => cancel(job, ui), { "aria-label": `Cancel compaction ${id}` }) : null,
+    ),
+    job.error || job.reason ? h("p", {}, job.error ? `${job.error.category}: ${job.error.reason}` : job.reason) : null,
+    job.chosen && job.chosen !== job.reason ? h("p", { class: "quiet" }, `chosen because: ${job.chosen}`) : null,
+    job.status === "submitted" ? null : progress(job),
+    ui ? details(job) : null,
+  );
+}
+
+// The key ranges that are done, as boxes that fill, if their number is known.
+function progress(job) {
+  const percent = job.progress.completion_percentage;
+  const ranges = job.estimate?.ranges ?? 0;
+  const done = Math.round((percent * ranges) / 100);
+  const known = ranges > 0 && ranges <= CELLS_MAX && Math.abs(done / ranges - percent / 100) < 0.01;
+  const eta = job.abandoned ? null : job.progress.estimated_completion;
+  const said = [
+    known ? `${done} of ${counted(ranges, "key range")}, ${share(percent)}` : share(percent),
+    isActive(job) ? job.phase : null,
+    job.abandoned || null,
+    eta === null ? null : `ends in about ${span(Math.max(eta - serverNow(), 0))} (${time(eta)})`,
+    isActive(job) && job.started_at ? `started ${ago(job.started_at, serverNow())}` : null,
+    job.attempts.length > 1 ? `attempt ${job.attempts.at(-1).number}` : null,
+    job.completed_at ? `ended ${ago(job.completed_at, serverNow())}` : null,
+  ];
+  return h(
+    "div",
+    { class: "progress" },
+    known ? cells(ranges, done) : h("progress", { max: 100, value: percent, "aria-label": "done" }),
+    h("span", { class: "quiet" }, said.filter(Boolean).join(" · ")),
+  );
+}
+
+function cells(ranges, done) {
+  const step = 100 / ranges;
+  const gap = Math.min(1, step / 5);
+  const box = (_, index) =>
+    svg("rect", { x: index * step, y: 0, width: step - gap, height: 10, class: index < done ? "done" : "open" });
+  return svg(
+    "svg",
+    { class: "cells", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+    Array.from({ length: ranges }, box),
+  );
+}
+
+function details(job) {
+  const { counts, estimate } = job;
+  const dropped = [
+    [counts.superseded, "superseded"],
+    [counts.expired_tombstones, "expired tombstones"],
+    [counts.below_floor, "below the log start"],
+    [counts.keyless, "without a key"],
+  ];
+  const lost = dropped.filter(([number]) => number).map(([number, why]) => `${count(number)} ${why}`);
+  const attempts = job.attempts.map((each) => ({
+    key: each.number,
+    cells: [
+      each.number,
+      each.epoch,
+      each.worker,
+      time(each.started_at_ms),
+      each.ended_at_ms === null ? "still running" : span(each.ended_at_ms - each.started_at_ms),
+      each.ranges_done,
+      each.error ? `${each.error.category}: ${each.error.reason}` : "",
+    ],
+  }));
+  return h(
+    "details",
+    { key: "details" },
+    h("summary", {}, "Sources, counts and attempts"),
+    facts([
+      ["reads", `${counted(job.progress.total_input_segments, "segment")} of ${counted(job.total_sources, "source")}`],
+      ["rows", `${count(counts.rows_in)} in, ${count(counts.rows_out)} out`],
+      ["dropped", lost.join(", ") || "nothing"],
+      ["bytes", `${size(counts.bytes_read)} read, ${size(counts.bytes_written)} written`],
+      ["requests", `${count(counts.gets)} GET or HEAD, ${count(counts.puts)} PUT or POST, by its workers`],
+      ["processor time", span(counts.cpu_ms)],
+      ["memory", job.peak_memory_bytes ? `${size(job.peak_memory_bytes)} in the largest worker` : ""],
+      [
+        "expected",
+        estimate ? `${counted(estimate.output_rows, "row")}, ${size(estimate.output_bytes)}: ${estimate.basis}` : "",
+      ],
+      ["makes run", job.destination],
+      ["created", time(job.created_at)],
+      ["started", time(job.started_at)],
+      ["ended", time(job.completed_at)],
+    ]),
+    attempts.length ? h("div", { class: "wide" }, table("Attempts", ATTEMPTS, attempts, { shown: true })) : null,
+    h("p", { class: "quiet break" }, `sources: ${job.sources.join(", ") || "everything"}`),
+  );
+}
+
+const ATTEMPTS = [
+  ["Attempt", "number"],
+  ["Epoch", "number"],
+  ["Worker", ""],
+  ["Started", ""],
+  ["Took", "number"],
+  ["Ranges", "number"],
+  ["Error", ""],
+];
+
+function cancel(job, ui) {
+  const { topic, partition, job: id } = placeOf(job);
+  return confirmed({
+    title: "Cancel this compaction?",
+    text: [`${job.id}: ${job.reason}`, "Its compactor ends it. What it has finished is not kept; no data is lost."],
+    verb: "Cancel it",
+    danger: true,
+    work: async () => {
+      await ask("cancel", { topic, partition, job: id });
+      ui.again();
+      return `Asked to cancel ${job.id}`;
+    },
+  });
+}
+
+export const JOBS = [
+  ["Compaction", ""],
+  ["State", ""],
+  ["Kind", ""],
+  ["Done", "number"],
+  ["Rows in", "number"],
+  ["Rows out", "number"],
+  ["Created", "number"],
+  ["Why", ""],
+];
+
+export function jobRow(job) {
+  const { topic, partition, job: id } = placeOf(job);
+  return {
+    key: job.id,
+    cells: [
+      [partitionLink(topic, partition), " ", h("code", {}, id)],
+      jobBadge(job),
+      job.kind ?? "",
+      share(job.progress.completion_percentage),
+      count(job.counts.rows_in),
+      count(job.counts.rows_out),
+      ago(job.created_at, serverNow()),
+      job.error ? `${job.error.category}: ${job.error.reason}` : job.reason,
+    ],
+  };
+}
