@@ -21,7 +21,7 @@ def warehouse(clock: HandClock) -> Iterator[lithify.Warehouse]:
         yield opened
 
 
-@pytest.fixture(params=["python", "http"])
+@pytest.fixture(params=["python", pytest.param("http", marks=pytest.mark.slow)])
 def admin(request: pytest.FixtureRequest, warehouse: lithify.Warehouse) -> Iterator[lithify.Admin]:
     """Through either face, a test must say the same."""
     if request.param == "python":

@@ -123,6 +123,7 @@ def sent(server: Served, asked: Asked, token: str | None, host: str, origin: str
     return server(asked.verb, asked.path, asked.body, headers, token=token)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", WALKED, ids=lambda it: f"{it.verb} {it.path}")
 def test_who_is_let_in(asked: Asked, guarded: Served, recorder: Recorder) -> None:
     for (token, role), (host, ours), (origin, same) in itertools.product(

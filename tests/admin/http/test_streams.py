@@ -16,6 +16,7 @@ from lithify.admin.http.streams import STREAMS_MAX
 from lithify.store.driver import new_id
 
 WAIT_S = 60
+pytestmark = pytest.mark.slow  # a server looks every two seconds
 
 
 @pytest.fixture
