@@ -1,7 +1,7 @@
 """The OpenAPI document, made from the table of routes and the types of `Admin`."""
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,8 +20,7 @@ _PAGING = (
 )
 
 
-def document(served: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """`served`: the paths of what is not an operation on a warehouse, such as health checks."""
+def document() -> dict[str, Any]:
     types: list[Any] = [Problem, Failed]
     for route in ROUTES:
         types += [route.lists or route.answer, *(each.type for each in route.parameters)]
@@ -31,8 +30,7 @@ def document(served: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.verb.lower()] = _operation(route, found, found[id(Problem)])
-    for more in served:
-        paths |= more
+    paths |= _pages(found[id(Problem)])
     return {
         "openapi": "3.1.0",
         "info": {
@@ -73,6 +71,49 @@ def _operation(route: Route, schemas: Mapping[int, Any], problem: Any) -> dict[s
             "content": {"application/json": {"schema": schemas[id(route.body)]}},
         }
     return operation
+
+
+def _pages(problem: Any) -> dict[str, Any]:
+    """What is no operation on a warehouse."""
+    wrong = {"description": "An error.", "content": {MEDIA_TYPE: {"schema": problem}}}
+    text: dict[str, Any] = {"type": "string"}
+    followed = [
+        {"name": "topic", "in": "query", "schema": text},
+        {"name": "partition", "in": "query", "schema": {"type": "integer"}, "description": "With its topic."},
+        {"name": "Last-Event-ID", "in": "header", "schema": text, "description": "The id of the last event."},
+    ]
+    pages: list[tuple[str, str, str, str, list[dict[str, Any]]]] = [
+        (
+            "/v1/events",
+            "events",
+            "Server-sent events, from now or from Last-Event-ID on.",
+            "text/event-stream",
+            followed,
+        ),
+        ("/metrics", "metrics", "Metrics, as Prometheus reads them.", "text/plain", []),
+        ("/openapi.json", "openapi", "This document.", "application/json", []),
+        ("/healthz", "alive", "Whether the process is alive. Takes no token.", "application/json", []),
+        ("/readyz", "ready", "Whether the store answers. Takes no token.", "application/json", []),
+    ]
+    return {
+        path: {
+            "get": {
+                "operationId": name,
+                "summary": summary,
+                "tags": ["server"],
+                "parameters": parameters,
+                "responses": {
+                    "200": {
+                        "description": "Done.",
+                        "content": {media: {"schema": {} if media == "application/json" else text}},
+                    },
+                    "4XX": wrong,
+                    "5XX": wrong,
+                },
+            }
+        }
+        for path, name, summary, media, parameters in pages
+    }
 
 
 def _narrowed(route: Route) -> bool:
