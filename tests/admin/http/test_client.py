@@ -2,6 +2,7 @@
 
 import http.server
 import itertools
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -154,7 +155,7 @@ def cutting(server: Served, lost: int) -> Iterator[tuple[str, list[bytes]]]:
                             break
                         head += client.recv(65_536)
                     behind.sendall(head)
-                    reply = behind.recv(1 << 20)
+                    reply = _whole(behind)
                     taken.append(head)
                     if len(taken) > lost:
                         client.sendall(reply)
@@ -167,6 +168,19 @@ def cutting(server: Served, lost: int) -> Iterator[tuple[str, list[bytes]]]:
         finally:
             socket.create_connection(address, TIMEOUT_S).close()
             thread.join(TIMEOUT_S)
+
+
+def _whole(behind: socket.socket) -> bytes:
+    """One reply. Its head and its body may come one after the other."""
+    reply = b""
+    while True:
+        head, end, body = reply.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+        if end and length is not None and len(body) >= int(length[1]):
+            return reply
+        more = behind.recv(1 << 20)
+        assert more, "the server closed before its reply was whole"
+        reply += more
 
 
 @pytest.mark.parametrize("lost", [1, 2])
