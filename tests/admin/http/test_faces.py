@@ -13,6 +13,8 @@ from tests.admin.served import Served
 from tests.admin.test_operations import COMPACTED, damage_head
 from tests.clock import HandClock
 
+pytestmark = pytest.mark.slow  # each test starts a server
+
 
 @pytest.fixture
 def far(near: lithify.Admin, serve: Callable[..., Served]) -> lithify.Admin:

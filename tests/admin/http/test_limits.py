@@ -17,6 +17,8 @@ from lithify.admin.http.routes import ROUTES
 from lithify.admin.partitions import Answers
 from tests.admin.served import TIMEOUT_S, Recorder, Served
 
+pytestmark = pytest.mark.slow  # each test starts a server
+
 SMALL = Limits(body_bytes=1_000, request_s=0.2, requests=2)
 LARGE = Limits(body_bytes=1_000)
 
