@@ -3,9 +3,8 @@
 import asyncio
 import logging
 import re
-import threading
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -65,25 +64,8 @@ class _Server:
             async def answer(_: Known | None) -> Response:
                 if request.method == "HEAD":
                     return _answer(200, b"", EVENTS_TYPE)
-                asked, given_up, lock = events_of(request), threading.Event(), threading.Lock()
-                begun: list[Stream] = []
-
-                def begin() -> Stream:
-                    stream = streams.begin(*asked)
-                    with lock:
-                        begun.append(stream)
-                        if given_up.is_set():
-                            stream.close()
-                    return stream
-
-                try:
-                    return await self._in_thread(request, begin)
-                except BaseException:  # nobody takes it, though it may still begin
-                    with lock:
-                        given_up.set()
-                        for stream in begun:
-                            stream.close()
-                    raise
+                asked = events_of(request)
+                return await self._in_thread(request, lambda: streams.begin(*asked), Stream.close)
 
             return await self._guarded(request, Role.READ, answer)
 
@@ -162,8 +144,12 @@ class _Server:
             error = CommitUnknown(f"not done {within}; it may still be done: look before you repeat it")
         return _problem(problem_of(error), {"Retry-After": "5"})
 
-    async def _in_thread(self, request: Request, work: Callable[[], T]) -> T:
-        """SUBTLE! 1. The store hangs, and requests are given up. 2. Their threads still wait for the store. 3. If new
+    async def _in_thread(
+        self, request: Request, work: Callable[[], T], unwanted: Callable[[T], object] | None = None
+    ) -> T:
+        """`unwanted` gets what `work` returns after the request was given up.
+
+        SUBTLE! 1. The store hangs, and requests are given up. 2. Their threads still wait for the store. 3. If new
         requests had threads of their own, there would be more and more. So what is given up keeps its thread until it
         ends, and whoever comes then waits for one. Test: tests/admin/http/test_limits.py"""
         task = self._threads.submit(work)
@@ -172,6 +158,8 @@ class _Server:
             return await asyncio.wrap_future(task)
         except asyncio.CancelledError:
             request.state.begun = not task.cancel()
+            if unwanted is not None:
+                task.add_done_callback(lambda done: _give(done, unwanted))
             raise
 
     def _told(self, request: Request, known: Known | None, answer: Response) -> Response:
@@ -191,6 +179,11 @@ class _Server:
         call = getattr(self._admin, route.call)
         found = await self._in_thread(request, lambda: _encoded(route, call(**arguments), limit, cursor))
         return _answer(route.status, *found)
+
+
+def _give(done: Future[T], to: Callable[[T], object]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        to(done.result())
 
 
 def _path(request: Request) -> str:

@@ -97,29 +97,38 @@ class Served:
 
 
 @contextmanager
+def running(server: Serving) -> Iterator[None]:
+    """In a thread of its own, which has ended at the end of the block."""
+    thread = threading.Thread(target=server.run, name="served")
+    thread.start()
+    try:
+        yield
+    finally:
+        server.stop()
+        thread.join(TIMEOUT_S)
+        assert not thread.is_alive(), "the server does not end"
+
+
+@contextmanager
 def served(
     admin: Any,
     tokens: Tokens | None = None,
     *,
     limits: Limits | None = None,
     ready: Callable[[], object] = lambda: None,
+    streams: Streams | None = None,
     port: int = 0,
 ) -> Iterator[Served]:
     address = Address(f"127.0.0.1:{port}")
     gate = Gate(Door([address.host], True), None if tokens is None else lambda: tokens)
-    streams = Streams(Feed(Driver(MemoryStore())))
+    streams = streams or Streams(Feed(Driver(MemoryStore())))
     app = make_app(admin, gate, ready, streams, limits or Limits(), lambda: b"")
-    server = Serving(address, app, streams, streams.feed.sink)
-    thread = threading.Thread(target=server.run, name="served")
-    thread.start()
     found = Served(address, app)
-    try:
-        yield found
-    finally:
-        found.close()
-        server.stop()
-        thread.join(TIMEOUT_S)
-        assert not thread.is_alive(), "the server does not end"
+    with running(Serving(address, app, streams, streams.feed.sink)):
+        try:
+            yield found
+        finally:
+            found.close()
 
 
 class Recorder:

@@ -11,9 +11,13 @@ import msgspec
 import pytest
 
 import lithify
+from lithify.admin.http.app import Limits
 from lithify.admin.http.server import Serving, serving
-from lithify.admin.http.streams import STREAMS_MAX
-from lithify.store.driver import new_id
+from lithify.admin.http.streams import STREAMS_MAX, Streams
+from lithify.events.feed import Feed, Following
+from lithify.store.driver import Driver, new_id
+from lithify.store.memory import MemoryStore
+from tests.admin.served import Recorder, running
 
 WAIT_S = 60
 pytestmark = pytest.mark.slow  # a server looks every two seconds
@@ -34,14 +38,8 @@ def users(warehouse: lithify.Warehouse) -> lithify.Topic:
 @contextmanager
 def served(warehouse: lithify.Warehouse) -> Generator[Serving]:
     server = serving(warehouse, "127.0.0.1:0")
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
+    with running(server):
         yield server
-    finally:
-        server.stop()
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
 
 
 class Client:
@@ -169,3 +167,22 @@ def test_a_server_that_leaves_ends_its_streams(warehouse: lithify.Warehouse, use
         client.begin()
     with closing(client):
         assert list(client.events()) == []
+
+
+class SlowFeed(Feed):
+    """Whoever begins waits for `go`."""
+
+    go = threading.Event()
+
+    def follow(self, *words: Any, **named: Any) -> Following:
+        self.go.wait(WAIT_S)
+        return super().follow(*words, **named)
+
+
+def test_a_stream_that_begins_after_its_request_was_given_up_keeps_no_place(serve: Any, recorder: Recorder) -> None:
+    streams = Streams(SlowFeed(Driver(MemoryStore())), streams_max=1)
+    server = serve(recorder, limits=Limits(request_s=0.2), streams=streams)
+    assert server("GET", "/v1/events").status == 503
+    SlowFeed.go.set()
+    while server("GET", "/v1/events").status != 200:  # the one that was given up ends in its own time
+        pass
