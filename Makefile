@@ -10,6 +10,8 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := .venv/bin
 # Tests that start Spark share one worker, and so one session (tests/conftest.py).
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
+# What make soak drives: the dashboard in a browser, the alert rules in a Prometheus, bucket policies on an S3 server.
+DEBIAN := chromium prometheus radosgw ceph-mon ceph-osd ceph-common
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
@@ -45,7 +47,8 @@ mutate: .venv/.installed ## seeds that catch each sabotage of the product (SEEDS
 mutants: .venv/.installed ## one-line faults over the protocol's files: who notices them (ARGS='--share 0.1'); hours
 	@$(BIN)/python -m tools.mutants $(ARGS)
 
-soak: .venv/.installed ## storms, clusters, every recorded sabotage: long
+soak: .venv/.installed ## storms, clusters, a browser, every recorded sabotage: long
+	@tools/debian $(DEBIAN)
 	@$(PYTEST) -m soak --timeout 2400 $(ARGS)
 
 lint: .venv/.installed ## ruff, formatting, strict types
