@@ -114,8 +114,8 @@ def _append(case: _Case, store: FileStore, base: int, dice: random.Random) -> Se
 
 
 def _merge(case: _Case, folder: Path) -> None:
-    keep_freed_memory()
     task = msgspec.json.decode((folder / "task.json").read_bytes(), type=MergeTask)
+    keep_freed_memory(large_rows=task.large_rows)
     done = execute(task, only_here(FileStore(folder / "store")))
     found = Extreme(
         what=case.what,

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
 from benchmarks.recording import Recording
-from benchmarks.results import Bar, Found, Results
+from benchmarks.results import Bar, Found, Results, bars
 from benchmarks.scale import slope
 
 __all__ = ["show", "write_readme"]
@@ -26,13 +28,14 @@ def show(results: Results) -> str:
 
 
 def write_readme(readme: Path, results: Results) -> None:
-    """Put the tables between the marks in `readme`, in place of what stands there."""
+    """Put the tables of contenders and scale between the marks in `readme`, in place of what stands there."""
+    main = replace(results, extremes=[], convergence=[], deciding=[], recording=[])
     text = readme.read_text()
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:
         raise SystemExit(f"{readme} has no place for the tables: put {_BEGIN} and {_END} on lines of their own")
-    readme.write_text(f"{before}{_BEGIN}\n{show(results)}\n{_END}{after}")
+    readme.write_text(f"{before}{_BEGIN}\n{show(replace(main, bars=bars(main)))}\n{_END}{after}")
 
 
 def _parts(results: Results) -> Iterator[str]:
@@ -142,8 +145,8 @@ def _recording(found: Sequence[Recording]) -> str:
     return _table(head, rows)
 
 
-def _bars(bars: Sequence[Bar]) -> str:
-    rows = [(bar.what, f"{bar.measured:.3g}", _limit(bar), "yes" if bar.met else "**no**") for bar in bars]
+def _bars(found: Sequence[Bar]) -> str:
+    rows = [(bar.what, f"{bar.measured:.3g}", _limit(bar), "yes" if bar.met else "**no**") for bar in found]
     return _table(("bar", "measured", "limit", "met"), rows)
 
 

@@ -45,7 +45,7 @@ class Rewrite:
 
 def _rewrite(root: Path, segment: Located) -> int:
     """The bytes written. Both the key of the output and its id are new."""
-    keep_freed_memory()
+    keep_freed_memory(large_rows=False)
     store = FileStore(root)
     writer = SegmentWriter(store.output(f"rewritten/{segment.ref.id}.parquet"), segment.ref.id, "key")
     for batch in SegmentReader(store, segment.key, segment.ref).batches():

@@ -35,6 +35,11 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
         """The segments of all sources."""
         return tuple(ref for source in self.sources for ref in source)
 
+    @property
+    def large_rows(self) -> bool:
+        """Whether a row may be larger than a usual row group."""
+        return any(ref.max_row_bytes for ref in self.segments)
+
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True, tag="merged"):
     """The result of one task. Outputs are in order; none if no record survived. Counts are of this task only."""

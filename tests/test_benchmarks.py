@@ -12,7 +12,7 @@ from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
 from benchmarks.generate import Shape, tables, warehouse
 from benchmarks.measure import Run
-from benchmarks.recording import recording
+from benchmarks.recording import Recording, recording
 from benchmarks.report import show, write_readme
 from benchmarks.results import Bar, Found, Results, bars
 from benchmarks.scale import Point, slope
@@ -48,9 +48,11 @@ def test_bars() -> None:
 def test_the_readme_gets_the_tables_between_its_marks(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n")
+    more = msgspec.structs.replace(results(), recording=[Recording(40, 2, 3, 4)])
     for _ in range(2):
-        write_readme(readme, results())
+        write_readme(readme, more)
     text = readme.read_text()
+    assert show(more) != show(results())
     assert text == f"before\n<!-- bench:begin -->\n{show(results())}\n<!-- bench:end -->\nafter\n"
     assert "**no**" in text
     readme.write_text("nothing here")

@@ -56,7 +56,7 @@ def _merge(task: MergeTask, order: Order) -> TaskResult:
 
 
 def _execute(task: MergeTask, order: Order, stopped: Callable[[], bool] | None) -> TaskResult:
-    keep_freed_memory()
+    keep_freed_memory(large_rows=task.large_rows)
     return execute(task, _opened(order), stopped)
 
 

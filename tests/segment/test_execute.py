@@ -383,3 +383,10 @@ def test_an_output_that_does_not_open_is_not_answered() -> None:
     ref = append(store, [(b"a", b"1")], 0)
     with pytest.raises(Corrupt, match="footer"):
         execute(task([[ref]]), only_here(store))
+
+
+def test_a_task_knows_whether_a_row_may_be_larger_than_a_usual_row_group() -> None:
+    store = MemoryStore()
+    small, large = append(store, [(b"a", b"v" * 1_000)], 0), append(store, [(b"a", b"v" * (5 << 20))], 1)
+    assert not task([[small], [small]]).large_rows
+    assert task([[small], [small, large]]).large_rows
