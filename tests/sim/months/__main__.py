@@ -9,11 +9,13 @@ import sys
 
 from tests.sim.months.history import Found, play
 from tests.sim.months.report import table
+from tests.sim.months.topics import many
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.months")
     parser.add_argument("--days", type=float, default=60)
+    parser.add_argument("--partitions", type=int, default=0, help="so many beside the usual ones; it ends at once")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--table-each", type=int, default=0, help="so many days, what they came to so far")
     given = parser.parse_args()
@@ -24,7 +26,7 @@ def main() -> int:
         if given.table_each and round(found.days_played) % given.table_each == 0:
             print(table(found), file=sys.stderr, flush=True)
 
-    found = play(given.seed, days=given.days, tells=tells)
+    found = play(given.seed, days=given.days, rests=not given.partitions, tells=tells, beside=many(given.partitions))
     tells(found)
     print(table(found))
     return 0 if found.violation is None else 1

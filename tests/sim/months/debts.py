@@ -12,7 +12,6 @@ from tests.sim.months.bounds import EDIT_MS, SHORT_BYTES, long_ms, short_ms
 from tests.sim.months.engine import BYTES_PER_MS, SLOTS
 from tests.sim.months.ledger import Ledger, Partition
 from tests.sim.months.services import CONCURRENCY
-from tests.sim.months.topics import TOPICS
 
 __all__ = ["Debts"]
 
@@ -115,6 +114,6 @@ class Debts:
             yield Owed("l0", since_ms, tier_ms, False)
 
     def _limit(self, topic: str) -> str:
-        shape = next((each for each in TOPICS if each.name == topic), None)
+        shape = next((each for each in self._ledger.site.shapes if each.name == topic), None)
         given = shape.config if shape is not None else {}
         return given.get("l0.segments.max", DEFAULTS["l0.segments.max"])

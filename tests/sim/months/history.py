@@ -25,6 +25,7 @@ from tests.sim.months.rubbish import Rubbish
 from tests.sim.months.services import Fleet
 from tests.sim.months.site import Site
 from tests.sim.months.stand_ins import in_place
+from tests.sim.months.topics import TOPICS, Shape
 
 __all__ = ["Found", "play"]
 
@@ -49,9 +50,17 @@ class Found:
         return (self.site.clock.now_ms - START_MS) / DAY_MS
 
 
-def play(seed: int, *, days: float = DAYS, rests: bool = True, tells: Callable[[Found], None] | None = None) -> Found:
+def play(
+    seed: int,
+    *,
+    days: float = DAYS,
+    rests: bool = True,
+    tells: Callable[[Found], None] | None = None,
+    beside: tuple[Shape, ...] = (),
+) -> Found:
+    """`beside`: topics beside those of topics.py."""
     clock = Clock(f"months/{seed}")
-    site = Site(f"months/{seed}", clock, Bucket(clock))
+    site = Site(f"months/{seed}", clock, Bucket(clock), TOPICS + beside)
     clock.store = site.bucket
     ledger = Ledger(site)
     found = Found(seed, days, site, ledger, Debts(ledger), Rubbish(ledger), clock.counts)

@@ -27,6 +27,8 @@ def _minutes(ms: int) -> str:
 
 
 Row = tuple[str, str, str]
+# A request at the list prices of S3 in us-east-1 (docs/metrics.md, `lithify_request_dollars_total`).
+USD = dict.fromkeys(("Create", "Put", "List", "Folders"), 5e-6) | dict.fromkeys(("Get", "Head"), 4e-7) | {"Delete": 0.0}
 
 
 def _load(found: Found) -> Iterator[Row]:
@@ -83,3 +85,5 @@ def _requests(found: Found) -> Iterator[Row]:
         parts = {kind: count for (other, kind), count in asked.items() if other == role}
         told = ", ".join(f"{count / found.days_played:,.0f} {kind}" for kind, count in sorted(parts.items()))
         yield f"requests a day of {role}", f"{sum(parts.values()) / found.days_played:,.0f}", told
+        dollars = sum(count * USD[kind] for kind, count in parts.items()) / found.days_played
+        yield f"dollars a day of {role}", f"{dollars:,.2f}", ""

@@ -7,6 +7,7 @@ from typing import Any
 from tests.sim.months.bucket import Bucket
 from tests.sim.months.clock import Clock
 from tests.sim.months.served import Served
+from tests.sim.months.topics import TOPICS, Shape
 
 __all__ = ["Site", "WarehouseFace"]
 
@@ -23,6 +24,7 @@ class Site:
     seed: str
     clock: Clock
     bucket: Bucket
+    shapes: tuple[Shape, ...] = TOPICS
     load_is_over: bool = False
     bytes_appended: int = 0
     bytes_compacted: int = 0

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tests.sim.months.clock import DAY_MS, HOUR_MS, MINUTE_MS, START_MS
 
-__all__ = ["TOPICS", "Shape"]
+__all__ = ["TOPICS", "Shape", "many"]
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 Rest = Callable[[int, Any], float]
@@ -106,3 +106,13 @@ TOPICS = (
     Shape("fickle", _config("compact", max_compaction_lag_ms=6 * HOURS), each(20 * MINUTE_MS), deletes=0.1),
     Shape("passing", _config("compact", max_compaction_lag_ms=HOURS), each(20 * MINUTE_MS)),
 )
+
+
+def many(partitions: int, of_a_topic: int = 20) -> tuple[Shape, ...]:
+    """A wide warehouse: so many partitions, each with an append every ten minutes."""
+    counts = [min(of_a_topic, partitions - first) for first in range(0, partitions, of_a_topic)]
+    config = _config("compact", max_compaction_lag_ms=HOUR_MS)
+    return tuple(
+        Shape(f"many-{number:02}", config, each(10 * MINUTE_MS), partitions=count)
+        for number, count in enumerate(counts)
+    )
