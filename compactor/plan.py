@@ -84,12 +84,13 @@ def fan_in(chosen: Sequence[Unit]) -> Sequence[Unit]:
     So neither the clean run nor the result of such a tier is written again and again. Two can always be merged.
     """
     holds = [source_bytes(unit) for unit in chosen]
-    excess_bytes = merge_bytes(chosen) - FAN_IN_BYTES_MAX
-    most_bytes = sum(holds) - excess_bytes
-    made_bytes = max([SOURCE_BYTES_MAX, *(unit.max_row_bytes for unit in chosen)])
+    held_bytes, largest_row = sum(holds), _largest_row(chosen)
+    excess_bytes = held_bytes + LARGE_ROW_TIMES * largest_row - FAN_IN_BYTES_MAX
     excess = len(chosen) - FAN_IN_MAX
     if len(chosen) <= 2 or (excess_bytes <= 0 and excess <= 0):
         return chosen
+    most_bytes = held_bytes - excess_bytes
+    made_bytes = max(SOURCE_BYTES_MAX, largest_row)
     best: tuple[bool, int, int, slice] | None = None
     start = held = size = 0
     for end, unit in enumerate(chosen, 1):
@@ -145,13 +146,16 @@ def _first_segments(unit: Unit, most_bytes: int) -> tuple[SegmentRef, ...]:
 
 def merge_bytes(chosen: Sequence[Unit]) -> int:
     """An upper bound of what a merge of `chosen` holds of them in memory."""
-    largest_row = max((unit.max_row_bytes for unit in chosen), default=0)
-    return sum(map(source_bytes, chosen)) + LARGE_ROW_TIMES * largest_row
+    return sum(map(source_bytes, chosen)) + LARGE_ROW_TIMES * _largest_row(chosen)
 
 
 def source_bytes(unit: Unit) -> int:
     """An upper bound of what a merge holds of `unit` in memory."""
     return max(min(SOURCE_BYTES_MAX, 2 * unit.raw_bytes_max), unit.max_row_bytes)
+
+
+def _largest_row(chosen: Sequence[Unit]) -> int:
+    return max((unit.max_row_bytes for unit in chosen), default=0)
 
 
 def kind_of(reading: Reading, chosen: Sequence[Unit]) -> Kind:
