@@ -18,7 +18,7 @@ import lithify
 from lithify.admin.http.server import serving
 from lithify.manifest.homes import where
 from lithify.store.driver import Driver, machine_ms, pause
-from lithify.store.errors import AccessDenied, Fenced, Unavailable
+from lithify.store.errors import AccessDenied, CommitUnknown, Fenced, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Object, Outcome
@@ -27,7 +27,7 @@ from tests.admin.test_operations import COMPACTED, damage_head, fill, keys_of
 from tests.clock import HandClock
 from tests.processes import running
 
-__all__ = ["FAULTS", "JOBS", "Fault", "Scene", "scene"]
+__all__ = ["FAULTS", "JOBS", "Fault", "Scene", "also", "scene"]
 
 LONG_AGO_MS = 8 * 3_600_000
 WRITERS = 6
@@ -88,14 +88,21 @@ class Scene:
         self.consumer = kept.topic("clicks").partition(0).consumer("reader")
 
     def use(self) -> None:
-        """What is normal: appends, old records among them, compactions, collections, readers, a checkpoint."""
-        fill(self.users)
-        self.users.append([lithify.Record(b"old", b"v", timestamp_ms=self.past.now_ms)])
+        """What is normal: appends, compactions, collections, readers."""
+        with suppress(CommitUnknown):  # the daemon's collector has no grace period, or it would collect nothing here
+            fill(self.users)
         fill(self.kept.topic("clicks"))
         self.consumer.poll()
         self.consumer.commit()
 
+    def old_records(self, name: str) -> None:
+        """Appended now, to a topic that was never compacted."""
+        topic = self.kept.create_topic(name, 1, COMPACTED, probe=False)
+        topic.append([lithify.Record(b"k", b"v", timestamp_ms=self.past.now_ms)] * 2)
+
     def use_once(self) -> None:
+        """A daemon has to do, others have not; and there are a checkpoint and consumers."""
+        self.old_records("early")
         for each in (self.left, self.near):
             fill(each.topic("clicks"))
             each.topic("clicks").partition(0).consumer("reader").close()
@@ -218,8 +225,8 @@ def _killed(scene: Scene) -> None:
 
 
 def _left_alone(scene: Scene) -> None:
-    """What the daemon compacted until it was killed."""
-    scene.use()
+    """As `Scene.use_once` has done while the daemon lived."""
+    scene.old_records("late")
 
 
 def _fighting(scene: Scene) -> Callable[[], object]:
@@ -250,7 +257,7 @@ def _slow(scene: Scene) -> Callable[[], object]:
 
 def _throttled(scene: Scene) -> None:
     scene.store.creates_take_ms = 0
-    scene.store.throttled = "/clicks-" if any("/clicks-" in key for key in scene.store._objects) else "clicks"
+    scene.store.throttled = "clicks/"
 
 
 def _skewed(scene: Scene) -> None:
@@ -267,13 +274,14 @@ class Fault(NamedTuple):
     provoke: Callable[[Scene], Callable[[], object] | None]
     job: str
     topic: str | None = None
+    ends_others: bool = False  # those before it must have fired
 
     @property
     def labels(self) -> dict[str, str]:
         return {"job": self.job} | ({} if self.topic is None else {"topic": self.topic})
 
 
-def _already(_: Scene) -> None:
+def also(_: Scene) -> None:
     """The fault before provokes this one, too."""
 
 
@@ -291,16 +299,16 @@ FAULTS: dict[str, Fault] = {  # in this order
     "LithifyAppendsSlow": Fault(_slow_appends, LEFT, "full"),
     "LithifyAppendsRefused": Fault(_refused_appends, LEFT, "full"),
     "LithifyQuarantined": Fault(_quarantine, KEPT, "broken"),
-    "LithifyCompactionGivenUp": Fault(_already, KEPT, "broken"),
+    "LithifyCompactionGivenUp": Fault(also, KEPT, "broken"),
     "LithifyCollectionFailing": Fault(_failing_collections, KEPT),
     "LithifyCompactorsFight": Fault(_fighting, NEAR, "fought"),
     "LithifyCommitConflicts": Fault(_contended, NEAR),
     "LithifyStoreSlow": Fault(_slow, NEAR),
     "LithifyStoreErrors": Fault(_throttled, NEAR),
     "LithifyClockSkew": Fault(_skewed, NEAR),
-    "LithifySurveyFailing": Fault(_not_listed, NEAR),
-    "LithifyDown": Fault(_killed, KEPT),
-    "LithifyNobodyCompacts": Fault(_left_alone, KEPT, "users"),
+    "LithifySurveyFailing": Fault(_not_listed, NEAR, ends_others=True),
+    "LithifyDown": Fault(_killed, KEPT, ends_others=True),
+    "LithifyNobodyCompacts": Fault(_left_alone, KEPT, "late"),
 }
 
 
