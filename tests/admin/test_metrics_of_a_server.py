@@ -1,5 +1,8 @@
 """/metrics of a server: what its store and its own collector did."""
 
+import gc
+import tracemalloc
+
 import pytest
 import urllib3
 
@@ -75,3 +78,23 @@ def test_what_a_server_is_told_to_collect_is_counted(warehouse: lithify.Warehous
         told = Scrape(urllib3.request("GET", f"{server.url}/metrics").data)
     assert told.value("collections_total", outcome="done") == 1
     assert told.value("request_duration_seconds_count", request="creates") > 0
+
+
+def test_scrapes_leave_nothing_behind(warehouse: lithify.Warehouse) -> None:
+    for number in range(4):
+        fill(warehouse.create_topic(f"topic-{number}", 2, probe=False))
+    admin = lithify.Admin(warehouse, survey_ms=0)
+    metrics = Metrics(admin.overview, warehouse.store.requests, times=warehouse.store.request_times)
+
+    def kept_after(scrapes: int) -> int:
+        for _ in range(scrapes):
+            metrics.text()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = kept_after(10)
+        assert kept_after(50) - before < 50_000, "each scrape makes a survey of 8 partitions, 10 kB"
+    finally:
+        tracemalloc.stop()
