@@ -23,6 +23,8 @@ from lithify.admin.surveyor import SURVEY_MS, Surveyor
 from lithify.admin.topics import LogStart, TopicSummary
 from lithify.admin.transactions import PartitionTransaction
 from lithify.compactor.info import CompactionInfo
+from lithify.events.event_log import log_event
+from lithify.events.types import Sink
 from lithify.gc.collector import GcReport
 from lithify.log.info import PartitionInfo, TopicInfo
 from lithify.manifest.config import Setting
@@ -58,7 +60,12 @@ class Admin:
     """
 
     def __new__(
-        cls, warehouse: WarehouseLike | str, *, token: str | None = None, survey_ms: int = SURVEY_MS
+        cls,
+        warehouse: WarehouseLike | str,
+        *,
+        token: str | None = None,
+        survey_ms: int = SURVEY_MS,
+        events: Sink = log_event,
     ) -> "Admin":
         if not isinstance(warehouse, str):
             return object.__new__(cls)
@@ -67,13 +74,21 @@ class Admin:
         remote: Any = RemoteAdmin
         return object.__new__(remote)
 
-    def __init__(self, warehouse: WarehouseLike | str, *, token: str | None = None, survey_ms: int = SURVEY_MS) -> None:
+    def __init__(
+        self,
+        warehouse: WarehouseLike | str,
+        *,
+        token: str | None = None,
+        survey_ms: int = SURVEY_MS,
+        events: Sink = log_event,
+    ) -> None:
         """`warehouse`: an open one; or the URL of a server that runs beside one (`lithify serve`), with the `token`
-        that it asks for, by default that of LITHIFY_HTTP_TOKEN. `survey_ms`: of `overview`."""
+        that it asks for, by default that of LITHIFY_HTTP_TOKEN. `survey_ms`: of `overview`. `events`: takes those of
+        `gc`."""
         if isinstance(warehouse, str) or token is not None:
             raise InvalidRequest("a token is for a server: give its URL, http://...")
         self._known = KnownPartitions(warehouse.driver)
-        self._garbage = Garbage(warehouse.driver)
+        self._garbage = Garbage(warehouse.driver, events)
         self._surveyor = Surveyor(self._known, survey_ms)
 
     # Topics

@@ -1,12 +1,11 @@
 """What a compactor and a collector of this process have done, counted from their events (docs/metrics.md)."""
 
 import threading
-from bisect import bisect_left
-from collections.abc import Iterator
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
 
 from lithify.admin.gauges import OTHER, TOPICS_MAX, Metric, Series
-from lithify.events.notices import Collected, CollectionEnded, Lost, Trouble
+from lithify.events.notices import Collected, CollectionEnded, Lost, Trouble, What
 from lithify.events.types import (
     AttemptBegan,
     AttemptEnded,
@@ -20,7 +19,9 @@ from lithify.events.types import (
     RangesRecorded,
     SegmentsDropped,
 )
+from lithify.manifest.jobs import Kind
 from lithify.store.port import RequestCounts
+from lithify.store.timings import Durations, Spans
 
 __all__ = ["BUCKETS_S", "COUNTERS", "DURATION", "Tally"]
 
@@ -82,8 +83,9 @@ class Tally:
         self._topics_max = topics_max
         self._topics: set[str] = set()
         self._sums: dict[str, dict[tuple[str, ...], float]] = {metric.name: {} for metric in COUNTERS}
-        self._durations: dict[tuple[str, ...], _Durations] = {}
+        self._durations: dict[tuple[str, ...], Durations] = {}
         self._lock = threading.Lock()
+        self._begin({"collections": [("done",), ("in_part",)], "troubles": [(what,) for what in get_args(What)]})
 
     def sink(self, event: Event) -> None:
         with self._lock:
@@ -93,33 +95,31 @@ class Tally:
                 series[labels] = series.get(labels, 0) + amount
             if isinstance(event, JobEnded) and event.started_at_ms is not None:
                 place = (event.kind or "undecided", event.status)
-                self._durations.setdefault(place, _Durations()).add((event.at_ms - event.started_at_ms) / 1000)
+                self._durations.setdefault(place, Durations(BUCKETS_S)).add((event.at_ms - event.started_at_ms) / 1000)
 
     def series(self) -> dict[str, Series]:
         """Of each counter, by its name."""
         with self._lock:
             return {name: dict(series) for name, series in self._sums.items()}
 
-    def durations(self) -> dict[tuple[str, ...], tuple[list[int], float]]:
-        """By kind and outcome: how many were at most as long as each of BUCKETS_S and in all, and their sum."""
+    def durations(self) -> dict[tuple[str, ...], Spans]:
+        """By kind and outcome; their bounds are BUCKETS_S."""
         with self._lock:
-            return {place: (list(accumulate(each.counts)), each.sum_s) for place, each in self._durations.items()}
+            return {place: each.spans for place, each in self._durations.items()}
 
     def _label(self, topic: str) -> str:
         if topic not in self._topics and len(self._topics) < self._topics_max:
             self._topics.add(topic)
-        return topic if topic in self._topics else OTHER
+        label = topic if topic in self._topics else OTHER
+        if (label,) not in self._sums["lithify_fencings_total"]:
+            failed = [(label, kind, "failed") for kind in (*get_args(Kind), "undecided")]
+            self._begin({"fencings": [(label,)], "quarantines": [(label,)], "compactions": failed})
+        return label
 
-
-class _Durations:
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS_S) + 1)
-        self.sum_s = 0.0
-
-    def add(self, seconds: float) -> None:
-        seconds = max(0.0, seconds)  # clocks may step back
-        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
-        self.sum_s += seconds
+    def _begin(self, known: Mapping[str, Iterable[tuple[str, ...]]]) -> None:
+        """Series that alerts are about begin at 0: a rate does not see the first event of a series that begins at 1."""
+        for name, places in known.items():
+            self._sums[f"lithify_{name}_total"] |= dict.fromkeys(places, 0)
 
 
 def _amounts(event: Event, topic: str) -> _Amounts:  # noqa: C901 - one flat table

@@ -1,5 +1,7 @@
 """One collection of garbage at a time, for whoever asks."""
 
+from lithify.events.event_log import log_event
+from lithify.events.types import Sink
 from lithify.gc.collector import GRACE_MS, GRACE_MS_MIN, Collector, GcReport
 from lithify.manifest.words import span_text
 from lithify.store.driver import Driver
@@ -23,8 +25,9 @@ def check_grace(grace_ms: int, named: str) -> None:
 class Garbage:
     """A collector that remembers what it has read from pass to pass. Thread-safe: passes take turns."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, events: Sink = log_event) -> None:
         self.driver = driver
+        self._events = events
         self._lock = OwnLock()
         self._collector: tuple[int, Collector] | None = None
 
@@ -32,5 +35,5 @@ class Garbage:
         check_grace(grace_ms, "grace_ms")
         with self._lock.mine():
             if self._collector is None or self._collector[0] != grace_ms:
-                self._collector = grace_ms, Collector(self, grace_ms=grace_ms)
+                self._collector = grace_ms, Collector(self, grace_ms=grace_ms, events=self._events)
             return self._collector[1].run_once(dry_run, sweep)

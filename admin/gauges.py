@@ -194,6 +194,11 @@ GAUGES: tuple[Gauge, ...] = (
         "time since the oldest of these jobs was created",
         lambda p: min((job.created_at_ms for job in p.jobs), default=None),
     ),
+    _age(
+        "lithify_waiting_job_age_seconds",
+        "time since the oldest job that no compactor has admitted was submitted",
+        lambda p: min((job.created_at_ms for job in p.jobs if job.status == "submitted"), default=None),
+    ),
     _sum(
         "lithify_failing_jobs",
         "sets of sources whose latest attempts failed without recording anything",
@@ -212,6 +217,11 @@ GAUGES: tuple[Gauge, ...] = (
         lambda p: p.waiting.segments,
     ),
     _sum("lithify_garbage_bytes", "bytes of these segments", lambda p: p.waiting.bytes),
+    _age(
+        "lithify_garbage_age_seconds",
+        "time since the oldest of these segments that no checkpoint keeps was replaced",
+        lambda p: p.waiting.since_ms,
+    ),
     _sum(
         "lithify_garbage_manifests",
         "manifests that were pinned, and wait for a collector to look at them",

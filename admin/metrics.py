@@ -1,7 +1,7 @@
 """Metrics for Prometheus: what the survey says, what this process did, and what it asked of the store
 (docs/metrics.md)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -13,6 +13,7 @@ from lithify.admin.survey import Overview
 from lithify.events.types import Event
 from lithify.store.errors import LithifyError
 from lithify.store.port import PRICES_USD, RequestCounts
+from lithify.store.timings import REQUEST_BOUNDS_S, RequestTimes, Spans
 
 __all__ = ["MEDIA_TYPE", "METRICS", "Metrics"]
 
@@ -32,20 +33,37 @@ _CONFLICTS = Metric(
     (),
     "commits that found their number taken by another writer, and went on from there",
 )
-_OF_STORE = (_REQUESTS, _DOLLARS, _BYTES, _CONFLICTS)
+_FAILURES = Metric(
+    "lithify_request_failures_total",
+    "counter",
+    ("request", "reason"),
+    "requests that failed, by the kind of error: Unavailable, AccessDenied, CommitUnknown (it may have been done), …",
+)
+_TIMES = Metric(
+    "lithify_request_duration_seconds",
+    "histogram",
+    ("request",),
+    "how long a request took, repetitions by its client and failures included; not of output_requests",
+)
+_OF_STORE = (_REQUESTS, _DOLLARS, _BYTES, _CONFLICTS, _FAILURES, _TIMES)
 
 METRICS: tuple[Metric, ...] = (*(gauge.metric for gauge in GAUGES), *_OF_SURVEY, *COUNTERS, DURATION, *_OF_STORE)
 
 
 class Metrics:
-    """Thread-safe. `overview`: of `Admin`; `requests`: of the store that it asks. `sink`: for a compactor and a
-    collector of this process."""
+    """Thread-safe. `overview`: of `Admin`; `requests`, `times`: of the store that it asks. `sink`: for a compactor and
+    the collectors of this process."""
 
     def __init__(
-        self, overview: Callable[[], Overview], requests: Callable[[], RequestCounts], topics_max: int = TOPICS_MAX
+        self,
+        overview: Callable[[], Overview],
+        requests: Callable[[], RequestCounts],
+        topics_max: int = TOPICS_MAX,
+        times: Callable[[], RequestTimes] = RequestTimes,
     ) -> None:
         self._overview = overview
         self._requests = requests
+        self._times = times
         self._topics_max = topics_max
         self._tally = Tally(topics_max)
         self._registry = CollectorRegistry(auto_describe=False)
@@ -63,7 +81,7 @@ class Metrics:
         yield from self._of_survey()
         counted = self._tally.series()
         yield from (_family(metric, counted[metric.name]) for metric in COUNTERS)
-        yield self._durations()
+        yield _histogram(DURATION, self._tally.durations(), BUCKETS_S)
         yield from self._of_store()
 
     def _of_survey(self) -> Iterator[Any]:
@@ -80,13 +98,6 @@ class Metrics:
         yield _family(UNREADABLE, found[UNREADABLE.name])
         yield from (_family(gauge.metric, found[gauge.metric.name]) for gauge in GAUGES)
 
-    def _durations(self) -> HistogramMetricFamily:
-        family = HistogramMetricFamily(DURATION.name, DURATION.meaning, labels=DURATION.labels)
-        bounds = [*(str(float(each)) for each in BUCKETS_S), "+Inf"]
-        for place, (counts, sum_s) in self._tally.durations().items():
-            family.add_metric(place, [*zip(bounds, counts, strict=True)], sum_s)
-        return family
-
     def _of_store(self) -> Iterator[Any]:
         counts = self._requests()
         made = {name: getattr(counts, name) for name in PRICES_USD}
@@ -94,6 +105,9 @@ class Metrics:
         yield _family(_DOLLARS, {(name,): count * PRICES_USD[name] for name, count in made.items()})
         yield _family(_BYTES, {("read",): counts.bytes_read, ("written",): counts.bytes_written})
         yield _family(_CONFLICTS, {(): counts.conflicts})
+        times = self._times()
+        yield _family(_FAILURES, times.failures)
+        yield _histogram(_TIMES, {(request,): spans for request, spans in times.spans.items()}, REQUEST_BOUNDS_S)
 
 
 def _family(metric: Metric, series: Series) -> Any:
@@ -101,4 +115,12 @@ def _family(metric: Metric, series: Series) -> Any:
     family = kind(metric.name, metric.meaning, labels=metric.labels)
     for labels, value in series.items():
         family.add_metric(labels, value)
+    return family
+
+
+def _histogram(metric: Metric, series: Mapping[tuple[str, ...], Spans], bounds_s: Sequence[float]) -> Any:
+    family = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+    bounds = [*(str(float(each)) for each in bounds_s), "+Inf"]
+    for labels, (counts, sum_s) in series.items():
+        family.add_metric(labels, [*zip(bounds, counts, strict=True)], sum_s)
     return family

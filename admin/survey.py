@@ -14,10 +14,11 @@ from lithify.log.consumer_info import consumer_infos, expired_unread
 from lithify.manifest.debt import Debt, DebtName, Due, Work, assess
 from lithify.manifest.jobs import Job, Kind, Origin, Status
 from lithify.manifest.model import Manifest
+from lithify.manifest.pins import by_manifest, pinning
 from lithify.manifest.reading import Reading
 from lithify.manifest.retention import logical_size
 
-__all__ = ["Consumers", "JobNow", "Overview", "OwedWork", "PartitionSurvey", "Waiting", "surveyed"]
+__all__ = ["Consumers", "JobNow", "Overview", "OwedWork", "PartitionSurvey", "Waiting", "oldest_waiting", "surveyed"]
 
 
 class OwedWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     segments: int  # retired, and waiting for the grace period or for a checkpoint
     bytes: int
     manifests: int  # no longer pinned; what only they name is garbage too
+    since_ms: int | None = None  # when the oldest of the segments that no checkpoint keeps was replaced
 
 
 class Consumers(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +123,14 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     failed: tuple[Failed, ...]  # that could not be read
 
 
-def surveyed(reading: Reading) -> PartitionSurvey:
+def oldest_waiting(manifest: Manifest) -> int | None:
+    """The manifest that replaced the oldest segment which waits and which no checkpoint keeps; None: there is none."""
+    pins = by_manifest(manifest.checkpoints)
+    return min((it.retired_at for it in manifest.retired if pinning(it, pins) is None), default=None)
+
+
+def surveyed(reading: Reading, waits_since_ms: int | None = None) -> PartitionSurvey:
+    """`waits_since_ms`: when `oldest_waiting` was committed."""
     manifest, state, config, now_ms = reading
     debt = assess(reading)
     floor = debt.log_start_offset
@@ -165,6 +174,7 @@ def surveyed(reading: Reading) -> PartitionSurvey:
             segments=len(manifest.retired),
             bytes=sum(retired.bytes for retired in manifest.retired),
             manifests=len(manifest.unpinned),
+            since_ms=waits_since_ms,
         ),
         consumers=_consumers(manifest, floor),
     )

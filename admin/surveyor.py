@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from lithify.admin.partitions import Failed
-from lithify.admin.survey import Overview, PartitionSurvey, surveyed
+from lithify.admin.survey import Overview, PartitionSurvey, oldest_waiting, surveyed
 from lithify.admin.topics import bounded
 from lithify.gc.collector import GRACE_MS_MIN
 from lithify.manifest.ages import young
@@ -20,7 +20,7 @@ from lithify.manifest.reading import Reading
 from lithify.manifest.walk import FoundPartition, UnreadTopic, partitions_found
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import machine_ms
-from lithify.store.errors import ErrorKind
+from lithify.store.errors import Corrupt, ErrorKind, InvalidRequest
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import Now
 
@@ -35,8 +35,8 @@ PROOF_MS = GRACE_MS_MIN - 60_000  # within this of a proof that a file is the ne
 
 class Surveyor:
     """Makes surveys, and remembers the last one. Thread-safe. Costs two GETs for each partition that `known` keeps and
-    that has not changed, about five more once in four minutes, and nothing while the last survey is younger than
-    `fresh_ms`."""
+    that has not changed, about five more once in four minutes, one more where collection has made progress, and nothing
+    while the last survey is younger than `fresh_ms`."""
 
     def __init__(self, known: KnownPartitions, fresh_ms: int = SURVEY_MS) -> None:
         self._known = known
@@ -46,6 +46,7 @@ class Surveyor:
         self._last: Overview | Fault | None = None
         self._began_ms = 0  # by the clock for spans, as the ages are
         self._proved_ms: dict[PartitionKeys, int] = {}  # when the heads of a partition were proved to be that
+        self._replaced: dict[PartitionKeys, tuple[int, int]] = {}  # `oldest_waiting`, and when that was committed
 
     def overview(self) -> Overview:
         """The last survey if it is young, else a new one. Whoever asks meanwhile waits for it. Raises what the listing
@@ -68,9 +69,9 @@ class Surveyor:
     def _survey(self) -> Overview:
         driver = self._known.driver
         began_ms = driver.monotonic_ms()
-        walk = _Walk(self._known, self._proved_ms)
+        walk = _Walk(self._known, self._proved_ms, self._replaced)
         found = walk.all()
-        self._proved_ms = walk.proved_ms
+        self._proved_ms, self._replaced = walk.proved_ms, walk.replaced
         at_ms = driver.now_ms()
         took_ms = driver.monotonic_ms() - began_ms
         return Overview(
@@ -86,10 +87,17 @@ class Surveyor:
 class _Walk:
     """One survey."""
 
-    def __init__(self, known: KnownPartitions, proved_ms: Mapping[PartitionKeys, int]) -> None:
+    def __init__(
+        self,
+        known: KnownPartitions,
+        proved_ms: Mapping[PartitionKeys, int],
+        replaced: Mapping[PartitionKeys, tuple[int, int]],
+    ) -> None:
         self.proved_ms: dict[PartitionKeys, int] = {}
+        self.replaced: dict[PartitionKeys, tuple[int, int]] = {}
         self._known = known
         self._proved_ms = proved_ms
+        self._replaced = replaced
         self._away = 0  # partitions in a row without an answer from the store
         self._silent: Fault | None = None
 
@@ -126,13 +134,34 @@ class _Walk:
         proved_ms = self._proved_ms.get(keys, 0)
         proved = keys in self._proved_ms and young(proved_ms, now_ms, PROOF_MS)
 
-        async def read(files: PartitionFiles) -> Reading:
+        async def read(files: PartitionFiles) -> PartitionSurvey:
             heads = await _unmoved(files) if proved else None
             self.proved_ms[keys] = now_ms if heads is None else proved_ms
             manifest, state = heads or (await files.live_head(), await files.compactor_state())
-            return Reading.of(bounded(manifest, found.topic), state, config, await Now())
+            reading = Reading.of(bounded(manifest, found.topic), state, config, await Now())
+            return surveyed(reading, await self._waits_since_ms(files, reading))
 
-        return surveyed(self._known.run(keys, read))
+        return self._known.run(keys, read)
+
+    async def _waits_since_ms(self, files: PartitionFiles, reading: Reading) -> int | None:
+        """When the oldest waiting segment was replaced; if the manifest that did it is gone or damaged, when this
+        process saw it first. Costs a GET, once for each such manifest."""
+        number = oldest_waiting(reading.manifest)
+        if number is None:
+            return None
+        known = self._replaced.get(files.keys)
+        if known is None or known[0] != number:
+            known = number, await _committed_at_ms(files, number) or reading.now_ms
+        self.replaced[files.keys] = known
+        return known[1]
+
+
+async def _committed_at_ms(files: PartitionFiles, number: int) -> int | None:
+    try:
+        found = await files.manifest.read(number)
+    except (Corrupt, InvalidRequest):  # it does not keep anything else from being told
+        return None
+    return None if found is None or found.value is None else found.value.committed_at_ms
 
 
 async def _unmoved(files: PartitionFiles) -> tuple[Manifest, CompactorState | None] | None:

@@ -27,6 +27,7 @@ __all__ = ["Surveys", "surveys"]
 _TOPICS, _PARTITIONS = 50, 20
 _L0, _RUNS = 20, 4  # of a partition; a run has eight segments
 _SCRAPES = 21
+_MORE_SCRAPES = 10
 _REQUEST_MS = 15
 _CONFIG = {"cleanup.policy": "compact"}
 
@@ -46,6 +47,7 @@ class Surveys(msgspec.Struct, frozen=True):
     overview_bytes: int  # of GET /v1/overview
     survey_kept_bytes: int  # in memory, of the last survey
     known_kept_bytes: int  # and of the newest files
+    scrapes_kept_bytes: int  # after many more answers of /metrics
 
 
 class _Distant(MemoryStore):
@@ -70,6 +72,7 @@ def surveys(request_ms: int = 0) -> Surveys:
     fresh = lithify.Admin(warehouse)
     metrics = Metrics(fresh.overview, store.requests)
     text = metrics.text()
+    scrapes_bytes = _left_by(metrics.text)
     taken = [_measured(store, metrics.text) for _ in range(_SCRAPES)]
     assert not any(requests for requests, _, _ in taken)
     return Surveys(
@@ -87,6 +90,7 @@ def surveys(request_ms: int = 0) -> Surveys:
         overview_bytes=len(msgspec.json.encode(fresh.overview())),
         survey_kept_bytes=survey_bytes,
         known_kept_bytes=known_bytes,
+        scrapes_kept_bytes=scrapes_bytes,
     )
 
 
@@ -110,6 +114,19 @@ def _kept(warehouse: lithify.Warehouse) -> tuple[int, int]:
     survey, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return survey - before, both - survey
+
+
+def _left_by(scrape: Callable[[], object]) -> int:
+    """In memory, by `_MORE_SCRAPES` of them after as many that came first."""
+    tracemalloc.start()
+    sizes: list[int] = []
+    for _ in range(2):
+        for _ in range(_MORE_SCRAPES):
+            scrape()
+        gc.collect()
+        sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    return sizes[1] - sizes[0]
 
 
 def _fill(warehouse: lithify.Warehouse) -> int:

@@ -1,15 +1,19 @@
-"""A store that counts the requests to another store, and what they cost."""
+"""A store that counts the requests to another store, what they cost, and how long they take."""
 
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import msgspec
 
+from lithify.store.driver import monotonic_ms
+from lithify.store.errors import ErrorKind, LithifyError, NotFound
 from lithify.store.port import (
     DELETE_KEYS_MAX,
+    PRICES_USD,
     Object,
     ObjectInfo,
     Outcome,
@@ -19,6 +23,7 @@ from lithify.store.port import (
     Store,
     StoreSpec,
 )
+from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
 
 __all__ = ["Metered"]
 
@@ -26,13 +31,19 @@ __all__ = ["Metered"]
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
+_TIMED = [name for name in PRICES_USD if name != "output_requests"]  # an output is as slow as what is written to it
+_KNOWN_FAILURES = (ErrorKind.UNAVAILABLE, ErrorKind.ACCESS_DENIED, ErrorKind.COMMIT_UNKNOWN)
+
 
 class Metered(Store):
     """Wraps any store, `inner`, and counts its requests."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
-        self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)  # shared with `hasty`
+        self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)  # these are shared with `hasty`
+        self._durations = {name: Durations(REQUEST_BOUNDS_S) for name in _TIMED}
+        # Known ones begin at 0: a rate cannot see the first of a series that begins with 1.
+        self._failures = {(name, kind.value): 0 for name in PRICES_USD for kind in _KNOWN_FAILURES}
 
     def __repr__(self) -> str:
         return f"Metered({self.inner!r})"
@@ -40,6 +51,11 @@ class Metered(Store):
     def requests(self) -> RequestCounts:
         with _lock:
             return RequestCounts(**self._counts)
+
+    def request_times(self) -> RequestTimes:
+        with _lock:
+            spans = {name: durations.spans for name, durations in self._durations.items()}
+            return RequestTimes(spans, dict(self._failures))
 
     @property
     def url(self) -> str:
@@ -58,7 +74,7 @@ class Metered(Store):
         if inner is self.inner:
             return self
         hasty = Metered(inner)
-        hasty._counts = self._counts
+        hasty._counts, hasty._durations, hasty._failures = self._counts, self._durations, self._failures
         return hasty
 
     def versioning(self) -> str | None:
@@ -69,44 +85,54 @@ class Metered(Store):
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         self._count(creates=1, bytes_written=len(body))
-        outcome = self.inner.create(key, body, frees)
+        with _Timed(self, "creates"):
+            outcome = self.inner.create(key, body, frees)
         self._count(conflicts=outcome is Outcome.EXISTS)
+        if outcome is Outcome.UNKNOWN:
+            self.count_failure("creates", ErrorKind.COMMIT_UNKNOWN)
         return outcome
 
     def get(self, key: str) -> Object | None:
         self._count(gets=1)
-        found = self.inner.get(key)
+        with _Timed(self, "gets"):
+            found = self.inner.get(key)
         self._count(bytes_read=len(found.body) if found else 0)
         return found
 
     def read(self, key: str, start: int, length: int) -> bytes:
         self._count(reads=1)
-        body = self.inner.read(key, start, length)
+        with _Timed(self, "reads"):
+            body = self.inner.read(key, start, length)
         self._count(bytes_read=length)
         return body
 
     def put(self, key: str, body: bytes) -> None:
         self._count(puts=1, bytes_written=len(body))
-        self.inner.put(key, body)
+        with _Timed(self, "puts"):
+            self.inner.put(key, body)
 
     def output(self, key: str) -> "_MeteredOutput":
         return _MeteredOutput(self, self.inner.output(key))
 
     def head(self, key: str) -> ObjectInfo | None:
         self._count(heads=1)
-        return self.inner.head(key)
+        with _Timed(self, "heads"):
+            return self.inner.head(key)
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         self._count(lists=1)
-        return self.inner.list(prefix, token)
+        with _Timed(self, "lists"):
+            return self.inner.list(prefix, token)
 
     def folders(self, prefix: str) -> Sequence[str]:
         self._count(lists=1)
-        return self.inner.folders(prefix)
+        with _Timed(self, "lists"):
+            return self.inner.folders(prefix)
 
     def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
         self._count(deletes=-(-len(keys) // DELETE_KEYS_MAX))
-        return self.inner.delete(keys)
+        with _Timed(self, "deletes"):
+            return self.inner.delete(keys)
 
     def now(self) -> int:
         return self.inner.now()
@@ -124,6 +150,39 @@ class Metered(Store):
         with _lock:
             for name, number in more.items():
                 self._counts[name] += number
+
+    def count_failure(self, request: str, kind: ErrorKind) -> None:
+        with _lock:
+            self._failures[request, kind] = self._failures.get((request, kind), 0) + 1
+
+    def count_span(self, request: str, span_ms: int) -> None:
+        with _lock:
+            self._durations[request].add(span_ms / 1000)
+
+
+class _Timed:
+    """One request: how long it takes, repetitions by its client included, and whether it fails."""
+
+    def __init__(self, store: Metered, request: str) -> None:
+        self._store = store
+        self._request = request
+        self._began_ms = 0
+
+    def __enter__(self) -> None:
+        self._began_ms = monotonic_ms()
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        self._store.count_span(self._request, monotonic_ms() - self._began_ms)
+        kind = _failed(error)
+        if kind is not None:
+            self._store.count_failure(self._request, kind)
+
+
+def _failed(error: BaseException | None) -> ErrorKind | None:
+    """The kind of a failure. None: it is none, such as the answer that nothing is there."""
+    if isinstance(error, LithifyError):
+        return None if isinstance(error, NotFound) else error.kind
+    return None if error is None else ErrorKind.UNEXPECTED
 
 
 class _MeteredOutput(OutputFile):
@@ -159,6 +218,9 @@ class _MeteredOutput(OutputFile):
         try:
             end()
             self.closed = True
+        except Exception as error:
+            self._store.count_failure("output_requests", _failed(error) or ErrorKind.NOT_FOUND)
+            raise
         finally:
             requests = self._inner.requests
             more, self._counted = requests - self._counted, requests

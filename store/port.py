@@ -14,6 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from lithify.store.timings import RequestTimes
+
 __all__ = [
     "DELETE_KEYS_MAX",
     "HERE",
@@ -276,6 +278,10 @@ class Store(Protocol):
     def requests(self) -> RequestCounts:
         """What was asked of this store so far, through this object; zeros if nobody counts."""
         return RequestCounts()
+
+    def request_times(self) -> RequestTimes:
+        """How long these requests took, and which of them failed; nothing if nobody counts."""
+        return RequestTimes()
 
     def versioning(self) -> str | None:
         """Whether deleted objects stay as old versions: 'Enabled', 'Suspended' or 'Off'; None if the store does not

@@ -69,7 +69,7 @@ IMPORTS_TIME = re.compile(r"^\s*(from\s+time\b|import\b.*\btime\b)", re.MULTILIN
 SUFFIX = re.compile(r"\.(manifest|compactor|boundary|topic|parquet)$")
 MODULE = re.compile(r"(.*\W)?lithify(\.\w+)+")
 IGNORED = {".git", ".hypothesis", ".java", ".pytest_cache", ".ruff_cache", ".venv", "__pycache__", "artifacts"} | {
-    "build", "dist", "lithify.egg-info", "metastore_db", "results", "spark-warehouse",
+    ".debian", "build", "dist", "lithify.egg-info", "metastore_db", "results", "spark-warehouse",
 }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from lithify.admin.http.streams import Streams
 from lithify.admin.metrics import Metrics
 from lithify.admin.partitions import WarehouseLike
 from lithify.admin.surveyor import SURVEY_MS
-from lithify.events.event_log import both
+from lithify.events.event_log import both, log_event
 from lithify.events.feed import Feed
 from lithify.events.types import Sink
 from lithify.store.errors import InvalidRequest, Unavailable
@@ -202,11 +202,14 @@ def serving(
                 "127.0.0.1"
             )
         gate = Gate(Door([bound.host, *hosts], bound.is_loopback), found)
-        admin = Admin(warehouse, survey_ms=survey_ms)
-        metrics = Metrics(admin.overview, warehouse.driver.store.requests, topics_max)
+        store = warehouse.driver.store
+        overview = lambda: admin.overview()  # noqa: E731, PLW0108 - admin is made below, with this one's sink
+        metrics = Metrics(overview, store.requests, topics_max, store.request_times)
         streams = Streams(Feed(warehouse.driver))
+        sink = both(metrics.sink, streams.feed.sink)
+        admin = Admin(warehouse, survey_ms=survey_ms, events=both(log_event, sink))
         app = make_app(admin, gate, Ready(warehouse.driver), streams, metrics=metrics.text)
-        return Serving(bound, app, streams, both(metrics.sink, streams.feed.sink))
+        return Serving(bound, app, streams, sink)
     except BaseException:
         bound.close()
         raise

@@ -1,14 +1,12 @@
 """/metrics: its values are what describe and explain say, its labels are bounded, and scrapes share one survey."""
 
 import re
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,8 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import lithify
 from lithify.admin.counters import BUCKETS_S, COUNTERS
 from lithify.admin.gauges import GAUGES, OTHER
-from lithify.admin.http.server import serving
-from lithify.admin.metrics import MEDIA_TYPE, METRICS, Metrics
+from lithify.admin.metrics import METRICS, Metrics
 from lithify.admin.survey import Overview
 from lithify.admin.surveyor import SURVEY_MS
 from lithify.events.notices import Lost
@@ -51,6 +48,10 @@ class Scrape:
 
     def topics(self) -> set[str]:
         return {dict(labels)["topic"] for _, labels in self._samples if "topic" in dict(labels)}
+
+
+def away() -> Overview:
+    raise Unavailable("away")
 
 
 @pytest.fixture
@@ -134,9 +135,6 @@ def test_a_damaged_partition_is_counted_and_the_rest_is_told(warehouse: lithify.
 
 
 def test_without_a_survey_there_are_the_metrics_of_the_process() -> None:
-    def away() -> Overview:
-        raise Unavailable("away")
-
     found = Scrape(Metrics(away, lambda: RequestCounts(gets=3)).text())
     assert (found.value("survey_success"), found.value("requests_total", request="gets")) == (0, 3)
     assert found.topics() == set()
@@ -258,9 +256,6 @@ def test_resumes_fencings_and_durations(metrics: Metrics) -> None:
 
 @given(st.builds(RequestCounts, **{name: st.integers(0, 10**9) for name in RequestCounts.__struct_fields__}))
 def test_requests_and_their_price_are_those_of_the_store(counts: RequestCounts) -> None:
-    def away() -> Overview:
-        raise Unavailable("away")
-
     found = Scrape(Metrics(away, lambda: counts).text())
     assert sum(found.value("requests_total", request=name) or 0 for name in PRICES_USD) == counts.total
     dollars = sum(found.value("request_dollars_total", request=name) or 0 for name in PRICES_USD)
@@ -290,20 +285,53 @@ def test_the_page_has_every_metric_as_it_is() -> None:
     assert set(re.findall(r"lithify_[a-z0-9_]+", page)) <= known
 
 
-def test_a_server_answers_with_them(warehouse: lithify.Warehouse) -> None:
-    fill(warehouse.create_topic("users", 2))
-    server = serving(warehouse, "127.0.0.1:0", tokens=f"read:{'r' * 32}", topics_max=0)
-    runs = threading.Thread(target=server.run)
-    runs.start()
-    try:
-        assert server.started.wait(60)
-        known = {"Authorization": f"Bearer {'r' * 32}"}
-        assert urllib3.request("GET", f"{server.url}/metrics").status == 401
-        answer = urllib3.request("GET", f"{server.url}/metrics", headers=known)
-        assert (answer.status, answer.headers["content-type"]) == (200, MEDIA_TYPE)
-        assert Scrape(answer.data).value("partitions", topic=OTHER) == 2
-        told = lithify.Admin(server.url, token="r" * 32).overview()
-        assert told.partitions == lithify.Admin(warehouse).overview().partitions
-    finally:
-        server.stop()
-        runs.join()
+def test_garbage_is_as_old_as_its_replacement_unless_a_checkpoint_keeps_it(
+    warehouse: lithify.Warehouse, metrics: Metrics, clock: HandClock, near: lithify.Admin
+) -> None:
+    users = warehouse.create_topic("users", 1, COMPACTED)
+    fill(users)
+
+    def age() -> float | None:
+        clock.now_ms += SURVEY_MS
+        return Scrape(metrics.text()).value("garbage_age_seconds", topic="users")
+
+    def compact() -> None:
+        with closing(lithify.Compactor(warehouse, engine="local")) as compactor:
+            compactor.run_once()
+
+    assert age() is None
+    fill(users)
+    compact()
+    assert age() == SURVEY_MS / 1000
+    fill(users)
+    compact()
+    assert age() == 2 * SURVEY_MS / 1000, "it is that of the oldest"
+    near.gc(grace_ms=0)
+    near.gc(grace_ms=0)
+    assert age() is None
+    fill(users)
+    near.create_checkpoint("users", "c")
+    compact()
+    assert age() is None
+    assert Scrape(metrics.text()).value("garbage_segments", topic="users") == 2
+
+
+def test_the_oldest_request_that_waits(
+    warehouse: lithify.Warehouse, metrics: Metrics, clock: HandClock, near: lithify.Admin
+) -> None:
+    fill(warehouse.create_topic("users", 2, COMPACTED))
+    near.submit("users", 0)
+    clock.now_ms += 5000
+    near.submit("users", 1)
+    clock.now_ms += 1000
+    assert Scrape(metrics.text()).value("waiting_job_age_seconds", topic="users") == 6
+
+
+def test_what_alerts_count_begins_at_zero(metrics: Metrics) -> None:
+    """A rate does not see the first event of a series that begins at 1."""
+    metrics.sink(Claimed(topic="t", partition=0, epoch=1, owner="me", former="", index=1))
+    found = Scrape(metrics.text())
+    assert found.value("fencings_total", topic="t") == found.value("quarantines_total", topic="t") == 0
+    assert found.value("compactions_total", topic="t", kind="clean", outcome="failed") == 0
+    assert found.value("collections_total", outcome="in_part") == 0
+    assert found.value("troubles_total", reason="partition failed") == 0
