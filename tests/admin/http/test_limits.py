@@ -100,7 +100,9 @@ QUERIES = {
     "/v1/topics?limit=1001": "limit",
     "/v1/topics?limit=-1": "limit",
     "/v1/topics?limit=" + "9" * 5_000: "limit",
-    "/v1/topics?limit=1e2": None,
+    "/v1/topics?limit=1e2": "limit",
+    "/v1/topics?limit=01": "limit",
+    "/v1/topics?limit=-0": "limit",
     "/v1/topics?limit=NaN": "limit",
     "/v1/topics?limit=%D9%A1": "limit",
     "/v1/topics?limit=1&limit=2": "more than once",
@@ -116,9 +118,14 @@ QUERIES = {
     "/v1/topics/users/key": "key_base64 is missing",
     "/v1/topics/users/key?key_base64=a": "key_base64",
     "/v1/topics/users/key?key_base64=YQ==&values=maybe": "values",
+    "/v1/topics/users/key?key_base64=YQ==&values=1": "values",
     "/v1/topics/users/key?key_base64=YQ==&limit=1.5": "limit",
     "/v1/topics/users/partitions/x": "partition",
-    "/v1/topics/users/partitions/1.0": None,
+    "/v1/topics/users/partitions/1.0": "partition",
+    "/v1/topics/users/partitions/null/explain": "partition",
+    "/v1/topics/users/partitions/null/checkpoints": "partition",
+    "/v1/topics/users/partitions/None/checkpoints": "partition",
+    "/v1/compactions?partition=null": "partition",
     "/v1/topics/users/partitions/%2B1x": "partition",
     "/v1/topics/users/partitions/" + "9" * 5_000: "partition",
     "/v1/compactions?status=all": "status",
@@ -139,6 +146,14 @@ def test_queries(path: str, serve: Callable[..., Served], server: Served) -> Non
         assert QUERIES[path] in reply.json["detail"]
     else:
         assert reply.status in (200, 400, 404)
+
+
+def test_one_partition_in_a_path_is_never_all_of_them(server: Served, recorder: Recorder) -> None:
+    """`null` was taken for all: a checkpoint was deleted in each."""
+    for spelling in ("null", "None", "-0", "0.0", "0e0", "%200", "0%20"):
+        reply = server("DELETE", f"/v1/topics/users/partitions/{spelling}/checkpoints/mine")
+        assert (reply.status, reply.json["kind"]) == (400, "InvalidRequest")
+    assert recorder.calls == []
 
 
 class Blocked:
