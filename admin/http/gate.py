@@ -48,7 +48,8 @@ class Gate:
             return refusal(
                 421, "Misdirected", "this server does not answer to that Host; --http-host adds a name to its own"
             )
-        if not self._door.admits_origin(headers.get("origin"), host):
+        ours = headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+        if not ours or not self._door.admits_origin(headers.get("origin"), host):
             return refusal(403, "Forbidden", "a page of another origin may not ask this server")
         return None
 

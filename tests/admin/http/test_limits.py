@@ -329,9 +329,13 @@ def test_the_log_has_each_change_on_one_line_as_it_was_asked(server: Served) -> 
         server("DELETE", "/v1/topics/users")
         server("DELETE", "/v1/topics/users", headers={"Host": "evil/x?"})
         server("DELETE", odd)
+        server("DELETE", odd, headers={"Host": "evil.example"})
+        server("DELETE", odd, headers={"Origin": "http://evil.example"})
         server("POST", "/v1/topics/users/pause", headers={"Origin": "http://evil.example"})
     assert [(it["path"], it["role"], it["status"]) for it in logs if it["event"] == "audit"] == [
         ("/v1/topics/users", "admin", 404),
         ("/v1/topics/users", "", 421),
+        (repr("/v1/topics/a\naudit role=admin\x1b[31m"), "", 421),
+        (repr("/v1/topics/a\naudit role=admin\x1b[31m"), "", 403),
         ("/v1/topics/users/pause", "", 403),
     ]
