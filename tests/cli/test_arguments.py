@@ -150,7 +150,10 @@ INPUTS = [
 ]
 BY_NAME = {
     **dict.fromkeys(["from_", "source", "target", "warehouse", "log", "latest", "to"], PLACES),
-    **{"url": URLS, "http": ADDRESSES, "master": ["local[1]", "\udcff", ""], "rounds": ["1", "0", "-1", "NaN"]},
+    "url": URLS,
+    "http": ADDRESSES,
+    "master": ["local[1]", "\udcff", ""],
+    "rounds": ["1", "0", "-1", "NaN"],
     "storage_option": [f"secret={SECRET}", f"key={SECRET}", "a.b=1", "a=1", "a", "", "=x", "\udcff=1", "a.=1", ".=1"],
     "engine": ["local", "nosuch", "", "\udcff"],  # Spark takes its time
 }
