@@ -65,7 +65,11 @@ class _Server:
                 if request.method == "HEAD":
                     return _answer(200, b"", EVENTS_TYPE)
                 asked = events_of(request)
-                return await self._in_thread(request, lambda: streams.begin(*asked), Stream.close)
+
+                def admitted() -> bool:
+                    return self._gate.admits(request.headers, Role.READ)
+
+                return await self._in_thread(request, lambda: streams.begin(*asked, admitted), Stream.close)
 
             return await self._guarded(request, Role.READ, answer)
 

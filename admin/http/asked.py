@@ -127,8 +127,8 @@ def _takes_many(each: Parameter) -> bool:
 def _converted(each: Parameter, given: Any) -> Any:
     if given == "" and each.default is None and not each.required:
         return None
-    if given == "" and each.place == "query" and not each.required and each.type is not bytes:
-        return None if type(None) in getattr(each.type, "__args__", ()) else each.default
+    if given == "" and each.place == "query" and type(None) in getattr(each.type, "__args__", ()):
+        return None
     spelling = _SPELLINGS.get(each.type)
     if spelling is not None and spelling.fullmatch(given) is None:
         raise InvalidRequest(f"{each.name}: Expected `{'bool' if each.type is bool else 'int'}`, got `str`")
