@@ -41,7 +41,8 @@ class Streams:
     def begin(
         self, topic: str | None, partition: int | None, cursor: str | None, admitted: Callable[[], bool]
     ) -> "Stream":
-        """It ends once `admitted` says no. Raises InvalidRequest, NotFound, Unavailable. Blocks while files are read back."""
+        """It ends once `admitted` says no. Raises InvalidRequest, NotFound, Unavailable. Blocks while files are read
+        back."""
         began = Cursor.parse(cursor) if cursor else None
         if not self._free.acquire(blocking=False):
             raise Unavailable("as many clients follow events as this server takes; retry later")
