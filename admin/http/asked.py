@@ -133,6 +133,9 @@ def _converted(each: Parameter, given: Any) -> Any:
     if spelling is not None and spelling.fullmatch(given) is None:
         raise InvalidRequest(f"{each.name}: Expected `{'bool' if each.type is bool else 'int'}`, got `str`")
     try:
-        return msgspec.convert(given, each.type, strict=False)
+        found = msgspec.convert(given, each.type, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"{each.name}: {_where(error)}") from None
+    if found is None:  # msgspec takes the word null for nothing
+        raise InvalidRequest(f"{each.name}: Expected a value; leave it empty for none")
+    return found

@@ -23,6 +23,7 @@ EXAMPLES_SHARE = 5  # of a property's; --hypothesis-profile=ci asks for ten time
 NOT_CHECKED = (
     # A cursor, the name of a setting, sources: the server alone knows which of those that fit the document are right.
     "positive_data_acceptance",
+    "unsupported_method",  # a name may end in /reset; tests/admin/http/test_door.py
 )
 
 
@@ -34,8 +35,8 @@ def test_the_document_is_openapi() -> None:
 THERE = """
 [parameters]
 "path.topic" = "users"
-"path.partition" = [0, 1]
-"path.name" = ["mine", "c"]
+"path.partition" = 0
+"path.name" = "mine"
 "path.application" = "nightly"
 "path.job" = "JOB"
 """
@@ -50,14 +51,14 @@ def test_what_is_generated_from_the_document_is_answered_as_it_says(
     for number in range(3):
         topic.append([lithify.Record(b"%d" % number, b"v"), lithify.Record(b"k", None)])
     topic.partition(0).append([lithify.Record(b"k", b"v")], txn=("nightly", 1))
-    topic.consumer("c").close()
+    topic.consumer("mine").close()
     admin = lithify.Admin(warehouse)
     admin.create_checkpoint("users", "mine")
     admin.submit("users", 0)
     compactor = lithify.Compactor(warehouse, engine="local")
     compactor.run_once()
     compactor.close()
-    job = admin.submit("users", 1).id.rpartition("/")[2]
+    job = admin.submit("users", 0).id.rpartition("/")[2]
     if there:
         (tmp_path / "schemathesis.toml").write_text(THERE.replace("JOB", job))
     server = serve(admin, TOKENS, limits=Limits(request_s=300))

@@ -134,6 +134,7 @@ QUERIES = {
     "/v1/compactions?status=all": "status",
     "/v1/compactions?partition=one": "partition",
     "/v1/topics/users/checkpoints?owner=me": "owner",
+    "/v1/topics/users/checkpoints?owner=null": "owner",
 }
 
 
