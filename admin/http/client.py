@@ -239,7 +239,10 @@ def _remote(call: str) -> Callable[..., Any]:
         _check(call, values)
         _refuse_others(routes[0], signature, values)
         route = next(each for each in routes if all(values.get(p.argument) is not None for p in _in_path(each)))
-        return self.ask(route, values)
+        try:
+            return self.ask(route, values)
+        except UnicodeEncodeError:
+            raise InvalidRequest(f"{call}: half a surrogate pair cannot be sent; give text") from None
 
     return ask
 

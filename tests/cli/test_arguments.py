@@ -1,6 +1,7 @@
 """Every command with every argument that it takes, made from the commands themselves: whatever they are given, they end
 with a documented code, and an error is one line on standard error and nothing on standard output."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from lithify.cli.failures import exit_codes_table
 from lithify.cli.main import cli
 from lithify.store.driver import new_id
 from tests.admin.http.test_client import answering
+from tests.admin.served import served
 from tests.cli.conftest import Lithify
 
 pytestmark = pytest.mark.slow
@@ -279,6 +281,38 @@ def test_whatever_it_is_given(
         check(Lithify(url), given_words, input_)
 
     tried()
+
+
+@pytest.fixture(scope="module")
+def far() -> Iterator[str]:
+    """The URL of a server of lithify."""
+    with lithify.open(f"memory://{new_id()}") as warehouse:
+        warehouse.create_topic("users", probe=False)
+        with served(lithify.Admin(warehouse)) as server:
+            yield server.url
+
+
+ODD = ["\udcff", "retention.ms=\udcff", "\udcff=1", "a\nb", "a/b", "..", "%2e%2e", "x" * 70_000]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_each_text_in_turn(words: Words, far: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, so that nothing else is refused before it; here, and of a server."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(daemon, "run_together", closed)
+    command = COMMANDS[words]
+    texts = [it for it in command.params if isinstance(it.type, click.types.StringParamType)]
+    for one, odd in itertools.product(texts, ODD):
+        given_words = [odd if each is one else "users" for each in command.params if isinstance(each, click.Argument)]
+        given_words += [one.opts[-1], odd] if isinstance(one, click.Option) else []
+        for flags in ("--yes", "--to-latest", "--once"), ("--engine", "local"):
+            known = [each.opts[0] for each in command.params]
+            given_words += flags if flags[0] in known else [flag for flag in flags if flag in known]
+        url = f"memory://{new_id()}"
+        with lithify.open(url) as warehouse:
+            warehouse.create_topic("users", probe=False)
+        for asked in ([], ["--url", far]) if one.name not in ("url", "warehouse_url") else ([],):
+            check(Lithify(url), [*words, *asked, *given_words], b"")
 
 
 def closed(parts: list[Any]) -> None:

@@ -141,6 +141,21 @@ def test_tokens_and_roles_through_the_client(
     assert ADMIN not in repr(lithify.Admin(url)) + repr(vars(lithify.Admin(url)))
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda far: far.alter_topic("users", {"retention.ms": "\ud800"}),
+        lambda far: far.reset_consumer("users", "c", "\ud800"),
+        lambda far: far.readable_compactions(statuses=["\ud800"]),
+        lambda far: far.checkpoints("users", owner="\ud800"),
+        lambda far: far.submit("users", 0, ["\ud800"]),
+    ],
+)
+def test_what_is_no_text_is_refused_before_it_is_sent(ask: Callable[[Any], Any]) -> None:
+    with pytest.raises(lithify.InvalidRequest, match="half a surrogate pair"):
+        ask(lithify.Admin("http://127.0.0.1:1"))
+
+
 def test_an_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte came in time, and all of them never."""
     now_ms = itertools.count(0, client.ANSWER_MS // 10)
