@@ -4,13 +4,13 @@ import msgspec
 
 from lithify.admin.partitions import Answers, Places, required
 from lithify.log import checkpoints
-from lithify.log.checkpoints import check_checkpoint_name
+from lithify.log.checkpoints import check_checkpoint_name, check_ttl
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Checkpoint, Manifest, PinOwner
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import expired
 from lithify.manifest.walk import FoundPartition
-from lithify.store.errors import AlreadyExists, InvalidRequest
+from lithify.store.errors import AlreadyExists
 from lithify.store.port import Now
 
 __all__ = ["PartitionCheckpoint", "create", "delete", "list_all"]
@@ -36,8 +36,7 @@ def create(
     known: KnownPartitions, topic: str, name: str, partition: int | None, ttl_ms: int | None
 ) -> Answers[PartitionCheckpoint]:
     check_checkpoint_name(name)
-    if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms <= 0):
-        raise InvalidRequest("ttl_ms must be a positive number of milliseconds; None: it never expires")
+    check_ttl("ttl_ms", ttl_ms)
     made: list[int] = []
 
     async def pin(files: PartitionFiles) -> Checkpoint:

@@ -88,16 +88,24 @@ def parse_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
         name = name.strip()
         if not separator or not name:
             raise InvalidRequest(f"{flag} must be NAME=VALUE")
+        _check_text(pair, flag)
         if parsed.get(name, value) != value:
             raise InvalidRequest(f"{flag} {name} is given twice, with different values: leave one out")
         parsed[name] = value
     return parsed
 
 
+def _check_text(text: str, flag: str) -> None:
+    """Bytes of a command line that are not UTF-8 are lone surrogates, which nothing can store or send."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidRequest(f"{flag} has bytes that are not UTF-8")
+
+
 def parse_changes(pairs: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
     """The changes from --config and --unset, None for the latter. Raises InvalidRequest if both name the same."""
     given = parse_pairs(pairs, "--config")
     names = [name.strip() for name in unset]
+    _check_text("".join(names), "--unset")
     twice = sorted(given.keys() & set(names))
     if twice:
         raise InvalidRequest(f"{', '.join(twice)}: give either --config or --unset")

@@ -133,7 +133,7 @@ class Feed:
         of topics raises."""
         with self._reading, ExitStack() as undo:
             scope = self._enter(asked)
-            undo.callback(self.leave, scope)
+            undo.callback(self._turn_away, scope)
             self._find(scope)
             self._look_at([self._watched[keys] for keys in scope.partitions if not self._begun(keys)])
             missed = () if cursor is None else self._missed(scope, cursor)
@@ -174,6 +174,13 @@ class Feed:
         with self._news:
             scope.clients -= 1
             scope.left_ms = self._driver.monotonic_ms()
+
+    def _turn_away(self, scope: _Scope) -> None:
+        """Whoever was refused comes back with no cursor, so that nothing is kept for it."""
+        self.leave(scope)
+        with self._news:
+            if not scope.clients and not scope.partitions:
+                del self._scopes[scope.asked]
 
     # What makes requests. Requires: `_reading`
 

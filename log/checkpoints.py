@@ -4,16 +4,27 @@ from lithify.log.names import check_name
 from lithify.manifest.model import Checkpoint, Manifest, PinOwner
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint, expired, pin_text
-from lithify.store.errors import AlreadyExists, NotFound, SnapshotExpired, Unavailable
+from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired, Unavailable
 from lithify.store.port import NewId, Now
 
-__all__ = ["check_checkpoint_name", "delete", "find", "pin", "pinned", "refresh"]
+__all__ = ["TTL_MS_MAX", "check_checkpoint_name", "check_ttl", "delete", "find", "pin", "pinned", "refresh"]
 
+TTL_MS_MAX = 36_500 * 86_400_000  # a hundred years: longer is for ever, which is None
 RACES_MAX = 8  # attempts lost to others who create and delete the same name
 
 
 def check_checkpoint_name(name: object) -> str:
     return check_name("a checkpoint's name", name)
+
+
+def check_ttl(whose: str, ttl_ms: object) -> int | None:
+    """Raises InvalidRequest; `whose` it is begins the message."""
+    if ttl_ms is not None and (type(ttl_ms) is not int or not 0 < ttl_ms <= TTL_MS_MAX):
+        raise InvalidRequest(
+            f"{whose} must be a positive number of milliseconds, at most {TTL_MS_MAX} (100 years); None: it never "
+            "expires"
+        )
+    return ttl_ms
 
 
 async def pin(

@@ -379,7 +379,5 @@ def _transaction(txn: tuple[str, int] | None) -> TransactionStamp | None:
 
 
 def _ttl_ms(ttl: int | timedelta | None) -> int | None:
-    ttl_ms = ttl // timedelta(milliseconds=1) if isinstance(ttl, timedelta) else ttl
-    if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms <= 0):
-        raise InvalidRequest("a ttl must be a positive number of milliseconds or a timedelta; None: it never expires")
-    return ttl_ms
+    given = ttl // timedelta(milliseconds=1) if isinstance(ttl, timedelta) else ttl
+    return checkpoints.check_ttl("a ttl (or timedelta)", given)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from lithify.manifest.catalog import partition_keys, topic_names
-from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.keys import PartitionKeys, check_topic_name
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import TopicFile
 from lithify.store.apart import Fault, attempt
@@ -39,8 +39,8 @@ def topics_found(known: KnownPartitions, *, anew: bool = False) -> Iterator[tupl
 def partitions_found(
     known: KnownPartitions, topic: str | None = None, *, anew: bool = False
 ) -> Iterator[FoundPartition | UnreadTopic]:
-    """Every partition of every live topic, or of `topic`, in order. Raises NotFound where `topic` does not exist, and
-    what the listing of names raises."""
+    """Every partition of every live topic, or of `topic`, in order. Raises NotFound where `topic` does not exist,
+    InvalidRequest where none may have that name, and what the listing of names raises."""
     for name, found in topics_found(known, anew=anew) if topic is None else _named(known, topic, anew):
         if isinstance(found, Fault):
             yield UnreadTopic(name, found)
@@ -49,7 +49,7 @@ def partitions_found(
 
 
 def _named(known: KnownPartitions, name: str, anew: bool) -> Iterable[tuple[str, TopicFile | Fault]]:
-    found = _read(known, name, anew)
+    found = _read(known, check_topic_name(name), anew)
     if isinstance(found, Fault) and found.kind is ErrorKind.NOT_FOUND:
         raise found.error()
     return [(name, found)]

@@ -34,6 +34,8 @@ def open_store(url: str, options: Mapping[str, Any] | None = None, clock: Clock 
     """
     if not url:
         raise InvalidRequest("no URL given: use s3://bucket/prefix, file:///folder or a path")
+    if "\0" in url:
+        raise InvalidRequest("a URL has no NUL in it: use s3://bucket/prefix, file:///folder or a path")
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "file", os.path.abspath(os.path.expanduser(url))

@@ -5,6 +5,7 @@ import enum
 import hashlib
 import hmac
 import ipaddress
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ TOKENS_MAX = 1_000
 SENDERS_MAX = 1_024  # whose wrong tokens are remembered
 GUESSES_FREE = 5  # from so many wrong tokens on, a sender is told to wait
 PAUSE_MS_MAX = 60_000
+_NAME = re.compile(r"[a-z0-9._-]+")
 
 
 class Role(enum.IntEnum):
@@ -147,8 +149,8 @@ class Door:
     def __init__(self, names: Iterable[str], loopback: bool) -> None:
         """`names`: the address that is served, and further names by which clients reach it. `loopback`: whether it is
         served there alone; then every name of loopback is ours. Elsewhere every address in digits is: nobody can make
-        another name resolve to a Host in digits."""
-        self._names = {name.strip("[]").rstrip(".").lower() for name in names}
+        another name resolve to a Host in digits. Raises InvalidRequest."""
+        self._names = set(map(_checked, names))
         self._loopback = loopback
 
     def admits_host(self, host: str | None) -> bool:
@@ -166,6 +168,14 @@ class Door:
             return True
         scheme, _, authority = origin.partition("://")
         return scheme in ("http", "https") and self.admits_host(authority) and authority.lower() == (host or "").lower()
+
+
+def _checked(name: str) -> str:
+    """A host's name as `_host_name` has it; its port does not matter."""
+    found = name.lower() if _is_address(name) else _host_name(name)
+    if found is None or not (_is_address(found) or _NAME.fullmatch(found)):
+        raise InvalidRequest(f"{name[:100]!r} is no name of a host: give one such as lithify.example")
+    return found
 
 
 def _is_address(name: str) -> bool:

@@ -65,7 +65,11 @@ class _Server:
                 if request.method == "HEAD":
                     return _answer(200, b"", EVENTS_TYPE)
                 asked = events_of(request)
-                return await self._in_thread(request, lambda: streams.begin(*asked), Stream.close)
+
+                def admitted() -> bool:
+                    return self._gate.admits(request.headers, Role.READ)
+
+                return await self._in_thread(request, lambda: streams.begin(*asked, admitted), Stream.close)
 
             return await self._guarded(request, Role.READ, answer)
 
@@ -89,7 +93,7 @@ class _Server:
         foreign = self._gate.foreign(request.headers)
         if foreign is not None:
             return self._told(request, None, _problem(foreign))
-        path = _path(request)[:200]
+        path = str(request.scope["path"])[:200]
         if isinstance(error, HTTPException) and error.status_code == 405 and _is_plain(request):
             allowed = (error.headers or {}).get("Allow", "")
             detail = f"{request.method} is not for {path!r}; it takes {allowed}"
@@ -188,7 +192,8 @@ def _give(done: Future[T], to: Callable[[T], object]) -> None:
 
 def _path(request: Request) -> str:
     """As the request has it: `request.url` would be made from the Host, too, which a foreign request chooses."""
-    return str(request.scope["path"])[:300]
+    path = str(request.scope["path"])[:300]
+    return path if path.isprintable() else repr(path)  # whoever reads the log may not escape it
 
 
 def _is_plain(request: Request) -> bool:

@@ -1,5 +1,6 @@
 """What a request gives to the `Admin` method of its route: from its path, query, headers and body."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -108,6 +109,13 @@ def _check_names(query: QueryParams, named: set[str], many: set[str]) -> None:
             raise InvalidRequest(f"query: {name} is given more than once")
 
 
+# One for each value. msgspec also takes 1e2 and -0 for numbers; and null for a number that may be left out, which in a
+# path would make one partition all of them.
+_SPELLINGS: dict[Any, re.Pattern[str]] = {
+    int: re.compile(r"0|-?[1-9][0-9]*"),
+    int | None: re.compile(r"0|-?[1-9][0-9]*"),
+    bool: re.compile(r"true|false"),
+}
 _PARTITION = Parameter("partition", "partition", "query", int, False, None)
 _LIMIT = Parameter("limit", "limit", "query", int, False, LIMIT)
 
@@ -119,9 +127,15 @@ def _takes_many(each: Parameter) -> bool:
 def _converted(each: Parameter, given: Any) -> Any:
     if given == "" and each.default is None and not each.required:
         return None
-    if given == "" and each.place == "query" and not each.required and each.type is not bytes:
-        return None if type(None) in getattr(each.type, "__args__", ()) else each.default
+    if given == "" and each.place == "query" and type(None) in getattr(each.type, "__args__", ()):
+        return None
+    spelling = _SPELLINGS.get(each.type)
+    if spelling is not None and spelling.fullmatch(given) is None:
+        raise InvalidRequest(f"{each.name}: Expected `{'bool' if each.type is bool else 'int'}`, got `str`")
     try:
-        return msgspec.convert(given, each.type, strict=False)
+        found = msgspec.convert(given, each.type, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"{each.name}: {_where(error)}") from None
+    if found is None:  # msgspec takes the word null for nothing
+        raise InvalidRequest(f"{each.name}: Expected a value; leave it empty for none")
+    return found

@@ -22,15 +22,19 @@ from lithify.admin.transactions import check_application
 from lithify.log.checkpoints import check_checkpoint_name
 from lithify.log.positions import check_consumer_name
 from lithify.manifest.keys import check_topic_name
-from lithify.store.driver import new_id
+from lithify.store.driver import monotonic_ms, new_id
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 
 __all__ = ["RemoteAdmin", "Token"]
 
 _CONNECT_S, _READ_S = 5.0, 60.0
-_ATTEMPTS = 3  # of a request that may be repeated
-_ANSWER_BYTES_MAX = 256 << 20
+ATTEMPTS = 3  # of a request that may be repeated
+ANSWER_MS = 120_000  # from an answer's head to its end
+_ANSWER_BYTES_MAX = 256 << 20  # of all pages of a list together
 TOKEN_VARIABLE = "LITHIFY_HTTP_TOKEN"
+
+_PART_BYTES = 1 << 16
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _NOT_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 
@@ -71,21 +75,31 @@ class RemoteAdmin(Admin):
         """What the method of `route` returns for these arguments."""
         path, query, headers, body = _request(route, values)
         if not route.lists:
-            return _decoded(self._send(route, path, query, headers, body), route.answer)
+            return _decoded(self._send(route, path, query, headers, body, _ANSWER_BYTES_MAX), route.answer)
         items: list[Any] = []
         failed: dict[tuple[str, int | None], Failed] = {}
         more: str | None = None
+        left = _ANSWER_BYTES_MAX
         while True:
             pages = [("limit", str(LIMIT_MAX)), *([("cursor", more)] if more else [])] if route.verb == "GET" else []
-            found = _decoded(self._send(route, path, [*query, *pages], headers, body), _Page[route.lists])
+            content = self._send(route, path, [*query, *pages], headers, body, left)
+            found = _decoded(content, _Page[route.lists])
             items += found.items
             failed |= {(each.topic, each.partition): each for each in found.failed}
-            more = found.next
+            if found.next is not None and (found.next == more or not found.items):
+                raise Unavailable(f"{self.url} answered with a list that has no end; check the URL, and proxies")
+            more, left = found.next, left - len(content)
             if more is None:
                 return Answers(items=tuple(items), failed=tuple(failed.values()))
 
     def _send(
-        self, route: Route, path: str, query: list[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
+        self,
+        route: Route,
+        path: str,
+        query: list[tuple[str, str]],
+        headers: Mapping[str, str],
+        body: bytes | None,
+        bytes_max: int,
     ) -> bytes:
         url = f"{self.url}{path}" + (f"?{_encoded(query)}" if query else "")
         headers = {"Accept": "application/json", **headers}
@@ -95,13 +109,18 @@ class RemoteAdmin(Admin):
             headers["Authorization"] = f"Bearer {self._token}"
         may_repeat = route.verb == "GET" or "Idempotency-Key" in headers
         failure: Exception | None = None
-        for _ in range(_ATTEMPTS if may_repeat else 1):
+        for _ in range(ATTEMPTS if may_repeat else 1):
             try:
                 reply = self._pool.request(
-                    route.verb, url, body=body, headers=headers, redirect=False, preload_content=False
+                    route.verb,
+                    url,
+                    body=body,
+                    headers=headers,
+                    redirect=False,
+                    preload_content=False,
+                    decode_content=False,
                 )
-                content = reply.read(_ANSWER_BYTES_MAX)
-                reply.release_conn()
+                content = self._content(reply, bytes_max)
             except urllib3.exceptions.HTTPError as error:
                 failure = error
                 continue
@@ -109,6 +128,19 @@ class RemoteAdmin(Admin):
                 return content
             raise _refusal(self.url, reply.status, content)
         raise self._silent(may_repeat, failure)
+
+    def _content(self, reply: urllib3.BaseHTTPResponse, bytes_max: int) -> bytes:
+        content, until_ms = bytearray(), monotonic_ms() + ANSWER_MS
+        while part := reply.read1(_PART_BYTES):
+            content += part
+            if len(content) > bytes_max:
+                reply.close()
+                raise Unavailable(f"{self.url} answered with more than {_ANSWER_BYTES_MAX} bytes; ask for less at once")
+            if monotonic_ms() > until_ms:
+                reply.close()
+                raise urllib3.exceptions.TimeoutError("the answer does not end")
+        reply.release_conn()
+        return bytes(content)
 
     def _silent(self, may_repeat: bool, failure: Exception | None) -> LithifyError:
         why = type(failure).__name__
@@ -136,14 +168,14 @@ def _refusal(url: str, status: int, content: bytes) -> LithifyError:
         if problem.status != status:
             raise msgspec.DecodeError
         return problem.error()
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         return Unavailable(f"{url} answered {status}, and not as a lithify server does; check the URL, and proxies")
 
 
 def _decoded(content: bytes, type_: Any) -> Any:
     try:
         return msgspec.json.decode(content, type=type_)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         detail = str(error)[:200]
         raise InvalidRequest(f"the server's answer is of another version of lithify ({detail}); use the same") from None
 
@@ -207,7 +239,10 @@ def _remote(call: str) -> Callable[..., Any]:
         _check(call, values)
         _refuse_others(routes[0], signature, values)
         route = next(each for each in routes if all(values.get(p.argument) is not None for p in _in_path(each)))
-        return self.ask(route, values)
+        try:
+            return self.ask(route, values)
+        except UnicodeEncodeError:
+            raise InvalidRequest(f"{call}: half a surrogate pair cannot be sent; give text") from None
 
     return ask
 

@@ -48,7 +48,8 @@ class Gate:
             return refusal(
                 421, "Misdirected", "this server does not answer to that Host; --http-host adds a name to its own"
             )
-        if not self._door.admits_origin(headers.get("origin"), host):
+        ours = headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+        if not ours or not self._door.admits_origin(headers.get("origin"), host):
             return refusal(403, "Forbidden", "a page of another origin may not ask this server")
         return None
 
@@ -56,11 +57,11 @@ class Gate:
         """`role`: what the request takes."""
         if self._tokens is None:
             return Entered(LOCAL)
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if not token or scheme.lower() != "bearer":
+        token = _token_of(headers)
+        if not token:
             problem = refusal(401, "Unauthorized", "give a token: Authorization: Bearer TOKEN")
             return Entered(problem=problem, headers={"WWW-Authenticate": "Bearer"})
-        known = self._tokens().find(token.strip())
+        known = self._tokens().find(token)
         if known is None:
             wait_ms = self._guesses.wrong(sender)
             problem = refusal(401, "Unauthorized", "this token is not among those in force")
@@ -71,6 +72,16 @@ class Gate:
             detail = f"this takes the role {role.word}; the token has {known.role.word}"
             return Entered(known, refusal(403, "Forbidden", detail))
         return Entered(known)
+
+    def admits(self, headers: Mapping[str, str], role: Role) -> bool:
+        """Whether what `enter` let in would be let in now: a stream may outlive its token."""
+        known = LOCAL if self._tokens is None else self._tokens().find(_token_of(headers))
+        return known is not None and known.role >= role
+
+
+def _token_of(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 async def pause(wait_ms: int) -> None:

@@ -13,6 +13,14 @@ from lithify.admin.partitions import Failed
 __all__ = ["document"]
 
 _REF = "#/components/schemas/{name}"
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_NARROWER: dict[str, dict[str, Any]] = {  # than their types: what is refused in any case
+    "topic": {"pattern": "^[A-Za-z0-9._-]{1,249}$"},
+    "partition": {"minimum": 0},
+    "job": {"pattern": "^[A-Za-z0-9_-]{1,100}$"},
+    "name": {"minLength": 1, "maxLength": 249},
+    "application": {"minLength": 1, "maxLength": 249},
+}
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
 _PAGING = (
     {"name": "limit", "in": "query", "description": "The most items of this page.", "schema": LIMIT},
@@ -123,7 +131,11 @@ def _narrowed(route: Route) -> bool:
 
 def _parameter(each: Parameter, schema: Any) -> dict[str, Any]:
     if each.name == "key_base64":
-        schema = {"type": "string", "contentEncoding": "base64"}
+        schema = {"type": "string", "contentEncoding": "base64", "pattern": _BASE64}
+    schema = {**schema, **_NARROWER.get(each.name, {})} if schema.get("type") else schema
+    if "anyOf" in schema:  # a query has no null: what is left empty is left out
+        empty = {"type": "string", "maxLength": 0}
+        schema = {**schema, "anyOf": [empty if it == {"type": "null"} else it for it in schema["anyOf"]]}
     found: dict[str, Any] = {"name": each.name, "in": each.place, "required": each.required, "schema": schema}
     if each.default not in (None, ()):
         found["schema"] = {**schema, "default": each.default}

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import struct
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -35,8 +36,11 @@ TOKENS_VARIABLE = "LITHIFY_HTTP_TOKENS"
 log = structlog.wrap_logger(logging.getLogger("lithify.http"))
 
 _HEADERS_BYTES_MAX = 32 << 10
-IDLE_S = 30.0  # a connection without a whole head of a request
-_CONNECTIONS_MAX = 512
+IDLE_S = 30.0  # a connection without a whole head of a request, or whose client takes nothing
+CONNECTIONS_MAX = 512  # who makes one more is told so,
+TOLD_MAX = 64  # and beyond so many more is let go unheard: each takes a descriptor of the process
+_TAKEN_BYTES_S = 1_024  # a client takes at least so much of its answer
+_DROP = struct.pack("ii", 1, 0)
 _LEAVE_S = 10  # running requests may take so long after the server was told to end
 
 
@@ -53,7 +57,8 @@ class Address:
         """Port 0: any that is free. Raises InvalidRequest, Unavailable if the address is in use."""
         host, colon, port = text.rpartition(":")
         self.host = host.strip("[]")
-        if not colon or not self.host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        fits = self.host.isprintable() and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
+        if not colon or not self.host or not fits:
             raise InvalidRequest(f"{text[:100]!r} is no address: give HOST:PORT, such as 127.0.0.1:8480 or [::1]:8480")
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         # asyncio sends at once only where it sees that this is TCP; else each answer waits 40 ms for its head's ACK.
@@ -61,7 +66,7 @@ class Address:
         try:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.socket.bind((self.host, int(port)))
-            self.socket.listen(256)
+            self.socket.listen(TOLD_MAX)
         except OSError as error:
             self.socket.close()
             raise Unavailable(f"{text}: this address cannot be served: {error.strerror or error}") from None
@@ -97,7 +102,8 @@ class Serving:
             h11_max_incomplete_event_size=_HEADERS_BYTES_MAX,
             http=_Impatient,
             ws="none",
-            limit_concurrency=_CONNECTIONS_MAX,
+            limit_concurrency=CONNECTIONS_MAX,
+            backlog=TOLD_MAX,
             timeout_keep_alive=int(_LEAVE_S * 3),
             timeout_graceful_shutdown=_LEAVE_S,
             proxy_headers=False,
@@ -123,15 +129,29 @@ class Serving:
 
 
 class _Impatient(H11Protocol):
-    """A connection that ends if it waits for a request too long. uvicorn ends those that are idle after an answer, and
-    waits for ever for a first request, or for the rest of its head; some hundred of them would be all that there may
-    be. Test: tests/admin/http/test_limits.py"""
+    """A connection that ends if it waits for a request too long, or for its client to take an answer. uvicorn ends
+    those that are idle after an answer, and waits for ever for a first request, for the rest of its head, or for
+    whoever takes nothing; some hundred of them would be all that there may be. Test: tests/admin/http/test_limits.py,
+    tests/admin/http/test_connections.py"""
 
     _timer: asyncio.TimerHandle | None = None
+    _slow: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX + TOLD_MAX:
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(0)  # `pause_writing` tells of every byte that waits to be taken
         self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_taken()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._forget_taken()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -139,6 +159,7 @@ class _Impatient(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._forget_taken()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -157,6 +178,23 @@ class _Impatient(H11Protocol):
         self._timer = None
         if self._waits and not self.transport.is_closing():
             self.transport.close()
+
+    def _await_taken(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._slow = self.loop.call_later(IDLE_S, self._look, left - _TAKEN_BYTES_S * IDLE_S)
+
+    def _look(self, left_max: float) -> None:
+        if self.transport.get_write_buffer_size() > left_max:
+            # A close would wait for ever to be rid of what is left, here and in the kernel.
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
+            self.transport.abort()
+        else:
+            self._await_taken()
+
+    def _forget_taken(self) -> None:
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
 
 
 class _Quiet(uvicorn.Server):

@@ -38,13 +38,17 @@ class Streams:
         self.leaving.set()
         self.feed.close()
 
-    def begin(self, topic: str | None, partition: int | None, cursor: str | None) -> "Stream":
-        """Raises InvalidRequest, NotFound, Unavailable. Blocks while files are read back."""
+    def begin(
+        self, topic: str | None, partition: int | None, cursor: str | None, admitted: Callable[[], bool]
+    ) -> "Stream":
+        """It ends once `admitted` says no. Raises InvalidRequest, NotFound, Unavailable. Blocks while files are read
+        back."""
         began = Cursor.parse(cursor) if cursor else None
         if not self._free.acquire(blocking=False):
             raise Unavailable("as many clients follow events as this server takes; retry later")
         try:
-            return Stream(self, self.feed.follow(Asked(topic, partition), began), self._free.release)
+            following = self.feed.follow(Asked(topic, partition), began)
+            return Stream(self, following, self._free.release, admitted)
         except BaseException:
             self._free.release()
             raise
@@ -53,11 +57,14 @@ class Streams:
 class Stream(StreamingResponse):
     """One client's. Whoever has it calls it or closes it."""
 
-    def __init__(self, streams: Streams, following: Following, free: Callable[[], object]) -> None:
+    def __init__(
+        self, streams: Streams, following: Following, free: Callable[[], object], admitted: Callable[[], bool]
+    ) -> None:
         super().__init__(self._sent(), 200, HEADERS, EVENTS_TYPE)
         self._streams = streams
         self._following = following
         self._free = free
+        self._admitted = admitted
         self._closed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,13 +80,15 @@ class Stream(StreamingResponse):
             self._free()
 
     async def _sent(self) -> AsyncGenerator[bytes]:
-        """Ends when the server is told to end."""
+        """Ends when the server is told to end, or the token is taken away."""
         yield _id(self._following.cursor)
         quiet_s = 0.0
         while not self._streams.leaving.is_set():
             told = await anyio.to_thread.run_sync(
                 lambda: self._following.take(_WAIT_S), limiter=self._streams.threads, abandon_on_cancel=True
             )
+            if not self._admitted():
+                return
             quiet_s = 0.0 if told else quiet_s + _WAIT_S
             if told:
                 yield b"".join(map(_event, told))

@@ -113,7 +113,7 @@ def test_checkpoints_over_a_topic(users: lithify.Topic, admin: lithify.Admin, cl
     assert [each.partition for each in admin.delete_checkpoint("users", "c").items] == [1, 2]
     with pytest.raises(lithify.NotFound, match="users has no checkpoint 'c'"):
         admin.delete_checkpoint("users", "c")
-    for ttl_ms in (0, -1, True, "1"):
+    for ttl_ms in (0, -1, True, "1", 2**63, 10**4_299):
         wrong: Any = ttl_ms
         with pytest.raises(lithify.InvalidRequest, match="ttl_ms"):
             admin.create_checkpoint("users", "d", ttl_ms=wrong)

@@ -45,6 +45,7 @@ TABLE: dict[str, tuple[tuple[str, ...], Damage, int, str]] = {
     "unknown topic": (("read", "nobody"), _nothing, 3, "topic nobody does not exist"),
     "unknown topic to describe": (("topic", "describe", "nobody"), _nothing, 3, "does not exist"),
     "bad name": (("topic", "create", "a b"), _nothing, 2, "topic name 'a b' is not allowed"),
+    "bad name to verify": (("verify", "a b", "--engine", "local"), _nothing, 2, "topic name 'a b' is not allowed"),
     "topic exists": (("topic", "create", "users"), _nothing, 4, "exists already"),
     "bad configuration": (("topic", "create", "x", "--config", "cleanup.policy=maybe"), _nothing, 2, "cleanup.policy"),
     "unknown configuration": (("topic", "create", "x", "--config", "retention.mss=1"), _nothing, 2, "retention.ms"),

@@ -109,6 +109,8 @@ def test_an_address_in_use(on_files: Lithify) -> None:
         (["--http", "[::]:0"], "give tokens by"),
         (["--http", "nonsense"], "is no address: give HOST:PORT"),
         (["--http", "127.0.0.1:65536"], "is no address"),
+        (["--http", "127.0.0.1:" + "9" * 5_000], "is no address"),
+        (["--http", "\udcff:80"], "is no address"),
         ([*ANY, "--http-tokens", "/nothing/here"], "cannot be read: No such file"),
     ],
 )

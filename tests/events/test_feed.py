@@ -12,7 +12,7 @@ from lithify.events.notices import CollectionEnded
 from lithify.events.stream import Asked, Cursor
 from lithify.events.types import Amount, Appended, Change, PartitionSealed
 from lithify.store.driver import Driver
-from lithify.store.errors import NotFound
+from lithify.store.errors import LithifyError, NotFound
 from tests.events.serving import Scene, keys_of, told
 
 ENDED = CollectionEnded(swept=False, objects=1, bytes=2, waiting=0, failed=0)
@@ -57,6 +57,18 @@ def test_who_asks_for_a_part_gets_that_part(scene: Scene) -> None:
 def test_what_does_not_exist_cannot_be_followed(scene: Scene, asked: Asked) -> None:
     with pytest.raises(NotFound, match="does not exist here"):
         scene.server().follow(asked)
+
+
+def test_who_was_refused_leaves_nothing_to_look_after(scene: Scene) -> None:
+    """Each name that somebody made up was looked for every ten seconds, for a minute."""
+    server = scene.server()
+    for topic in ("nothing", "no name", "t"):
+        with pytest.raises(LithifyError):
+            server.follow(Asked(topic, 99))
+    scene.wait(11_000)
+    with scene.requests() as made:
+        server.look()
+    assert made == [0]
 
 
 def test_an_unchanged_chain_costs_one_request_a_look_and_nothing_while_nobody_follows(scene: Scene) -> None:

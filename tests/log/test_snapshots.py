@@ -116,7 +116,7 @@ def test_pins_have_names(warehouse: Warehouse, arguments: dict[str, Any]) -> Non
         warehouse.create_topic("t").partition(0).snapshot(**arguments)
 
 
-@pytest.mark.parametrize("ttl", [0, -1, 1.5, True, "1", timedelta(0)])
+@pytest.mark.parametrize("ttl", [0, -1, 1.5, True, "1", timedelta(0), timedelta(days=36_501), 2**63])
 def test_a_ttl_is_above_zero(warehouse: Warehouse, ttl: Any) -> None:
     with pytest.raises(InvalidRequest, match="ttl"):
         warehouse.create_topic("t").partition(0).snapshot("a", ttl=ttl)

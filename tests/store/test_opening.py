@@ -68,6 +68,8 @@ def test_plain_paths_are_taken_from_the_current_folder(tmp_path: Path, monkeypat
         ("s3://bucket/p?endpoint=x", "has no '\\?'"),
         ("s3://bucket/a/../b", "not allowed"),
         ("nosuch://x", "not a known kind of store"),
+        ("a\0b", "a URL has no NUL"),
+        ("file:///a\0b", "a URL has no NUL"),
         ("ftp://user:hush-secret@host/x", "put credentials into the storage options"),
         ("gs://bucket/x", "gcsfs"),
     ],

@@ -124,6 +124,15 @@ def test_off_loopback_what_is_named_is_ours_and_every_address_in_digits() -> Non
     )
 
 
+def test_a_name_may_come_with_its_port_and_what_is_no_name_is_refused() -> None:
+    """`--http-host proxy.example:443` matched no request, and said nothing."""
+    door = Door(["10.1.2.3", "proxy.example:443", "[fd00::1]:80"], loopback=True)
+    assert all(map(door.admits_host, ["proxy.example", "proxy.example:8443", "[fd00::1]"]))
+    for wrong in ("https://proxy.example", "", "a b", "*.example", "proxy.example/x", "[::1", "é"):
+        with pytest.raises(InvalidRequest, match="is no name of a host"):
+            Door(["10.1.2.3", wrong], loopback=True)
+
+
 @pytest.mark.parametrize(
     "origin",
     [

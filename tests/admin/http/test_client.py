@@ -1,5 +1,6 @@
 """The client: what it sends, what it makes of servers that are none, and requests that are repeated."""
 
+import gzip
 import http.server
 import itertools
 import re
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import lithify
+from lithify.admin.http import client
 from lithify.admin.http.client import RemoteAdmin
 from tests.admin.served import ADMIN, READ, TIMEOUT_S, TOKENS, WRONG, Served
 from tests.admin.test_operations import COMPACTED
@@ -51,6 +53,10 @@ def answering(status: int, body: bytes, **headers: str) -> Iterator[str]:
             thread.join(TIMEOUT_S)
 
 
+ONE = (
+    b'{"items": [{"topic": "users", "topic_id": "1a2b", "version": 1, "created_at_ms": 0, "partitions": 1, '
+    b'"config": {}}], "next": "%s"}'
+)
 OTHERS: list[tuple[int, bytes, dict[str, str], type[lithify.LithifyError], str]] = [
     (200, b"<html>Hello</html>", {"Content_Type": "text/html"}, lithify.Unavailable, "not as a lithify server"),
     (200, b'{"items": []}', {"Content_Type": "text/plain"}, lithify.Unavailable, "not as a lithify server"),
@@ -59,6 +65,22 @@ OTHERS: list[tuple[int, bytes, dict[str, str], type[lithify.LithifyError], str]]
     (200, b"\xff", {"Content_Type": "application/json"}, lithify.InvalidRequest, "another version"),
     (502, b"<html>Bad gateway", {}, lithify.Unavailable, "answered 502"),
     (404, b'{"message": "no"}', {}, lithify.Unavailable, "answered 404"),
+    (200, b'{"x": ' + b"[" * 200_000, {"Content_Type": "application/json"}, lithify.InvalidRequest, "another version"),
+    (400, b'{"x": ' + b"[" * 200_000, {}, lithify.Unavailable, "answered 400"),
+    (200, b'{"items": [], "next": "on"}', {"Content_Type": "application/json"}, lithify.Unavailable, "has no end"),
+    (
+        200,
+        b'{"items":[{}],"next":"on"}',
+        {"Content_Type": "application/json"},
+        lithify.InvalidRequest,
+        "another version",
+    ),
+    (*(200, ONE % b"next", {"Content_Type": "application/json"}, lithify.Unavailable, "has no end"),),
+    (
+        *(200, gzip.compress(b'{"items": []}'), {"Content_Type": "application/json", "Content_Encoding": "gzip"}),
+        *(lithify.InvalidRequest, "another version"),
+    ),
+    (200, b" " * 9_000, {"Content_Type": "application/json"}, lithify.Unavailable, "more than 4096 bytes"),
     (302, b"", {"Location": "http://evil.example/"}, lithify.Unavailable, "answered 302"),
     (
         *(500, b'{"type":"a","title":"b","status":200,"detail":"c","kind":"NotFound","retryable":false}', {}),
@@ -69,9 +91,10 @@ OTHERS: list[tuple[int, bytes, dict[str, str], type[lithify.LithifyError], str]]
 
 @pytest.mark.parametrize("case", OTHERS, ids=lambda case: f"{case[0]} {case[1][:12]!r}")
 def test_another_server_is_told_as_such(
-    case: tuple[int, bytes, dict[str, str], type[lithify.LithifyError], str],
+    case: tuple[int, bytes, dict[str, str], type[lithify.LithifyError], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     status, body, headers, kind, says = case
+    monkeypatch.setattr(client, "_ANSWER_BYTES_MAX", 1 << 20 if b"[[" in body else 4_096)
     with answering(status, body, **headers) as url, pytest.raises(kind, match=says) as told:
         lithify.Admin(url, token=READ).topics()
     assert READ not in str(told.value)
@@ -116,6 +139,56 @@ def test_tokens_and_roles_through_the_client(
     monkeypatch.setenv("LITHIFY_HTTP_TOKEN", ADMIN)
     assert lithify.Admin(url).delete_topic("users").topic == "users"
     assert ADMIN not in repr(lithify.Admin(url)) + repr(vars(lithify.Admin(url)))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda far: far.alter_topic("users", {"retention.ms": "\ud800"}),
+        lambda far: far.reset_consumer("users", "c", "\ud800"),
+        lambda far: far.readable_compactions(statuses=["\ud800"]),
+        lambda far: far.checkpoints("users", owner="\ud800"),
+        lambda far: far.submit("users", 0, ["\ud800"]),
+    ],
+)
+def test_what_is_no_text_is_refused_before_it_is_sent(ask: Callable[[Any], Any]) -> None:
+    with pytest.raises(lithify.InvalidRequest, match="half a surrogate pair"):
+        ask(lithify.Admin("http://127.0.0.1:1"))
+
+
+def test_an_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte came in time, and all of them never."""
+    now_ms = itertools.count(0, client.ANSWER_MS // 10)
+    monkeypatch.setattr(client, "monotonic_ms", lambda: next(now_ms))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        sent: list[int] = []
+
+        def run() -> None:
+            for _ in range(client.ATTEMPTS):
+                taken, _ = listening.accept()
+                with taken:
+                    taken.recv(65_536)
+                    taken.sendall(
+                        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\n\r\n"
+                    )
+                    sent.append(_trickled(taken))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        with pytest.raises(lithify.Unavailable, match="does not answer"):
+            lithify.Admin(f"http://127.0.0.1:{listening.getsockname()[1]}").topics()
+        thread.join(TIMEOUT_S)
+    assert len(sent) == client.ATTEMPTS
+
+
+def _trickled(taken: socket.socket) -> int:
+    """How many bytes, until the client is gone."""
+    for number in itertools.count():
+        try:
+            taken.sendall(b" ")
+        except OSError:
+            return number
+    raise AssertionError
 
 
 def test_a_submission_with_its_key_is_one_job(

@@ -210,6 +210,18 @@ def test_tokens_come_in_the_header_alone(guarded: Served) -> None:
     assert guarded("GET", "/openapi.json", headers=both).status == 401
 
 
+@pytest.mark.parametrize(
+    ("site", "status"), [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)]
+)
+def test_what_a_page_of_another_origin_fetches_is_refused(site: str, status: int, local: Served) -> None:
+    """A picture or a script of another page sends no Origin, but browsers say whence it comes."""
+    fetched = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+    for path in ("/openapi.json", "/metrics", "/v1/events"):
+        assert local("GET", path, headers=fetched).status == status
+    assert local("GET", "/", headers=fetched).status == 200, "a link may lead to the dashboard"
+    assert local("GET", "/nowhere", headers=fetched).status == (404 if status == 200 else 403)
+
+
 FORWARDED = [
     "X-Forwarded-Host",
     "X-Forwarded-For",

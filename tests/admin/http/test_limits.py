@@ -100,7 +100,12 @@ QUERIES = {
     "/v1/topics?limit=1001": "limit",
     "/v1/topics?limit=-1": "limit",
     "/v1/topics?limit=" + "9" * 5_000: "limit",
-    "/v1/topics?limit=1e2": None,
+    "/v1/topics?limit=1e2": "limit",
+    "/v1/topics?limit=01": "limit",
+    "/v1/topics?limit=": "limit",
+    "/v1/topics/users/key?key_base64=YQ==&values=": "values",
+    "/v1/topics/users/checkpoints?owner=": None,
+    "/v1/topics?limit=-0": "limit",
     "/v1/topics?limit=NaN": "limit",
     "/v1/topics?limit=%D9%A1": "limit",
     "/v1/topics?limit=1&limit=2": "more than once",
@@ -116,14 +121,20 @@ QUERIES = {
     "/v1/topics/users/key": "key_base64 is missing",
     "/v1/topics/users/key?key_base64=a": "key_base64",
     "/v1/topics/users/key?key_base64=YQ==&values=maybe": "values",
+    "/v1/topics/users/key?key_base64=YQ==&values=1": "values",
     "/v1/topics/users/key?key_base64=YQ==&limit=1.5": "limit",
     "/v1/topics/users/partitions/x": "partition",
-    "/v1/topics/users/partitions/1.0": None,
+    "/v1/topics/users/partitions/1.0": "partition",
+    "/v1/topics/users/partitions/null/explain": "partition",
+    "/v1/topics/users/partitions/null/checkpoints": "partition",
+    "/v1/topics/users/partitions/None/checkpoints": "partition",
+    "/v1/compactions?partition=null": "partition",
     "/v1/topics/users/partitions/%2B1x": "partition",
     "/v1/topics/users/partitions/" + "9" * 5_000: "partition",
     "/v1/compactions?status=all": "status",
     "/v1/compactions?partition=one": "partition",
     "/v1/topics/users/checkpoints?owner=me": "owner",
+    "/v1/topics/users/checkpoints?owner=null": "owner",
 }
 
 
@@ -139,6 +150,14 @@ def test_queries(path: str, serve: Callable[..., Served], server: Served) -> Non
         assert QUERIES[path] in reply.json["detail"]
     else:
         assert reply.status in (200, 400, 404)
+
+
+def test_one_partition_in_a_path_is_never_all_of_them(server: Served, recorder: Recorder) -> None:
+    """`null` was taken for all: a checkpoint was deleted in each."""
+    for spelling in ("null", "None", "-0", "0.0", "0e0", "%200", "0%20"):
+        reply = server("DELETE", f"/v1/topics/users/partitions/{spelling}/checkpoints/mine")
+        assert (reply.status, reply.json["kind"]) == (400, "InvalidRequest")
+    assert recorder.calls == []
 
 
 class Blocked:
@@ -314,9 +333,13 @@ def test_the_log_has_each_change_on_one_line_as_it_was_asked(server: Served) -> 
         server("DELETE", "/v1/topics/users")
         server("DELETE", "/v1/topics/users", headers={"Host": "evil/x?"})
         server("DELETE", odd)
+        server("DELETE", odd, headers={"Host": "evil.example"})
+        server("DELETE", odd, headers={"Origin": "http://evil.example"})
         server("POST", "/v1/topics/users/pause", headers={"Origin": "http://evil.example"})
     assert [(it["path"], it["role"], it["status"]) for it in logs if it["event"] == "audit"] == [
         ("/v1/topics/users", "admin", 404),
         ("/v1/topics/users", "", 421),
+        (repr("/v1/topics/a\naudit role=admin\x1b[31m"), "", 421),
+        (repr("/v1/topics/a\naudit role=admin\x1b[31m"), "", 403),
         ("/v1/topics/users/pause", "", 403),
     ]

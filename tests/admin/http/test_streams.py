@@ -5,6 +5,7 @@ import http.client
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from lithify.admin.http.streams import STREAMS_MAX, Streams
 from lithify.events.feed import Feed, Following
 from lithify.store.driver import Driver, new_id
 from lithify.store.memory import MemoryStore
-from tests.admin.served import Recorder, running
+from tests.admin.served import ADMIN, READ, Recorder, running
 
 WAIT_S = 60
 pytestmark = pytest.mark.slow  # a server looks every two seconds
@@ -45,9 +46,11 @@ def served(warehouse: lithify.Warehouse) -> Generator[Serving]:
 class Client:
     """Reads a stream event by event."""
 
-    def __init__(self, server: Serving, cursor: str = "", path: str = "/v1/events") -> None:
+    def __init__(self, server: Serving, cursor: str = "", path: str = "/v1/events", token: str = "") -> None:
         self._connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=WAIT_S)
-        self._connection.request("GET", path, headers={"Last-Event-ID": cursor} if cursor else {})
+        headers = {"Last-Event-ID": cursor} if cursor else {}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        self._connection.request("GET", path, headers=headers)
         self.reply = self._connection.getresponse()
         self.cursor = cursor
 
@@ -167,6 +170,25 @@ def test_a_server_that_leaves_ends_its_streams(warehouse: lithify.Warehouse, use
         client.begin()
     with closing(client):
         assert list(client.events()) == []
+
+
+def test_a_stream_ends_with_the_token_that_began_it(
+    warehouse: lithify.Warehouse, users: lithify.Topic, tmp_path: Path
+) -> None:
+    """It went on for as long as its client did, whoever had taken the token away."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"read:{READ}\nadmin:{ADMIN}\n")
+    server = serving(warehouse, "127.0.0.1:0", tokens)
+    with running(server):
+        clients = [Client(server, token=token) for token in (READ, ADMIN)]
+        for client in clients:
+            client.begin()
+        tokens.write_text(f"admin:{ADMIN}\n")
+        assert list(clients[0].events()) == []
+        append(users, b"0")
+        assert offsets(clients[1].events(), 1) == [0]
+        for client in clients:
+            client.close()
 
 
 class SlowFeed(Feed):
