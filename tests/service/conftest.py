@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 
 import lithify
+from lithify.testing.front import Front
 from tests.cli.conftest import Lithify
 from tests.endpoint import Endpoint
 from tests.rgw import Rgw
@@ -22,18 +23,18 @@ class Place(NamedTuple):
     def open(self) -> lithify.Warehouse:
         return lithify.open(self.url, storage_options=self.owner.options)
 
-    @property
-    def words(self) -> str:
+    def words(self, through: Front | None = None) -> str:
         """LITHIFY_STORAGE_OPTION."""
         options = self.owner.options
-        return f"key={options['key']} secret={options['secret']} client_kwargs.endpoint_url={self.owner.endpoint_url}"
+        endpoint_url = self.owner.endpoint_url if through is None else through.endpoint_url
+        return f"key={options['key']} secret={options['secret']} client_kwargs.endpoint_url={endpoint_url}"
 
-    def daemon(self, *words: str, **env: str) -> Daemon:
-        return Daemon(self.url, *words, LITHIFY_STORAGE_OPTION=self.words, **env)
+    def daemon(self, *words: str, through: Front | None = None, **env: str) -> Daemon:
+        return Daemon(self.url, *words, LITHIFY_STORAGE_OPTION=self.words(through), **env)
 
     @property
     def command(self) -> Lithify:
-        return Lithify(self.url, *(word for each in self.words.split() for word in ("--storage-option", each)))
+        return Lithify(self.url, *(word for each in self.words().split() for word in ("--storage-option", each)))
 
 
 @pytest.fixture(scope="session")
