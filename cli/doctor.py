@@ -62,7 +62,7 @@ def doctor(invocation: Invocation, rounds: int) -> int:
     from lithify.store.probe import probe
 
     if invocation.url:
-        return _ask(invocation, invocation.url)
+        return _ask(invocation)
     warehouse = invocation.warehouse()
     output = invocation.output
     with output.progress("examining") as tick:
@@ -81,10 +81,11 @@ def doctor(invocation: Invocation, rounds: int) -> int:
     return code_of(found)
 
 
-def _ask(invocation: Invocation, url: str) -> int:
+def _ask(invocation: Invocation) -> int:
     from lithify.admin.http.client import RemoteAdmin
 
-    admin = RemoteAdmin(url)
+    admin = invocation.admin()
+    assert isinstance(admin, RemoteAdmin)
     output = invocation.output
     checks: tuple[Check, ...]
     with output.progress("asking"):
