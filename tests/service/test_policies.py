@@ -39,7 +39,7 @@ GRANTS: dict[str, dict[str, set[str]]] = {
     "reader": {"get": _ALL, "put": set(), "delete": set()},
     "compactor": {"get": _ALL, "put": {"manifest", "compactor", "segment"}, "delete": set()},
     "collector": {
-        "get": _ALL,
+        "get": _ALL - {"segment"},
         "put": {"manifest", "boundary", "ended"},
         "delete": {"manifest", "compactor", "boundary", "segment", "ended"},
     },
