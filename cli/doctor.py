@@ -14,7 +14,7 @@ from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, size_text
 from lithify.manifest.words import counted
-from lithify.store.apart import Ending, Fault
+from lithify.store.apart import Ending, Fault, attempt
 from lithify.store.errors import Unavailable
 from lithify.store.urls import shown
 
@@ -40,6 +40,14 @@ class Diagnosis(msgspec.Struct, frozen=True):
     ending: Ending
 
 
+class ServerDiagnosis(msgspec.Struct, frozen=True):
+    """Of a server, and through it of the warehouse. Exit codes as of `Diagnosis`."""
+
+    url: str
+    checks: tuple[Check, ...]
+    ending: Ending
+
+
 @command()
 @click.option(
     "--rounds",
@@ -49,9 +57,12 @@ class Diagnosis(msgspec.Struct, frozen=True):
     help="Rounds of simultaneous creates in the probe.",
 )
 def doctor(invocation: Invocation, rounds: int) -> int:
-    """Probe the warehouse's store, and check versions, Java, clocks, free space, topics and overdue compaction."""
+    """Probe the warehouse's store, and check versions, Java, clocks, free space, topics and overdue compaction. With
+    --url: whether that server and its store answer, topics and overdue compaction."""
     from lithify.store.probe import probe
 
+    if invocation.url:
+        return _ask(invocation)
     warehouse = invocation.warehouse()
     output = invocation.output
     with output.progress("examining") as tick:
@@ -66,7 +77,33 @@ def doctor(invocation: Invocation, rounds: int) -> int:
             checks += [stale_temporaries(warehouse.driver), *invocation.admin().health().checks]
     found = Diagnosis(shown(warehouse.url), tuple(checks), _ending(report, tuple(checks)))
     value = {"warehouse": found.warehouse, "checks": found.checks}
-    output.answer(value, lambda: _show(output, found))
+    output.answer(value, lambda: _show(output, found.warehouse, found.checks))
+    return code_of(found)
+
+
+def _ask(invocation: Invocation) -> int:
+    from lithify.admin.http.client import RemoteAdmin
+
+    admin = invocation.admin()
+    assert isinstance(admin, RemoteAdmin)
+    output = invocation.output
+    checks: tuple[Check, ...]
+    with output.progress("asking"):
+        answers = attempt(admin.ready)
+        if isinstance(answers, Fault):
+            checks, ending = (
+                (Check("server", "failure", f"{answers.text} (its log says more)", answers),),
+                Ending.UNREACHABLE,
+            )
+        else:
+            checks = (Check("server", "ok", f"{admin.url} answers, and so does its store"),)
+            health = attempt(admin.health)
+            if isinstance(health, Fault):
+                checks, ending = (*checks, Check("topics", "failure", health.text, health)), Ending.UNREACHABLE
+            else:
+                checks, ending = (*checks, *health.checks), health.ending
+    found = ServerDiagnosis(admin.url, checks, ending)
+    output.answer({"url": found.url, "checks": checks}, lambda: _show(output, found.url, checks))
     return code_of(found)
 
 
@@ -82,10 +119,10 @@ def _ending(report: "ProbeReport", checks: tuple[Check, ...]) -> Ending:
             return Ending.DAMAGED
 
 
-def _show(output: Output, found: Diagnosis) -> None:
-    rows = [(check.verdict, check.name, check.detail) for check in found.checks]
-    output.table(("verdict", "check", "what was found"), rows, found.warehouse)
-    bad = [check for check in found.checks if check.verdict == "failure"]
+def _show(output: Output, where: str, checks: tuple[Check, ...]) -> None:
+    rows = [(check.verdict, check.name, check.detail) for check in checks]
+    output.table(("verdict", "check", "what was found"), rows, where)
+    bad = [check for check in checks if check.verdict == "failure"]
     output.line(f"{counted(len(bad), 'check')} failed" if bad else "fit")
 
 

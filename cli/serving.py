@@ -19,12 +19,17 @@ __all__ = ["http_options", "serve", "server_of"]
 _ADDRESS = "127.0.0.1:8480"
 
 
+_file = click.Path(dir_okay=False, path_type=Path)
+
+
 def http_options(function: Any) -> Any:
     for each in (
         option("http.metrics.topics"),
         option("http.survey.ms"),
+        option("http.key", type=_file),
+        option("http.cert", type=_file),
         option("http.host"),
-        option("http.tokens", type=click.Path(dir_okay=False, path_type=Path)),
+        option("http.tokens", type=_file),
         option("http"),
     ):
         function = each(function)
@@ -40,6 +45,9 @@ def server_of(invocation: Invocation, address: str, settings: Mapping[str, Any])
             raise
         raise InvalidRequest(f"HTTP needs {error.name}, which is not installed: pip install 'lithify[http]'") from None
     tokens = os.environ.get(TOKENS_VARIABLE, "")
+    certificate, key = settings["http_cert"], settings["http_key"]
+    if (certificate is None) != (key is None):
+        raise InvalidRequest("HTTPS needs both: give --http-cert and --http-key, or neither")
     return serving(
         invocation.warehouse(),
         address,
@@ -48,6 +56,7 @@ def server_of(invocation: Invocation, address: str, settings: Mapping[str, Any])
         settings["http_host"],
         settings["http_survey_ms"],
         settings["http_metrics_topics"],
+        None if certificate is None else (certificate, key),
     )
 
 

@@ -238,6 +238,22 @@ SETTINGS: tuple[Setting, ...] = (
         "The variable takes several, separated by spaces",
     ),
     Setting(
+        name="http.cert",
+        flag="--http-cert",
+        metavar="FILE",
+        default_text="none: plain HTTP",
+        commands="serve, compactor run",
+        meaning="PEM file of the certificate to serve HTTPS with, and of its chain; it is read again when it changes",
+    ),
+    Setting(
+        name="http.key",
+        flag="--http-key",
+        metavar="FILE",
+        default_text="none",
+        commands="serve, compactor run",
+        meaning="PEM file of the certificate's key, without a passphrase",
+    ),
+    Setting(
         name="http.survey.ms",
         flag="--http-survey-ms",
         kind="ms",

@@ -1,4 +1,4 @@
-"""What every test shares: Hypothesis profiles, and one Spark session for the whole run.
+"""What every test shares: Hypothesis profiles, one Spark session and one RGW for the whole run.
 
 Without the slow tests, properties have a third of their examples; `pytest --hypothesis-profile=ci` searches wider. All
 profiles are random, so each run looks elsewhere; a failure prints the blob that reproduces it.
@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from lithify.store.disk import Disk
 from lithify.work.java import use_java
+from tests.rgw import Rgw, running_rgw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +58,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.slow)
+        if "rgw" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("rgw"))
+            item.add_marker(pytest.mark.soak)
 
 
 def pytest_sessionstart() -> None:
@@ -103,3 +107,10 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSe
         session = builder.config(map=settings_by_name).getOrCreate()
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def rgw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rgw]:
+    """A real S3 server with users and bucket policies (tests/rgw.py). Tests that use it are soak."""
+    with running_rgw(tmp_path_factory.mktemp("rgw")) as gateway:
+        yield gateway

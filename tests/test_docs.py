@@ -112,7 +112,12 @@ def test_every_stored_field_is_told_and_no_other() -> None:
 def command_lines() -> list[str]:
     """In the code blocks of the pages, without what is said of them two spaces on, and in the text."""
     found: set[str] = set()
-    for name in ("operations.md", "from-kafka.md", "kafka-promises.md", "configuration.md"):
+    for name in (
+        *("operations.md", "runbook.md", "deploy.md"),
+        "from-kafka.md",
+        "kafka-promises.md",
+        "configuration.md",
+    ):
         text = (DOCS / name).read_text(encoding="utf-8")
         found |= {line.split("  ")[0] for line in re.findall(r"^lithify .*$", text, re.MULTILINE)}
         found |= set(re.findall(r"`(lithify [a-z][^`]*)`", text))

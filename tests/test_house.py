@@ -68,8 +68,8 @@ LINES_MAX = 400
 IMPORTS_TIME = re.compile(r"^\s*(from\s+time\b|import\b.*\btime\b)", re.MULTILINE)
 SUFFIX = re.compile(r"\.(manifest|compactor|boundary|topic|parquet)$")
 MODULE = re.compile(r"(.*\W)?lithify(\.\w+)+")
-IGNORED = {".git", ".hypothesis", ".java", ".pytest_cache", ".ruff_cache", ".venv", "__pycache__", "artifacts"} | {
-    ".debian", "build", "dist", "lithify.egg-info", "metastore_db", "results", "spark-warehouse",
+IGNORED = {".debian", ".git", ".hypothesis", ".java", ".pytest_cache", ".ruff_cache", ".venv", "__pycache__"} | {
+    "artifacts", "build", "dist", "lithify.egg-info", "metastore_db", "results", "spark-warehouse",
 }  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 """Who may do what over HTTP: tokens with roles, the hosts and origins that are ours, and a pause for whoever guesses
-(docs/rfcs/0018). Reads no clock and sends nothing; `TokenFile` alone reads a file."""
+(docs/rfcs/0018). Reads no clock and sends nothing; `TokenFile` and `stamp` alone look at files."""
 
 import enum
 import hashlib
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["Door", "Guesses", "Known", "Role", "TokenFile", "Tokens", "is_loopback"]
+__all__ = ["Door", "Guesses", "Known", "Role", "TokenFile", "Tokens", "is_loopback", "stamp"]
 
 TOKEN_CHARS_MIN = 32
 TOKENS_MAX = 1_000
@@ -98,6 +98,15 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
+def stamp(path: Path) -> tuple[int, int, int] | None:
+    """It changes when the file does. None: it cannot be looked at."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 class TokenFile:
     """The tokens of a file, read again when the file has changed. A change that cannot be read keeps the last tokens;
     `tell` hears why, once for each change. Thread-safe."""
@@ -106,26 +115,19 @@ class TokenFile:
         """Raises InvalidRequest if the file cannot be used."""
         self._path, self._tell = path, tell
         self._lock = threading.Lock()
-        self._seen = self._stamp()
+        self._seen = stamp(path)
         self._tokens = self._read()
 
     def tokens(self) -> Tokens:
         with self._lock:
-            stamp = self._stamp()
-            if stamp != self._seen:
-                self._seen = stamp
+            found = stamp(self._path)
+            if found != self._seen:
+                self._seen = found
                 try:
                     self._tokens = self._read()
                 except InvalidRequest as error:
                     self._tell(error)
             return self._tokens
-
-    def _stamp(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read(self) -> Tokens:
         try:

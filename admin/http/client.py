@@ -4,6 +4,7 @@ import base64
 import functools
 import inspect
 import os
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
@@ -32,6 +33,7 @@ ATTEMPTS = 3  # of a request that may be repeated
 ANSWER_MS = 120_000  # from an answer's head to its end
 _ANSWER_BYTES_MAX = 256 << 20  # of all pages of a list together
 TOKEN_VARIABLE = "LITHIFY_HTTP_TOKEN"
+CA_VARIABLE = "LITHIFY_HTTP_CA"
 
 _PART_BYTES = 1 << 16
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -57,7 +59,8 @@ class _Page(msgspec.Struct, Generic[T]):
 
 
 class RemoteAdmin(Admin):
-    """`Admin` of a served warehouse. `token`: by default that of LITHIFY_HTTP_TOKEN. Thread-safe."""
+    """`Admin` of a served warehouse. `token`: by default that of LITHIFY_HTTP_TOKEN. LITHIFY_HTTP_CA names a PEM file
+    of certificates to trust instead of this machine's. Thread-safe."""
 
     def __init__(self, warehouse: str, *, token: str | None = None) -> None:  # pyright: ignore[reportInconsistentConstructor]
         """Raises InvalidRequest; nothing is asked yet."""
@@ -66,23 +69,29 @@ class RemoteAdmin(Admin):
         if not self._token.isascii() or not self._token.isprintable():
             raise InvalidRequest("the server's token has characters that no token has: give it as its file has it")
         timeout = urllib3.Timeout(connect=_CONNECT_S, read=_READ_S)
-        self._pool = urllib3.PoolManager(retries=False, timeout=timeout, maxsize=8)
+        trust = _trusted(os.environ.get(CA_VARIABLE, "")) if self.url.startswith("https:") else None
+        self._pool = urllib3.PoolManager(retries=False, timeout=timeout, maxsize=8, ssl_context=trust)
 
     def __repr__(self) -> str:
         return f"RemoteAdmin({self.url!r})"
+
+    def ready(self) -> None:
+        """Raises what keeps the server from its work: it does not answer (Unavailable), or its store does not. Needs no
+        token."""
+        self._send("GET", "/readyz", [], {}, None, _ANSWER_BYTES_MAX)
 
     def ask(self, route: Route, values: Mapping[str, Any]) -> Any:
         """What the method of `route` returns for these arguments."""
         path, query, headers, body = _request(route, values)
         if not route.lists:
-            return _decoded(self._send(route, path, query, headers, body, _ANSWER_BYTES_MAX), route.answer)
+            return _decoded(self._send(route.verb, path, query, headers, body, _ANSWER_BYTES_MAX), route.answer)
         items: list[Any] = []
         failed: dict[tuple[str, int | None], Failed] = {}
         more: str | None = None
         left = _ANSWER_BYTES_MAX
         while True:
             pages = [("limit", str(LIMIT_MAX)), *([("cursor", more)] if more else [])] if route.verb == "GET" else []
-            content = self._send(route, path, [*query, *pages], headers, body, left)
+            content = self._send(route.verb, path, [*query, *pages], headers, body, left)
             found = _decoded(content, _Page[route.lists])
             items += found.items
             failed |= {(each.topic, each.partition): each for each in found.failed}
@@ -94,7 +103,7 @@ class RemoteAdmin(Admin):
 
     def _send(
         self,
-        route: Route,
+        verb: str,
         path: str,
         query: list[tuple[str, str]],
         headers: Mapping[str, str],
@@ -107,12 +116,12 @@ class RemoteAdmin(Admin):
             headers["Content-Type"] = "application/json"
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        may_repeat = route.verb == "GET" or "Idempotency-Key" in headers
+        may_repeat = verb == "GET" or "Idempotency-Key" in headers
         failure: Exception | None = None
         for _ in range(ATTEMPTS if may_repeat else 1):
             try:
                 reply = self._pool.request(
-                    route.verb,
+                    verb,
                     url,
                     body=body,
                     headers=headers,
@@ -144,9 +153,23 @@ class RemoteAdmin(Admin):
 
     def _silent(self, may_repeat: bool, failure: Exception | None) -> LithifyError:
         why = type(failure).__name__
+        if failure is not None and failure.args and isinstance(failure.args[0], ssl.SSLCertVerificationError):
+            found = failure.args[0].verify_message
+            return InvalidRequest(
+                f"the certificate of {self.url} is not trusted ({found}): name a PEM file of its CA in {CA_VARIABLE}"
+            )
         if may_repeat or isinstance(failure, _NOT_SENT):
             return Unavailable(f"{self.url} does not answer ({why}); check that `lithify serve` runs there, and retry")
         return CommitUnknown(f"{self.url} did not answer ({why}), so it is not known whether this was done; look first")
+
+
+def _trusted(path: str) -> ssl.SSLContext:
+    """What a server's certificate is checked by. "": this machine's certificates, or those of SSL_CERT_FILE."""
+    try:
+        return ssl.create_default_context(cafile=path or None)
+    except OSError as error:
+        why = "it is not a PEM file of certificates" if isinstance(error, ssl.SSLError) else error.strerror
+        raise InvalidRequest(f"{CA_VARIABLE} names {path}, which cannot be read: {why}") from None
 
 
 def _checked(url: str) -> str:

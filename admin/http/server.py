@@ -21,6 +21,7 @@ from lithify.admin.http.app import make_app
 from lithify.admin.http.gate import Gate
 from lithify.admin.http.ready import Ready
 from lithify.admin.http.streams import Streams
+from lithify.admin.http.tls import Certificate
 from lithify.admin.metrics import Metrics
 from lithify.admin.partitions import WarehouseLike
 from lithify.admin.surveyor import SURVEY_MS
@@ -76,9 +77,14 @@ class Address:
         return is_loopback(self.host)
 
     @property
-    def url(self) -> str:
+    def authority(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.socket.getsockname()[1]}"
+        return f"{host}:{self.socket.getsockname()[1]}"
+
+    @property
+    def url(self) -> str:
+        """Without TLS."""
+        return f"http://{self.authority}"
 
     def close(self) -> None:
         self.socket.close()
@@ -87,12 +93,15 @@ class Address:
 class Serving:
     """Answers requests until it is told to leave."""
 
-    def __init__(self, address: Address, app: Any, streams: Streams, sink: Sink) -> None:
-        """`sink`: takes the events of a compactor or collector of this process."""
+    def __init__(
+        self, address: Address, app: Any, streams: Streams, sink: Sink, certificate: Certificate | None = None
+    ) -> None:
+        """`sink`: takes the events of a compactor or collector of this process. With a `certificate` it speaks
+        HTTPS."""
         self._streams = streams
         self._address = address
         self.sink = sink
-        self.url = address.url
+        self.url = address.url if certificate is None else f"https://{address.authority}"
         config = uvicorn.Config(
             app,
             lifespan="off",
@@ -108,6 +117,9 @@ class Serving:
             timeout_graceful_shutdown=_LEAVE_S,
             proxy_headers=False,
         )
+        if certificate is not None:
+            config.load()  # which sets what is set here
+            config.ssl = certificate.context
         self._server = _Quiet(config)
         self.started = threading.Event()
         self._server.begun = self.started
@@ -219,10 +231,11 @@ def serving(
     hosts: Sequence[str] = (),
     survey_ms: int = SURVEY_MS,
     topics_max: int = TOPICS_MAX,
+    certificate: tuple[Path, Path] | None = None,
 ) -> Serving:
     """The server of a warehouse, its address bound. `tokens`: one role:token a line, if there is no `token_file`.
     `hosts`: more names by which clients reach it. `survey_ms`: how long a survey is good enough. `topics_max`: how many
-    topics have metrics of their own.
+    topics have metrics of their own. `certificate`: PEM files of a certificate and its key, for HTTPS.
 
     Raises InvalidRequest, also for an address beyond loopback without tokens; Unavailable.
     """
@@ -232,6 +245,9 @@ def serving(
     elif tokens.strip():
         fixed = Tokens.parse(tokens, TOKENS_VARIABLE)
         found = lambda: fixed  # noqa: E731
+    tls = None
+    if certificate is not None:
+        tls = Certificate(*certificate, lambda error: log.error("certificate not read", error=str(error)))
     bound = Address(address)
     try:
         if found is None and not bound.is_loopback:
@@ -247,7 +263,7 @@ def serving(
         sink = both(metrics.sink, streams.feed.sink)
         admin = Admin(warehouse, survey_ms=survey_ms, events=both(log_event, sink))
         app = make_app(admin, gate, Ready(warehouse.driver), streams, metrics=metrics.text)
-        return Serving(bound, app, streams, sink)
+        return Serving(bound, app, streams, sink, tls)
     except BaseException:
         bound.close()
         raise

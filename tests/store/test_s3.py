@@ -113,9 +113,10 @@ def test_who_is_refused_is_told_at_once_and_nothing_happened(
         lambda: store.put("k", b""),
         lambda: store.list(""),
         lambda: store.folders(""),
-        lambda: store.delete(["k", "l"]),
         lambda: store.output("k").close(),
     ]
+    if code != "AccessDenied":  # which may be about the batch alone: test_a_batch_that_is_refused_as_a_whole_...
+        asks.append(lambda: store.delete(["k", "l"]))
     for number, ask in enumerate(asks, start=1):
         front.plan(Deed(forward=False, status=status, code=code))
         with pytest.raises(AccessDenied, match=rf"{store.url}.*{code}.*{remedy}") as caught:
@@ -253,6 +254,20 @@ def test_deletions_that_the_store_refuses_one_by_one_are_surfaced(fronted: Front
     refused = store.delete(["gone", "a", "b"])
     assert refused.keys() == {"b"}, "what failed only for now was deleted singly"
     assert "AccessDenied: check the permission s3:DeleteObject, and locks" in refused["b"]
+
+
+def test_a_batch_that_is_refused_as_a_whole_goes_key_by_key(fronted: FronterMaker) -> None:
+    """Ceph asks whether the bucket itself may be deleted from, so a policy by keys refuses every batch."""
+    store, front = fronted()
+    for key in "abc":
+        store.put(key, b"body")
+    denied = Deed(forward=False, status=403, body="<Error><Code>AccessDenied</Code></Error>")
+    front.plan(denied)
+    assert store.delete(["a", "b", "c"]) == {}
+    assert [store.head(key) for key in "abc"] == [None] * 3
+    front.plan(denied, denied)
+    with pytest.raises(AccessDenied, match="s3:DeleteObject"):
+        store.delete(["a", "b", "c"])  # and after one key it is clear that each will be refused
 
 
 def test_a_single_deletion_that_is_refused_is_told_like_one_of_many(fronted: FronterMaker) -> None:

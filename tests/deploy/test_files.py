@@ -1,0 +1,127 @@
+"""deploy/: the files are what their programs take, and name only commands, flags and variables that exist."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from lithify.cli.main import cli
+from lithify.cli.settings import SETTINGS
+from tests.debian import program
+
+FOLDER = Path(__file__).parents[2] / "deploy"
+UNIT = FOLDER / "lithify-compactor.service"
+PORT = 8480
+
+
+def manifests() -> dict[str, Any]:
+    found = list(yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text(encoding="utf-8")))
+    return {each["kind"]: each for each in found}
+
+
+def test_kubernetes_takes_the_manifests() -> None:
+    for each in manifests().values():
+        kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_manifests_fit_each_other() -> None:
+    found = manifests()
+    deployment, template = found["Deployment"]["spec"], found["Deployment"]["spec"]["template"]
+    labels = template["metadata"]["labels"]
+    selectors = (
+        deployment["selector"]["matchLabels"],
+        found["Service"]["spec"]["selector"],
+        found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+    )
+    assert all(selector.items() <= labels.items() for selector in selectors)
+    assert deployment["replicas"] > found["PodDisruptionBudget"]["spec"]["minAvailable"]
+    (container,) = template["spec"]["containers"]
+    (port,) = container["ports"]
+    assert (port["containerPort"], port["name"]) == (PORT, found["Service"]["spec"]["ports"][0]["targetPort"])
+    assert {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} == {
+        "/healthz",
+        "/readyz",
+    }
+    assert {mount["name"] for mount in container["volumeMounts"]} == {
+        each["name"] for each in template["spec"]["volumes"]
+    }
+    assert template["spec"]["volumes"][0]["secret"]["secretName"] == found["Secret"]["metadata"]["name"]
+    assert template["spec"]["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
+    known_variables = {setting.variable for setting in SETTINGS}
+    assert {each["name"] for each in container["env"]} <= known_variables
+
+
+def test_the_tokens_of_the_manifests_are_refused_until_they_are_replaced() -> None:
+    tokens = manifests()["Secret"]["stringData"]["tokens"]
+    refused = CliRunner().invoke(
+        cli,
+        ["--warehouse", "memory://deploy", "serve", "--http", "127.0.0.1:0"],
+        env={"LITHIFY_HTTP_TOKENS": tokens},
+    )
+    assert refused.exit_code == 2
+    assert "a token is at least 32" in refused.stderr
+
+
+def commands() -> dict[str, list[str]]:
+    """What each file starts, without `lithify`."""
+    unit = re.search(r"^ExecStart=\S+/lithify (.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
+    image = re.search(r"^CMD (\[.*\])$", (FOLDER / "Containerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert unit is not None
+    assert image is not None
+    (container,) = manifests()["Deployment"]["spec"]["template"]["spec"]["containers"]
+    return {"unit": unit[1].split(), "image": json.loads(image[1]), "kubernetes": container["args"]}
+
+
+@pytest.mark.parametrize("file", ["unit", "image", "kubernetes"])
+def test_the_commands_exist(file: str) -> None:
+    """With --once, `--http` is refused after all words were understood, and before anything is done."""
+    words = ["--warehouse", "memory://deploy", *commands()[file]]
+    found = CliRunner().invoke(cli, [*words, "--once", "--http", "127.0.0.1:0"])
+    assert found.exit_code == 2
+    assert "--http is for a service" in found.stderr
+
+
+def test_the_variables_of_the_image_exist() -> None:
+    text = (FOLDER / "Containerfile").read_text(encoding="utf-8")
+    named = set(re.findall(r"LITHIFY_[A-Z_]+", text + UNIT.read_text(encoding="utf-8")))
+    assert named
+    assert named <= {setting.variable for setting in SETTINGS}
+
+
+def test_the_image_runs_as_nobody_and_is_looked_after() -> None:
+    lines = (FOLDER / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    last = len(steps) - 1 - [name for name, _ in reversed(steps)].index("FROM")
+    final = dict(steps[last:])
+    assert final["USER"] == "10001:10001"
+    assert str(PORT) in final["HEALTHCHECK"]
+    assert json.loads(final["HEALTHCHECK"].partition("CMD ")[2])[0] == "python"
+
+
+@pytest.mark.soak
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    """With a lithify that is there, since it looks for the program."""
+    lithify = Path(sys.executable).with_name("lithify")
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text(encoding="utf-8").replace("/opt/lithify/bin/lithify", str(lithify)))
+    found = program("systemd-analyze")
+    done = subprocess.run(
+        [found.path, "verify", str(unit)], env=found.environment, capture_output=True, text=True, check=False
+    )
+    said = [line for line in done.stderr.splitlines() if UNIT.name in line]
+    assert (done.returncode, said) == (0, [])
+    exposed = subprocess.run(
+        [found.path, "security", "--offline=true", "--threshold=20", str(unit)],
+        env=found.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert exposed.returncode == 0, exposed.stdout[-500:]
