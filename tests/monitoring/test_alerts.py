@@ -38,6 +38,11 @@ def test_every_alert_says_what_to_do() -> None:
         assert f"runbook: docs/runbook.md#{name.lower()}\n" in f"{text}\n", name
 
 
+def test_the_runbook_has_every_alert() -> None:
+    page = (RULES.parents[2] / "docs/runbook.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^## (Lithify\w+)$", page, re.MULTILINE)) == sorted(alerts())
+
+
 def test_every_metric_of_a_rule_exists() -> None:
     ends = {"histogram": ("_bucket", "_sum", "_count")}
     known = {metric.name + end for metric in METRICS for end in ends.get(metric.kind, ("",))}
