@@ -14,8 +14,6 @@ __all__ = ["Watched", "chromium"]
 
 WAIT_MS = 60_000
 expect.set_options(timeout=WAIT_MS)
-# The browser itself says so of each answer that is an error; the page tells it, too.
-_ANSWERED = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
 
 
 @contextmanager
@@ -54,7 +52,7 @@ class Watched:
     def check(self, allowed: str | None = None) -> None:
         """`allowed`: a pattern of what the test has brought about."""
         wrong = [each for each in self.wrong if allowed is None or not re.search(allowed, each)]
-        assert (self.strange, wrong) == ([], [])
+        assert not self.strange + wrong, f"requests elsewhere: {self.strange}; errors: {wrong}"
 
     def _said(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning", "assert"):
@@ -69,6 +67,3 @@ class Watched:
             self.strange.append(request.url)
         self.asked.append(f"{request.method} {request.url.removeprefix(self.origin)}")
 
-
-def is_answer(text: str) -> bool:
-    return _ANSWERED.search(text) is not None

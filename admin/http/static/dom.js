@@ -75,7 +75,10 @@ const SIGNS = { bad: "✕", warn: "!", run: "▶", due: "•", off: "‖", ok: "
 export const badge = (kind, word) =>
   h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, `${SIGNS[kind]} `), word);
 
-export const section = (title, ...children) => h("section", { key: title }, h("h2", {}, title), ...children);
+export function section(title, ...children) {
+  const id = `section-${title.replace(/\W+/g, "-").toLowerCase()}`;
+  return h("section", { key: title, "aria-labelledby": id }, h("h2", { id }, title), ...children);
+}
 
 export const button = (name, click, attributes = {}) => h("button", { type: "button", click, ...attributes }, name);
 
