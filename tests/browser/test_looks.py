@@ -28,6 +28,7 @@ def test_a_quarantine_is_seen_first_and_lifted_when_the_segment_is_whole(
     expect(page.locator(".figures .bad")).to_contain_text("1 needs a person")
     row.get_by_role("link", name="users/0").click()
     expect(page.locator(".shape")).to_contain_text("✕ damaged")
+    page.get_by_text("1 segment", exact=True).click()
     expect(page.get_by_role("table", name="Live segments")).to_contain_text(damaged)
     lift = page.get_by_role("dialog", name="Lift the quarantine?")
     page.get_by_role("button", name="Retry").click()

@@ -124,6 +124,13 @@ def test_whatever_a_file_names_beside_it_exists() -> None:
     assert named == {file.name for file in FILES} - {"index.html"}
 
 
+def test_no_script_waits_for_another_to_be_asked_for() -> None:
+    """A module that only a module names is asked for once that one has come."""
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
+    named = re.findall(r'(?:modulepreload" href|<script(?: type="module")? src)="static/([^"]+)"', page)
+    assert sorted(named) == [file.name for file in SCRIPTS]
+
+
 def test_every_request_of_the_page_is_in_the_table_of_routes() -> None:
     texts = {file.name: file.read_text(encoding="utf-8") for file in SCRIPTS}
     assert [name for name, text in texts.items() if "/v1/" in text] == ["api.js"]
