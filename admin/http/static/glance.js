@@ -6,7 +6,7 @@ import { badge, failures, h, partitionLink, section, topicLink } from "./dom.js"
 import { jobRows } from "./jobs.js";
 import { Listing } from "./lists.js";
 import { NEEDS_A_PERSON, abandoned, surveyStanding } from "./standing.js";
-import { ago, count, counted, placeOf, size, span, time } from "./words.js";
+import { ago, count, counted, placeOf, size, time } from "./words.js";
 
 const PARTITIONS_A_SECOND = 100; // of which an answer tells; the server reads them at most once in a survey
 const JOBS_A_SECOND = 4;
@@ -129,7 +129,7 @@ function draw({ survey, topics, places, running, jobs }, lists, ui) {
 
 // The server makes one survey for everybody who asks, and not more often than it is told to.
 const surveyed = ({ at_ms: at, age_ms: age }) =>
-  `Survey of ${time(at)}, ${span(age)} ago; compactions under way are as of now.`;
+  `Survey of ${time(at)}, ${ago(at, at + age)}; compactions under way are as of now.`;
 
 const STANDS = [
   ["Partition", ""],
