@@ -27,7 +27,7 @@ PICTURES: tuple[tuple[str, str, str, dict[str, int], Scheme], ...] = (
     ("garbage", "garbage", "", DESKTOP, "light"),
     ("key-phone", "key", "", PHONE, "dark"),
 )
-HEIGHT_MAX = 1_250
+HEIGHT_MAX = 1_000
 SECTION = """title => {
   const found = [...document.querySelectorAll("main section h2")].find((each) => each.textContent === title);
   return found.closest("section").getBoundingClientRect().top + scrollY - 12;
@@ -43,6 +43,7 @@ def picture(browser: Browser, made: Story, folder: Path, which: tuple[str, str, 
     shown(Watched(page, made.server.url), view)
     if name == "overview":
         look_on(page, made)
+    page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = false; })")
     page.locator("h1").evaluate("node => node.blur()")
     top = float(page.evaluate(SECTION, start)) if start else 0.0
     whole = float(page.evaluate("document.documentElement.scrollHeight"))

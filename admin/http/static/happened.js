@@ -20,11 +20,16 @@ const NOBODY = "0".repeat(16); // no server's name: so the files are read back
 const bytesOf = (amount) => amount?.bytes ?? 0; // what is 0 is left out
 const amount = (of) => `${counted(of?.segments ?? 0, "segment")}, ${size(bytesOf(of))}`;
 
+function claim({ epoch, owner, former }) {
+  const whom = former === owner ? " again" : former ? ` fenced ${former}` : ", the first owner";
+  return `epoch ${epoch}: ${owner}${whom}`;
+}
+
 // By the type of the event: the kind of its badge, its word, and what is said. Others are of little interest here.
 const SAID = {
   gap: ["off", "gap", () => "what came before is not known any more"],
   appended: ["due", "append", ({ size: of, offset }) => `${amount(of)}, from offset ${offset ?? 0}`],
-  claimed: ["warn", "claim", (e) => `epoch ${e.epoch}: ${e.owner}${e.former ? ` fenced ${e.former}` : ", the first owner"}`],
+  claimed: ["warn", "claim", claim],
   job_requested: ["due", "request", ({ job }) => job],
   job_admitted: ["due", "plan", ({ job, kind, reason }) => `${kind} ${job}: ${reason}`],
   attempt_began: ["run", "attempt", ({ job, attempt, worker }) => `${job}, attempt ${attempt}, by ${worker}`],
@@ -112,7 +117,7 @@ export class Happened {
       button(this.cursor ? "Read again" : "Read what happened", () => this.start(ui)),
       h("span", { class: "quiet" }, "It reads the partition's numbered files of that time, at most 2,000."),
     );
-    const known = [...this.events.values()].sort((one, other) => other.at_ms - one.at_ms);
+    const known = [...this.events.values()].reverse().sort((one, other) => other.at_ms - one.at_ms);
     const told = known.filter(({ event }) => SAID[event]);
     return [
       tools,

@@ -155,7 +155,7 @@ function cancel(job, ui) {
 export const JOBS = [
   ["Compaction", ""],
   ["State", ""],
-  ["Kind", ""],
+  ["Kind", "word"],
   ["Done", "number"],
   ["Rows in", "number"],
   ["Rows out", "number"],
