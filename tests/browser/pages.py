@@ -66,4 +66,3 @@ class Watched:
         if not request.url.startswith(f"{self.origin}/"):
             self.strange.append(request.url)
         self.asked.append(f"{request.method} {request.url.removeprefix(self.origin)}")
-

@@ -77,7 +77,9 @@ def test_only_some_of_the_segments_are_submitted(orders: World, watch: Callable[
     assert set(job.sources) == {first.id, second.id}
 
 
-def test_a_submission_whose_answer_is_lost_is_repeated_as_the_same(orders: World, watch: Callable[..., Watched]) -> None:
+def test_a_submission_whose_answer_is_lost_is_repeated_as_the_same(
+    orders: World, watch: Callable[..., Watched]
+) -> None:
     watched = watch(orders.server.url, allowed="ERR_FAILED|ERR_CONNECTION")
     page = watched.open("topic/orders/0")
     lost = []

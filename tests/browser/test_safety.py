@@ -47,7 +47,9 @@ def test_hostile_names_keys_and_values_are_text(hostile: World, watch: Callable[
     expect(page.get_by_text(f"{HOSTILE}: {HOSTILE}")).to_be_visible()
 
 
-@pytest.mark.parametrize("route", ["topic/<img src=x onerror=alert(1)>", "topic/%ff/0", "nonsense", "topic/..%2f..%2fx"])
+@pytest.mark.parametrize(
+    "route", ["topic/<img src=x onerror=alert(1)>", "topic/%ff/0", "nonsense", "topic/..%2f..%2fx"]
+)
 def test_hostile_addresses_are_told_as_they_are(here: World, watch: Callable[..., Watched], route: str) -> None:
     watched = watch(here.server.url, allowed=r"status of 4\d\d")
     page = watched.page
@@ -97,7 +99,11 @@ def test_a_token_is_asked_for_used_and_forgotten(watch: Callable[..., Watched]) 
         expect(page.get_by_role("link", name="orders", exact=True)).to_be_visible()
         page.reload()  # it is kept in this tab
         expect(page.get_by_role("link", name="orders", exact=True)).to_be_visible()
-        assert page.evaluate("[Object.keys(localStorage), document.cookie, location.href.length < 60]") == [[], "", True]
+        assert page.evaluate("[Object.keys(localStorage), document.cookie, location.href.length < 60]") == [
+            [],
+            "",
+            True,
+        ]
         assert not any(READ in asked for asked in watched.asked)  # never in an address
         page.get_by_role("button", name="Forget the token").click()
         expect(dialog).to_be_visible()

@@ -58,7 +58,10 @@ export function readAndWritten(jobs) {
   const sum = (name) => ended.reduce((total, job) => total + job.counts[name], 0);
   const [read, written] = [sum("bytes_read"), sum("bytes_written")];
   const groups = ended.flatMap((job) => [
-    { title: `${job.id} read ${size(job.counts.bytes_read)}`, parts: [{ kind: "young", amount: job.counts.bytes_read }] },
+    {
+      title: `${job.id} read ${size(job.counts.bytes_read)}`,
+      parts: [{ kind: "young", amount: job.counts.bytes_read }],
+    },
     {
       title: `${job.id} wrote ${size(job.counts.bytes_written)}`,
       parts: [{ kind: "clean", amount: job.counts.bytes_written }],

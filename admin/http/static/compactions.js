@@ -41,7 +41,11 @@ export function compactionsView() {
         ),
         failures(data.failed),
         jobs.length
-          ? h("div", { key: "table" }, list.draw("Compactions", JOBS, jobs, { row: jobRow, textOf: ({ id }) => id, ui }))
+          ? h(
+              "div",
+              { key: "table" },
+              list.draw("Compactions", JOBS, jobs, { row: jobRow, textOf: ({ id }) => id, ui }),
+            )
           : h("p", { class: "quiet", key: "none" }, "There are none."),
         data.more
           ? h("p", { class: "quiet", key: "more" }, `Only the first ${counted(jobs.length, "compaction")} of the list.`)

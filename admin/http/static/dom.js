@@ -132,6 +132,7 @@ function attributesLike(old, fresh) {
   for (const { name, value } of fresh.attributes) {
     if (old.getAttribute(name) !== value && name !== "open") old.setAttribute(name, value);
   }
-  for (const name of ["onclick", "onsubmit", "onchange", "oninput"]) if (old[name] !== fresh[name]) old[name] = fresh[name];
+  for (const name of ["onclick", "onsubmit", "onchange", "oninput"])
+    if (old[name] !== fresh[name]) old[name] = fresh[name];
   if (old.nodeName === "PROGRESS" && old.value !== fresh.value) old.value = fresh.value;
 }

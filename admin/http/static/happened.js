@@ -84,7 +84,9 @@ export class Happened {
     this.answered = false;
     this.ui.redraw();
     try {
-      await this.ui.guarded(() => follow(this.place, this.cursor, (events, cursor) => this.told(events, cursor), reading.signal));
+      await this.ui.guarded(() =>
+        follow(this.place, this.cursor, (events, cursor) => this.told(events, cursor), reading.signal),
+      );
       this.problem = "The server ended the stream; read it again to go on.";
     } catch (error) {
       if (error.name !== "AbortError") this.problem = error.message;
@@ -108,7 +110,9 @@ export class Happened {
     const change = (event) => {
       this.chosen = Number(event.target.value);
     };
-    const options = CHOICES.map(([, name], index) => h("option", { value: index, selected: index === this.chosen }, name));
+    const options = CHOICES.map(([, name], index) =>
+      h("option", { value: index, selected: index === this.chosen }, name),
+    );
     const tools = h(
       "div",
       { class: "row", key: "happened-tools" },

@@ -63,7 +63,9 @@ function progress(job) {
   return h(
     "div",
     { class: "progress" },
-    ranges && ranges <= CELLS_MAX ? cells(ranges, done) : h("progress", { max: 100, value: percent, "aria-label": "done" }),
+    ranges && ranges <= CELLS_MAX
+      ? cells(ranges, done)
+      : h("progress", { max: 100, value: percent, "aria-label": "done" }),
     h("span", { class: "quiet" }, said.filter(Boolean).join(" · ")),
   );
 }

@@ -65,7 +65,10 @@ function show() {
     guarded: (work) => guarded(work),
   };
   state = { heardAt: 0, error: null, nextAt: 0 };
-  main.replaceChildren(heading(view), ...(view.load ? [h("p", { class: "quiet" }, view.asking ?? "Asking the server…")] : []));
+  main.replaceChildren(
+    heading(view),
+    ...(view.load ? [h("p", { class: "quiet" }, view.asking ?? "Asking the server…")] : []),
+  );
   if (!view.load) ui.redraw();
   if (show.again) main.querySelector("h1").focus();
   show.again = true;

@@ -69,7 +69,13 @@ export function surveyStanding(each) {
   if (running) {
     const done = running.ranges ? `${running.recorded} of ${counted(running.ranges, "key range")}` : "not yet begun";
     if (each.at_work) return stands(5, "run", "running", done);
-    return stands(5, "warn", "left undone", `${done}; ${each.compactor || "no compactor"} gives no sign of life`, SOMEBODY.compactor);
+    return stands(
+      5,
+      "warn",
+      "left undone",
+      `${done}; ${each.compactor || "no compactor"} gives no sign of life`,
+      SOMEBODY.compactor,
+    );
   }
   const owed = debts.length ? `${debtText(debts[0].debt)}: ${size(debts[0].bytes)}` : "";
   if (each.paused && (jobs.length || debts.length)) {

@@ -71,7 +71,11 @@ function attempt(each, x, y, now) {
       ? "has no end yet"
       : `took ${span(each.ended_at_ms - each.started_at_ms)}`;
   const title = svg("title", {}, `${each.job}, attempt ${each.number}, epoch ${each.epoch}: ${how}`);
-  return svg("rect", { x: from, y: y(each.worker) + 5, width: Math.max(to - from, 3), height: 14, rx: 2, class: kind }, title);
+  return svg(
+    "rect",
+    { x: from, y: y(each.worker) + 5, width: Math.max(to - from, 3), height: 14, rx: 2, class: kind },
+    title,
+  );
 }
 
 // A line where a claim took the partition, from the lane of the one that was fenced; a number for each epoch, if there
@@ -80,7 +84,9 @@ function fenced(fences, lanes, x, y, width) {
   let free = 0;
   return fences.map(({ epoch, owner, former, at_ms: at }) => {
     const place = x(at);
-    const [top, bottom] = [former, owner].map((name) => (lanes.includes(name) ? y(name) + LANE / 2 : 14)).sort((a, b) => a - b);
+    const [top, bottom] = [former, owner]
+      .map((name) => (lanes.includes(name) ? y(name) + LANE / 2 : 14))
+      .sort((a, b) => a - b);
     const said = former ? `epoch ${epoch}: ${owner} fenced ${former}` : `epoch ${epoch}: ${owner}`;
     const title = svg("title", {}, `${said}, ${time(at)}`);
     const text = shortened(`epoch ${epoch}`, 12);
@@ -89,7 +95,9 @@ function fenced(fences, lanes, x, y, width) {
     const shown = room >= free;
     if (shown) free = room + 62;
     return [
-      former && former !== owner ? svg("line", { x1: place, x2: place, y1: top, y2: bottom, class: "fence" }, title) : null,
+      former && former !== owner
+        ? svg("line", { x1: place, x2: place, y1: top, y2: bottom, class: "fence" }, title)
+        : null,
       shown ? svg("text", { x: place, y: 12, "text-anchor": right ? "end" : "start", class: "mark" }, text) : null,
     ];
   });
