@@ -27,7 +27,7 @@ def here() -> Iterator[World]:
 
 @pytest.fixture
 def watch(browser: Browser) -> Iterator[Callable[..., Watched]]:
-    """A page of the server `origin`, in a profile of its own. `allowed`: a pattern of the errors that the test makes."""
+    """A page of the server `origin`, in a profile of its own. `allowed`: a pattern of errors that the test makes."""
     with ExitStack() as closing:
         watched: list[tuple[Watched, str | None]] = []
 

@@ -4,7 +4,6 @@ python -m tests.browser.paint       medians of five new profiles, in ms from the
 """
 
 import statistics
-import time
 
 import lithify
 from benchmarks.surveys import fill
@@ -24,9 +23,7 @@ PAINTED = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 def main() -> None:
     with world(survey_ms=3_600_000) as here, chromium() as browser:
         fill(here.warehouse)
-        began = time.perf_counter()
         assert len(lithify.Admin(here.server.url).overview().partitions) == 1_000
-        print(f"the server's first survey: {1000 * (time.perf_counter() - began):.0f} ms")
         found: list[tuple[float, float]] = []
         for _ in range(RUNS):
             context = browser.new_context(viewport={"width": 1280, "height": 900})

@@ -60,7 +60,11 @@ class Story(World):
 def story() -> Iterator[Story]:
     """At its end the compactor is at work on orders/0: three of its key ranges are done."""
     chance = random.Random(1)
-    ids = mock.patch("lithify.store.driver.uuid.uuid4", lambda: uuid.UUID(int=chance.getrandbits(128)))
+
+    def drawn() -> uuid.UUID:
+        return uuid.UUID(int=chance.getrandbits(128))
+
+    ids = mock.patch("lithify.store.driver.uuid.uuid4", drawn)
     clock = HandClock(NOW_MS - 6 * DAY)
     with ids, world(clock) as made:
         made.__class__ = Story

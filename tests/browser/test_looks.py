@@ -1,4 +1,4 @@
-"""What a person finds in the dashboard: a quarantine, the history of a key, garbage, what happened and who was fenced."""
+"""What a person finds in the dashboard: a quarantine, a key's history, garbage, what happened and who was fenced."""
 
 import re
 from collections.abc import Callable
