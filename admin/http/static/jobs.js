@@ -124,7 +124,13 @@ function details(job) {
       ["started", time(job.started_at)],
       ["ended", time(job.completed_at)],
     ]),
-    attempts.length ? h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "a table that scrolls" }, table("Attempts", ATTEMPTS, attempts, { shown: true })) : null,
+    attempts.length
+      ? h(
+          "div",
+          { class: "wide", tabindex: "0", role: "group", "aria-label": "a table that scrolls" },
+          table("Attempts", ATTEMPTS, attempts, { shown: true }),
+        )
+      : null,
     h("p", { class: "quiet break" }, `sources: ${job.sources.join(", ") || "everything"}`),
   );
 }

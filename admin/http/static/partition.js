@@ -212,7 +212,11 @@ function segments(partition) {
     "details",
     { key: "segments" },
     h("summary", {}, counted(all.length, "segment")),
-    h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "a table that scrolls" }, table("Live segments", SEGMENTS, rows)),
+    h(
+      "div",
+      { class: "wide", tabindex: "0", role: "group", "aria-label": "a table that scrolls" },
+      table("Live segments", SEGMENTS, rows),
+    ),
     left ? h("p", { class: "quiet" }, `and ${count(left)} more`) : null,
   );
 }
