@@ -16,7 +16,7 @@ from lithify.manifest.jobs import Job, Kind, Origin, Status
 from lithify.manifest.model import Manifest
 from lithify.manifest.pins import by_manifest, pinning
 from lithify.manifest.reading import Reading
-from lithify.manifest.retention import logical_size
+from lithify.manifest.retention import logical_size, stalled_by_future
 
 __all__ = ["Consumers", "JobNow", "Overview", "OwedWork", "PartitionSurvey", "Waiting", "oldest_waiting", "surveyed"]
 
@@ -83,6 +83,7 @@ class PartitionSurvey(msgspec.Struct, frozen=True, kw_only=True):
     overdue: str | None  # what has waited for a compactor for more than an hour
     quarantine: str | None  # why compaction is stopped until a person has looked
     quarantined_at_ms: int | None
+    retention_stalled: str | None  # why retention by time is
     log_start_offset: int
     next_offset: int
     l0_segments: int
@@ -150,6 +151,7 @@ def surveyed(reading: Reading, waits_since_ms: int | None = None) -> PartitionSu
         overdue=overdue(reading, debt),
         quarantine=None if stopped is None else stopped.reason,
         quarantined_at_ms=None if stopped is None else stopped.since_ms,
+        retention_stalled=stalled_by_future(manifest, floor, now_ms),
         log_start_offset=floor,
         next_offset=manifest.next_offset,
         l0_segments=len(manifest.l0),

@@ -22,7 +22,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Object
 
-__all__ = ["Surveys", "surveys"]
+__all__ = ["Surveys", "fill", "surveys"]
 
 _TOPICS, _PARTITIONS = 50, 20
 _L0, _RUNS = 20, 4  # of a partition; a run has eight segments
@@ -63,7 +63,7 @@ def surveys(request_ms: int = 0) -> Surveys:
     inner = _Distant(f"memory://{new_id()}")
     store = Metered(inner)
     warehouse = lithify.Warehouse(Driver(store))
-    size = _fill(warehouse)
+    size = fill(warehouse)
     inner.request_ms = request_ms
     admin = lithify.Admin(warehouse, survey_ms=0)
     first_requests, first_s, _ = _measured(store, admin.overview)
@@ -129,13 +129,13 @@ def _left_by(scrape: Callable[[], object]) -> int:
     return sizes[1] - sizes[0]
 
 
-def _fill(warehouse: lithify.Warehouse) -> int:
+def fill(warehouse: lithify.Warehouse, topics: int = _TOPICS, partitions: int = _PARTITIONS) -> int:
     """Every partition has the same manifest, as its second. Returns its bytes."""
     template, now_ms = _manifest(_L0, _RUNS)
     size = 0
-    for number in range(_TOPICS):
+    for number in range(topics):
         name = f"topic-{number:02d}"
-        warehouse.create_topic(name, _PARTITIONS, _CONFIG, probe=False)
+        warehouse.create_topic(name, partitions, _CONFIG, probe=False)
         for keys in partition_keys(warehouse.driver.run(live_topic(topic_lineage(name), name))):
             manifest = replace(
                 template, id=2, topic=name, topic_id=keys.topic_id, partition=keys.partition, committed_at_ms=now_ms

@@ -42,6 +42,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     total_input_segments: int
     output_segments_written: int
     bytes_processed: int
+    ranges: int  # of keys; 0 until it was admitted
+    ranges_done: int
     completion_percentage: float  # 0 to 100, by finished key ranges
     estimated_completion: int | None  # ms since 1970, from the pace of the running attempt
 
@@ -178,6 +180,8 @@ def _progress(job: Job, now_ms: int) -> Progress:
         total_input_segments=inputs,
         output_segments_written=job.output_segments if not job.active else len(job.outputs()),
         bytes_processed=int(size * share),
+        ranges=total,
+        ranges_done=done,
         completion_percentage=round(100 * share, 1),
         estimated_completion=_estimate(job, total - done, now_ms),
     )

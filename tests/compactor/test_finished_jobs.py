@@ -108,6 +108,7 @@ def test_an_ended_job_still_tells_how_far_it_came(status: Status) -> None:
         RANGES - 1,
     )
     assert (progress.total_input_segments, progress.bytes_processed) == (SOURCES, int(9_000 * done / RANGES))
+    assert (progress.ranges, progress.ranges_done) == (RANGES, done)
     assert progress.input_segments_processed == int(SOURCES * done / RANGES)
     assert (info.counts.rows_in, info.status, info.phase) == (10 * (RANGES - 1), status, "done")
     assert (len(info.sources), info.total_sources) == (ENDED_SOURCES_KEPT, SOURCES)

@@ -2,6 +2,7 @@
 // arguments, which go to the query of a GET or DELETE, and to the JSON body of a POST.
 
 const CALLS = {
+  overview: "GET /v1/overview",
   topics: "GET /v1/topics?limit&cursor",
   topic: "GET /v1/topics/{topic}",
   pause: "POST /v1/topics/{topic}/pause",
@@ -15,7 +16,9 @@ const CALLS = {
   submit: "POST /v1/topics/{topic}/partitions/{partition}/compactions?sources",
   key: "GET /v1/topics/{topic}/key?key_base64&limit&values",
   compactions: "GET /v1/compactions?topic&partition&status&limit&cursor",
+  compaction: "GET /v1/compactions/{topic}/{partition}/{job}",
   cancel: "DELETE /v1/compactions/{topic}/{partition}/{job}",
+  events: "GET /v1/events?topic&partition",
   gc: "POST /v1/gc?dry_run&sweep",
 };
 
@@ -68,11 +71,12 @@ function request(name, values) {
   return { verb, path: query.size ? `${path}?${query}` : path, body: undefined };
 }
 
+const credentials = () => (token.get() ? { Authorization: `Bearer ${token.get()}` } : {});
+
 // Raises Refused. `signal` ends it with an AbortError.
 export async function ask(name, values = {}, { signal, headers = {} } = {}) {
   const { verb, path, body } = request(name, values);
-  const all = { Accept: "application/json", ...headers };
-  if (token.get()) all.Authorization = `Bearer ${token.get()}`;
+  const all = { Accept: "application/json", ...credentials(), ...headers };
   if (body !== undefined) all["Content-Type"] = "application/json";
   let answer;
   let found;
@@ -93,8 +97,41 @@ export async function ask(name, values = {}, { signal, headers = {} } = {}) {
     if (answer.ok) throw new Refused(answer.status, "the answer is not JSON: is this lithify's server?");
   }
   if (answer.ok) return content;
+  throw refused(answer, content);
+}
+
+function refused(answer, content) {
   const detail = content?.detail ?? `the server answered ${answer.status}`;
-  throw new Refused(answer.status, detail, Number(answer.headers.get("Retry-After")) || 0);
+  return new Refused(answer.status, detail, Number(answer.headers.get("Retry-After")) || 0);
+}
+
+// What follows the event `cursor`, as server-sent events have it: `told(events, cursor)`, until `signal` ends it. An
+// EventSource could not send the token. Raises Refused.
+export async function follow(values, cursor, told, signal) {
+  const headers = { Accept: "text/event-stream", "Last-Event-ID": cursor, ...credentials() };
+  let answer;
+  try {
+    answer = await fetch(`.${request("events", values).path}`, { headers, signal, credentials: "omit" });
+    if (!answer.ok) throw refused(answer, await answer.json().catch(() => null));
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (let read = await reader.read(); !read.done; read = await reader.read()) {
+      const blocks = (rest + read.value).split("\n\n");
+      rest = blocks.pop();
+      const fields = blocks.map((block) => new Map(block.split("\n").map(field)));
+      const events = fields.filter((each) => each.has("data")).map((each) => JSON.parse(each.get("data")));
+      const last = fields.findLast((each) => each.has("id"))?.get("id");
+      if (fields.length) told(events, last ?? cursor);
+    }
+  } catch (error) {
+    if (error.name === "AbortError" || error instanceof Refused) throw error;
+    throw new Refused(0, "the stream of events broke off");
+  }
+}
+
+function field(line) {
+  const colon = line.indexOf(": ");
+  return [line.slice(0, colon), line.slice(colon + 2)];
 }
 
 // All pages of a list, up to `pages` of them; `more`: there would be others.

@@ -1,8 +1,9 @@
 // All compactions: those that are active, or every one that is remembered.
 
 import { askAll } from "./api.js";
-import { failures, h, table } from "./dom.js";
+import { failures, h } from "./dom.js";
 import { JOBS, jobRow } from "./jobs.js";
+import { Listing } from "./lists.js";
 import { counted, isActive } from "./words.js";
 
 const CHOICES = [
@@ -15,6 +16,7 @@ const CHOICES = [
 
 export function compactionsView() {
   let chosen = "active";
+  const list = new Listing("compactions");
   return {
     title: "Compactions",
     load: (signal) => {
@@ -39,7 +41,11 @@ export function compactionsView() {
         ),
         failures(data.failed),
         jobs.length
-          ? h("div", { key: "table" }, table("Compactions", JOBS, jobs.map(jobRow)))
+          ? h(
+              "div",
+              { key: "table" },
+              list.draw("Compactions", JOBS, jobs, { row: jobRow, textOf: ({ id }) => id, ui }),
+            )
           : h("p", { class: "quiet", key: "none" }, "There are none."),
         data.more
           ? h("p", { class: "quiet", key: "more" }, `Only the first ${counted(jobs.length, "compaction")} of the list.`)

@@ -75,7 +75,10 @@ const SIGNS = { bad: "✕", warn: "!", run: "▶", due: "•", off: "‖", ok: "
 export const badge = (kind, word) =>
   h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, `${SIGNS[kind]} `), word);
 
-export const section = (title, ...children) => h("section", { key: title }, h("h2", {}, title), ...children);
+export function section(title, ...children) {
+  const id = `section-${title.replace(/\W+/g, "-").toLowerCase()}`;
+  return h("section", { key: title, "aria-labelledby": id }, h("h2", { id }, title), ...children);
+}
 
 export const button = (name, click, attributes = {}) => h("button", { type: "button", click, ...attributes }, name);
 
@@ -129,6 +132,7 @@ function attributesLike(old, fresh) {
   for (const { name, value } of fresh.attributes) {
     if (old.getAttribute(name) !== value && name !== "open") old.setAttribute(name, value);
   }
-  for (const name of ["onclick", "onsubmit", "onchange"]) if (old[name] !== fresh[name]) old[name] = fresh[name];
+  for (const name of ["onclick", "onsubmit", "onchange", "oninput"])
+    if (old[name] !== fresh[name]) old[name] = fresh[name];
   if (old.nodeName === "PROGRESS" && old.value !== fresh.value) old.value = fresh.value;
 }

@@ -55,7 +55,7 @@ export function explained(each) {
     each.inputs.length
       ? h(
           "div",
-          { class: "wide", key: "inputs" },
+          { class: "wide", tabindex: "0", role: "group", "aria-label": "a table that scrolls", key: "inputs" },
           table("What it would read", INPUTS, each.inputs.map(input), { shown: true }),
         )
       : null,

@@ -1,94 +1,135 @@
-// The warehouse at a glance: what needs a person first, then what runs, what waits, and all topics.
+// The warehouse at a glance, from its survey: what needs a person first, then what runs, what waits, and all topics.
 
-import { ask, askAll, serverNow } from "./api.js";
-import { badge, failures, h, partitionLink, section, table, topicLink } from "./dom.js";
+import { ask, serverNow } from "./api.js";
+import { bytesNow, debtOverTime, remember } from "./debts.js";
+import { badge, failures, h, partitionLink, section, topicLink } from "./dom.js";
 import { jobRows } from "./jobs.js";
-import { abandoned, isPaused, standing } from "./standing.js";
-import { ago, count, isActive, placeOf, size } from "./words.js";
+import { Listing } from "./lists.js";
+import { NEEDS_A_PERSON, abandoned, surveyStanding } from "./standing.js";
+import { ago, count, counted, placeOf, size, time } from "./words.js";
 
-const AT_ONCE = 4; // requests
-const PARTITIONS_A_SECOND = 20; // a look reads each partition's newest files
-const SHOWN_MAX = 50;
-const ASKED_MAX = 16; // running jobs whose compactor is asked for
+const PARTITIONS_A_SECOND = 100; // of which an answer tells; the server reads them at most once in a survey
+const JOBS_A_SECOND = 4;
+const ASKED_MAX = 16; // running jobs of which the newest progress is asked for
 
 export function glanceView() {
+  const lists = {
+    attention: new Listing("attention"),
+    waiting: new Listing("waiting"),
+    topics: new Listing("topics", TOPIC_ORDERS),
+  };
   return {
     title: "Warehouse",
+    asking: "Asking for the survey of all partitions. The first one of a server reads each of them…",
     load,
-    draw,
-    wait: (data) => Math.max(2, data.places.length / PARTITIONS_A_SECOND) * 1000,
+    draw: (data, ui) => draw(data, lists, ui),
+    wait: ({ places, jobs }) => 1000 * Math.max(2, places.length / PARTITIONS_A_SECOND, jobs.length / JOBS_A_SECOND),
   };
 }
 
 async function load(signal) {
-  const listed = await askAll("topics", {}, { signal });
-  const jobs = await askAll("compactions", { status: ["submitted", "in_progress"] }, { signal });
-  await markAbandoned(jobs.items, signal);
-  const failed = [...listed.failed];
-  const topics = [];
-  const names = listed.items.map((each) => each.topic);
-  const worker = async () => {
-    for (let name = names.shift(); name !== undefined; name = names.shift()) {
-      try {
-        topics.push(await ask("topic", { topic: name }, { signal }));
-      } catch (error) {
-        if (!(error.status >= 404)) throw error;
-        failed.push({ topic: name, partition: null, fault: { message: error.message } });
-      }
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
-  topics.sort((one, other) => (one.topic < other.topic ? -1 : 1));
-  for (const topic of topics) failed.push(...topic.failures.map((each) => ({ topic: topic.topic, ...each })));
-  const places = topics.flatMap((topic) =>
-    topic.partitions.map((partition) => ({ topic, partition, stands: standing(topic, partition, jobs.items) })),
+  const survey = await ask("overview", {}, { signal });
+  remember(survey);
+  const places = survey.partitions.map((each) => ({ ...each, stands: surveyStanding(each) }));
+  const running = places.flatMap((place) =>
+    place.jobs.filter((job) => job.status === "in_progress").map((job) => ({ place, job })),
   );
-  return { topics, failed, places, jobs: jobs.items.filter(isActive) };
+  const jobs = await Promise.all(running.slice(0, ASKED_MAX).map((each) => newest(each, signal)));
+  return { survey, places, topics: byTopic(places, survey.failed), running, jobs: jobs.filter(Boolean) };
 }
 
-// Whether somebody works on the jobs that run is known where it is explained.
-async function markAbandoned(jobs, signal) {
-  const running = jobs.filter((job) => job.status === "in_progress").slice(0, ASKED_MAX);
-  const look = async (job) => {
-    try {
-      const { topic, partition } = placeOf(job);
-      job.abandoned = abandoned(await ask("explain", { topic, partition }, { signal }));
-    } catch (error) {
-      if (!(error.status >= 404)) throw error; // the partition is told among those that cannot be read
-    }
+// A survey may be a minute old; a job that runs is asked for itself.
+async function newest({ place, job: { id } }, signal) {
+  try {
+    const job = await ask("compaction", placeOf({ id }), { signal });
+    const lost = job.status === "in_progress" && !place.at_work;
+    if (lost) job.abandoned = abandoned(await ask("explain", placeOf({ id }), { signal }));
+    return job;
+  } catch (error) {
+    if (!(error.status >= 404)) throw error; // it has gone since the survey, or its partition cannot be read
+    return null;
+  }
+}
+
+function byTopic(places, failed) {
+  const topics = new Map();
+  const of = (name) => {
+    if (!topics.has(name)) topics.set(name, { topic: name, places: [], failed: 0 });
+    return topics.get(name);
   };
-  await Promise.all(running.map(look));
+  for (const place of places) of(place.topic).places.push(place);
+  for (const each of failed) of(each.topic).failed += 1;
+  return [...topics.values()].map(summed);
 }
 
-function draw({ topics, failed, places, jobs }) {
-  const worst = (one, other) => one.stands.rank - other.stands.rank;
-  const attention = places.filter(({ stands }) => stands.rank <= 2).sort(worst);
-  const waiting = places.filter(({ stands }) => stands.rank >= 3 && stands.who).sort(worst);
-  const running = jobs.filter((job) => job.status === "in_progress");
-  const worked = running.filter((job) => !job.abandoned).length;
+function summed(topic) {
+  const sum = (name) => topic.places.reduce((total, place) => total + place[name], 0);
+  const oldest = topic.places.map((place) => place.oldest_dirty_ms).filter((ms) => ms !== null);
+  return {
+    ...topic,
+    worst: Math.min(...topic.places.map(({ stands }) => stands.rank), topic.failed ? 0 : Infinity),
+    rows: sum("logical_rows"),
+    bytes: sum("bytes"),
+    l0: sum("l0_segments"),
+    runs: sum("runs"),
+    dirty: sum("dirty_bytes"),
+    oldest: oldest.length ? Math.min(...oldest) : null,
+  };
+}
+
+const named = (one, other) => (one.topic < other.topic ? -1 : Number(one.topic > other.topic));
+
+const TOPIC_ORDERS = [
+  ["by name", named],
+  ["worst first", (one, other) => one.worst - other.worst || other.dirty - one.dirty || named(one, other)],
+  ["most dirty first", (one, other) => other.dirty - one.dirty || named(one, other)],
+  ["largest first", (one, other) => other.bytes - one.bytes || named(one, other)],
+];
+
+function draw({ survey, topics, places, running, jobs }, lists, ui) {
+  const worst = (one, other) => one.stands.rank - other.stands.rank || other.dirty_bytes - one.dirty_bytes;
+  const attention = places.filter(({ stands }) => stands.rank <= NEEDS_A_PERSON).sort(worst);
+  const waiting = places.filter(({ stands }) => stands.rank > NEEDS_A_PERSON && stands.who).sort(worst);
+  const textOf = ({ topic, partition, stands }) => `${topic}/${partition} ${stands.word} ${stands.why}`;
+  const table = (list, caption, columns, items, row) => list.draw(caption, columns, items, { row, textOf, ui });
+  const { failed } = survey;
+  const unseen = running.length - jobs.length;
   return [
-    h("ul", { class: "figures", key: "figures" }, figures(topics, places, attention.length + failed.length, worked)),
+    h("ul", { class: "figures", key: "figures" }, figures(topics, places, attention.length + failed.length, running)),
+    h("p", { class: "quiet", key: "survey" }, surveyed(survey)),
     section(
       "Needs a person",
       failures(failed),
       attention.length
-        ? table("What needs a person", STANDS, attention.slice(0, SHOWN_MAX).map(standsRow))
+        ? table(lists.attention, "What needs a person", STANDS, attention, standsRow)
         : failed.length
           ? null
           : h("p", { class: "quiet" }, "Nothing."),
-      more(attention.length),
     ),
-    section("Under way", running.length ? jobRows(running, null) : h("p", { class: "quiet" }, "No compaction runs.")),
+    section(
+      "Under way",
+      jobs.length ? jobRows(jobs, null) : h("p", { class: "quiet" }, "No compaction runs."),
+      unseen > 0 ? h("p", { class: "quiet" }, `and ${counted(unseen, "compaction")} more`) : null,
+    ),
+    section("Bytes and debt", h("div", { class: "pictures", key: "pictures" }, bytesNow(places), debtOverTime())),
     section(
       "Waits",
       waiting.length
-        ? table("What waits, and for whom", [...STANDS, ["Waits for", ""]], waiting.slice(0, SHOWN_MAX).map(waitsRow))
+        ? table(lists.waiting, "What waits, and for whom", [...STANDS, ["Waits for", ""]], waiting, waitsRow)
         : h("p", { class: "quiet" }, "Nothing waits."),
-      more(waiting.length),
     ),
-    section("Topics", topics.length ? topicsTable(topics, places) : h("p", {}, "There are no topics yet.")),
+    section(
+      "Topics",
+      topics.length
+        ? lists.topics.draw("All topics", TOPICS, topics, { row: topicRow, textOf: ({ topic }) => topic, ui })
+        : h("p", {}, "There are no topics yet."),
+    ),
   ];
 }
+
+// The server makes one survey for everybody who asks, and not more often than it is told to.
+const surveyed = ({ at_ms: at, age_ms: age }) =>
+  `Survey of ${time(at)}, ${ago(at, at + age)}; compactions under way are as of now.`;
 
 const STANDS = [
   ["Partition", ""],
@@ -96,31 +137,29 @@ const STANDS = [
   ["Why", ""],
 ];
 
-function standsRow({ topic, partition, stands }) {
-  const place = partitionLink(topic.topic, partition.partition);
-  return { key: `${topic.topic}/${partition.partition}`, cells: [place, badge(stands.kind, stands.word), stands.why] };
-}
+const standsRow = ({ topic, partition, stands }) => ({
+  key: `${topic}/${partition}`,
+  cells: [partitionLink(topic, partition), badge(stands.kind, stands.word), stands.why],
+});
 
 function waitsRow(place) {
   const row = standsRow(place);
   return { ...row, cells: [...row.cells, place.stands.who] };
 }
 
-const more = (length) =>
-  length > SHOWN_MAX ? h("p", { class: "quiet" }, `and ${count(length - SHOWN_MAX)} more`) : null;
-
 function figures(topics, places, attention, running) {
-  const sum = (name) => places.reduce((total, { partition }) => total + partition[name], 0);
-  const due = places.filter(({ partition }) => partition.due !== null).length;
+  const sum = (of) => places.reduce((total, place) => total + of(place), 0);
+  const worked = running.filter(({ place }) => place.at_work).length;
+  const due = places.filter(({ debts }) => debts.length).length;
   const shown = [
+    [count(attention), attention === 1 ? "needs a person" : "need a person", attention ? "bad" : ""],
+    [count(worked), worked === 1 ? "compaction runs" : "compactions run", ""],
+    [count(due), due === 1 ? "partition owes work" : "partitions owe work", ""],
+    [size(sum((each) => each.dirty_bytes)), "dirty", ""],
+    [size(sum((each) => each.bytes)), "in live segments", ""],
+    [count(sum((each) => each.logical_rows)), "records", ""],
     [count(topics.length), topics.length === 1 ? "topic" : "topics", ""],
     [count(places.length), places.length === 1 ? "partition" : "partitions", ""],
-    [count(sum("logical_rows")), "records", ""],
-    [size(sum("bytes")), "in live segments", ""],
-    [size(sum("dirty_bytes")), "dirty", ""],
-    [count(running), running === 1 ? "compaction runs" : "compactions run", ""],
-    [count(due), due === 1 ? "partition owes work" : "partitions owe work", ""],
-    [count(attention), attention === 1 ? "needs a person" : "need a person", attention ? "bad" : ""],
   ];
   return shown.map(([figure, what, kind]) => h("li", { class: kind || null }, h("strong", {}, figure), ` ${what}`));
 }
@@ -137,36 +176,27 @@ const TOPICS = [
   ["Oldest dirty record", "number"],
 ];
 
-function topicsTable(topics, places) {
-  const rows = topics.map((topic) => {
-    const mine = places.filter((place) => place.topic === topic);
-    const sum = (of) => mine.reduce((total, { partition }) => total + of(partition), 0);
-    const oldest = mine.map(({ partition }) => partition.oldest_dirty_ms).filter((ms) => ms !== null);
-    return {
-      key: topic.topic,
-      cells: [
-        topicLink(topic.topic),
-        states(topic, mine),
-        count(mine.length),
-        count(sum((each) => each.logical_rows)),
-        size(sum((each) => each.bytes)),
-        count(sum((each) => each.l0.length)),
-        count(sum((each) => each.runs.length)),
-        size(sum((each) => each.dirty_bytes)),
-        oldest.length ? ago(Math.min(...oldest), serverNow()) : "none",
-      ],
-    };
-  });
-  return table("All topics", TOPICS, rows);
-}
+const topicRow = (topic) => ({
+  key: topic.topic,
+  cells: [
+    topicLink(topic.topic),
+    states(topic),
+    count(topic.places.length),
+    count(topic.rows),
+    size(topic.bytes),
+    count(topic.l0),
+    count(topic.runs),
+    size(topic.dirty),
+    topic.oldest === null ? "none" : ago(topic.oldest, serverNow()),
+  ],
+});
 
 // The worst first; how many partitions, if there are several.
-function states(topic, mine) {
+function states({ places, failed }) {
   const byWord = new Map();
-  for (const { stands } of [...mine].sort((one, other) => one.stands.rank - other.stands.rank)) {
+  for (const { stands } of [...places].sort((one, other) => one.stands.rank - other.stands.rank)) {
     byWord.set(stands.word, [stands.kind, (byWord.get(stands.word)?.[1] ?? 0) + 1]);
   }
-  if (topic.failures.length) byWord.set("cannot be read", ["bad", topic.failures.length]);
-  if (isPaused(topic) && !byWord.has("paused")) byWord.set("paused", ["off", mine.length]);
-  return [...byWord].map(([word, [kind, number]]) => badge(kind, mine.length > 1 ? `${word}: ${number}` : word));
+  if (failed) byWord.set("cannot be read", ["bad", failed]);
+  return [...byWord].map(([word, [kind, number]]) => badge(kind, places.length > 1 ? `${word}: ${number}` : word));
 }

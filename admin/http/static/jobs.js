@@ -46,15 +46,13 @@ function jobCard(job, ui) {
   );
 }
 
-// The key ranges that are done, as boxes that fill, if their number is known.
+// The key ranges that are done, as boxes that fill, if there are not too many.
 function progress(job) {
   const percent = job.progress.completion_percentage;
-  const ranges = job.estimate?.ranges ?? 0;
-  const done = Math.round((percent * ranges) / 100);
-  const known = ranges > 0 && ranges <= CELLS_MAX && Math.abs(done / ranges - percent / 100) < 0.01;
+  const { ranges, ranges_done: done } = job.progress;
   const eta = job.abandoned ? null : job.progress.estimated_completion;
   const said = [
-    known ? `${done} of ${counted(ranges, "key range")}, ${share(percent)}` : share(percent),
+    ranges ? `${done} of ${counted(ranges, "key range")}, ${share(percent)}` : share(percent),
     isActive(job) ? job.phase : null,
     job.abandoned || null,
     eta === null ? null : `ends in about ${span(Math.max(eta - serverNow(), 0))} (${time(eta)})`,
@@ -65,7 +63,9 @@ function progress(job) {
   return h(
     "div",
     { class: "progress" },
-    known ? cells(ranges, done) : h("progress", { max: 100, value: percent, "aria-label": "done" }),
+    ranges && ranges <= CELLS_MAX
+      ? cells(ranges, done)
+      : h("progress", { max: 100, value: percent, "aria-label": "done" }),
     h("span", { class: "quiet" }, said.filter(Boolean).join(" · ")),
   );
 }
@@ -124,7 +124,13 @@ function details(job) {
       ["started", time(job.started_at)],
       ["ended", time(job.completed_at)],
     ]),
-    attempts.length ? h("div", { class: "wide" }, table("Attempts", ATTEMPTS, attempts, { shown: true })) : null,
+    attempts.length
+      ? h(
+          "div",
+          { class: "wide", tabindex: "0", role: "group", "aria-label": "a table that scrolls" },
+          table("Attempts", ATTEMPTS, attempts, { shown: true }),
+        )
+      : null,
     h("p", { class: "quiet break" }, `sources: ${job.sources.join(", ") || "everything"}`),
   );
 }
@@ -157,7 +163,7 @@ function cancel(job, ui) {
 export const JOBS = [
   ["Compaction", ""],
   ["State", ""],
-  ["Kind", ""],
+  ["Kind", "word"],
   ["Done", "number"],
   ["Rows in", "number"],
   ["Rows out", "number"],

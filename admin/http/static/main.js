@@ -47,10 +47,12 @@ function decoded(part) {
   }
 }
 
-// `view`: { title, load(signal), draw(data, ui), wait(data) }. Without `load` nothing is asked before the user does.
+// `view`: { title, asking, load(signal), draw(data, ui), wait(data), end() }. Without `load` nothing is asked before the
+// user does.
 function show() {
   poll?.end();
   poll = null;
+  current?.end?.();
   const route = location.hash.replace(/^#\/?/, "");
   const view = viewOf(route);
   current = view;
@@ -63,7 +65,10 @@ function show() {
     guarded: (work) => guarded(work),
   };
   state = { heardAt: 0, error: null, nextAt: 0 };
-  main.replaceChildren(heading(view), ...(view.load ? [h("p", { class: "quiet" }, "Asking the server…")] : []));
+  main.replaceChildren(
+    heading(view),
+    ...(view.load ? [h("p", { class: "quiet" }, view.asking ?? "Asking the server…")] : []),
+  );
   if (!view.load) ui.redraw();
   if (show.again) main.querySelector("h1").focus();
   show.again = true;

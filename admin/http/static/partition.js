@@ -1,12 +1,15 @@
 // One partition: its shape, what happens next and why, its compactions, consumers, pins and segments.
 
+import { bytesByAge, pictures, readAndWritten } from "./ages.js";
 import { ask, askAll, newKey, serverNow } from "./api.js";
 import { confirmed } from "./dialogs.js";
 import { badge, button, facts, h, section, table, topicLink } from "./dom.js";
 import { explained, keys } from "./explained.js";
+import { Happened } from "./happened.js";
 import { jobRows } from "./jobs.js";
 import { shape } from "./shape.js";
 import { abandoned, standing } from "./standing.js";
+import { timeline } from "./timeline.js";
 import { consumers, pauseButton } from "./topic.js";
 import { ago, count, counted, isActive, size, time } from "./words.js";
 
@@ -16,6 +19,7 @@ const SEGMENTS_SHOWN = 500;
 export function partitionView(name, number) {
   let manifest = null; // large, so it is asked for only when there is a later one
   let jobsShown = FINISHED_SHOWN;
+  const happened = new Happened(name, number);
   return {
     title: `${name}/${number}`,
     load: async (signal) => {
@@ -36,12 +40,13 @@ export function partitionView(name, number) {
         jobsShown = Infinity;
         ui.redraw();
       };
-      return draw(data, ui, jobsShown, more);
+      return draw(data, ui, jobsShown, more, happened);
     },
+    end: () => happened.end(),
   };
 }
 
-function draw({ topic, partition, next, jobs, manifest }, ui, jobsShown, more) {
+function draw({ topic, partition, next, jobs, manifest }, ui, jobsShown, more, happened) {
   const stands = standing(topic, partition, jobs);
   const finished = jobs.filter((job) => !isActive(job)).sort((one, other) => other.created_at - one.created_at);
   const shown = [...jobs.filter(isActive), ...finished.slice(0, jobsShown)];
@@ -74,13 +79,19 @@ function draw({ topic, partition, next, jobs, manifest }, ui, jobsShown, more) {
         ["retention", partition.retention_pinned ?? ""],
       ]),
     ),
-    section("Shape", h("div", { class: "shape", key: "shape" }, shape(partition, manifest, shapeWidth()))),
     section("What happens next, and why", explained(next)),
+    section("Shape", h("div", { class: "shape", key: "shape" }, shape(partition, manifest, shapeWidth()))),
     section(
       "Compactions",
       shown.length ? jobRows(shown, ui) : h("p", { class: "quiet" }, "None is remembered."),
       left > 0 ? button(`Show ${count(left)} more`, more) : null,
     ),
+    section(
+      "Bytes and work",
+      pictures(bytesByAge(partition, serverNow()), readAndWritten(jobs)),
+      timeline(jobs, happened.claims, shapeWidth(), serverNow()),
+    ),
+    section("What happened", happened.draw(ui)),
     section("Consumers", consumers([partition])),
     section("Pins", pins(manifest)),
     section("Segments", segments(partition)),
@@ -201,7 +212,11 @@ function segments(partition) {
     "details",
     { key: "segments" },
     h("summary", {}, counted(all.length, "segment")),
-    h("div", { class: "wide" }, table("Live segments", SEGMENTS, rows)),
+    h(
+      "div",
+      { class: "wide", tabindex: "0", role: "group", "aria-label": "a table that scrolls" },
+      table("Live segments", SEGMENTS, rows),
+    ),
     left ? h("p", { class: "quiet" }, `and ${count(left)} more`) : null,
   );
 }

@@ -54,8 +54,10 @@ function overKeys(partition, width) {
   if (loose.length) marks.push(label(y, "L0"));
   for (const each of loose) {
     const [from, to] = scale.of(each);
-    marks.push(bar(from, y + 4, to - from, THIN, kindOf(partition, each, "l0"), titleOf(each)));
-    y += THIN + 3;
+    const height = each.id === partition.quarantined_segment ? ROW - 3 : THIN;
+    marks.push(bar(from, y + 4, to - from, height, kindOf(partition, each, "l0"), titleOf(each)));
+    marks.push(cross(partition, each, from, y + 4));
+    y += height + 3;
   }
   if (loose.length) y += 10;
   for (const run of runs.slice(0, ROWS_MAX)) {

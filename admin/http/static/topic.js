@@ -3,10 +3,12 @@
 import { ask, askAll, serverNow } from "./api.js";
 import { confirmed } from "./dialogs.js";
 import { badge, button, facts, failures, h, link, partitionLink, section, table } from "./dom.js";
+import { Listing } from "./lists.js";
 import { abandoned, isPaused, standing } from "./standing.js";
 import { ACTIONS, ago, count, counted, size, time } from "./words.js";
 
 export function topicView(name) {
+  const partitions = new Listing("partitions", PARTITION_ORDERS);
   return {
     title: `Topic ${name}`,
     load: async (signal) => {
@@ -23,7 +25,7 @@ export function topicView(name) {
       return { topic, jobs: jobs.items, explained: explained.items, checkpoints: checkpoints.items };
     },
     wait: ({ topic }) => Math.max(2000, topic.partitions.length * 100),
-    draw,
+    draw: (data, ui) => draw(data, partitions, ui),
   };
 }
 
@@ -45,7 +47,9 @@ export function pauseButton(topic, ui) {
   return button(`${verb} the topic`, () => confirmed({ title, text, verb, work }));
 }
 
-function draw({ topic, jobs, explained, checkpoints }, ui) {
+function draw({ topic, jobs, explained, checkpoints }, list, ui) {
+  const partitions = topic.partitions.map((each) => ({ ...each, stands: standing(topic, each, jobs) }));
+  const textOf = ({ partition, stands }) => `partition ${partition} ${stands.word}`;
   return [
     h(
       "div",
@@ -62,11 +66,7 @@ function draw({ topic, jobs, explained, checkpoints }, ui) {
     section(
       "Partitions",
       failed(topic),
-      table(
-        "Partitions",
-        PARTITIONS,
-        topic.partitions.map((each) => row(topic, each, jobs, explained)),
-      ),
+      list.draw("Partitions", PARTITIONS, partitions, { row: (each) => row(topic, each, explained), textOf, ui }),
     ),
     section(
       "Configuration",
@@ -100,8 +100,15 @@ const PARTITIONS = [
   ["Last compacted", "number"],
 ];
 
-function row(topic, partition, jobs, explained) {
-  const stands = standing(topic, partition, jobs);
+const PARTITION_ORDERS = [
+  ["by number", (one, other) => one.partition - other.partition],
+  ["worst first", (one, other) => one.stands.rank - other.stands.rank || other.dirty_bytes - one.dirty_bytes],
+  ["most dirty first", (one, other) => other.dirty_bytes - one.dirty_bytes],
+  ["largest first", (one, other) => other.bytes - one.bytes],
+];
+
+function row(topic, partition, explained) {
+  const { stands } = partition;
   const next = explained.find((each) => each.partition === partition.partition);
   return {
     key: partition.partition,

@@ -12,6 +12,8 @@ export const DEBTS = {
   "fan-in": "merge some inputs first",
 };
 
+export const debtText = (debt) => DEBTS[debt] ?? debt;
+
 export const ACTIONS = {
   settle: "Write down how a job ended",
   drop: "Drop segments below the log start",

@@ -26,6 +26,7 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+EVENTS = ("GET", "/v1/events")  # the one route beside the table; its arguments are those of events_of
 SVG = "http://www.w3.org/2000/svg"  # the name of a kind of element; nothing is asked there
 CALL = re.compile(r'"(GET|POST|PATCH|DELETE) (/v1/[^"?]*)(?:\?([^"]*))?"')
 # What would make markup or code of a text, or what the Content-Security-Policy refuses.
@@ -123,13 +124,23 @@ def test_whatever_a_file_names_beside_it_exists() -> None:
     assert named == {file.name for file in FILES} - {"index.html"}
 
 
+def test_no_script_waits_for_another_to_be_asked_for() -> None:
+    """A module that only a module names is asked for once that one has come."""
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
+    named = re.findall(r'(?:modulepreload" href|<script(?: type="module")? src)="static/([^"]+)"', page)
+    assert sorted(named) == [file.name for file in SCRIPTS]
+
+
 def test_every_request_of_the_page_is_in_the_table_of_routes() -> None:
     texts = {file.name: file.read_text(encoding="utf-8") for file in SCRIPTS}
     assert [name for name, text in texts.items() if "/v1/" in text] == ["api.js"]
     asked = CALL.findall(texts["api.js"])
     assert len(asked) == texts["api.js"].count("/v1/") > 10
     known = {(route.verb, route.path): route for route in ROUTES}
+    assert (*EVENTS, "topic&partition") in asked
     for verb, path, names in asked:
+        if (verb, path) == EVENTS:
+            continue
         route = known[verb, path]
         taken = {each.name for each in route.parameters if each.place in ("query", "body")}
         if route.lists and verb == "GET":
