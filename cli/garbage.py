@@ -38,12 +38,12 @@ def run(
 ) -> int:
     """Delete what was replaced at least a grace period ago, unless a checkpoint pins it."""
     from lithify.admin.garbage import check_grace
-    from lithify.cli.service import make_collector, serve
+    from lithify.cli.running import make_collector, run_parts
 
     check_grace(gc_grace_ms, "--gc-grace-ms")
     if not (once or dry_run or sweep):
         collector = make_collector(invocation.warehouse(), gc_grace_ms)
-        serve(invocation, collector=(collector, gc_interval_ms, gc_sweep_interval_ms))
+        run_parts(invocation, collector=(collector, gc_interval_ms, gc_sweep_interval_ms))
         return 0
     with invocation.output.progress("collecting"):
         report = invocation.admin().gc(dry_run=dry_run, sweep=sweep, grace_ms=gc_grace_ms)

@@ -1,43 +1,35 @@
 """`lithify compactor run`: until nothing is due, with a report, or as a service."""
 
-import logging
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
-import structlog
 
 from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
-from lithify.cli.logs import set_up_logs
 from lithify.cli.output import Output, count_text, size_text
+from lithify.cli.running import make_collector, run_parts
 from lithify.cli.serving import http_options, server_of
 from lithify.cli.settings import option
 from lithify.events.event_log import both, log_event
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
-from lithify.store.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lithify.admin.http.server import Serving
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engine import Engine
     from lithify.compactor.info import MaintenanceReport, PartitionReport
     from lithify.events.types import Sink
-    from lithify.gc.collector import Collector
-    from lithify.log.warehouse import Warehouse
 
-__all__ = ["compactor", "make_collector", "make_engine", "serve"]
+__all__ = ["compactor", "make_engine"]
 
 _COLUMNS = (
     *("topic", "#partition", "outcome"),
     *("#records stored", "#records readable", "#bytes stored", "#bytes readable"),
     "what was done, or why not",  # last, because it may be long
 )
-
-log = structlog.wrap_logger(logging.getLogger("lithify.service"))
 
 
 @click.group()
@@ -97,7 +89,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
             collector = make_collector(warehouse, settings["gc_grace_ms"], events)
             collecting = (collector, settings["gc_interval_ms"], settings["gc_sweep_interval_ms"])
         compacting = (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over)
-        serve(invocation, compacting, collecting, server)
+        run_parts(invocation, compacting, collecting, server)
         return 0
 
 
@@ -112,45 +104,6 @@ def make_engine(name: str, master: str | None) -> "Engine":
     from lithify.compactor.engines.spark import SparkEngine
 
     return SparkEngine(master)
-
-
-def make_collector(warehouse: "Warehouse", grace_ms: int, events: "Sink" = log_event) -> "Collector":
-    """Of a service. Raises InvalidRequest if the grace period is shorter than writers need."""
-    from lithify.admin.garbage import check_grace
-    from lithify.gc.collector import Collector
-
-    check_grace(grace_ms, "--gc-grace-ms")
-    if grace_ms == 0:
-        log.warning("there is no grace period: others who use the warehouse now may get CommitUnknown")
-    return Collector(warehouse, grace_ms=grace_ms, events=events)
-
-
-def serve(
-    invocation: Invocation,
-    compactor: "tuple[Compactor, int, int, bool] | None" = None,
-    collector: "tuple[Collector, int, int] | None" = None,
-    server: "Serving | None" = None,
-) -> None:
-    """Run until SIGTERM or SIGINT. Raises Fenced."""
-    from lithify.admin.daemon import Collecting, Compacting, Part, leave_on_signals, run_together
-
-    set_up_logs(invocation.log_format, invocation.log_level or "info")
-    parts: list[Part] = [Compacting(*compactor)] if compactor is not None else []
-    parts += [Collecting(*collector)] if collector is not None else []
-    parts += [server] if server is not None else []
-
-    def stop() -> None:
-        for part in parts:
-            part.stop()
-
-    with leave_on_signals(stop):
-        log.info(
-            "started", warehouse=shown(invocation.warehouse().url), compacts=bool(compactor), collects=bool(collector)
-        )
-        if server is not None:
-            invocation.output.line(server.url)
-        run_together(parts)
-    log.info("left")
 
 
 def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compactor]", take_over: bool) -> int:

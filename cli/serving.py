@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lithify.cli.invocation import Invocation, command
+from lithify.cli.running import run_parts
 from lithify.cli.settings import option
 from lithify.store.errors import InvalidRequest
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["http_options", "serve", "server_of"]
 
 _ADDRESS = "127.0.0.1:8480"
-
-
 _file = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -65,8 +64,5 @@ def server_of(invocation: Invocation, address: str, settings: Mapping[str, Any])
 def serve(invocation: Invocation, http: str | None, **settings: Any) -> int:
     """Serve the HTTP API of the warehouse until SIGTERM or Ctrl-C. Its address is the first line on standard
     output."""
-    from lithify.cli.service import serve as run
-
-    server = server_of(invocation, http or _ADDRESS, settings)
-    run(invocation, server=server)
+    run_parts(invocation, server=server_of(invocation, http or _ADDRESS, settings))
     return 0

@@ -11,7 +11,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from lithify.admin.daemon import Collecting, Compacting, leave_on_signals, run_together
-from lithify.cli.service import make_collector
+from lithify.cli.running import make_collector
 from lithify.compactor.compactor import Compactor
 from lithify.compactor.info import PartitionReport
 from lithify.gc.collector import Collector, GcReport
