@@ -154,7 +154,8 @@ class _Impatient(H11Protocol):
         if len(self.connections) > CONNECTIONS_MAX + TOLD_MAX:
             transport.abort()
             return
-        transport.set_write_buffer_limits(0)  # `pause_writing` tells of every byte that waits to be taken
+        # `pause_writing` tells of all that waits to be taken. With a limit of 0, TLS would tell where nothing waits.
+        transport.set_write_buffer_limits(1, 0)
         self._watch()
 
     def pause_writing(self) -> None:
