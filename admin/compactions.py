@@ -26,6 +26,7 @@ from lithify.store.errors import Corrupt, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
 
 __all__ = [
+    "JOB_ID",
     "Retried",
     "Sources",
     "cancel",
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 IDEMPOTENCY_KEY_CHARACTERS_MAX = 64
-_JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 Sources = Literal["full"] | Sequence[str]
 
@@ -167,7 +168,7 @@ def place_of(info: CompactionInfo) -> tuple[str, int, int, str]:
 def split_id(compaction: str) -> tuple[str, int, str]:
     topic, _, rest = compaction.partition("/")
     partition, _, job = rest.partition("/")
-    if _JOB_ID.fullmatch(job) is None or not partition.isascii() or not partition.isdecimal() or len(partition) > 10:
+    if JOB_ID.fullmatch(job) is None or not partition.isascii() or not partition.isdecimal() or len(partition) > 10:
         example = compaction_id("users", 0, "000000000042-1a2b3c4d")
         raise InvalidRequest(f"{compaction[:300]!r} is not a compaction id; one looks like {example}")
     return topic, int(partition), job

@@ -9,6 +9,7 @@ import msgspec
 from lithify.store.errors import InvalidRequest
 
 __all__ = [
+    "TOPIC_NAME",
     "WAREHOUSE_CONFIG",
     "EndKeys",
     "PartitionKeys",
@@ -19,7 +20,7 @@ __all__ = [
     "is_topic_name",
 ]
 
-_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NUMBER_DIGITS = 20
 _NUMBER = re.compile(rf"[0-9]{{{_NUMBER_DIGITS}}}")
 _AGE = re.compile(r"[0-9]{12,19}(?=-)")  # the manifest number at the beginning of segment and job ids
@@ -30,7 +31,7 @@ _RESERVED = ".lithify-"  # prefix of folders at the root that belong to lithify:
 
 
 def is_topic_name(name: str) -> bool:
-    return name not in (".", "..") and not name.startswith(_RESERVED) and _TOPIC_NAME.fullmatch(name) is not None
+    return name not in (".", "..") and not name.startswith(_RESERVED) and TOPIC_NAME.fullmatch(name) is not None
 
 
 def is_segment_key(key: str) -> bool:

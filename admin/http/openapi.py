@@ -6,20 +6,23 @@ from typing import Any
 
 import msgspec
 
+from lithify.admin.compactions import JOB_ID
 from lithify.admin.http.problems import MEDIA_TYPE, Problem
 from lithify.admin.http.routes import ROUTES, Parameter, Route
 from lithify.admin.partitions import Failed
+from lithify.log.names import NAME_CHARACTERS_MAX
+from lithify.manifest.keys import TOPIC_NAME
 
 __all__ = ["document"]
 
 _REF = "#/components/schemas/{name}"
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _NARROWER: dict[str, dict[str, Any]] = {  # than their types: what is refused in any case
-    "topic": {"pattern": "^[A-Za-z0-9._-]{1,249}$"},
+    "topic": {"pattern": f"^{TOPIC_NAME.pattern}$"},
     "partition": {"minimum": 0},
-    "job": {"pattern": "^[A-Za-z0-9_-]{1,100}$"},
-    "name": {"minLength": 1, "maxLength": 249},
-    "application": {"minLength": 1, "maxLength": 249},
+    "job": {"pattern": f"^{JOB_ID.pattern}$"},
+    "name": {"minLength": 1, "maxLength": NAME_CHARACTERS_MAX},
+    "application": {"minLength": 1, "maxLength": NAME_CHARACTERS_MAX},
 }
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
 _PAGING = (
