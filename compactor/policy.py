@@ -207,17 +207,17 @@ def decision(reading: Reading) -> Decision:
     passed: list[NotDue] = []
     for due in debt.all_due:
         if chosen is None or due.debt != chosen.debt:
-            wait = _postponed(_fitting(due, reading.config), reading)
-            passed.append(NotDue(due.debt.text, _why_not(due, action, wait)))
+            passed.append(NotDue(due.debt.text, _why_not(due, action, reading)))
     passed += (each for each in debt.weighed if isinstance(each, NotDue))
     passed += left_out(debt, reading, chosen)
     return Decision(action, debt, tuple(passed))
 
 
-def _why_not(due: Due, action: Action, wait: Wait | None) -> str:
-    """Why `action` is not `due`. `wait`: what would keep `due` from starting in any case."""
+def _why_not(due: Due, action: Action, reading: Reading) -> str:
+    """Why `action` is not `due`."""
     if isinstance(action, Propose | Drop) and due.urgency > action.due.urgency:
         return f"due after that: {due.reason}"
+    wait = _postponed(_fitting(due, reading.config), reading)  # would keep it from starting in any case
     if wait is not None:
         return wait.reason
     return f"{due.reason}; {_before_it(action)}"

@@ -11,7 +11,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Fenced, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import NewId, Request
 
-__all__ = ["Holds", "check_consumer_name", "forget", "look", "reset", "still_holds", "take"]
+__all__ = ["RACES_MAX", "Holds", "check_consumer_name", "forget", "look", "reset", "still_holds", "take"]
 
 RACES_MAX = 8  # attempts lost to other instances that take over the same name
 
@@ -34,10 +34,10 @@ async def still_holds(files: PartitionFiles, name: str, instance: str) -> None:
 
 
 async def look(
-    files: PartitionFiles, name: str, start: Callable[[Manifest], int], holds: Holds | None = None
+    files: PartitionFiles, name: str, start: Callable[[Manifest], int | None], holds: Holds | None = None
 ) -> TakePosition:
     """The edit that takes `name` over for a new instance; nothing is taken until it is committed. `start` returns where
-    the name begins without a position; it raises if an instance could not begin."""
+    the name begins if it has no position, or None if it has one; it raises if an instance could not begin."""
     head = await files.live_head()
     new_at = start(head)
     if holds is not None:
@@ -48,7 +48,7 @@ async def look(
 
 
 async def take(
-    files: PartitionFiles, name: str, start: Callable[[Manifest], int], holds: Holds | None = None
+    files: PartitionFiles, name: str, start: Callable[[Manifest], int | None], holds: Holds | None = None
 ) -> ConsumerPosition:
     """Take over the position of `name` for a new instance, wherever it is by then; the former holder is refused at its
     next commit. Without a position, one is created at the offset that `start` returns.

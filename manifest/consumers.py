@@ -93,13 +93,14 @@ class TakePosition:
     SUBTLE! It applies to whatever the position is by then. If it expected one position, it could never replace an
     instance that commits after each record: that one would always have committed meanwhile. Test:
     tests/log/test_taking_over.py
-    `new_at`: where the name begins if it has no position. `holder`: only if that instance has the name ("": none has);
-    None: whichever instance has it.
+    `new_at`: where the name begins if it has no position. None: it had one when `instance` looked; if it was deleted
+    since, it is refused with NotFound. `holder`: only if that instance has the name ("": none has); None: whichever
+    instance has it.
     """
 
     name: str
     instance: str
-    new_at: int
+    new_at: int | None
     holder: str | None = None
 
     repeatable = True  # another instance in between simply loses the name again. Never Already, as in CommitPosition
@@ -116,7 +117,7 @@ class TakePosition:
         return _put(head, _moved(known, self.name, known.offset, self.instance), number, now_ms)
 
     def _create(self, head: Manifest, number: int, now_ms: int) -> Next[Manifest, ConsumerPosition] | Refused:
-        if self.holder:
+        if self.holder or self.new_at is None:
             return Refused(forgotten(_where(head, self.name)))
         refused = _beyond(head, self.name, self.new_at) if self.new_at > head.next_offset else _full(head, now_ms)
         if refused is not None:
