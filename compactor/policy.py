@@ -204,10 +204,11 @@ def decision(reading: Reading) -> Decision:
     debt = assess(reading)
     action = decide(reading, debt)
     chosen = action.due if isinstance(action, Propose | Drop) else None
-    passed: list[NotDue] = []
-    for due in debt.all_due:
-        if chosen is None or due.debt != chosen.debt:
-            passed.append(NotDue(due.debt.text, _why_not(due, action, reading)))
+    passed = [
+        NotDue(due.debt.text, _why_not(due, action, reading))
+        for due in debt.all_due
+        if chosen is None or due.debt != chosen.debt
+    ]
     passed += (each for each in debt.weighed if isinstance(each, NotDue))
     passed += left_out(debt, reading, chosen)
     return Decision(action, debt, tuple(passed))
