@@ -84,6 +84,11 @@ class Topic:
         return self._topic.topic
 
     @property
+    def topic_id(self) -> str:
+        """Of this topic alone: another one that is created under its name later has another id."""
+        return self._topic.topic_id
+
+    @property
     def partitions(self) -> int:
         return self._topic.partitions
 

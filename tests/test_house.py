@@ -23,6 +23,7 @@ PLACES: dict[str, str] = SETUPTOOLS["package-dir"]  # package -> folder
 CHECKED_TOO = {"tests/sim", "tests/chaos", "tests/properties", "benchmarks", "tools"}  # by the type gate
 FOLDERS = sorted({folder.split("/")[0] for folder in PLACES.values()})
 SUBPACKAGES = sorted(set(FOLDERS) - {"lithify"})
+IMPORTED_AS = {folder: package for package, folder in PLACES.items() if "/" not in folder}
 
 # Who may import whom. Whatever stands in no list is the face's or the operators' side: lithify, admin, cli.
 BASE = {"store"}
@@ -40,6 +41,7 @@ ALLOWED = {
     "lithify": set(FOLDERS) - {"testing"},
     "admin": set(FOLDERS) - {"cli", "lithify"},
     "cli": set(FOLDERS),
+    "spark": DATA | {"log"},
     "testing": set(FOLDERS),
 }
 
@@ -135,10 +137,13 @@ def test_nothing_else_lies_at_the_top() -> None:
 def test_mapping_links_and_folders_agree() -> None:
     marked = {file.parent.name for file in ROOT.glob("*/py.typed")}
     links = {link.name: os.readlink(link) for link in (ROOT / "typings" / "lithify").iterdir()}
+    inside = sorted(set(SUBPACKAGES) - {"spark"})  # whose package is pyspark_lithify, the name by which Spark finds it
     assert sorted(SETUPTOOLS["packages"]) == sorted(PLACES)
-    assert {name: name.removeprefix("lithify.").replace(".", "/") for name in PLACES} == PLACES
+    folders = {name: name.removeprefix("lithify.").replace(".", "/") for name in PLACES}
+    assert folders | {"pyspark_lithify": "spark"} == PLACES
+    assert os.readlink(ROOT / "typings" / "pyspark_lithify") == "../spark"
     assert marked == set(FOLDERS)
-    assert links == {name: f"../../{name}" for name in SUBPACKAGES} | {"__init__.py": "../../lithify/__init__.py"}
+    assert links == {name: f"../../{name}" for name in inside} | {"__init__.py": "../../lithify/__init__.py"}
     assert set(PROJECT["tool"]["pyright"]["include"]) == marked | CHECKED_TOO
     assert SETUPTOOLS["package-data"] == {"*": ["py.typed"], "lithify.admin.http": ["static/*"]}
     assert set(ALLOWED) == set(FOLDERS)
@@ -172,7 +177,7 @@ print(json.dumps(said))
     said = json.loads(done.stdout)
     assert said.pop("gc") == "<module 'gc' (built-in)>"
     for name in sorted(set(SUBPACKAGES) - {"gc"}):
-        assert said[name].startswith(f"import lithify.{name}, not {name}"), said[name]
+        assert said[name].startswith(f"import {IMPORTED_AS[name]}, not {name}"), said[name]
 
 
 def test_lint_bans_every_bare_import_but_gc() -> None:

@@ -1,0 +1,33 @@
+"""The topic of an option set, on the driver; and what executors need to reach the same store."""
+
+from typing import NamedTuple
+
+from pyspark_lithify.options import Common
+
+from lithify.log.topic import Topic
+from lithify.log.warehouse import Warehouse
+from lithify.store.driver import Driver
+from lithify.store.errors import InvalidRequest
+from lithify.store.opening import open_store
+from lithify.store.port import StoreSpec
+
+__all__ = ["Opened", "opened"]
+
+
+class Opened(NamedTuple):
+    topic: Topic
+    spec: StoreSpec
+
+
+def opened(common: Common) -> Opened:
+    """Raises InvalidRequest, NotFound if there is no such topic, Unavailable."""
+    if common.warehouse.startswith("memory:"):
+        raise InvalidRequest("memory:// lies in one process, and Spark has several: use s3:// or file://")
+    store = open_store(common.warehouse, common.storage_options)
+    spec = store.spec()
+    if spec.withheld or spec.credentials_file is not None:
+        raise InvalidRequest(
+            f"the storage options {', '.join(spec.withheld)} may be secret, and Spark would write them into its event "
+            "log: give credentials to the driver and the executors in another way, as environment variables"
+        )
+    return Opened(Warehouse(Driver(store)).topic(common.topic), spec)

@@ -1,0 +1,93 @@
+"""spark.read: one snapshot for each DataFrame, planned into tasks on the driver, read on executors (RFC 0021, 0022)."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark_lithify.columns import for_spark
+from pyspark_lithify.options import ReadOptions
+
+if TYPE_CHECKING:
+    from lithify.log.snapshot import Snapshot
+    from lithify.log.topic import Topic
+    from lithify.log.topic_snapshot import TopicSnapshot
+    from lithify.segment.read_task import ReadTask
+    from lithify.store.port import StoreSpec
+
+__all__ = ["HELD_FOR", "BatchReader", "ReadPartition"]
+
+HELD_FOR = timedelta(hours=1)  # each task that is read renews it
+
+
+class ReadPartition(InputPartition):
+    """What one task reads. Without a task there is nothing to read."""
+
+    def __init__(self, task: "ReadTask | None", spec: "StoreSpec") -> None:
+        super().__init__(None)
+        self.task = task
+        self.spec = spec
+
+
+class BatchReader(DataSourceReader):
+    """SUBTLE! Spark asks a DataFrame for its partitions once, and uses them for each of its queries and each side of a
+    self-join: so all of them read one snapshot. Test: tests/spark/test_reading.py"""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from pyspark_lithify.opening import opened
+
+        topic, spec = opened(self._options.common)
+        tasks = planned(topic, self._options, self._columns)
+        # An empty list makes Spark call `read` with an InputPartition of its own.
+        return [ReadPartition(task, spec) for task in tasks] or [ReadPartition(None, spec)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from lithify.log.read_task import read_task
+        from lithify.store.opening import open_spec
+
+        assert isinstance(partition, ReadPartition)
+        if partition.task is None:
+            return
+        for batch in read_task(partition.task, open_spec(partition.spec)):
+            yield for_spark(batch, self._columns, partition.task.partition)
+
+
+def planned(topic: "Topic", options: ReadOptions, columns: Sequence[str]) -> "list[ReadTask]":
+    """Tasks of one snapshot. Partitions that are named are read as `Partition.scan` does: with the keys, too, that left
+    them when the topic grew."""
+    stored = [name for name in columns if name != "partition"] or ["offset"]
+    common = {
+        "view": options.view,
+        "low": options.key_from,
+        "high": options.key_to,
+        "start_offset": options.offset_from,
+        "end_offset": options.offset_to,
+        "columns": stored,
+        "tombstones": options.tombstones,
+    }
+    if options.partitions is None:
+        return _of_all(topic, options).plan(**common, tasks=options.tasks)
+    found: list[ReadTask] = []
+    share = None if options.tasks is None else max(1, options.tasks // len(options.partitions))
+    for place, number in enumerate(options.partitions):
+        found += _of_one(topic, options, place, number).plan(**common, tasks=share)
+    return found
+
+
+def _of_all(topic: "Topic", options: ReadOptions) -> "TopicSnapshot":
+    if options.checkpoint is not None:
+        return topic.pinned(options.checkpoint)
+    return topic.snapshot(HELD_FOR if options.pin else None, manifests=options.manifests)
+
+
+def _of_one(topic: "Topic", options: ReadOptions, place: int, number: int) -> "Snapshot":
+    part = topic.partition(number)
+    if options.checkpoint is not None:
+        return part.pinned(options.checkpoint)
+    manifest = None if options.manifests is None else options.manifests[place]
+    return part.snapshot(ttl=HELD_FOR if options.pin else None, manifest=manifest)

@@ -1,0 +1,227 @@
+"""df.write and writeStream: tasks write segments of one upload in each partition, the driver appends them (P22, RFC
+0019, 0022)."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+from pyspark_lithify.columns import for_append
+from pyspark_lithify.options import WriteOptions
+
+if TYPE_CHECKING:
+    from lithify.log.topic import Topic
+    from lithify.log.upload import UploadTask
+    from lithify.manifest.model import SegmentRef
+    from lithify.store.port import StoreSpec
+
+__all__ = ["BatchWriter", "Placing", "Written", "commit", "distributed_over", "placing", "write"]
+
+BUFFERED_BYTES_MAX = 256 << 20  # of one task; the largest partition's rows are then written as a segment
+_LOOK_EVERY_MS = 1_000
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task wrote: in each partition the segments, in the order of its rows. Holds no record."""
+
+    partitions_count: int = 0
+    segments: "dict[int, list[tuple[UploadTask, SegmentRef]]]" = field(default_factory=dict)
+    query_id: str | None = None  # of a stream
+
+
+@dataclass(frozen=True)
+class Placing:
+    """What tasks need to write. `partitions_count`: over how many partitions keys are distributed."""
+
+    options: WriteOptions
+    names: tuple[str, ...]
+    spec: "StoreSpec"
+    upload_id: str
+    partitions_count: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._placing = placing(options, schema, options.txn)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write(self._placing, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        commit(self._placing.options, messages, self._placing.options.txn)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing. SUBTLE! Spark calls this after a commit that raised, too, with everything that it may have
+        appended. What was not appended is swept once the upload has expired. Test: tests/spark/test_writing.py"""
+
+
+def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | None) -> Placing:
+    from pyspark_lithify.opening import opened
+
+    from lithify.store.driver import new_id
+
+    topic, spec = opened(options.common)
+    count = topic.partitions_now()
+    if txn is not None:
+        count = distributed_over(topic, txn, count)
+    return Placing(options, tuple(field.name for field in schema), spec, new_id(), count)
+
+
+def distributed_over(topic: "Topic", txn: tuple[str, int], now: int) -> int:
+    """Over how many partitions an earlier attempt of this transaction distributed its keys.
+
+    SUBTLE! 1. An attempt appends to partition 0 of two, and dies. 2. The topic grows to four. 3. The next attempt, over
+    four, would leave out partition 0, which has the transaction, and append keys to 2 and 3 that partition 0 already
+    has. So an application's name tells the count. Test: tests/spark/test_writing.py
+    """
+    for count in topic.former_partitions():
+        name, version = application_over(txn[0], count), txn[1]
+        for number in range(count):
+            known = topic.partition(number).transactions()
+            if any(each.application == name and each.version == version for each in known):
+                return count
+    return now
+
+
+def application_over(application: str, count: int) -> str:
+    return f"{application} over {count}"
+
+
+def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:
+    """In a task: the rows of each partition as one segment, or a few if they are more than memory should hold."""
+    rows = _Rows(placing)
+    for batch in batches:
+        rows.add(for_append(batch, placing.names))
+    return Written(placing.partitions_count, rows.written(), query_id)
+
+
+class _Rows:
+    """Rows of one task by partition, until they are written."""
+
+    def __init__(self, placing: Placing) -> None:
+        self._placing = placing
+        self._tables: defaultdict[int, list[pa.Table]] = defaultdict(list)
+        self._bytes: defaultdict[int, int] = defaultdict(int)
+        self._tasks: dict[int, UploadTask] = {}
+        self._written: dict[int, list[tuple[UploadTask, SegmentRef]]] = {}
+        context = TaskContext.get()
+        self._keyless = (context.partitionId() if context is not None else 0) % placing.partitions_count
+
+    def add(self, table: pa.Table) -> None:
+        for number, rows in self._split(table):
+            self._tables[number].append(rows)
+            self._bytes[number] += rows.nbytes
+        while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
+            self._write(max(self._bytes, key=self._bytes.__getitem__))
+
+    def written(self) -> "dict[int, list[tuple[UploadTask, SegmentRef]]]":
+        for number in sorted(self._tables):
+            self._write(number)
+        return self._written
+
+    def _split(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        count = self._placing.partitions_count
+        if table.num_rows == 0:
+            return
+        if count == 1:
+            yield 0, table
+            return
+        import numpy as np
+
+        from lithify.segment.partitioner import partitions_for_keys
+
+        keys: Any = table.column("key").combine_chunks()
+        key_array: Any = pa.concat_arrays(keys.chunks) if isinstance(keys, pa.ChunkedArray) else keys
+        places = partitions_for_keys(key_array, count)
+        places = np.where(places < 0, self._keyless, places)
+        order = np.argsort(places, kind="stable")
+        sorted_rows = table.take(pa.array(order))
+        numbers, starts = np.unique(places[order], return_index=True)
+        for number, start, end in zip(numbers, starts, [*starts[1:], len(order)], strict=True):
+            yield int(number), sorted_rows.slice(int(start), int(end - start))
+
+    def _write(self, number: int) -> None:
+        from lithify.log.upload import write_segment
+        from lithify.store.opening import open_spec
+
+        table = pa.concat_tables(self._tables.pop(number))
+        del self._bytes[number]
+        store = open_spec(self._placing.spec)
+        ref = write_segment(store, self._task(number), table)
+        if ref is not None:
+            self._written.setdefault(number, []).append((self._task(number), ref))
+
+    def _task(self, number: int) -> "UploadTask":
+        """The upload is begun by the first task that has rows for a partition; for the others it is the same one."""
+        if number not in self._tasks:
+            from lithify.log.warehouse import Warehouse
+            from lithify.store.driver import Driver
+            from lithify.store.opening import open_spec
+
+            options = self._placing.options
+            topic = Warehouse(Driver(open_spec(self._placing.spec))).topic(options.common.topic)
+            self._tasks[number] = topic.partition(number).begin_upload(
+                ttl=options.upload_ttl_ms, upload_id=self._placing.upload_id
+            )
+        return self._tasks[number]
+
+
+def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], txn: tuple[str, int] | None) -> None:
+    """On the driver: one commit for each partition. Raises what `Partition.upload` raises; its notes say where the
+    write was appended before."""
+    from pyspark_lithify.opening import opened
+
+    written = [message for message in messages if isinstance(message, Written) and message.segments]
+    if not written:
+        return
+    topic, _ = opened(options.common)
+    done: list[int] = []
+    for number in sorted({number for message in written for number in message.segments}):
+        given = list(itertools.chain.from_iterable(message.segments.get(number, ()) for message in written))
+        stamp = None if txn is None else (application_over(txn[0], written[0].partitions_count), txn[1])
+        try:
+            _append(topic, number, given, stamp, options.commit_wait_ms)
+        except Exception as error:
+            again = "the same txnAppId and txnVersion skip what was appended" if txn else "it would be appended twice"
+            error.add_note(
+                f"Appended before this error: partitions {done or 'none'}. If the write is repeated, {again}."
+            )
+            raise
+        done.append(number)
+
+
+def _append(
+    topic: "Topic",
+    number: int,
+    given: "list[tuple[UploadTask, SegmentRef]]",
+    txn: tuple[str, int] | None,
+    wait_ms: int,
+) -> None:
+    """Append to one partition, and wait while it has too many segments to take more.
+
+    A version that came before is skipped, as Delta Lake does with `txnVersion`."""
+    from lithify.store.driver import pause
+    from lithify.store.errors import AlreadyExists, InvalidRequest, Unavailable
+
+    tasks = {task.name: task for task, _ in given}
+    if len(tasks) > 1:
+        raise InvalidRequest(
+            f"{topic.name}/{number}: the upload expired while tasks were writing. Write again, with a larger uploadTtlMs"
+        )
+    (task,) = tasks.values()
+    for left_ms in range(wait_ms, -1, -_LOOK_EVERY_MS):
+        try:
+            topic.partition(number).upload(task, [ref for _, ref in given], txn)
+            return
+        except AlreadyExists:
+            return
+        except Unavailable:
+            if left_ms < _LOOK_EVERY_MS:
+                raise
+            pause(_LOOK_EVERY_MS)
