@@ -89,7 +89,7 @@ def check_written(schema: StructType) -> None:
     for name in ("key", "value"):
         if name not in names:
             raise InvalidRequest(
-                f"no column {name!r}: a topic takes key, value, and if wanted timestamp_ms and headers"
+                f"no column {name!r}: a topic takes key, value, and optionally timestamp_ms and headers"
             )
     for field in schema:
         _check_field(field)

@@ -212,7 +212,7 @@ def _append(
     tasks = {task.name: task for task, _ in given}
     if len(tasks) > 1:
         raise InvalidRequest(
-            f"{topic.name}/{number}: the upload expired while tasks were writing. Write again, with a larger uploadTtlMs"
+            f"{topic.name}/{number}: the upload expired while tasks wrote. Write again, with a larger uploadTtlMs"
         )
     (task,) = tasks.values()
     for left_ms in range(wait_ms, -1, -_LOOK_EVERY_MS):

@@ -351,6 +351,12 @@ def test_every_dependency_is_explained() -> None:
     assert [name for group in groups for name in group if f"| `{name}` |" not in page] == []
 
 
+def in_a_wheel(file: str) -> str:
+    folder, _, rest = file.partition("/")
+    package = IMPORTED_AS[folder].replace(".", "/")
+    return f"{package}/{rest}"
+
+
 @pytest.mark.slow
 def test_the_wheel_holds_every_package_and_imports_from_an_empty_folder(tmp_path: Path) -> None:
     checkout, unpacked, empty = (tmp_path / name for name in ("checkout", "unpacked", "empty"))
@@ -366,10 +372,11 @@ def test_the_wheel_holds_every_package_and_imports_from_an_empty_folder(tmp_path
     (wheel,) = tmp_path.glob("lithify-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(unpacked)
-    packed = {file.relative_to(unpacked).as_posix() for file in (unpacked / "lithify").rglob("*")}
+    packages = [unpacked / "lithify", unpacked / "pyspark_lithify"]
+    packed = {file.relative_to(unpacked).as_posix() for package in packages for file in package.rglob("*")}
     files = [relative(file) for file in package_files()] + [f"{folder}/py.typed" for folder in FOLDERS]
     files += [relative(file) for file in (ROOT / "admin" / "http" / "static").iterdir()]
-    assert {f"lithify/{file.removeprefix('lithify/')}" for file in files} <= packed
+    assert {in_a_wheel(file) for file in files} <= packed
     program = "import sys, importlib as i; [print(i.import_module(name).__file__) for name in sys.argv[1:]]"
     done = subprocess.run(
         [sys.executable, "-c", program, *SETUPTOOLS["packages"]],
