@@ -211,6 +211,7 @@ GAUGES: tuple[Gauge, ...] = (
         "checkpoints by owner: user, scan, view",
         lambda p: [((owner,), count) for owner, count in p.checkpoints.items()],
     ),
+    _sum("lithify_uploads", "uploads apart from their commit that stand", lambda p: p.uploads),
     _sum(
         "lithify_garbage_segments",
         "replaced segments that wait for the grace period or for a checkpoint",

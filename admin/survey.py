@@ -104,6 +104,7 @@ class PartitionSurvey(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobNow, ...]
     failing: int  # sets of sources on which the latest attempts recorded nothing
     checkpoints: dict[str, int]  # by owner: user, scan, view
+    uploads: int = 0  # that stand
     waiting: Waiting
     consumers: Consumers
 
@@ -172,6 +173,7 @@ def surveyed(reading: Reading, waits_since_ms: int | None = None) -> PartitionSu
         jobs=tuple(_job(manifest, job) for job in state.jobs),
         failing=len(state.failures),
         checkpoints=dict(Counter(checkpoint.owner for checkpoint in manifest.checkpoints)),
+        uploads=len(manifest.uploads),
         waiting=Waiting(
             segments=len(manifest.retired),
             bytes=sum(retired.bytes for retired in manifest.retired),

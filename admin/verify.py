@@ -21,6 +21,7 @@ from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import missing_text
+from lithify.manifest.uploads import upload_of
 from lithify.manifest.walk import UnreadTopic, partitions_found
 from lithify.manifest.words import counted
 from lithify.segment.check import CheckTask, Finding, check_segments, finding, unread
@@ -52,6 +53,7 @@ class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
     pinned: int = 0  # those of them that only checkpoints keep
     unnamed: int = 0  # objects that no manifest names: orphans, or uploads in progress
     unnamed_bytes: int = 0
+    uploading: int = 0  # those of them that belong to an upload that stands (docs/rfcs/0019): no sweep deletes them
     quarantine: str | None = None
     findings: tuple[Finding, ...] = ()
 
@@ -199,6 +201,9 @@ class Verifier:
             pinned=sum(ref.id not in live for ref in here),
             unnamed=len(look.unnamed),
             unnamed_bytes=sum(look.unnamed.values()),
+            uploading=sum(
+                upload_of(look.keys.segment_id(key) or "", look.head.uploads) is not None for key in look.unnamed
+            ),
             quarantine=look.head.quarantine.reason if look.head.quarantine else None,
             findings=(*look.problems, *mine),
         )

@@ -10,7 +10,7 @@ from lithify.cli.output import Output, count_text, is_terminal, size_text, time_
 from lithify.cli.terminal import plain_bytes
 
 if TYPE_CHECKING:
-    from lithify.manifest.model import Manifest, SegmentRef
+    from lithify.manifest.model import Manifest, SegmentRef, Upload
 
 __all__ = ["manifest"]
 
@@ -51,6 +51,7 @@ def _show(output: Output, shown: "Manifest") -> None:
             for c in shown.checkpoints
         ),
     ]
+    facts += [("upload", _upload(each)) for each in shown.uploads]
     if shown.unpinned:
         facts.append(("no longer pinned, to be collected", ", ".join(f"manifest {n}" for n in shown.unpinned)))
     if shown.sealed:
@@ -63,6 +64,14 @@ def _show(output: Output, shown: "Manifest") -> None:
     rows += [(run.id, *_row(ref)) for run in shown.runs for ref in run.segments]
     columns = ("run", "segment", "#rows", "size", "#from offset", "#to", "#tombstones", "order", "#added at")
     output.table(columns, rows)
+
+
+def _upload(upload: "Upload") -> str:
+    done = upload.appended
+    what = f"expires {time_text(upload.expires_at_ms)}"
+    if done is not None:
+        what = f"offsets {done.base_offset} to {done.base_offset + done.rows - 1}, by manifest {done.number}; {what}"
+    return f"{upload.name}: {what}"
 
 
 def _row(ref: "SegmentRef") -> tuple[object, ...]:

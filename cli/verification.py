@@ -50,5 +50,10 @@ def _show(output: Output, report: "VerifyReport") -> None:
             "objects that no manifest names are orphans or uploads in progress: 'lithify gc run --dry-run --sweep' "
             "lists them"
         )
+    uploading = sum(check.uploading for check in report.partitions)
+    if uploading:
+        output.line(
+            f"{uploading} of them belong to uploads that stand ('lithify manifest show'): no sweep deletes those"
+        )
     if not report.findings:
         output.line("every live or pinned segment exists and is intact")

@@ -42,6 +42,9 @@ from lithify.events.types import (
     TransactionEnded,
     TransactionForgotten,
     TransactionResumed,
+    UploadBegun,
+    UploadCommitted,
+    UploadRemoved,
 )
 from lithify.manifest.jobs import CompactorState, Job, MergeCounts, RangeDone
 from lithify.manifest.model import Manifest, Transaction
@@ -127,6 +130,7 @@ def _manifest(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
         yield OrphanFloorRaised(orphan_floor=after.orphan_floor)
     yield from _checkpoints(before, after)
     yield from _clients(before, after)
+    yield from _uploads(before, after)
 
 
 def _log(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
@@ -213,6 +217,18 @@ def _clients(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
             yield (TransactionEnded if each.ended else TransactionResumed)(application=each.application)
     for name in applications:
         yield TransactionForgotten(application=name)
+
+
+def _uploads(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
+    known = {upload.name: upload for upload in before.uploads}
+    for upload in after.uploads:
+        was = known.pop(upload.name, None)
+        if was is None:
+            yield UploadBegun(upload=upload.name, expires_at_ms=upload.expires_at_ms)
+        if upload.appended is not None and (was is None or was.appended is None):
+            yield UploadCommitted(upload=upload.name, offset=upload.appended.base_offset, rows=upload.appended.rows)
+    for upload in known.values():
+        yield UploadRemoved(upload=upload.name, appended=upload.appended is not None)
 
 
 def changes_of_jobs(previous: CompactorState | None, state: CompactorState) -> tuple[JobChange, ...]:

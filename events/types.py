@@ -55,6 +55,9 @@ __all__ = [
     "TransactionEnded",
     "TransactionForgotten",
     "TransactionResumed",
+    "UploadBegun",
+    "UploadCommitted",
+    "UploadRemoved",
 ]
 
 
@@ -248,6 +251,28 @@ class TransactionResumed(ManifestChange, frozen=True, kw_only=True):
 
 class TransactionForgotten(ManifestChange, frozen=True, kw_only=True):
     application: str
+
+
+class UploadBegun(ManifestChange, frozen=True, kw_only=True):
+    """Segments may be uploaded under its name from now on (P22)."""
+
+    upload: str  # its name
+    expires_at_ms: int
+
+
+class UploadCommitted(ManifestChange, frozen=True, kw_only=True):
+    """Its segments are appended; each has an `Appended` of its own in the same manifest."""
+
+    upload: str  # its name
+    offset: int  # of its first record
+    rows: int
+
+
+class UploadRemoved(ManifestChange, frozen=True, kw_only=True):
+    """It had expired, or the topic was deleted."""
+
+    upload: str  # its name
+    appended: bool
 
 
 class JobChange(Change, frozen=True, kw_only=True):

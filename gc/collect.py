@@ -30,6 +30,7 @@ from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import FORMAT, Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, expired, handed_over, missing_text
+from lithify.manifest.uploads import ran_out
 from lithify.store.errors import Corrupt
 from lithify.store.port import Now
 
@@ -115,7 +116,8 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     handed = handed_over(manifest.retired, manifest.checkpoints, dead, files.homes)
     freed += [file for number, file in left.files.items() if number in looked_at]
     if not dry_run:
-        if forgotten or over or looked_at or handed or raises:
+        lapsed = any(ran_out(upload, now_ms) for upload in manifest.uploads)
+        if forgotten or over or looked_at or handed or raises or lapsed:
             forget = Collect(dead, forgotten, over, looked_at, homes=files.homes, always=raises)
             await files.manifest.commit(forget)
         refused += await delete(freed)
@@ -230,7 +232,8 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     2. Commit a higher orphan floor: an append with an older id is refused from now on; one that came before is in the
        head.
     3. Read the jobs.
-    4. Read the head: the outputs of a job that is gone from the jobs are in it.
+    4. Read the head: the outputs of a job that is gone from the jobs are in it. So is what was appended of an upload
+       that is gone; the rest of it can be appended no more (P22).
     If any of this cannot be read whole, the sweep raises before it has deleted anything. Test:
     tests/protocol/test_p18_sweep.py
     """
@@ -256,7 +259,8 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
         if segment_id is None or segment_id in named:
             continue
         # In a sealed partition no job can commit any more, and no compactor will come back to end it.
-        goes, reason = orphan(segment_id, max(manifest.orphan_floor, dead), None if manifest.sealed else state)
+        floor = max(manifest.orphan_floor, dead)
+        goes, reason = orphan(segment_id, floor, None if manifest.sealed else state, manifest.uploads)
         if goes:
             deleted.append(Garbage(found.key, found.size, reason, cause="orphan"))
         else:

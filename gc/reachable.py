@@ -1,6 +1,6 @@
 """What may be deleted, decided from what was read. Pure (P16-P18)."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -8,8 +8,9 @@ import msgspec
 from lithify.manifest.homes import HERE, Where, reachable, where
 from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import PRODUCERS_MAX, TRANSACTIONS_MAX, Boundary, Manifest, Retired, SegmentRef
+from lithify.manifest.model import PRODUCERS_MAX, TRANSACTIONS_MAX, Boundary, Manifest, Retired, SegmentRef, Upload
 from lithify.manifest.pins import by_manifest, let_go_text, pin_text, pinning
+from lithify.manifest.uploads import upload_of
 from lithify.manifest.words import span_text
 
 __all__ = [
@@ -140,9 +141,14 @@ def protecting_job(segment_id: str, state: CompactorState | None) -> Job | None:
     return next((j for j in jobs if j.status != "completed" and SegmentId.of_job(segment_id, j.id)), None)
 
 
-def orphan(segment_id: str, floor: int, state: CompactorState | None) -> tuple[bool, str]:
+def orphan(
+    segment_id: str, floor: int, state: CompactorState | None, uploads: Sequence[Upload] = ()
+) -> tuple[bool, str]:
     """Whether the sweep may delete a segment that no manifest names, with the reason. `floor`: the orphan floor after
-    the sweep's own commit (P18)."""
+    the sweep's own commit; `uploads`: those of the head that it read last (P18, P22)."""
+    upload = upload_of(segment_id, uploads)
+    if upload is not None:
+        return False, f"upload {upload.name} protects it, until it expires and a collection removes it"
     job = protecting_job(segment_id, state)
     if job is not None:
         return False, f"job {job.id} ({job.status}) protects it"

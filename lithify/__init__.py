@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lithify.log.topic_consumer import TopicConsumer
     from lithify.log.topic_snapshot import TopicSnapshot
     from lithify.log.transactions import TransactionInfo
+    from lithify.log.upload import UploadTask, write_segment
     from lithify.log.warehouse import Warehouse, WarehouseInfo, open  # noqa: A004 - part of the public API
     from lithify.manifest.model import Checkpoint
     from lithify.segment.partitioner import partition_for_key
@@ -92,10 +93,12 @@ __all__ = [
     "TopicSnapshot",
     "TransactionInfo",
     "Unavailable",
+    "UploadTask",
     "Warehouse",
     "WarehouseInfo",
     "open",
     "partition_for_key",
+    "write_segment",
 ]
 
 _MODULES = {
@@ -127,10 +130,12 @@ _MODULES = {
     "TopicInfo": "lithify.log.info",
     "TopicSnapshot": "lithify.log.topic_snapshot",
     "TransactionInfo": "lithify.log.transactions",
+    "UploadTask": "lithify.log.upload",
     "Warehouse": "lithify.log.warehouse",
     "WarehouseInfo": "lithify.log.warehouse",
     "open": "lithify.log.warehouse",
     "partition_for_key": "lithify.segment.partitioner",
+    "write_segment": "lithify.log.upload",
 }
 
 

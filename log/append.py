@@ -18,14 +18,18 @@ from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import ProducerStamp
 from lithify.manifest.transactions import EXPIRATION_MS, TransactionStamp
+from lithify.manifest.uploads import find_upload, offsets_of
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.store.port import NewId, Now, Pause, Put
 
-__all__ = ["append", "outcome"]
+__all__ = ["OF_UPLOAD", "append", "delay", "outcome", "partition_of"]
 
 UPLOADS_MAX = 4  # of one append, each under a new id, because the orphan floor passed the previous one
 DELAY_MS_MAX = 1_000  # of an append to a partition that has almost too many L0 segments
-_TOKEN = re.compile(r"(?:([^/:]+/[^/:]+/[0-9]+):)?([0-9]{1,20}):[^:]+:([^:]+)")  # partition, number, nonce, segment
+OF_UPLOAD = "upload "  # in a token, before the name of an upload
+_TOKEN = re.compile(
+    r"(?:([^/:]+/[^/:]+/[0-9]+):)?([0-9]{1,20}):[^:]+:([^:]+)"
+)  # partition, number, nonce, segment or upload
 
 
 async def append(
@@ -50,13 +54,13 @@ async def append(
             known = await _known_before(files, edit)
             if known is not None:
                 return known
-            await _delay(files, l0_segments_max)
+            await delay(files, l0_segments_max)
             await Put(files.keys.segment(segment_id), body)
             return (await files.manifest.commit(edit)).result
         except BelowOrphanFloor:
             await files.head()
         except CommitUnknown as error:
-            raise CommitUnknown(str(error), f"{_partition_of(files)}:{error.token}:{segment_id}") from error
+            raise CommitUnknown(str(error), f"{partition_of(files)}:{error.token}:{segment_id}") from error
     raise Unavailable(
         f"{files.name}: garbage collection overtook {UPLOADS_MAX} uploads of this append; nothing was appended there. "
         "Retry with smaller appends, or give collection a longer grace period"
@@ -83,7 +87,7 @@ async def _known_before(files: PartitionFiles, edit: Append) -> range | None:
     return None
 
 
-async def _delay(files: PartitionFiles, l0_segments_max: int) -> None:
+async def delay(files: PartitionFiles, l0_segments_max: int) -> None:
     """Give compaction time: from three quarters of the limit the wait grows to its maximum; at the limit the edit
     refuses appends."""
     slow_from = slows_from(l0_segments_max)
@@ -107,14 +111,20 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
     `settle`: if its manifest number does not exist yet, so that a delayed request could still create it, take that
     number with a commit that changes nothing. Then the answer is certain.
     """
-    owner, number, segment_id = _parse(token)
+    owner, number, name = _parse(token)
+    upload = name.removeprefix(OF_UPLOAD) if name.startswith(OF_UPLOAD) else None
     _check_partition(files, owner)
     head = await files.head()
     if head.id < number and settle:
         # Whoever creates `number` first decides: after this commit the late body gets EXISTS.
         head = await _take_number(files)
+    if upload is not None and (entry := find_upload(head, upload)) is not None:
+        if entry.appended is not None:
+            return offsets_of(entry.appended)
+        if head.id >= number:
+            return None
     for known in (*head.l0, *head.retired):
-        if known.id == segment_id and known.base_offset is not None:
+        if known.id == name and known.base_offset is not None:
             return range(known.base_offset, known.base_offset + known.rows)
     if head.id < number:
         raise CommitUnknown(
@@ -125,7 +135,7 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
     # An entry is forgotten only if it was retired at or below the orphan floor (P16). So a commit at `number` that is
     # neither live nor retired either never happened or is below the floor. It cannot happen later: `number` is taken or
     # dead, and so is every number tried before it (the commit moved on only from numbers it saw lost or dead).
-    if number >= head.orphan_floor and owner is not None:
+    if number >= head.orphan_floor and owner is not None and upload is None:
         return None
     if owner is None:
         raise CommitUnknown(
@@ -133,9 +143,12 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
             "this one, the append did not happen; ask the other partitions too",
             token,
         )
+    why = f"the manifests of that time (number {number}) were collected"
+    if upload is not None:
+        why = f"upload {upload} has expired and was removed"
     raise CommitUnknown(
-        f"{files.name}: whether the append happened can no longer be determined: the manifests of that time (number "
-        f"{number}) were collected. Look for the records in the log",
+        f"{files.name}: whether the append happened can no longer be determined: {why}. Look for the records in the "
+        "log",
         token,
     )
 
@@ -146,7 +159,7 @@ async def _take_number(files: PartitionFiles) -> Manifest:
     return await files.head()
 
 
-def _partition_of(files: PartitionFiles) -> str:
+def partition_of(files: PartitionFiles) -> str:
     return f"{files.keys.topic}/{files.keys.topic_id}/{files.keys.partition}"
 
 
@@ -154,7 +167,7 @@ def _check_partition(files: PartitionFiles, owner: str | None) -> None:
     """SUBTLE! 1. An append to partition 0 ends as unknown. 2. Its token is given to partition 1, or to a topic that was
     created again under this name. 3. That one would answer "certainly not", and the caller would append again. Test:
     tests/log/test_outcome.py"""
-    if owner is None or owner == _partition_of(files):
+    if owner is None or owner == partition_of(files):
         return
     topic, topic_id, partition = owner.split("/")
     recreated = topic == files.keys.topic and topic_id != files.keys.topic_id
@@ -163,8 +176,9 @@ def _check_partition(files: PartitionFiles, owner: str | None) -> None:
 
 
 def _parse(token: str) -> tuple[str | None, int, str]:
-    """The partition (None: the token is from an earlier lithify), the manifest number, the segment's id."""
+    """The partition (None: the token is from an earlier lithify), the manifest number, the segment's id; or after
+    OF_UPLOAD the upload's name, which has the same form."""
     found = _TOKEN.fullmatch(token)
-    if found is None or not SegmentId.is_one(found.group(3)):
+    if found is None or not SegmentId.is_one(found.group(3).removeprefix(OF_UPLOAD)):
         raise InvalidRequest(f"{token[:120]!r} is not the token of an append; give the token of its CommitUnknown")
     return found.group(1), int(found.group(2)), found.group(3)

@@ -1,5 +1,7 @@
 """Checkpoints by owner and name: pin, find, refresh, delete (P20). Protocol coroutines."""
 
+from datetime import timedelta
+
 from lithify.log.names import check_name
 from lithify.manifest.model import Checkpoint, Manifest, PinOwner
 from lithify.manifest.partition import PartitionFiles
@@ -7,7 +9,17 @@ from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint, RefreshChe
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired, Unavailable
 from lithify.store.port import NewId, Now
 
-__all__ = ["TTL_MS_MAX", "check_checkpoint_name", "check_ttl", "delete", "find", "pin", "pinned", "refresh"]
+__all__ = [
+    "TTL_MS_MAX",
+    "check_checkpoint_name",
+    "check_ttl",
+    "delete",
+    "find",
+    "pin",
+    "pinned",
+    "refresh",
+    "ttl_ms_of",
+]
 
 TTL_MS_MAX = 36_500 * 86_400_000  # a hundred years: longer is for ever, which is None
 RACES_MAX = 8  # attempts lost to others who create and delete the same name
@@ -25,6 +37,12 @@ def check_ttl(whose: str, ttl_ms: object) -> int | None:
             "expires"
         )
     return ttl_ms
+
+
+def ttl_ms_of(ttl: int | timedelta | None) -> int | None:
+    """A caller's ttl in milliseconds. Raises InvalidRequest."""
+    given = ttl // timedelta(milliseconds=1) if isinstance(ttl, timedelta) else ttl
+    return check_ttl("a ttl (or timedelta)", given)
 
 
 async def pin(

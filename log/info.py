@@ -65,6 +65,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     # Why retention by time is stalled; None: it is not. Checkpoints never stall it. The name is public, so it stays.
     retention_pinned: str | None
     consumers: tuple[ConsumerInfo, ...]  # by name
+    uploads: int = 0  # that stand (docs/rfcs/0019)
 
 
 class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +133,7 @@ def _info(reading: Reading, damaged: Fault | None) -> PartitionInfo:
         oldest_dirty_ms=debt.oldest_dirty_ms,
         retention_pinned=stalled_by_future(manifest, floor, now_ms),
         consumers=consumer_infos(manifest, floor),
+        uploads=len(manifest.uploads),
     )
 
 

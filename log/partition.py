@@ -1,7 +1,7 @@
 """A partition, as its clients use it."""
 
 import copy
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
 
@@ -22,12 +22,13 @@ from lithify.log.positions import Holds
 from lithify.log.record import Record
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
-from lithify.log.transactions import TransactionInfo, end, forget, transaction_infos
+from lithify.log.transactions import TransactionInfo, end, forget, stamp_of, transaction_infos
+from lithify.log.upload import UploadTask, append_uploaded, begin_upload, check_task
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.missing import explain_missing
-from lithify.manifest.model import Checkpoint, Manifest, PinOwner
+from lithify.manifest.model import Checkpoint, Manifest, PinOwner, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.retention import Retention, floor_at
@@ -92,7 +93,7 @@ class Partition:
         the topic was deleted, with everything in it.
         Raises CommitUnknown: it may have been appended; give its token to `outcome`.
         """
-        transaction = _transaction(txn)
+        transaction = stamp_of(txn)
         table = prepare(records, self._config(), self._driver.now_ms(), self._files.name)
         return self.append_prepared(table, transaction=transaction)
 
@@ -115,6 +116,34 @@ class Partition:
             expiration_ms=config.transactional_id_expiration_ms,
         )
         return self._run(appending)
+
+    def begin_upload(self, *, ttl: int | timedelta = timedelta(days=1), upload_id: str | None = None) -> UploadTask:
+        """Allow any number of processes to `write_segment` with the task that this returns; `upload` appends what they
+        wrote. For up to `ttl` (milliseconds or a timedelta; at most 7 days) no collector deletes it.
+
+        Whoever chooses `upload_id` (16 hexadecimal digits) may begin the upload again: while it stands it is the same
+        one, afterwards another. Raises InvalidRequest, Unavailable: 256 uploads stand here; NotFound: the topic was
+        deleted; CommitUnknown: begin again.
+        """
+        begun = self._run(begin_upload(self._files, upload_id, checkpoints.ttl_ms_of(ttl) or 0))
+        return UploadTask.of(self._files.keys, begun, self._config())
+
+    def upload(
+        self, task: UploadTask, segments: Sequence[SegmentRef | None], txn: tuple[str, int] | None = None
+    ) -> range:
+        """Append what `write_segment` answered, as one atomic commit of at most 4,096 segments; answers with the
+        offsets, in the order of `segments`. While the upload stands, a second call appends nothing, and answers with
+        the offsets of the first. `txn` as in `append`; without segments nothing is committed.
+
+        Raises errors as `append`; Unavailable: this call appended nothing (too many L0 segments, or the upload has
+        expired and was removed); CommitUnknown: call it again, or give the token to `outcome`.
+        """
+        transaction, given = stamp_of(txn), tuple(ref for ref in segments if ref is not None)
+        check_task(task, self._files)
+        if not given:
+            end = self._head().next_offset
+            return range(end, end)
+        return self._run(append_uploaded(self._files, task.name, given, self._config(), transaction))
 
     def lent(self, driver: Driver, config: TopicConfig) -> "Partition":
         """The same handle, with the same lock, for a caller that waits in its own way and knows the configuration."""
@@ -308,7 +337,7 @@ class Partition:
                 raise InvalidRequest(f"{self._files.name}: a ttl needs a pin: give both, or neither")
             return self._snapshot(self._head(), None)
         name = checkpoints.check_checkpoint_name(pin)
-        manifest, checkpoint = self._run(checkpoints.pin(self._files, name, _ttl_ms(ttl)))
+        manifest, checkpoint = self._run(checkpoints.pin(self._files, name, checkpoints.ttl_ms_of(ttl)))
         return self._snapshot(manifest, checkpoint)
 
     def pinned(self, name: str) -> Snapshot:
@@ -322,7 +351,9 @@ class Partition:
 
     def refresh_checkpoint(self, name: str, ttl: int | timedelta | None = None) -> Checkpoint:
         """Let the checkpoint expire `ttl` (milliseconds or a timedelta; None: never) from now. Raises NotFound."""
-        return self._run(checkpoints.refresh(self._files, checkpoints.check_checkpoint_name(name), _ttl_ms(ttl)))
+        return self._run(
+            checkpoints.refresh(self._files, checkpoints.check_checkpoint_name(name), checkpoints.ttl_ms_of(ttl))
+        )
 
     def delete_checkpoint(self, name: str) -> None:
         """Delete checkpoint `name`. Raises NotFound."""
@@ -367,17 +398,3 @@ class Partition:
     def _explain_missing(self, manifest: Manifest, missing: NotFound) -> LithifyError:
         head = self._run(self._files.head())  # reads the boundary, too
         return explain_missing(head, self._files.boundary.seen.value, manifest, missing)
-
-
-def _transaction(txn: tuple[str, int] | None) -> TransactionStamp | None:
-    if txn is None:
-        return None
-    application, version = txn if type(txn) is tuple and len(txn) == 2 else ("", -1)
-    if type(application) is not str or type(version) is not int or version < 0:
-        raise InvalidRequest("txn must be (application, version): a string and an integer >= 0")
-    return TransactionStamp(check_name("txn's application", application), version)
-
-
-def _ttl_ms(ttl: int | timedelta | None) -> int | None:
-    given = ttl // timedelta(milliseconds=1) if isinstance(ttl, timedelta) else ttl
-    return checkpoints.check_ttl("a ttl (or timedelta)", given)

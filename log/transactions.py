@@ -3,12 +3,19 @@ coroutines."""
 
 import msgspec
 
+from lithify.log.names import check_name
 from lithify.manifest.model import Manifest, Transaction
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.transactions import EndTransaction, ForgetTransaction, Reach, find_transaction
-from lithify.store.errors import NotFound
+from lithify.manifest.transactions import (
+    EndTransaction,
+    ForgetTransaction,
+    Reach,
+    TransactionStamp,
+    find_transaction,
+)
+from lithify.store.errors import InvalidRequest, NotFound
 
-__all__ = ["TransactionInfo", "end", "forget", "transaction_infos"]
+__all__ = ["TransactionInfo", "end", "forget", "stamp_of", "transaction_infos"]
 
 
 class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +29,16 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool  # it said that it will send no more
     # Stretches of versions, inclusive, that it has not sent and still may.
     passed_over: tuple[tuple[int, int], ...] = ()
+
+
+def stamp_of(txn: tuple[str, int] | None) -> TransactionStamp | None:
+    """A caller's `txn`. Raises InvalidRequest."""
+    if txn is None:
+        return None
+    application, version = txn if type(txn) is tuple and len(txn) == 2 else ("", -1)
+    if type(application) is not str or type(version) is not int or version < 0:
+        raise InvalidRequest("txn must be (application, version): a string and an integer >= 0")
+    return TransactionStamp(check_name("txn's application", application), version)
 
 
 def transaction_infos(manifest: Manifest) -> tuple[TransactionInfo, ...]:

@@ -1,9 +1,10 @@
-"""The edit that appends a segment. Pure.
+"""The edit that appends a segment, and what every append does to a manifest. Pure.
 
 An append needs no epoch. Its segment id is its idempotence token; a producer's sequence numbers and an application's
 transaction versions carry that across restarts (P6, P7).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from lithify.manifest.retention import floor_at
 from lithify.manifest.transactions import EXPIRATION_MS, Place, TransactionStamp, dated, earlier_version, remember
 from lithify.store.errors import LithifyError, Unavailable
 
-__all__ = ["Append", "BelowOrphanFloor"]
+__all__ = ["Append", "BelowOrphanFloor", "appended", "full"]
 
 
 class BelowOrphanFloor(LithifyError):
@@ -64,15 +65,10 @@ class Append:
             return earlier
         if SegmentId.manifest_id(self.segment.id) < head.orphan_floor:
             return Refused(BelowOrphanFloor(f"segment {self.segment.id} is older than the orphan floor"))
-        if len(head.l0) >= self.l0_segments_max:
-            return Refused(
-                Unavailable(
-                    f"{head.topic}/{head.partition} holds {len(head.l0)} L0 segments, its limit: compaction is behind. "
-                    "Nothing was appended there; retry later, and see 'lithify compaction explain'"
-                )
-            )
+        no_room = full(head, self.l0_segments_max)
+        if no_room is not None:
+            return Refused(no_room)
         base, rows = head.next_offset, self.segment.rows
-        ref = replace(self.segment, base_offset=base, min_offset=base, max_offset=base + rows - 1, added_at=number)
         producers = head.producers
         if self.producer is not None:
             entry = find_producer(head, self.producer.id)
@@ -92,25 +88,8 @@ class Append:
             if isinstance(found, LithifyError):
                 return Refused(found)
             transactions = found
-        floor, index = self._room_in_index(head, now_ms)
-        value = replace(
-            head,
-            l0=(*head.l0, ref),
-            next_offset=base + rows,
-            log_start_offset=floor,
-            time_index=time_index.grow(index, ref),
-            producers=producers,
-            transactions=transactions,
-        )
+        value = replace(appended(head, (self.segment,), number, now_ms), producers=producers, transactions=transactions)
         return Next(value, range(base, base + rows))
-
-    def _room_in_index(self, head: Manifest, now_ms: int) -> tuple[int, tuple[Bucket, ...]]:
-        """Before buckets are joined, store the floor that readers see now. Otherwise a bucket below it, joined with one
-        above, would stay as long as that one, and the floor would fall (R3)."""
-        if len(head.time_index) < TIME_INDEX_MAX:
-            return head.log_start_offset, head.time_index
-        floor = floor_at(head, now_ms)
-        return floor, time_index.trim(head.time_index, floor, head.next_offset, head.rows)
 
     def _known(self, head: Manifest) -> Already[range] | None:
         """Whether the head already has this segment, by its id."""
@@ -126,3 +105,35 @@ class Append:
             if verdict is not None:
                 return verdict
         return None if self.producer is None else earlier_batch(head, self.producer, self.segment.rows)
+
+
+def appended(head: Manifest, segments: Sequence[SegmentRef], number: int, now_ms: int) -> Manifest:
+    """`head` with the records of `segments` behind its last one, in that order, as manifest `number` will have it."""
+    floor, index = _room_in_index(head, len(segments), now_ms)
+    added: list[SegmentRef] = []
+    base = head.next_offset
+    for segment in segments:
+        end = base + segment.rows
+        added.append(replace(segment, base_offset=base, min_offset=base, max_offset=end - 1, added_at=number))
+        index = time_index.grow(index, added[-1])
+        base = end
+    return replace(head, l0=(*head.l0, *added), next_offset=base, log_start_offset=floor, time_index=index)
+
+
+def full(head: Manifest, l0_segments_max: int) -> Unavailable | None:
+    """Why nothing can be appended to `head`, if it has too many L0 segments."""
+    if len(head.l0) < l0_segments_max:
+        return None
+    return Unavailable(
+        f"{head.topic}/{head.partition} holds {len(head.l0)} L0 segments, its limit: compaction is behind. Nothing was "
+        "appended there; retry later, and see 'lithify compaction explain'"
+    )
+
+
+def _room_in_index(head: Manifest, more: int, now_ms: int) -> tuple[int, tuple[Bucket, ...]]:
+    """Before buckets are joined, store the floor that readers see now. Otherwise a bucket below it, joined with one
+    above, would stay as long as that one, and the floor would fall (R3)."""
+    if len(head.time_index) + more <= TIME_INDEX_MAX:
+        return head.log_start_offset, head.time_index
+    floor = floor_at(head, now_ms)
+    return floor, time_index.trim(head.time_index, floor, head.next_offset, head.rows)

@@ -28,6 +28,7 @@ from lithify.manifest.model import (
     TIME_INDEX_MAX,
     TRANSACTIONS_MAX,
     UNPINNED_MAX,
+    UPLOADS_MAX,
     Boundary,
     Manifest,
     Numbered,
@@ -107,6 +108,9 @@ def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterato
             yield "sealed is final"
         if following.next_offset != previous.next_offset:
             yield "nothing is appended to a sealed partition"
+    done = {each.name: each.appended for each in previous.uploads if each.appended is not None}
+    if any(done.get(each.name, each.appended) != each.appended for each in following.uploads):
+        yield "an upload is appended once"
     yield from _moves(previous, following)
     yield from _index_moves(previous, following)
 
@@ -151,12 +155,14 @@ def _shape(manifest: Manifest) -> Iterator[str]:
         ("consumers", CONSUMERS_MAX),
         ("time_index", TIME_INDEX_MAX),
         ("unpinned", UNPINNED_MAX),
+        ("uploads", UPLOADS_MAX),
     ):
         if len(getattr(manifest, name)) > bound:
             yield f"{name} is bounded by {bound}"
     if len(manifest.retired) > RETIRED_MAX and not manifest.sealed:
         yield f"retired is bounded by {RETIRED_MAX}"
     yield from _pins(manifest)
+    yield from _uploads(manifest)
     yield from _index_problems(manifest)
     yield from _consumers(manifest)
     yield from _transactions(manifest)
@@ -185,6 +191,13 @@ def _transactions(manifest: Manifest) -> Iterator[str]:
             yield "the versions that a transaction skipped are separate stretches below its version"
         if len(entry.passed_over) > PASSED_OVER_MAX:
             yield f"a transaction has skipped at most {PASSED_OVER_MAX} stretches"
+
+
+def _uploads(manifest: Manifest) -> Iterator[str]:
+    if len({each.id for each in manifest.uploads}) < len(manifest.uploads):
+        yield "an upload is begun once"
+    if any(not 0 < each.begun_at <= manifest.id for each in manifest.uploads):
+        yield "an upload begins with a manifest that exists"
 
 
 def _consumers(manifest: Manifest) -> Iterator[str]:

@@ -24,7 +24,9 @@ TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NUMBER_DIGITS = 20
 _NUMBER = re.compile(rf"[0-9]{{{_NUMBER_DIGITS}}}")
 _AGE = re.compile(r"[0-9]{12,19}(?=-)")  # the manifest number at the beginning of segment and job ids
-_SEGMENT_ID = re.compile(r"[0-9]{12,19}-([0-9a-f]{16}|[0-9a-f]{8}-[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{8})")
+_OF_APPEND, _OF_UPLOAD = r"[0-9a-f]{16}", r"[0-9a-f]{16}-[0-9a-f]{16}"
+_OF_OUTPUT = r"[0-9a-f]{8}-[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{8}"
+_SEGMENT_ID = re.compile(rf"[0-9]{{12,19}}-({_OF_APPEND}|{_OF_UPLOAD}|{_OF_OUTPUT})")
 _TOPIC_ID, _PARTITION = r"[0-9a-f]{16}", r"(?:[0-9]{5}|[1-9][0-9]{5,9})"
 _SEGMENT_KEY = re.compile(rf"([^/]+)/{_TOPIC_ID}/{_PARTITION}/segments/([^/]+)\.parquet")
 _RESERVED = ".lithify-"  # prefix of folders at the root that belong to lithify: the probe's, the clock's
@@ -157,12 +159,13 @@ class SegmentId:
     """Segment ids begin with the manifest number that their maker last read, so that ages are numbers (P7).
 
     An append's id is `<manifest number>-<nonce>`; a job's output's is `<job>-<attempt>-<range>-<nonce>`, where the
-    job's own id begins with the number of the manifest it was planned from (P10).
+    job's own id begins with the number of the manifest it was planned from (P10). A segment of an upload is named
+    `<upload>-<nonce>`, where the upload's name is the number of the manifest that has it first, and its id (P22).
     """
 
     @staticmethod
     def is_one(name: str) -> bool:
-        """Whether `name` has the form that `for_append` or `for_output` gives."""
+        """Whether `name` has the form that `for_append`, `for_output` or `for_upload` gives."""
         return _SEGMENT_ID.fullmatch(name) is not None
 
     @staticmethod
@@ -172,6 +175,10 @@ class SegmentId:
     @staticmethod
     def for_output(job: str, attempt: int, range_index: int, nonce: str) -> str:
         return f"{job}-{attempt}-{range_index}-{nonce[:8]}"
+
+    @staticmethod
+    def for_upload(upload: str, nonce: str) -> str:
+        return f"{upload}-{nonce}"
 
     @staticmethod
     def for_job(manifest_id: int, nonce: str) -> str:
@@ -192,3 +199,8 @@ class SegmentId:
     def of_job(segment_id: str, job: str) -> bool:
         """Whether `segment_id` is an output of `job`, recorded or not."""
         return segment_id.startswith(job + "-")
+
+    @staticmethod
+    def of_upload(segment_id: str, upload: str) -> bool:
+        """Whether `segment_id` was uploaded under the upload of this name."""
+        return segment_id.startswith(upload + "-")

@@ -39,7 +39,8 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The topic was deleted: nothing is appended or compacted any more; everything live or pinned is released (P21).
+    """The topic was deleted: nothing is appended or compacted any more; everything live, pinned or uploaded is let go
+    (P21).
 
     The retired list may exceed its limit here: nothing will be added to it again.
     """
@@ -51,5 +52,5 @@ class Seal:
         if head is None or head.sealed:
             return Already(None)
         retired = (*head.retired, *retire(head.segments(), number))
-        sealed = replace(head, sealed=True, l0=(), runs=(), time_index=(), retired=retired, checkpoints=())
+        sealed = replace(head, sealed=True, l0=(), runs=(), time_index=(), retired=retired, checkpoints=(), uploads=())
         return Next(replace(sealed, unpinned=unpinned(head, ())), None)

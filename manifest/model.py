@@ -26,6 +26,9 @@ __all__ = [
     "TIME_INDEX_MAX",
     "TRANSACTIONS_MAX",
     "UNPINNED_MAX",
+    "UPLOADED_SEGMENTS_MAX",
+    "UPLOADS_MAX",
+    "UPLOAD_TTL_MS_MAX",
     "Boundary",
     "Bucket",
     "Checkpoint",
@@ -46,6 +49,8 @@ __all__ = [
     "Stretch",
     "TopicFile",
     "Transaction",
+    "Upload",
+    "UploadAppended",
     "WarehouseFile",
 ]
 
@@ -70,6 +75,9 @@ PARTITIONS_MAX = 10_000  # of a topic
 PinOwner = Literal["user", "scan", "view"]  # who made a checkpoint and releases it (docs/rfcs/0016)
 PINS_MAX: dict[PinOwner, int] = {"user": 256, "scan": 512, "view": 16}  # checkpoints of each in a partition
 SCAN_TTL_MS_MAX = 3_600_000  # a scan's checkpoint expires at most this long after its last refresh
+UPLOADS_MAX = 256  # that stand in a partition (docs/rfcs/0019)
+UPLOAD_TTL_MS_MAX = 7 * 86_400_000
+UPLOADED_SEGMENTS_MAX = 4_096  # that one commit appends
 
 
 class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -195,6 +203,30 @@ class Transaction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     passed_over: tuple[Stretch, ...] = ()
 
 
+class UploadAppended(msgspec.Struct, frozen=True, array_like=True):
+    """What became of an upload. In JSON an array of the three numbers."""
+
+    number: int  # of the manifest that appended it
+    base_offset: int
+    rows: int
+
+
+class Upload(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Segments that may be uploaded now and appended later, by one commit (P22). While this entry stands, no sweep
+    deletes what is named after it. An older lithify drops it when it commits: then the commit of its segments is
+    refused (docs/rfcs/0019)."""
+
+    id: str  # 16 hexadecimal digits
+    begun_at: int  # the number of the manifest that has it first. It and the id are the upload; either alone is not
+    expires_at_ms: int  # by the store's clock; it stands until a commit removes it
+    appended: UploadAppended | None = None
+
+    @property
+    def name(self) -> str:
+        """What the ids of its segments begin with."""
+        return f"{self.begun_at:012d}-{self.id}"
+
+
 class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pinned manifest: the one that this checkpoint's own commit created (P20).
 
@@ -283,6 +315,7 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     checkpoints: tuple[Checkpoint, ...] = ()
     unpinned: tuple[int, ...] = ()  # manifests no longer pinned by any checkpoint: what only they name can be deleted
     consumers: tuple[ConsumerPosition, ...] = ()
+    uploads: tuple[Upload, ...] = ()
 
     def segments(self) -> tuple[SegmentRef, ...]:
         """Every live segment: L0, then the runs'."""

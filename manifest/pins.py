@@ -21,6 +21,7 @@ from lithify.manifest.model import (
 )
 from lithify.manifest.refusals import not_created, refused_for_good
 from lithify.manifest.retention import floor_at
+from lithify.manifest.uploads import still_stand
 from lithify.manifest.words import span_text
 from lithify.store.errors import AlreadyExists, InvalidRequest, LithifyError, NotFound, Unavailable
 
@@ -242,8 +243,8 @@ class DeleteCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Forget retired segments whose bytes are gone, or that only checkpoints keep, and expired checkpoints; raise the
-    orphan floor (P16).
+    """Forget retired segments whose bytes are gone, or that only checkpoints keep, expired checkpoints and expired
+    uploads; raise the orphan floor (P16, P22).
 
     Requires: the bytes of `collected` were deleted before, under a boundary of at least `boundary`; so were those that
     only the manifests `looked_at` named.
@@ -277,8 +278,9 @@ class Collect:
             checkpoints=checkpoints,
             unpinned=tuple(n for n in unpinned(head, checkpoints) if n not in self.looked_at),
             orphan_floor=max(head.orphan_floor, self.boundary),
+            uploads=still_stand(head.uploads, now_ms),
         )
-        same = ("retired", "checkpoints", "unpinned")
+        same = ("retired", "checkpoints", "unpinned", "uploads")
         if not self.always and all(getattr(value, field) == getattr(head, field) for field in same):
             return Already(None)
         return Next(value, None)

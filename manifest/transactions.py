@@ -171,7 +171,15 @@ def remember(
 def _expired(entry: Transaction, place: Place, expiration_ms: int) -> bool:
     # It must also be below the orphan floor: then a segment that a rival uploaded before the entry's last commit, and
     # has not committed yet, is refused because of its age.
-    return entry.touched_at < place.head.orphan_floor and place.now_ms - entry.touched_at_ms > expiration_ms
+    old = entry.touched_at < place.head.orphan_floor and place.now_ms - entry.touched_at_ms > expiration_ms
+    return old and not _awaited(entry, place.head)
+
+
+def _awaited(entry: Transaction, head: Manifest) -> bool:
+    """SUBTLE! The floor refuses no segment of an upload. 1. A driver begins an upload for version 5, and is stopped. 2.
+    The same write runs again and appends version 5. 3. The application is idle, and forgotten. 4. The first driver
+    goes on, and would append version 5 once more. Test: tests/protocol/test_p22_uploads.py"""
+    return any(upload.appended is None and upload.begun_at <= entry.touched_at for upload in head.uploads)
 
 
 def dated(entries: tuple[Transaction, ...], number: int, now_ms: int) -> tuple[Transaction, ...]:

@@ -44,6 +44,8 @@ from lithify.manifest.model import (
     Stretch,
     TopicFile,
     Transaction,
+    Upload,
+    UploadAppended,
     WarehouseFile,
 )
 
@@ -168,6 +170,8 @@ MANIFEST_UNPINNED = Manifest(**HEAD, **PARTITION, id=19, next_offset=103, orphan
 _SCAN = Checkpoint(id="c2", owner="scan", name="00aa", manifest=14, created_at_ms=1_000, expires_at_ms=3_601_000)
 _RUN = SortedRun(id=JOB, reaches_to=2, segments=(msgspec.structs.replace(OUTPUT, min_offset=5),))
 OWNERS = Manifest(**HEAD, **PARTITION, id=20, next_offset=103, log_start_offset=2, checkpoints=(_SCAN,), runs=(_RUN,))
+_UPLOAD = Upload(id="00112233445566aa", begun_at=14, expires_at_ms=86_401_000, appended=UploadAppended(20, 100, 3))
+UPLOADS = Manifest(**HEAD, **PARTITION, id=21, next_offset=103, uploads=(_UPLOAD,))
 # The bounds of retention, since a manifest says which hold in it.
 MANIFEST_BOUNDS = Manifest(
     **HEAD, **PARTITION, id=16, next_offset=103, retention=Retention(ms=604_800_000, bytes=5, records=7), config_at=3
@@ -362,6 +366,7 @@ FILES: dict[str, Numbered] = {
     "manifest-passed-over": MANIFEST_PASSED_OVER,
     "manifest-unpinned": MANIFEST_UNPINNED,
     "manifest-owners": OWNERS,
+    "manifest-uploads": UPLOADS,
     "manifest-bounds": MANIFEST_BOUNDS,
     "manifest-rows": MANIFEST_ROWS,
     "compactor": COMPACTOR,

@@ -25,7 +25,7 @@ NAMES = [
     *("LocalEngine", "MaintenanceReport", "NotFound", "OffsetOutOfRange", "Partition", "PartitionInfo", "Producer"),
     *("Record", "RetentionPolicy", "RunInfo", "ScanAndFollow", "SegmentInfo", "Snapshot", "SnapshotExpired"),
     *("SparkEngine", "Topic", "TopicConsumer", "TopicInfo", "TopicSnapshot", "TransactionInfo"),
-    *("Unavailable", "Warehouse", "WarehouseInfo", "open", "partition_for_key"),
+    *("Unavailable", "UploadTask", "Warehouse", "WarehouseInfo", "open", "partition_for_key", "write_segment"),
 ]
 
 SIGNATURES = {
@@ -54,6 +54,9 @@ SIGNATURES = {
     "Topic.consumer": "(self, name, partitions=None, *, auto_offset_reset='earliest', auto_commit_interval_ms=5000, "
     "poll_ms=1000, stop=None)",
     "Partition.append": "(self, records, txn=None)",
+    "Partition.begin_upload": "(self, *, ttl=datetime.timedelta(days=1), upload_id=None)",
+    "Partition.upload": "(self, task, segments, txn=None)",
+    "write_segment": "(store, task, records)",
     "Partition.transactions": "(self)",
     "Partition.forget_transaction": "(self, application)",
     "Partition.end_transaction": "(self, application, *, at=None)",

@@ -30,7 +30,17 @@ from tests.sim.cast import Actor, Damaged, Violation
 from tests.sim.rows import Row, by_key, encode, reference
 from tests.sim.site import Handle, Site
 
-__all__ = ["TRANSIENT", "Life", "append_some", "consumer", "idempotent", "plain", "reader", "transactional"]
+__all__ = [
+    "TRANSIENT",
+    "Life",
+    "append_some",
+    "consumer",
+    "idempotent",
+    "is_no_fault_of_ours",
+    "plain",
+    "reader",
+    "transactional",
+]
 
 Life = Callable[[Actor], Coroutine[Any, Any, None]]
 CLOCK_BEHIND_MS = 1_000  # a client's idea of the store's clock, at most
@@ -98,7 +108,7 @@ def plain(site: Site) -> Life:
             try:
                 await send_once(site, files, handle, rows)
             except CommitUnknown as error:
-                _is_no_fault_of_ours(error)
+                is_no_fault_of_ours(error)
                 unknown.append((handle.keys, error.token, [row.token for row in rows]))
             except (Unavailable, NotFound, Damaged):
                 pass  # refused: it is not there
@@ -108,7 +118,7 @@ def plain(site: Site) -> Life:
     return live
 
 
-def _is_no_fault_of_ours(error: BaseException | None) -> None:
+def is_no_fault_of_ours(error: BaseException | None) -> None:
     """A commit that its own invariants refused, after an earlier try, is told as unknown: it is worse than that."""
     while error is not None:
         if isinstance(error, Corrupt) and not isinstance(error, Damaged):

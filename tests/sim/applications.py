@@ -35,6 +35,9 @@ class Applications:
                 return f"application {entry.application} is forgotten, and there is room (P6)"
             if not entry.ended and not (expired and entry.touched_at < previous.orphan_floor):
                 return f"application {entry.application} is forgotten, {idle_ms} ms old (P6)"
+            awaited = [each for each in previous.uploads if each.appended is None]
+            if not entry.ended and any(each.begun_at <= entry.touched_at for each in awaited):
+                return f"application {entry.application} is forgotten, and an upload from before may follow (P22)"
             rivals = [other for other in previous.transactions if other.ended == entry.ended]
             if any(other.touched_at < entry.touched_at and self._may_go(other, manifest, configs) for other in rivals):
                 return f"application {entry.application} is forgotten, and was not idle for longest (P6)"
@@ -46,6 +49,7 @@ class Applications:
         idle_ms = manifest.committed_at_ms - entry.touched_at_ms
         mine = any(known.application == entry.application and known != entry for known in manifest.transactions)
         late = all(idle_ms > config.application_ms for config in configs)
+        late = late and all(each.begun_at > entry.touched_at for each in manifest.uploads)
         return not mine and (entry.ended or (late and entry.touched_at < manifest.orphan_floor))
 
     def anew_to(self, previous: Manifest, manifest: Manifest) -> int:

@@ -7,7 +7,7 @@ from lithify.events import types as events
 from lithify.events.changes import amount, changes_of_jobs, changes_of_manifest
 from lithify.events.types import Amount, Event
 from lithify.manifest.jobs import CompactorState
-from lithify.manifest.model import Manifest, Retention
+from lithify.manifest.model import Manifest, Retention, Upload
 
 __all__ = ["Followed"]
 
@@ -30,6 +30,7 @@ class Followed:
         self._consumers: dict[str, int] = {}
         self._producers: dict[str, int] = {}
         self._applications: dict[str, bool] = {}  # and whether they ended
+        self._uploads: dict[str, tuple[int, int] | None] = {}  # name -> once appended: offset, rows
         self._compacted: set[str] = set()
         self._owner = ""
         self._jobs: dict[str, tuple[int, int]] = {}  # those under way -> recorded key ranges, of how many
@@ -60,6 +61,7 @@ class Followed:
             "consumers": self._consumers,
             "producers": self._producers,
             "applications": self._applications,
+            "uploads": self._uploads,
             "compacted": {done.id for done in after.completed_jobs} <= self._compacted,
         }
         holds = {
@@ -77,6 +79,7 @@ class Followed:
             "consumers": {each.name: each.offset for each in after.consumers},
             "producers": {each.id: each.epoch for each in after.producers},
             "applications": {each.application: each.ended for each in after.transactions},
+            "uploads": {each.name: _offsets(each) for each in after.uploads},
             "compacted": True,
         }
         return _difference(told, holds)
@@ -165,6 +168,17 @@ class Followed:
             case events.TransactionForgotten():
                 del self._applications[event.application]
             case _:
+                self._take_upload(event)
+
+    def _take_upload(self, event: Event) -> None:
+        match event:
+            case events.UploadBegun():
+                self._uploads[event.upload] = None
+            case events.UploadCommitted():
+                self._uploads[event.upload] = event.offset, event.rows
+            case events.UploadRemoved():
+                assert (self._uploads.pop(event.upload) is not None) == event.appended, event
+            case _:
                 assert isinstance(event, events.PartitionCreated), event
 
     def _take_job(self, event: Event) -> None:
@@ -194,6 +208,10 @@ class Followed:
                 self._cancel.discard(event.job)
             case _:
                 raise AssertionError(event)
+
+
+def _offsets(upload: Upload) -> tuple[int, int] | None:
+    return None if upload.appended is None else (upload.appended.base_offset, upload.appended.rows)
 
 
 def _difference(told: Mapping[str, object], holds: Mapping[str, object]) -> str | None:

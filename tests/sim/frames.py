@@ -17,21 +17,22 @@ __all__ = ["Step", "kind_of_commit", "unwarranted", "unwarranted_of_compactor"]
 EVERY_COMMIT = frozenset(("id", "nonce", "committed_at_ms"))
 FLOOR = frozenset(("log_start_offset", "time_index"))
 MAY_CHANGE = {
-    "seal": frozenset(("sealed", "l0", "runs", "retired", "checkpoints", "unpinned", "time_index")),
-    "append": frozenset(("l0", "next_offset", "producers", "transactions")) | FLOOR,
+    "seal": frozenset(("sealed", "l0", "runs", "retired", "checkpoints", "unpinned", "time_index", "uploads")),
+    "append": frozenset(("l0", "next_offset", "producers", "transactions", "uploads")) | FLOOR,
     "bounds": frozenset(("retention", "config_at")) | FLOOR,
     "claim": frozenset(("compactor_epoch",)),
     "compaction": frozenset(("l0", "runs", "retired", "completed_jobs", "consumers"))
     | frozenset(("cleaned_to", "last_compacted_at_ms", "last_cleaned_at_ms"))
     | FLOOR,
     "drop": frozenset(("l0", "runs", "retired", "quarantine")) | FLOOR,
-    "collect": frozenset(("retired", "checkpoints", "unpinned", "orphan_floor")),
+    "collect": frozenset(("retired", "checkpoints", "unpinned", "orphan_floor", "uploads")),
     "checkpoint": frozenset(("checkpoints", "unpinned")) | FLOOR,
     "quarantine": frozenset(("quarantine",)),
     "floor": frozenset(("deleted_to",)) | FLOOR,
     "position": frozenset(("consumers",)),
     "producer": frozenset(("producers",)),
     "transaction": frozenset(("transactions",)),
+    "upload": frozenset(("uploads",)),
     "nothing": frozenset[str](),
 }
 BY_CLAIM = frozenset(("attempts", "failed_attempts"))
@@ -106,6 +107,8 @@ def _signs(step: Step) -> Iterator[tuple[str, bool]]:
     yield "position", "consumers" in changed
     yield "producer", "producers" in changed
     yield "transaction", "transactions" in changed
+    yield "upload", bool(step.of("uploads", "name").added)
+    yield "collect", "uploads" in changed
 
 
 def unwarranted(step: Step, kind: str) -> str | None:
@@ -132,8 +135,12 @@ def _came(entry: Any) -> tuple[int, int]:
 def _append(step: Step) -> Iterator[str]:
     previous, manifest = step.previous, step.manifest
     producers, transactions = step.of("producers"), step.of("transactions", "application")
-    if manifest.l0[:-1] != previous.l0:
-        yield "does other than add one segment to L0"
+    uploads = step.of("uploads", "name")
+    if uploads.added or uploads.removed or uploads.all > 1:
+        yield "touches other uploads than its own"
+    added = len(manifest.l0) - len(previous.l0)
+    if manifest.l0[: len(previous.l0)] != previous.l0 or added < 1 or (added > 1 and not uploads.changed):
+        yield "does other than add one segment to L0, or those of an upload"
     if producers.added or producers.removed or producers.all > 1:
         yield "touches other producers than its own"
     sent = [*transactions.added, *(now for was, now in transactions.changed if was.touched_at)]  # else it was dated
@@ -187,8 +194,21 @@ def _collect(step: Step) -> Iterator[str]:
     by_hand = checkpoints.all == 1 and step.changed <= frozenset(("checkpoints", "unpinned"))
     if checkpoints.added or checkpoints.changed or (early and not by_hand):
         yield "lets go of a checkpoint that has not expired"
+    uploads = step.of("uploads", "name")
+    if uploads.added or uploads.changed or _removed_early(step):
+        yield "lets go of an upload that has not expired"
     if step.manifest.orphan_floor > step.dead:
         yield f"raises the orphan floor to {step.manifest.orphan_floor}, above the boundary at {step.dead} (P7)"
+
+
+def _removed_early(step: Step) -> bool:
+    return any(each.expires_at_ms > step.manifest.committed_at_ms for each in step.of("uploads", "name").removed)
+
+
+def _upload(step: Step) -> Iterator[str]:
+    uploads = step.of("uploads", "name")
+    if len(uploads.added) != 1 or uploads.changed or _removed_early(step):
+        yield "does other than begin one upload, in place of some that have expired"
 
 
 def _checkpoint(step: Step) -> Iterator[str]:
@@ -221,6 +241,7 @@ CHECKS: dict[str, Callable[[Step], Iterator[str]]] = {
     "collect": _collect,
     "checkpoint": _checkpoint,
     "position": _position,
+    "upload": _upload,
 }
 
 

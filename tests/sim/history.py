@@ -28,6 +28,7 @@ from tests.sim.rest import rest
 from tests.sim.rows import ROW_BYTES
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
 from tests.sim.site import TOPIC, Site
+from tests.sim.uploads import uploads_of
 from tests.sim.wishes import wish
 from tests.sim.world import World
 
@@ -114,7 +115,9 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
         site = _site(dice, world, focus, served)
         site.oracle.judge.inputs_max = tuned[INPUTS_MAX]
-        by_hand = others_of(site, seed) | wish(site, seed) | owners_of(site, seed, stack)
+        by_hand = (
+            others_of(site, seed) | wish(site, seed) | owners_of(site, seed, stack) | uploads_of(site, seed, stack)
+        )
         world.failed_attempts_max = _failed_attempts_max(seed, stack)
         found = Found(seed, trace=[] if tracing else None)
         try:

@@ -16,8 +16,8 @@ OF_DATA = (
         "offsets are counted anew",
         "R2",
         "manifest/appends.py",
-        "base, rows = head.next_offset, self.segment.rows",
-        "base, rows = sum(s.rows for s in head.segments()), self.segment.rows",
+        "base = head.next_offset\n",
+        "base = sum(s.rows for s in head.segments())\n",
     ),
     Sabotage(
         "retention comes early",
@@ -59,8 +59,8 @@ OF_DATA = (
         "joined buckets take the floor back",
         "R3",
         "manifest/appends.py",
-        "floor = floor_at(head, now_ms)\n        return",
-        "floor = head.log_start_offset\n        return",
+        "floor = floor_at(head, now_ms)\n    return",
+        "floor = head.log_start_offset\n    return",
     ),
     Sabotage(
         "a commit uses the bounds from when its job began",

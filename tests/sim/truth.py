@@ -16,6 +16,7 @@ from tests.sim.frames import Step, kind_of_commit, unwarranted
 from tests.sim.judge.floors import bounds_of, log_start
 from tests.sim.judge.partition import Partition
 from tests.sim.judge.settings import Settings, settings
+from tests.sim.judge.uploads import protected
 from tests.sim.judged import Readings, kept_by_all
 from tests.sim.ledger import Ledger
 from tests.sim.rows import decode
@@ -28,7 +29,13 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 _boundary = msgspec.json.Decoder(Boundary).decode
 
 CLOCK_ERROR_MS = 2_000  # of ages: times are whole seconds, and a clock may stand still for a second unnoticed
-UNCOUNTED = ("floor", "position", "producer", "transaction")  # kinds of commit that no check of their own counts
+UNCOUNTED = (
+    "floor",
+    "position",
+    "producer",
+    "transaction",
+    "upload",
+)  # kinds of commit that no check of their own counts
 
 
 class Truth:
@@ -117,6 +124,9 @@ class Truth:
                 self.fail(f"segment {segment_id} is deleted, pinned manifest {pinned[0]} names it (P19, P20)")
             self.world.held("P16", "P17", *(("P19", "P20") if pins else ()))
             return
+        if self.head is not None and self.head.uploads:
+            self._refuse(protected(self._judged.head, segment_id))
+            self.world.held("P22")
         state, sealed = self.ledger.state, self.head is not None and self.head.sealed
         if state is not None and not sealed and any(SegmentId.of_job(segment_id, job.id) for job in state.jobs):
             self.fail(f"segment {segment_id} of an active job is deleted (P10, P18)")
@@ -180,6 +190,8 @@ class Truth:
             self.fail(f"{wrong} (P2)")
         if kind in UNCOUNTED:
             self._count(kind)
+        if "uploads" in step.changed:
+            self.world.held("P22")
 
     def _count(self, what: str) -> None:
         self.world.counts[f"commit: {what}"] += 1

@@ -10,6 +10,7 @@ from tests.sim.judge.owners import BOUNDS
 from tests.sim.judge.partition import Asker, Partition
 from tests.sim.judge.settings import Settings, settings
 from tests.sim.judge.tiers import INPUTS_MAX
+from tests.sim.judge.uploads import AT_MOST, AtMost
 
 __all__ = ["Began", "Judge"]
 
@@ -30,6 +31,7 @@ class Judge:
         self._error_ms = error_ms + CLOCKS_ERR_MS
         self.inputs_max = INPUTS_MAX  # of one merge
         self.pins_max: Mapping[str, int] = BOUNDS
+        self.uploads_max: AtMost = AT_MOST
         self.partitions: dict[str, Partition] = {}  # by root
         self._versions: list[tuple[str, Settings]] = []  # with the topic's id
         self._deleted: set[str] = set()  # ids of topics
@@ -42,6 +44,7 @@ class Judge:
         return found
 
     def asks_to_pin(self, who: object, lifetime_ms: int | None) -> None:
+        """Or to upload, for so long."""
         self._lifetimes_ms.setdefault(who, set()).add(lifetime_ms)
 
     def put(self, key: str, body: bytes) -> None:
@@ -61,7 +64,8 @@ class Judge:
             self._versions.append((topic["topic_id"], settings(topic["id"], topic["config"])))
             return None
         assert place.number is not None
-        asker = self._asker(author, who, began, place.topic_id, now_ms)._replace(who=who, bounds=self.pins_max)
+        asker = self._asker(author, who, began, place.topic_id, now_ms)
+        asker = asker._replace(who=who, bounds=self.pins_max, uploads_max=self.uploads_max)
         wrong = next(self.partition(place.root).created(asker, place.folder, place.number, body, now_ms), None)
         return wrong and f"{place.root}: {wrong}"
 

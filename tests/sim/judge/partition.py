@@ -15,6 +15,7 @@ from tests.sim.judge.records import Records
 from tests.sim.judge.requests import asked_otherwise, ended_wrongly
 from tests.sim.judge.settings import Settings
 from tests.sim.judge.tiers import INPUTS_MAX
+from tests.sim.judge.uploads import AT_MOST, AtMost, uploaded_wrongly
 
 __all__ = ["Asker", "Partition"]
 
@@ -35,6 +36,7 @@ class Asker(NamedTuple):
     inputs_max: int = INPUTS_MAX
     who: object = None  # of whom `author` is one life
     bounds: Mapping[str, int] = BOUNDS  # of the pins of each owner
+    uploads_max: AtMost = AT_MOST
 
 
 class Partition:
@@ -117,6 +119,7 @@ class Partition:
         yield from _one(let_go_by_another(previous, manifest, self._pinned_by, asker.who, asker.bounds))
         for each in manifest.get("checkpoints", ()):
             self._pinned_by.setdefault(each["id"], asker.who)
+        yield from _one(uploaded_wrongly(previous, manifest, asker.lifetimes_ms, asker.uploads_max))
         yield from _one(let_go_wrongly(previous, manifest, self.manifest))
         if job is not None:
             yield from self._merged(job, previous, manifest)

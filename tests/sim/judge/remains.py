@@ -42,6 +42,8 @@ def left_over(
         return f"{root}: {head['retired'][0]['id']} is retired, and is in the list long after its grace period (P16)"
     if head.get("unpinned"):
         return f"{root}: nobody pins manifest {head['unpinned'][0]}, and nobody looked at what only it named (P16)"
+    if head.get("uploads"):
+        return f"{root}: upload {head['uploads'][0]['id']} stands long after it has expired (P22)"
     dead = {chain: (boundary or {}).get(chain, 0) for chain in ("manifest", "compactor")}  # boundary files stay
     named = live(head).union(*(live(each) for each in pinned))
     kept = [] if head.get("sealed") else [job["id"] for job in history if job["status"] in ("failed", "cancelled")]
