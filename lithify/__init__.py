@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lithify.log.info import PartitionInfo, RunInfo, SegmentInfo, TopicInfo
     from lithify.log.partition import Partition
     from lithify.log.producer import Delivery, Producer
+    from lithify.log.read_task import read_task
     from lithify.log.record import Record
     from lithify.log.retention_policy import RetentionPolicy
     from lithify.log.scan_and_follow import ScanAndFollow
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse, WarehouseInfo, open  # noqa: A004 - part of the public API
     from lithify.manifest.model import Checkpoint
     from lithify.segment.partitioner import partition_for_key
+    from lithify.segment.read_task import ReadTask
     from lithify.store.errors import (
         AccessDenied,
         AlreadyExists,
@@ -79,6 +81,7 @@ __all__ = [
     "Partition",
     "PartitionInfo",
     "Producer",
+    "ReadTask",
     "Record",
     "RetentionPolicy",
     "RunInfo",
@@ -98,6 +101,7 @@ __all__ = [
     "WarehouseInfo",
     "open",
     "partition_for_key",
+    "read_task",
     "write_segment",
 ]
 
@@ -118,6 +122,7 @@ _MODULES = {
     "Partition": "lithify.log.partition",
     "PartitionInfo": "lithify.log.info",
     "Producer": "lithify.log.producer",
+    "ReadTask": "lithify.segment.read_task",
     "Record": "lithify.log.record",
     "RetentionPolicy": "lithify.log.retention_policy",
     "RunInfo": "lithify.log.info",
@@ -135,6 +140,7 @@ _MODULES = {
     "WarehouseInfo": "lithify.log.warehouse",
     "open": "lithify.log.warehouse",
     "partition_for_key": "lithify.segment.partitioner",
+    "read_task": "lithify.log.read_task",
     "write_segment": "lithify.log.upload",
 }
 

@@ -1,14 +1,14 @@
 """A partition, as its clients use it."""
 
 import copy
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
 
 import pyarrow as pa
 from msgspec.structs import replace
 
-from lithify.log import checkpoints, positions
+from lithify.log import checkpoints, held, positions
 from lithify.log.append import append, outcome
 from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, Consumer, ConsumerConfig
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
@@ -24,6 +24,7 @@ from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
 from lithify.log.transactions import TransactionInfo, end, forget, stamp_of, transaction_infos
 from lithify.log.upload import UploadTask, append_uploaded, begin_upload, check_task
+from lithify.manifest.commit import Edit
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.keys import PartitionKeys
@@ -168,7 +169,7 @@ class Partition:
         """Take the next epoch of an idempotent producer, which fences older epochs here. Returns the stamp for its
         first append; the stamp's sequence counts the records that are already here."""
         edit = OpenProducer(check_name(f"{self._files.name}: a producer's id", producer_id))
-        return self._run(self._files.manifest.commit(edit)).result
+        return self._commit(edit)
 
     def check_producer(self, stamp: ProducerStamp) -> None:
         """Raises Fenced if a later instance of the producer was opened here."""
@@ -320,25 +321,31 @@ class Partition:
         """Delete a named consumer. Raises NotFound."""
         self._run(positions.forget(self._files, positions.check_consumer_name(name)))
 
-    def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
-        """The latest record of each key, in key order; deleted keys only with `tombstones`."""
-        return self.snapshot().scan(tombstones)
+    def scan(
+        self,
+        tombstones: bool = False,
+        *,
+        low: bytes | None = None,
+        high: bytes | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        """The latest record of each key with low ≤ key < high, in key order; deleted keys only with `tombstones`."""
+        return self.snapshot().scan(tombstones, low=low, high=high, columns=columns)
 
     def get(self, key: bytes) -> Record | None:
         """The latest record of `key`; None: there is none, or it was deleted."""
         return self.snapshot().get(key)
 
-    def snapshot(self, pin: str | None = None, ttl: int | timedelta | None = None) -> Snapshot:
-        """Read from one manifest. With `pin`, a checkpoint of that name keeps it readable: one that has not expired is
-        opened as it was pinned, otherwise one is made that expires `ttl` (milliseconds or a timedelta; None: never)
-        from now."""
-        if pin is None:
-            if ttl is not None:
-                raise InvalidRequest(f"{self._files.name}: a ttl needs a pin: give both, or neither")
-            return self._snapshot(self._head(), None)
-        name = checkpoints.check_checkpoint_name(pin)
-        manifest, checkpoint = self._run(checkpoints.pin(self._files, name, checkpoints.ttl_ms_of(ttl)))
-        return self._snapshot(manifest, checkpoint)
+    def snapshot(
+        self, pin: str | None = None, ttl: int | timedelta | None = None, *, manifest: int | None = None
+    ) -> Snapshot:
+        """Read from one manifest: the newest, or the one with that number while it is retained. With `pin`, a
+        checkpoint of that name keeps it readable: one that has not expired is opened as it was pinned, otherwise one is
+        made that expires `ttl` (milliseconds or a timedelta; None: never) from now. Without, a `ttl` of at most an hour
+        keeps it readable for that long, and whoever reads tasks of `Snapshot.plan` renews it (docs/rfcs/0021)."""
+        ttl_ms = checkpoints.ttl_ms_of(ttl)
+        opening = held.opened(self._files, pin, ttl_ms, manifest)
+        return self._snapshot(*self._run(opening), ttl_ms)
 
     def pinned(self, name: str) -> Snapshot:
         """The snapshot that checkpoint `name` pins. As `snapshot(pin=name)`, but makes none. Raises NotFound."""
@@ -373,7 +380,7 @@ class Partition:
                 f"{self._files.name}: before_offset must be an integer >= 0, or -1 for the end of the log"
             )
         before = self._head().next_offset if before_offset == -1 else before_offset
-        return self._run(self._files.manifest.commit(RaiseFloor(before))).result
+        return self._commit(RaiseFloor(before))
 
     def _floor(self, manifest: Manifest) -> int:
         """Where the log starts for a reader of `manifest` now (R3)."""
@@ -389,12 +396,17 @@ class Partition:
     def _open(self, manifest: Manifest) -> Snapshot:
         return self._snapshot(manifest, None)
 
-    def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None) -> Snapshot:
+    def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None, ttl_ms: int | None = None) -> Snapshot:
         # A pinned manifest keeps the floor stored when it was pinned.
         floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
         segments = Segments(self._files.keys, self._driver.homes)
-        return Snapshot(segments, manifest, floor, self._explain_missing, checkpoint)
+        return Snapshot(
+            segments, manifest, floor, self._explain_missing, checkpoint, ttl_ms=ttl_ms, commit=self._commit
+        )
+
+    def _commit(self, edit: Edit[Manifest, T]) -> T:
+        return self._run(self._files.manifest.commit(edit)).result
 
     def _explain_missing(self, manifest: Manifest, missing: NotFound) -> LithifyError:
         head = self._run(self._files.head())  # reads the boundary, too
-        return explain_missing(head, self._files.boundary.seen.value, manifest, missing)
+        return explain_missing(head, self._files.boundary.seen.value, manifest.id, missing)

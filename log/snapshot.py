@@ -1,15 +1,23 @@
 """Read a partition as it was in one manifest."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
 
+from lithify.log.held import hold_of
+from lithify.log.planning import Wanted, check_offsets, cut, target_of, wanted
 from lithify.log.record import Record, to_records
 from lithify.log.whole import Whole
 from lithify.manifest.bounds import Bounds
 from lithify.manifest.model import Checkpoint, Manifest
+from lithify.manifest.pins import DeleteCheckpoint, RefreshCheckpoint
+from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.segment.offset_order import in_offset_order, sorts
-from lithify.segment.scan import get, latest_by_key
+from lithify.segment.read_batches import schema_of, task_batches
+from lithify.segment.read_plan import whole_task
+from lithify.segment.read_task import ReadTask, View
+from lithify.segment.scan import get
 from lithify.segment.schema import RECORDS
 from lithify.segment.segments import Segments
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound, OffsetOutOfRange
@@ -40,12 +48,18 @@ class Snapshot:
         floor: int,
         explain: Callable[[Manifest, NotFound], LithifyError],
         checkpoint: Checkpoint | None = None,
+        *,
+        ttl_ms: int | None = None,
+        commit: Callable[[Any], Any] | None = None,
     ) -> None:
-        """`explain` says what a missing object of this manifest means."""
+        """`explain` says what a missing object of this manifest means. `ttl_ms`: for so long the checkpoint is renewed,
+        if it is a scan's. `commit` applies an edit to the partition."""
         self._segments = segments
         self._manifest = manifest
         self._floor = floor
         self._explain = explain
+        self._ttl_ms = ttl_ms
+        self._commit = commit
         self.checkpoint = checkpoint
 
     def __repr__(self) -> str:
@@ -76,12 +90,103 @@ class Snapshot:
         """Whether `read` from there needs a sort: compaction has put records in key order."""
         return sorts(self._manifest.runs, Bounds(from_offset=start_offset, to_offset=self.next_offset))
 
-    def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
-        """The latest record of each key, in key order; deleted keys only with `tombstones`."""
-        shown = Bounds(from_offset=self._floor)
-        runs, l0 = self._manifest.runs, self._manifest.l0
-        batches = latest_by_key(runs, l0, self._segments.reader, shown, tombstones=tombstones)
-        return self._reader(self._guarded(batches))
+    def scan(
+        self,
+        tombstones: bool = False,
+        *,
+        low: bytes | None = None,
+        high: bytes | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        """The latest record of each key with low ≤ key < high, in key order; deleted keys only with `tombstones`.
+        Columns that are not named are not read, unless they decide."""
+        asked = wanted(self._where, low=low, high=high, columns=columns, tombstones=tombstones)
+        whole = self.task(asked)
+        return pa.RecordBatchReader.from_batches(schema_of(whole.columns), Whole(self.batches(whole), self._where))
+
+    def plan(
+        self,
+        *,
+        view: View = "latest",
+        low: bytes | None = None,
+        high: bytes | None = None,
+        start_offset: int = 0,
+        end_offset: int | None = None,
+        columns: Iterable[str] | None = None,
+        tombstones: bool = False,
+        ordered: bool = False,
+        tasks: int | None = None,
+        target_bytes: int | None = None,
+    ) -> list[ReadTask]:
+        """Disjoint tasks for `lithify.read_task`, in any process. Together they give what `scan` (view "latest") or
+        `read` ("log", deleted keys included) shows, with low ≤ key < high and start_offset ≤ offset < end_offset.
+
+        Each is of about `target_bytes` of Parquet (128 MiB), or there are about as many as `tasks` says; fewer where
+        each would have to read the same (docs/rfcs/0021). `ordered`: each task of a log gives its records in offset
+        order, at the price of a sort. Raises OffsetOutOfRange for a log that ends before `start_offset`.
+        """
+        asked = wanted(
+            self._where,
+            view=view,
+            low=low,
+            high=high,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            columns=columns,
+            tombstones=tombstones,
+            ordered=ordered,
+        )
+        whole = self.task(asked)
+        return self.cut(whole, target_of(self._where, tasks, target_bytes, [whole]))
+
+    def cut(self, whole: ReadTask, target_bytes: int) -> list[ReadTask]:
+        """The tasks of `whole`, a task of this snapshot."""
+        try:
+            return cut(whole, self._segments, target_bytes)
+        except NotFound as missing:
+            raise self._explain(self._manifest, missing) from missing
+
+    def batches(
+        self, whole: ReadTask, left_out: Callable[[int, int], object] = lambda partition, rows: None
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of `whole`, a task of this snapshot; `left_out` as in `task_batches`."""
+        return self._guarded(task_batches(whole, self._segments, left_out))
+
+    def task(self, asked: Wanted, places: KeyPlaces | None = None) -> ReadTask:
+        """One task for all of it. `places`: of a topic that has grown."""
+        start = self._start(asked.start_offset, beyond_the_end=asked.view == "latest")
+        task = ReadTask(
+            keys=self._segments.keys,
+            manifest_id=self.manifest_id,
+            view=asked.view,
+            columns=asked.columns,
+            tombstones=asked.tombstones,
+            ordered=asked.ordered,
+            bounds=Bounds(asked.low, asked.high, start, asked.end_offset),
+            runs=(),
+            l0=(),
+            places=places,
+            hold=hold_of(self.checkpoint, self._ttl_ms),
+            rows=0,
+            bytes=0,
+        )
+        if asked.end_offset is not None and start >= asked.end_offset:
+            return task
+        return whole_task(task, self._manifest.runs, self._manifest.l0)
+
+    def renew(self) -> None:
+        """Let the pin that `ttl` made expire that long from now. `plan`'s tasks do so while they are read. Raises
+        NotFound if it has expired."""
+        if self._commit is not None and hold_of(self.checkpoint, self._ttl_ms) is not None:
+            assert self.checkpoint is not None
+            self.checkpoint = self._commit(RefreshCheckpoint(self.checkpoint.id, self._ttl_ms))
+
+    def release(self) -> None:
+        """Let go of the pin that `ttl` made, before it expires. Checkpoints of users are left alone."""
+        if self._commit is not None and hold_of(self.checkpoint, self._ttl_ms) is not None:
+            assert self.checkpoint is not None
+            self._commit(DeleteCheckpoint(self.checkpoint.id))
+            self.checkpoint = None
 
     def get(self, key: bytes) -> Record | None:
         """The latest record of `key`; None: there is none, or it was deleted."""
@@ -98,21 +203,24 @@ class Snapshot:
     def _where(self) -> str:
         return f"{self._segments.keys.topic}/{self._segments.keys.partition}"
 
-    def _in_offset_order(self, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
-        following = self.next_offset
-        if type(start) is not int or start < 0 or (end is not None and (type(end) is not int or end < start)):
-            bounds = "start_offset and end_offset must be integers >= 0, with end_offset >= start_offset"
-            raise InvalidRequest(f"{self._where}: {bounds}")
-        if start > following:
+    def _start(self, start: int, *, beyond_the_end: bool) -> int:
+        """Not before the log's start. Raises OffsetOutOfRange for one beyond its end, unless that is allowed."""
+        if start > self.next_offset and not beyond_the_end:
             raise OffsetOutOfRange(
-                f"{self._where}: offset {start} is beyond the end of the log; read from {self._floor} to {following}"
+                f"{self._where}: offset {start} is beyond the end of the log; read from {self._floor} to "
+                f"{self.next_offset}"
             )
-        start, end = max(start, self._floor), following if end is None else min(end, following)
+        return max(start, self._floor)
+
+    def _in_offset_order(self, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
+        check_offsets(self._where, start, end)
+        start = self._start(start, beyond_the_end=False)
+        end = self.next_offset if end is None else min(end, self.next_offset)
         if start >= end:
             return iter(())
-        wanted = Bounds(from_offset=start, to_offset=end)
+        within = Bounds(from_offset=start, to_offset=end)
         runs, l0 = self._manifest.runs, self._manifest.l0
-        return self._guarded(in_offset_order(runs, l0, self._segments.reader, wanted))
+        return self._guarded(in_offset_order(runs, l0, self._segments.reader, within))
 
     def _reader(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches, self._where))

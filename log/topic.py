@@ -2,7 +2,8 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from lithify.log.producer_config import parse_producer_config
 from lithify.log.record import Record
 from lithify.log.retention_policy import RetentionPolicy, policy_of, with_retention
 from lithify.log.topic_consumer import TopicConsumer, came_later
-from lithify.log.topic_snapshot import TopicSnapshot, pinned_topic
+from lithify.log.topic_snapshot import TopicSnapshot, opened_topic, pinned_topic
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import alter_topic, former_partitions, growths_of, live_topic, no_partition, partition_of
 from lithify.manifest.commit import Lineage
@@ -281,14 +282,25 @@ class Topic:
             raise InvalidRequest(f"{self.name}: partitions must be a list of at least one number, such as [0, 2]")
         return sorted(set(numbers))
 
-    def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
+    def scan(
+        self,
+        tombstones: bool = False,
+        *,
+        low: bytes | None = None,
+        high: bytes | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> pa.RecordBatchReader:
         """The latest record of each key of all partitions, one partition after the other, each in key order. Records
         that keys left behind when the topic grew are not included; `partition(n).scan()` shows them (docs/rfcs/0013).
+        `low`, `high`, `columns` as in `Partition.scan`.
         """
+        return self.snapshot().scan(tombstones, low=low, high=high, columns=columns)
+
+    def snapshot(self, ttl: int | timedelta | None = None, *, manifests: Sequence[int] | None = None) -> TopicSnapshot:
+        """A snapshot of each partition, one after the other: the newest, or those `manifests`, a number for each. `ttl`
+        as in `Partition.snapshot`: it keeps them readable."""
         self._fresh_config()
-        places = self.key_places()
-        snapshots = tuple(self.partition(number).snapshot() for number in range(places.partitions))
-        return TopicSnapshot(self.name, snapshots, places).scan(tombstones)
+        return opened_topic(self.name, self.key_places(), self.partition, ttl, manifests)
 
     def pinned(self, name: str) -> TopicSnapshot:
         """What the checkpoint `name` of each partition pins. If it was made before the topic grew, it shows the topic

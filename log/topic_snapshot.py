@@ -1,23 +1,27 @@
 """A topic as it was: a snapshot of each partition, and where keys lived then (docs/rfcs/0013)."""
 
+import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pyarrow as pa
 import structlog
 
 from lithify.log.partition import Partition
+from lithify.log.planning import Wanted, target_of, wanted
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Whole
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.segment.partitioner import partition_for_key
-from lithify.segment.schema import RECORDS
-from lithify.segment.stayed import stayed_batches, stays
-from lithify.store.errors import InvalidRequest, NotFound
+from lithify.segment.read_batches import schema_of
+from lithify.segment.read_task import ReadTask, View
+from lithify.segment.stayed import stays
+from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 
-__all__ = ["TopicSnapshot", "pinned_topic"]
+__all__ = ["TopicSnapshot", "opened_topic", "pinned_topic"]
 
 NAMED_MAX = 16  # partitions without a checkpoint, in a message
 
@@ -26,8 +30,8 @@ log = structlog.wrap_logger(logging.getLogger("lithify.log"))
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """A snapshot of each partition of a topic. Thread-safe; readable as long as those are. Made by `Topic.pinned`. To
-    read logs, read each partition: `partitions[0].read()`.
+    """A snapshot of each partition of a topic. Thread-safe; readable as long as those are. Made by `Topic.snapshot` and
+    `Topic.pinned`. To read logs, read each partition: `partitions[0].read()`.
 
     >>> topic = lithify.open("memory://example").create_topic("users", partitions=2)
     >>> _ = topic.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
@@ -42,14 +46,73 @@ class TopicSnapshot:
     partitions: tuple[Snapshot, ...]  # those that the topic had, by number
     places: KeyPlaces
 
-    def scan(self, tombstones: bool = False) -> pa.RecordBatchReader:
+    def scan(
+        self,
+        tombstones: bool = False,
+        *,
+        low: bytes | None = None,
+        high: bytes | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> pa.RecordBatchReader:
         """As `Topic.scan`."""
+        asked = wanted(self.topic, low=low, high=high, columns=columns, tombstones=tombstones)
+        wholes = self._wholes(asked)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for number, snapshot in enumerate(self.partitions):
-                yield from stayed_batches(snapshot.scan(tombstones), self.places, number, self._left_out)
+            for snapshot, whole in zip(self.partitions, wholes, strict=True):
+                yield from snapshot.batches(whole, self._left_out)
 
-        return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches(), self.topic))
+        return pa.RecordBatchReader.from_batches(schema_of(asked.columns), Whole(batches(), self.topic))
+
+    def plan(
+        self,
+        *,
+        view: View = "latest",
+        low: bytes | None = None,
+        high: bytes | None = None,
+        start_offset: int = 0,
+        end_offset: int | None = None,
+        columns: Iterable[str] | None = None,
+        tombstones: bool = False,
+        ordered: bool = False,
+        tasks: int | None = None,
+        target_bytes: int | None = None,
+    ) -> list[ReadTask]:
+        """As `Snapshot.plan`, for all partitions. View "latest" leaves out what `scan` leaves out; "log" has every
+        record of each partition. The offsets are those of each partition. `tasks` counts those of all together."""
+        asked = wanted(
+            self.topic,
+            view=view,
+            low=low,
+            high=high,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            columns=columns,
+            tombstones=tombstones,
+            ordered=ordered,
+        )
+        wholes = self._wholes(asked)
+        target = target_of(self.topic, tasks, target_bytes, wholes)
+        return [
+            task
+            for snapshot, whole in zip(self.partitions, wholes, strict=True)
+            for task in snapshot.cut(whole, target)
+        ]
+
+    def renew(self) -> None:
+        """As `Snapshot.renew`, of each partition."""
+        for snapshot in self.partitions:
+            snapshot.renew()
+
+    def release(self) -> None:
+        """As `Snapshot.release`, of each partition."""
+        for snapshot in self.partitions:
+            snapshot.release()
+
+    def _wholes(self, asked: Wanted) -> list[ReadTask]:
+        """A task for all of each partition."""
+        places = self.places if self.places.growths and asked.view == "latest" else None
+        return [snapshot.task(asked, places) for snapshot in self.partitions]
 
     def get(self, key: bytes) -> Record | None:
         """As `Topic.get`."""
@@ -81,6 +144,38 @@ def pinned_topic(topic: str, places: KeyPlaces, parts: Sequence[Partition], name
     if then is None or expired:
         raise NotFound(_without(topic, name, expired or list(missing), "has expired" if expired else "is missing"))
     return TopicSnapshot(topic, tuple(found[number] for number in range(then.partitions)), then)
+
+
+def opened_topic(
+    topic: str,
+    places: KeyPlaces,
+    part: Callable[[int], Partition],
+    ttl: int | timedelta | None,
+    manifests: Sequence[int] | None,
+) -> TopicSnapshot:
+    """A snapshot of each partition: the newest, or the `manifests` by number. If fewer are given than the topic has
+    partitions, it is the topic when it had so many. Pins that were made are let go if another cannot be made."""
+    then = places
+    if manifests is not None:
+        at = [growth.partitions for growth in places.growths]
+        if len(manifests) in at:
+            then = KeyPlaces(places.growths[: at.index(len(manifests))], len(manifests))
+        elif len(manifests) != places.partitions:
+            raise InvalidRequest(
+                f"{topic}: {len(manifests)} manifests were given; give one for each of its {places.partitions} "
+                "partitions, in their order"
+            )
+    found: list[Snapshot] = []
+    try:
+        for number in range(then.partitions):
+            manifest = None if manifests is None else manifests[number]
+            found.append(part(number).snapshot(ttl=ttl, manifest=manifest))
+    except LithifyError:
+        for snapshot in found if manifests is None else ():
+            with contextlib.suppress(LithifyError):  # it expires
+                snapshot.release()
+        raise
+    return TopicSnapshot(topic, tuple(found), then)
 
 
 def _places_before(places: KeyPlaces, found: Mapping[int, Snapshot]) -> KeyPlaces | None:

@@ -30,7 +30,7 @@ class Weight(msgspec.Struct, frozen=True):
         return Weight(ref.min_key, ref.max_key, ref.bytes)
 
 
-_TWICE_SHARE_MIN = 8  # at most 1/8 of the bytes are read twice,
+_TWICE_SHARE = 1 / 8  # of the bytes that may be read twice,
 _TWICE_BYTES_MIN = 32 << 20  # but this much always may: about a tenth of a second's work
 _DIGITS = 12  # bytes after the common prefix that distinguish keys
 _FRACTION_BITS = 8 * _DIGITS
@@ -42,13 +42,16 @@ def row_group_weights(reader: SegmentReader) -> list[Weight]:
     return [Weight(group.min_key, group.max_key, group.stored_bytes) for group in reader.row_groups]
 
 
-def split_ranges(weights: Iterable[Weight], target_bytes: int) -> tuple[KeyRange, ...]:
+def split_ranges(
+    weights: Iterable[Weight], target_bytes: int, *, twice_share: float = _TWICE_SHARE, free: int = 1
+) -> tuple[KeyRange, ...]:
     """Ranges that cover all keys, in key order, without overlap, of about equal weight, each of about `target_bytes` or
     less. Each weight is taken as spread evenly between its keys; their order does not matter.
 
     Any ranges are correct; these are as balanced as the statistics allow. Both sides of a cut read and decode the row
-    groups that it divides. If that is more than an eighth of everything (and more than 32 MiB), the number of ranges is
-    halved, again if needed. There are also fewer if keys differ only beyond the length of a boundary.
+    groups that it divides. If that is more than `twice_share` of everything (and more than 32 MiB), the number of
+    ranges is halved, again if needed, down to `free`. There are also fewer if keys differ only beyond the length of a
+    boundary.
     """
     known = [(w.min_key, w.max_key, w.weight_bytes) for w in weights if w.min_key is not None and w.max_key is not None]
     if not known:
@@ -59,11 +62,11 @@ def split_ranges(weights: Iterable[Weight], target_bytes: int) -> tuple[KeyRange
     scale = _Scale(stem, (key for low, high, _ in known for key in (low, high)))
     spans = [(scale.number(low), scale.number(high) + 1, weight) for low, high, weight in known]
     total = sum(weight for _, _, weight in spans)
-    twice_max = max(total // _TWICE_SHARE_MIN, _TWICE_BYTES_MIN)
+    twice_max = max(int(total * twice_share), _TWICE_BYTES_MIN)
     count = -(-total // max(1, target_bytes))
     cuts = _cuts(spans, scale, count)
-    while cuts and _read_twice(spans, map(scale.number, cuts)) > twice_max:
-        count = -(-count // 2)
+    while len(cuts) >= free and _read_twice(spans, map(scale.number, cuts)) > twice_max:
+        count = max(-(-count // 2), free)
         cuts = _cuts(spans, scale, count)
     lows: list[bytes | None] = [None, *cuts]
     highs: list[bytes | None] = [*cuts, None]

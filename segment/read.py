@@ -2,11 +2,12 @@
 
 A reader costs one GET for the footer and one for each run of needed row groups. Bytes are used only after their
 checksum (lithify.segment.footer, lithify.segment.write) matched, so damage raises Corrupt and never gives wrong rows.
+If only some columns of a row group are fetched, Parquet's page checksums take the place of its own (docs/rfcs/0021).
 """
 
 import bisect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ import xxhash
 from lithify.manifest.bounds import EVERYTHING, Bounds
 from lithify.manifest.model import SegmentRef
 from lithify.segment.arrays import ByteStrings, from_flags, from_longs, longs
+from lithify.segment.columns import ALL, GAP_BYTES_MAX, Columns, Window, chunk_pieces, stand_in, without_contents
 from lithify.segment.footer import RowGroup, decode, row_groups, verified
 from lithify.segment.schema import RUN
 from lithify.store.errors import Corrupt, NotFound
@@ -28,18 +30,34 @@ _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
 
 
+class _Needed(NamedTuple):
+    """A row group, which of its columns are decoded, and the parts of the object (start, end) with these."""
+
+    group: RowGroup
+    names: frozenset[str]
+    ranges: list[tuple[int, int]]
+
+    @property
+    def whole(self) -> bool:
+        return self.ranges == [(self.group.start, self.group.start + self.group.stored_bytes)]
+
+
 class SegmentReader:
     """Opens the segment `ref` that is stored under `key`. Memory: one fetch and one decoded row group at a time.
+    Columns that are not wanted are not decoded and, where that saves enough, not fetched.
 
     Raises NotFound if the object is gone, Corrupt if it is not what was written.
     """
 
-    def __init__(self, store: Store, key: str, ref: SegmentRef, *, fetch_bytes: int = FETCH_BYTES_MAX) -> None:
+    def __init__(
+        self, store: Store, key: str, ref: SegmentRef, *, fetch_bytes: int = FETCH_BYTES_MAX, columns: Columns = ALL
+    ) -> None:
         self.ref = ref
         self.key = key
         self.bytes_read = 0
         self._store = store
         self._fetch_bytes = fetch_bytes
+        self._columns = columns
         self._base = ref.base_offset or 0
         self._footer = self._open_footer()
         self.row_groups: tuple[RowGroup, ...] = self._guard(lambda: row_groups(self._footer, self._base))
@@ -49,13 +67,14 @@ class SegmentReader:
     def batches(self, wanted: Bounds = EVERYTHING) -> Iterator[pa.RecordBatch]:
         """The rows within `wanted`, in the segment's order, one row group at a time, with schema RUN: offsets absolute,
         L0 rows without a horizon."""
-        for run in self._fetches([group for group in self.row_groups if group.meets(wanted)]):
-            content = self._fetch(run[0].start, run[-1].start + run[-1].stored_bytes - run[0].start)
-            start = run[0].start
-            for group in run:
-                batch = self._decode(group, content[group.start - start :][: group.stored_bytes])
-                if group is run[-1]:
-                    content = memoryview(b"")  # free it while the last batch is in use
+        needed = [self._needed(group, wanted) for group in self.row_groups if group.meets(wanted)]
+        for run in self._fetches(needed):
+            pieces = self._pieces(run)
+            for part in run:
+                group = part.group
+                batch = self._decode(part, pieces)
+                if part is run[-1]:
+                    pieces = []  # free them while the last batch is in use
                 batch = self._within(batch, wanted.low, wanted.high)
                 if wanted.from_offset is not None and group.min_offset < wanted.from_offset:
                     batch = batch.filter(from_flags(longs(batch.column("offset")) >= wanted.from_offset))
@@ -64,17 +83,50 @@ class SegmentReader:
                 if batch.num_rows:
                     yield batch
 
-    def _fetches(self, groups: list[RowGroup]) -> Iterator[list[RowGroup]]:
-        run: list[RowGroup] = []
-        for group in groups:
+    def _needed(self, group: RowGroup, wanted: Bounds) -> _Needed:
+        whole = [(group.start, group.start + group.stored_bytes)]
+        names = self._decoded(group, wanted)
+        if names >= ALL.names:
+            return _Needed(group, names, whole)
+        stored = {self._stored_name(name) for name in names}
+        ranges = chunk_pieces(self._footer.row_group(group.index), stored)
+        saved = group.stored_bytes - sum(end - start for start, end in ranges)
+        return _Needed(group, names, ranges if saved > GAP_BYTES_MAX else whole)
+
+    def _decoded(self, group: RowGroup, wanted: Bounds) -> frozenset[str]:
+        """The columns that are wanted, and those that the bounds are compared with."""
+        names = self._columns.names
+        if names >= ALL.names:
+            return names
+        if wanted.low is not None or wanted.high is not None:
+            names |= {"key"}
+        if (wanted.from_offset is not None and group.min_offset < wanted.from_offset) or (
+            wanted.to_offset is not None and group.max_offset >= wanted.to_offset
+        ):
+            names |= {"offset"}
+        return names | {"value"} if self._columns.tombstones and self.ref.tombstones else names
+
+    def _fetches(self, parts: list[_Needed]) -> Iterator[list[_Needed]]:
+        """Neighbours that are fetched together: all of them whole, or one alone."""
+        run: list[_Needed] = []
+        for part in parts:
             if run and (
-                group.index != run[-1].index + 1 or group.start + group.stored_bytes - run[0].start > self._fetch_bytes
+                part.group.index != run[-1].group.index + 1
+                or part.group.start + part.group.stored_bytes - run[0].group.start > self._fetch_bytes
+                or not (part.whole and run[-1].whole)
             ):
                 yield run
                 run = []
-            run.append(group)
+            run.append(part)
         if run:
             yield run
+
+    def _stored_name(self, name: str) -> str:
+        return "offset_delta" if name == "offset" and self.ref.base_offset is not None else name
+
+    def _pieces(self, run: list[_Needed]) -> list[tuple[int, memoryview]]:
+        ranges = run[0].ranges if len(run) == 1 else [(run[0].ranges[0][0], run[-1].ranges[-1][1])]
+        return [(start, self._fetch(start, end - start)) for start, end in ranges]
 
     def _fetch(self, start: int, length: int) -> memoryview:
         self.bytes_read += length
@@ -84,25 +136,43 @@ class SegmentReader:
             error.segment = self.ref.id  # a store knows only keys
             raise
 
-    def _decode(self, group: RowGroup, content: memoryview) -> pa.RecordBatch:
-        if xxhash.xxh3_64_hexdigest(content) != group.checksum:
-            raise self._corrupt(f"row group {group.index} fails its checksum")
-        return self._guard(lambda: self._batch(group, content))
+    def _decode(self, part: _Needed, pieces: list[tuple[int, memoryview]]) -> pa.RecordBatch:
+        group, names, whole = part.group, part.names, part.whole
+        if whole:
+            start, content = pieces[0]
+            content = content[group.start - start :][: group.stored_bytes]
+            if xxhash.xxh3_64_hexdigest(content) != group.checksum:
+                raise self._corrupt(f"row group {group.index} fails its checksum")
+            pieces = [(group.start, content)]
+        batch = self._guard(lambda: self._batch(group, names, pieces, check_pages=not whole))
+        if batch.num_rows != group.rows:
+            raise self._corrupt(f"row group {group.index} has another number of rows than the footer says")
+        return batch
 
-    def _batch(self, group: RowGroup, content: memoryview) -> pa.RecordBatch:
+    def _batch(
+        self, group: RowGroup, names: frozenset[str], pieces: list[tuple[int, memoryview]], *, check_pages: bool
+    ) -> pa.RecordBatch:
         file = pq.ParquetFile(
-            pa.PythonFile(_Window(content, group.start, self.ref.bytes), mode="r"),
+            pa.PythonFile(Window(pieces, self.ref.bytes), mode="r"),
             metadata=self._footer,
             pre_buffer=False,
+            page_checksum_verification=check_pages,
         )
-        batches = file.read_row_group(group.index, use_threads=False).combine_chunks().to_batches()
-        key, value, offset, timestamp, headers = batches[0].columns[:5]
-        if self.ref.base_offset is None:
-            horizon = batches[0].column(5)
-        else:
-            offset = from_longs(longs(offset) + self._base)
-            horizon = pa.nulls(group.rows, pa.int64())
-        return pa.RecordBatch.from_arrays([key, value, offset, timestamp, headers, horizon], schema=RUN)
+        stored = None if names >= ALL.names else [self._stored_name(name) for name in names]
+        table = file.read_row_group(group.index, columns=stored, use_threads=False).combine_chunks()
+        rows: Any = table.to_batches()[0]
+        columns = [self._column(name, rows, names) for name in RUN.names]
+        return pa.RecordBatch.from_arrays(columns, schema=RUN)
+
+    def _column(self, name: str, rows: Any, names: frozenset[str]) -> pa.Array:
+        if name not in names or (name == "horizon_ms" and self.ref.base_offset is not None):
+            return stand_in(name, rows.num_rows)
+        column = rows.column(self._stored_name(name))
+        if name == "offset" and self.ref.base_offset is not None:
+            return from_longs(longs(column) + self._base)
+        if name == "value" and name not in self._columns.names:
+            return without_contents(column)
+        return column
 
     def _within(self, batch: pa.RecordBatch, low: bytes | None, high: bytes | None) -> pa.RecordBatch:
         if low is None and high is None:
@@ -160,41 +230,3 @@ OpenSegment = Callable[[SegmentRef, int], SegmentReader]
 def _first_at(keys: Any, bound: bytes) -> int:
     """Index of the first row with a key ≥ `bound`. Requires: keys in order, null keys first."""
     return bisect.bisect_left(ByteStrings(keys), bound, lo=keys.null_count)
-
-
-class _Window:
-    """The bytes of one row group as a file of the object's size, since pyarrow asks for absolute positions."""
-
-    closed = False
-
-    def __init__(self, content: memoryview, start: int, size: int) -> None:
-        self._content = content
-        self._start = start
-        self._size = size
-        self._at = 0
-
-    def seek(self, position: int, whence: int = 0) -> int:
-        self._at = position + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, length: int) -> memoryview:
-        begin = self._at - self._start
-        if begin < 0 or begin + length > len(self._content):
-            raise ValueError("a read outside the row group")
-        self._at += length
-        return self._content[begin : begin + length]
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return True

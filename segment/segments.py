@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from lithify.manifest.homes import refuse_unreachable, where
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
+from lithify.segment.columns import ALL, Columns
 from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
 from lithify.segment.verify import verify, verify_quick, verify_rows, verify_steps
 from lithify.store.homes import Homes
@@ -22,8 +23,8 @@ class Segments:
     keys: PartitionKeys
     homes: Homes
 
-    def reader(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX) -> SegmentReader:
-        return SegmentReader(*self._find(ref), ref, fetch_bytes=fetch_bytes)
+    def reader(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX, *, columns: Columns = ALL) -> SegmentReader:
+        return SegmentReader(*self._find(ref), ref, fetch_bytes=fetch_bytes, columns=columns)
 
     def verify_quick(self, ref: SegmentRef) -> None:
         verify_quick(*self._find(ref), ref)

@@ -23,14 +23,29 @@ NAMES = [
     *("Consumer", "ConsumerInfo", "Corrupt"),
     *("Delivery", "EpochRegression", "Explanation", "Fenced", "Gap", "GcReport", "InvalidRequest", "LithifyError"),
     *("LocalEngine", "MaintenanceReport", "NotFound", "OffsetOutOfRange", "Partition", "PartitionInfo", "Producer"),
-    *("Record", "RetentionPolicy", "RunInfo", "ScanAndFollow", "SegmentInfo", "Snapshot", "SnapshotExpired"),
+    *(
+        "ReadTask",
+        "Record",
+        "RetentionPolicy",
+        "RunInfo",
+        "ScanAndFollow",
+        "SegmentInfo",
+        "Snapshot",
+        "SnapshotExpired",
+    ),
     *("SparkEngine", "Topic", "TopicConsumer", "TopicInfo", "TopicSnapshot", "TransactionInfo"),
-    *("Unavailable", "UploadTask", "Warehouse", "WarehouseInfo", "open", "partition_for_key", "write_segment"),
+    *("Unavailable", "UploadTask", "Warehouse", "WarehouseInfo", "open", "partition_for_key", "read_task"),
+    "write_segment",
 ]
 
+PLAN = (
+    "(self, *, view='latest', low=None, high=None, start_offset=0, end_offset=None, columns=None, tombstones=False, "
+    "ordered=False, tasks=None, target_bytes=None)"
+)
 SIGNATURES = {
     "open": "(url, clock=None, storage_options=None)",
     "partition_for_key": "(key, partitions)",
+    "read_task": "(task, store, clock=None)",
     "Record": "(key, value, timestamp_ms=None, headers=(), offset=None)",
     "RetentionPolicy": "(max_records=None, max_age_seconds=None, max_total_bytes=None)",
     "Warehouse.create_topic": "(self, name, partitions=1, config=None, *, retention=None, probe=True)",
@@ -45,10 +60,14 @@ SIGNATURES = {
     "Topic.describe": "(self)",
     "Topic.delete_records": "(self, before_offsets)",
     "Topic.append": "(self, records)",
-    "Topic.scan": "(self, tombstones=False)",
+    "Topic.scan": "(self, tombstones=False, *, low=None, high=None, columns=None)",
     "Topic.get": "(self, key)",
+    "Topic.snapshot": "(self, ttl=None, *, manifests=None)",
     "Topic.pinned": "(self, name)",
-    "TopicSnapshot.scan": "(self, tombstones=False)",
+    "TopicSnapshot.scan": "(self, tombstones=False, *, low=None, high=None, columns=None)",
+    "TopicSnapshot.plan": PLAN,
+    "TopicSnapshot.renew": "(self)",
+    "TopicSnapshot.release": "(self)",
     "TopicSnapshot.get": "(self, key)",
     "Topic.producer": "(self, id=None, config=None)",
     "Topic.consumer": "(self, name, partitions=None, *, auto_offset_reset='earliest', auto_commit_interval_ms=5000, "
@@ -79,9 +98,9 @@ SIGNATURES = {
     "TopicConsumer.poll": "(self, timeout_ms=0, max_records=500)",
     "TopicConsumer.commit": "(self)",
     "TopicConsumer.close": "(self)",
-    "Partition.scan": "(self, tombstones=False)",
+    "Partition.scan": "(self, tombstones=False, *, low=None, high=None, columns=None)",
     "Partition.get": "(self, key)",
-    "Partition.snapshot": "(self, pin=None, ttl=None)",
+    "Partition.snapshot": "(self, pin=None, ttl=None, *, manifest=None)",
     "Partition.pinned": "(self, name)",
     "Partition.checkpoints": "(self, owner='user')",
     "Partition.refresh_checkpoint": "(self, name, ttl=None)",
@@ -89,7 +108,10 @@ SIGNATURES = {
     "Partition.describe": "(self)",
     "Snapshot.read": "(self, start_offset=0, end_offset=None)",
     "Snapshot.read_batches": "(self, start_offset=0, end_offset=None)",
-    "Snapshot.scan": "(self, tombstones=False)",
+    "Snapshot.scan": "(self, tombstones=False, *, low=None, high=None, columns=None)",
+    "Snapshot.plan": PLAN,
+    "Snapshot.renew": "(self)",
+    "Snapshot.release": "(self)",
     "Snapshot.get": "(self, key)",
     "Producer.append": "(self, key, value, timestamp_ms=None, headers=())",
     "Producer.flush": "(self)",
@@ -163,7 +185,7 @@ def test_signatures(path: str) -> None:
 def test_every_public_method_is_listed() -> None:
     internal = {"Topic.prepare", "Topic.former_partitions", "Topic.key_places", "Topic.partitions_now"}
     internal |= {"Partition.append_prepared", "Partition.lent", "Partition.opening", "Partition.open_producer"}
-    internal |= {"Partition.check_producer", "Snapshot.sorts"}
+    internal |= {"Partition.check_producer", "Snapshot.sorts", "Snapshot.task", "Snapshot.cut", "Snapshot.batches"}
     for name in ("Warehouse", "Topic", "Partition", "Snapshot", "TopicSnapshot", "Producer", "Delivery", "Admin"):
         methods = inspect.getmembers(getattr(lithify, name), inspect.isfunction)
         public = {f"{name}.{method}" for method, _ in methods if not method.startswith("_")}

@@ -110,7 +110,9 @@ def test_an_expiry_is_set_and_refreshed_by_the_stores_clock(warehouse: Warehouse
     assert [checkpoint.expires_at_ms for checkpoint in part.checkpoints()] == [None]
 
 
-@pytest.mark.parametrize("arguments", [{"ttl": 1}, {"pin": ""}, {"pin": "x" * 250}, {"pin": 7}, {"pin": "a\nb"}])
+@pytest.mark.parametrize(
+    "arguments", [{"ttl": 0}, {"ttl": 3_600_001}, {"pin": ""}, {"pin": "x" * 250}, {"pin": 7}, {"pin": "a\nb"}]
+)
 def test_pins_have_names(warehouse: Warehouse, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         warehouse.create_topic("t").partition(0).snapshot(**arguments)

@@ -30,7 +30,7 @@ def test_only_a_manifest_that_is_no_longer_retained_may_miss_its_objects(
     dead_to: int | None, pins: int | None, expired: bool
 ) -> None:
     boundary = None if dead_to is None else Boundary(id=1, manifest=dead_to, **LIFE)
-    error = explain_missing(manifest(9, pins), boundary, manifest(7), MISSING)
+    error = explain_missing(manifest(9, pins), boundary, 7, MISSING)
     if expired:
         assert isinstance(error, SnapshotExpired)
         assert "users/3: manifest 7 is no longer retained" in str(error)

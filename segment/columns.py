@@ -1,0 +1,103 @@
+"""Which columns of a segment are read, and where their bytes lie. Pure.
+
+Every batch has the schema RUN, whatever is read: a column that is not wanted stands there without its contents.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from lithify.segment.schema import RUN
+
+__all__ = ["ALL", "GAP_BYTES_MAX", "Columns", "Window", "chunk_pieces", "stand_in", "without_contents"]
+
+GAP_BYTES_MAX = 256 << 10  # between wanted columns: below that, one fetch of both is cheaper than two
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """The columns of RUN whose contents are wanted. `tombstones`: whether a record without a value must be recognised
+    as one, even if values are not wanted."""
+
+    names: frozenset[str]
+    tombstones: bool = True
+
+
+ALL = Columns(frozenset(RUN.names))
+
+
+def stand_in(name: str, rows: int) -> pa.Array:
+    """The column `name` where nobody looks at it."""
+    return _values(rows, None) if name == "value" else pa.nulls(rows, RUN.field(name).type)
+
+
+def without_contents(values: pa.Array) -> pa.Array:
+    """Empty values, null where `values` are null: enough to tell tombstones."""
+    if values.null_count == 0:
+        return _values(len(values), None)
+    valid = values.is_valid()
+    return _values(len(values), valid.buffers()[1] if valid.offset == 0 else pa.concat_arrays([valid]).buffers()[1])
+
+
+def _values(rows: int, validity: pa.Buffer | None) -> pa.Array:
+    starts = pa.py_buffer(np.zeros(rows + 1, np.int32))
+    return pa.Array.from_buffers(pa.binary(), rows, [validity, starts, pa.py_buffer(b"")])
+
+
+def chunk_pieces(group: Any, wanted: Iterable[str], gap_bytes_max: int | None = None) -> list[tuple[int, int]]:
+    """Where the column chunks of `wanted` lie in the object, as (start, end), those with small gaps in one. `group` is
+    pyarrow's row group metadata."""
+    gap_max = GAP_BYTES_MAX if gap_bytes_max is None else gap_bytes_max
+    names, found = frozenset(wanted), list[tuple[int, int]]()
+    for number in range(group.num_columns):
+        chunk = group.column(number)
+        if chunk.path_in_schema.partition(".")[0] not in names:
+            continue
+        start = chunk.data_page_offset
+        end = start + chunk.total_compressed_size
+        if found and start - found[-1][1] <= gap_max:
+            found[-1] = found[-1][0], end
+        else:
+            found.append((start, end))
+    return found
+
+
+class Window:
+    """Pieces of an object as a file of its size, since pyarrow asks for absolute positions."""
+
+    closed = False
+
+    def __init__(self, pieces: list[tuple[int, memoryview]], size: int) -> None:
+        """`pieces`: each with its position in the object."""
+        self._pieces = pieces
+        self._size = size
+        self._at = 0
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        self._at = position + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, length: int) -> memoryview:
+        for start, content in self._pieces:
+            begin = self._at - start
+            if begin >= 0 and begin + length <= len(content):
+                self._at += length
+                return content[begin : begin + length]
+        raise ValueError("a read outside what was fetched")
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return True
