@@ -31,13 +31,13 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.missing import explain_missing
 from lithify.manifest.model import Checkpoint, Manifest, PinOwner, SegmentRef
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.producers import OpenProducer, ProducerStamp
+from lithify.manifest.producers import OpenProducer, ProducerStamp, check_holds
 from lithify.manifest.retention import Retention, floor_at
 from lithify.manifest.transactions import Reach, TransactionStamp
 from lithify.segment.segments import Segments
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
-from lithify.store.errors import Fenced, InvalidRequest, LithifyError, NotFound
+from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import Request
 
@@ -103,20 +103,12 @@ class Partition:
     ) -> range:
         """As `append`. Requires: `table` comes from `lithify.log.intake.prepare`."""
         if table.num_rows == 0:
-            end = self._head().next_offset
-            return range(end, end)
+            return self._nothing()
         config = self._config()
         body, ref = encode_append(table, "key" if config.compacted else "offset")
-        appending = append(
-            self._files,
-            body,
-            ref,
-            l0_segments_max=config.l0_segments_max,
-            producer=producer,
-            transaction=transaction,
-            expiration_ms=config.transactional_id_expiration_ms,
-        )
-        return self._run(appending)
+        most, expiration_ms = config.l0_segments_max, config.transactional_id_expiration_ms
+        stamps = {"producer": producer, "transaction": transaction}
+        return self._run(append(self._files, body, ref, l0_segments_max=most, **stamps, expiration_ms=expiration_ms))
 
     def begin_upload(self, *, ttl: int | timedelta = timedelta(days=1), upload_id: str | None = None) -> UploadTask:
         """Allow any number of processes to `write_segment` with the task that this returns; `upload` appends what they
@@ -142,9 +134,12 @@ class Partition:
         transaction, given = stamp_of(txn), tuple(ref for ref in segments if ref is not None)
         check_task(task, self._files)
         if not given:
-            end = self._head().next_offset
-            return range(end, end)
+            return self._nothing()
         return self._run(append_uploaded(self._files, task.name, given, self._config(), transaction))
+
+    def _nothing(self) -> range:
+        end = self._head().next_offset
+        return range(end, end)
 
     def lent(self, driver: Driver, config: TopicConfig) -> "Partition":
         """The same handle, with the same lock, for a caller that waits in its own way and knows the configuration."""
@@ -168,17 +163,11 @@ class Partition:
     def open_producer(self, producer_id: str) -> ProducerStamp:
         """Take the next epoch of an idempotent producer, which fences older epochs here. Returns the stamp for its
         first append; the stamp's sequence counts the records that are already here."""
-        edit = OpenProducer(check_name(f"{self._files.name}: a producer's id", producer_id))
-        return self._commit(edit)
+        return self._commit(OpenProducer(check_name(f"{self._files.name}: a producer's id", producer_id)))
 
     def check_producer(self, stamp: ProducerStamp) -> None:
         """Raises Fenced if a later instance of the producer was opened here."""
-        newer = next((known for known in self._head().producers if known.id == stamp.id), None)
-        if newer is not None and newer.epoch > stamp.epoch:
-            raise Fenced(
-                f"{self._files.name}: producer {stamp.id!r} was opened again by another instance (epoch "
-                f"{newer.epoch}). This instance stops"
-            )
+        check_holds(self._head(), stamp, self._files.name)
 
     def outcome(self, token: str, settle: bool = False) -> range | None:
         """Whether an append happened that raised CommitUnknown with `token`: its offsets, or None: it certainly did not
@@ -344,13 +333,11 @@ class Partition:
         made that expires `ttl` (milliseconds or a timedelta; None: never) from now. Without, a `ttl` of at most an hour
         keeps it readable for that long, and whoever reads tasks of `Snapshot.plan` renews it (docs/rfcs/0021)."""
         ttl_ms = checkpoints.ttl_ms_of(ttl)
-        opening = held.opened(self._files, pin, ttl_ms, manifest)
-        return self._snapshot(*self._run(opening), ttl_ms)
+        return self._snapshot(*self._run(held.opened(self._files, pin, ttl_ms, manifest)), ttl_ms)
 
     def pinned(self, name: str) -> Snapshot:
         """The snapshot that checkpoint `name` pins. As `snapshot(pin=name)`, but makes none. Raises NotFound."""
-        manifest, checkpoint = self._run(checkpoints.pinned(self._files, checkpoints.check_checkpoint_name(name)))
-        return self._snapshot(manifest, checkpoint)
+        return self._snapshot(*self._run(checkpoints.pinned(self._files, checkpoints.check_checkpoint_name(name))))
 
     def checkpoints(self, owner: PinOwner | None = "user") -> tuple[Checkpoint, ...]:
         """The checkpoints made by users; or by another `owner`: "scan", "view", None for all."""
@@ -358,9 +345,8 @@ class Partition:
 
     def refresh_checkpoint(self, name: str, ttl: int | timedelta | None = None) -> Checkpoint:
         """Let the checkpoint expire `ttl` (milliseconds or a timedelta; None: never) from now. Raises NotFound."""
-        return self._run(
-            checkpoints.refresh(self._files, checkpoints.check_checkpoint_name(name), checkpoints.ttl_ms_of(ttl))
-        )
+        name, ttl_ms = checkpoints.check_checkpoint_name(name), checkpoints.ttl_ms_of(ttl)
+        return self._run(checkpoints.refresh(self._files, name, ttl_ms))
 
     def delete_checkpoint(self, name: str) -> None:
         """Delete checkpoint `name`. Raises NotFound."""
@@ -399,10 +385,8 @@ class Partition:
     def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None, ttl_ms: int | None = None) -> Snapshot:
         # A pinned manifest keeps the floor stored when it was pinned.
         floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
-        segments = Segments(self._files.keys, self._driver.homes)
-        return Snapshot(
-            segments, manifest, floor, self._explain_missing, checkpoint, ttl_ms=ttl_ms, commit=self._commit
-        )
+        segments, explain = Segments(self._files.keys, self._driver.homes), self._explain_missing
+        return Snapshot(segments, manifest, floor, explain, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
 
     def _commit(self, edit: Edit[Manifest, T]) -> T:
         return self._run(self._files.manifest.commit(edit)).result

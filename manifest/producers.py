@@ -9,7 +9,7 @@ from lithify.manifest.model import PRODUCERS_MAX, Manifest, ProducerEntry
 from lithify.manifest.refusals import not_created, refused_for_good
 from lithify.store.errors import Fenced, InvalidRequest, Unavailable
 
-__all__ = ["OpenProducer", "ProducerStamp", "earlier_batch", "find_producer"]
+__all__ = ["OpenProducer", "ProducerStamp", "check_holds", "earlier_batch", "find_producer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +83,13 @@ def earlier_batch(head: Manifest, stamp: ProducerStamp, rows: int) -> Already[ra
 
 def find_producer(head: Manifest, producer_id: str) -> ProducerEntry | None:
     return next((p for p in head.producers if p.id == producer_id), None)
+
+
+def check_holds(head: Manifest, stamp: ProducerStamp, where: str) -> None:
+    """Raises Fenced if a later instance of the producer was opened."""
+    newer = find_producer(head, stamp.id)
+    if newer is not None and newer.epoch > stamp.epoch:
+        raise Fenced(
+            f"{where}: producer {stamp.id!r} was opened again by another instance (epoch {newer.epoch}). "
+            "This instance stops"
+        )
