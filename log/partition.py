@@ -107,7 +107,7 @@ class Partition:
         config = self._config()
         body, ref = encode_append(table, "key" if config.compacted else "offset")
         most, expiration_ms = config.l0_segments_max, config.transactional_id_expiration_ms
-        stamps = {"producer": producer, "transaction": transaction}
+        stamps: dict[str, Any] = {"producer": producer, "transaction": transaction}
         return self._run(append(self._files, body, ref, l0_segments_max=most, **stamps, expiration_ms=expiration_ms))
 
     def begin_upload(self, *, ttl: int | timedelta = timedelta(days=1), upload_id: str | None = None) -> UploadTask:

@@ -162,7 +162,7 @@ def _starting(text: str | None) -> Literal["earliest", "latest"] | dict[int, int
     if text.lower() == "latest":
         return "latest"
     try:
-        found = json.loads(text)
+        found: Any = json.loads(text)
     except ValueError:
         found = None
     ok = (

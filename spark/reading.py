@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -61,7 +61,7 @@ def planned(topic: "Topic", options: ReadOptions, columns: Sequence[str]) -> "li
     """Tasks of one snapshot. Partitions that are named are read as `Partition.scan` does: with the keys, too, that left
     them when the topic grew."""
     stored = [name for name in columns if name != "partition"] or ["offset"]
-    common = {
+    common: dict[str, Any] = {
         "view": options.view,
         "low": options.key_from,
         "high": options.key_to,

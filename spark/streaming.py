@@ -243,11 +243,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
-        query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
-        if query_id is None:
-            return write(self._placing, iterator)
-        batch = int(context.getLocalProperty(_BATCH_ID))
-        return write(_as_before(self._placing, (_application(query_id), batch)), iterator, query_id)
+        assert context is not None, "Spark calls this in a task"
+        query_id, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        assert query_id is not None, "a query's tasks know its id"
+        assert batch is not None, "a query's tasks know the batch's number"
+        return write(_as_before(self._placing, (_application(query_id), int(batch))), iterator, query_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         written = [message for message in messages if isinstance(message, Written) and message.query_id]

@@ -1,0 +1,230 @@
+"""df.write: one upload and one commit in each partition, repeatable; what it refuses, on the driver (RFC 0022)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark_lithify.columns import for_append
+from pyspark_lithify.options import write_options
+from pyspark_lithify.writing import Placing, Written, application_over, commit, distributed_over, write
+
+import lithify
+from lithify.log.topic import Topic
+from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.opening import open_store
+
+LONG_AGO = 1_700_000_000_000
+
+
+def frame(spark: Any, count: int = 20, columns: str = "key string, value string", start: int = 0) -> Any:
+    width = columns.count(",") + 1
+    data = [(f"k{n:03}", f"v{n}", LONG_AGO + n)[:width] for n in range(start, start + count)]
+    return spark.createDataFrame(data, columns)
+
+
+def save(frame: Any, url: str, mode: str = "append", **options: Any) -> None:
+    frame.write.format("lithify").options(topic="t", **options).mode(mode).save(url)
+
+
+def kept(topic: Topic) -> list[tuple[bytes | None, bytes | None]]:
+    parts = [topic.partition(number) for number in range(topic.partitions)]
+    return sorted((row.key, row.value) for part in parts for row in part.read())
+
+
+@pytest.mark.spark
+def test_a_write_is_one_commit_in_each_partition(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
+    topic = warehouse.create_topic("t", partitions=3, config={"cleanup.policy": "compact"})
+    save(frame(spark, 60, "key string, value string, timestamp_ms bigint").repartition(4), url)
+    assert kept(topic) == [(b"k%03d" % n, b"v%d" % n) for n in range(60)]
+    for number in range(3):
+        part = topic.partition(number)
+        assert len(part.describe().l0) <= 4  # one for each task
+        assert {lithify.partition_for_key(row.key or b"", 3) for row in part.read()} == {number}
+        assert part.transactions() == ()
+    (found,) = topic.partition(0).read(0, 1)
+    assert found.timestamp_ms is not None
+    assert LONG_AGO <= found.timestamp_ms < LONG_AGO + 60
+
+
+@pytest.mark.spark
+def test_what_was_read_is_written_as_it_is(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
+    source = warehouse.create_topic("source", partitions=2)
+    target = warehouse.create_topic("t", partitions=3)
+    source.append([lithify.Record(b"%d" % n, b"x", LONG_AGO, (("h", b"y"), ("none", None))) for n in range(10)])
+    source.append([lithify.Record(None, b"keyless", LONG_AGO), lithify.Record(b"5", None, LONG_AGO)])
+    save(spark.read.format("lithify").options(topic="source", view="log").load(url), url)
+    parts = [target.partition(number) for number in range(3)]
+    found = [(row.key, row.value, row.timestamp_ms, row.headers) for part in parts for row in part.read()]
+    parts = [source.partition(number) for number in range(2)]
+    assert sorted(found, key=repr) == sorted(
+        ((row.key, row.value, row.timestamp_ms, row.headers) for part in parts for row in part.read()), key=repr
+    )
+
+
+@pytest.mark.spark
+def test_the_same_version_is_appended_once(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
+    topic = warehouse.create_topic("t", partitions=2)
+    for version, again in ((4, 1), (4, 2), (3, 3), (5, 4)):
+        save(frame(spark, 10, start=100 * again), url, txnAppId="job", txnVersion=version)
+    assert [key for key, _ in kept(topic)] == [
+        b"k%03d" % n for again in (1, 4) for n in range(100 * again, 100 * again + 10)
+    ]
+    (known,) = topic.partition(0).transactions()
+    assert (known.application, known.version) == (application_over("job", 2), 5)
+
+
+@pytest.mark.spark
+def test_insert_into_a_view(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
+    topic = warehouse.create_topic("t", config={"cleanup.policy": "compact"})
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW lithify_in USING lithify OPTIONS (topic 't', path '{url}')")
+    spark.sql(
+        "INSERT INTO lithify_in SELECT CAST('k' AS BINARY), CAST('v' AS BINARY), CAST(0 AS BIGINT), "
+        f"CAST({LONG_AGO} AS BIGINT), CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>), CAST(0 AS INT)"
+    )
+    (row,) = topic.partition(0).read()
+    assert (row.key, row.value, row.offset, row.timestamp_ms) == (b"k", b"v", 0, LONG_AGO)
+
+
+@pytest.mark.spark
+def test_nothing_written_is_no_commit(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
+    topic = warehouse.create_topic("t")
+    before = topic.partition(0).snapshot().manifest_id
+    save(frame(spark, 0), url)
+    assert topic.partition(0).snapshot().manifest_id == before
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("columns", "mode", "options", "said"),
+    [
+        ("key string, value string", "overwrite", {}, "a topic is a log"),
+        ("key string, value string", "append", {"txnAppId": "x"}, "go together"),
+        ("key string, value string", "append", {"topicc": "x"}, "did you mean topic"),
+        ("key string, other string", "append", {}, "no column 'value'"),
+        ("key string, value string, more bigint", "append", {}, "column 'more' is none of"),
+        ("key string, value bigint", "append", {}, "must be binary or string"),
+        ("key string, KEY string", "append", {}, "two columns are named 'key'"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_any_task(
+    spark: Any, url: str, warehouse: lithify.Warehouse, columns: str, mode: str, options: dict[str, str], said: str
+) -> None:
+    topic = warehouse.create_topic("t")
+    with spark_case(spark), pytest.raises(PySparkException) as refused:
+        save(spark.createDataFrame([], columns), url, mode, **options)
+    assert said in str(refused.value)
+    assert topic.partition(0).snapshot().next_offset == 0
+
+
+class spark_case:  # noqa: N801 - used as a word
+    """Two columns that differ in case alone are a schema only where case counts."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+
+    def __enter__(self) -> None:
+        self._spark.conf.set("spark.sql.caseSensitive", "true")
+
+    def __exit__(self, *error: object) -> None:
+        self._spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.mark.spark
+def test_a_task_that_fails_appends_nothing(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
+    topic = warehouse.create_topic("t", config={"cleanup.policy": "compact"})
+    rows = frame(spark, 10).union(spark.createDataFrame([(None, "no key")], "key string, value string"))
+    with pytest.raises(PySparkException, match="key"):
+        save(rows.repartition(3), url)
+    assert kept(topic) == []
+
+
+def batches(*keys: str, more: dict[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
+    for key in keys:
+        yield pa.RecordBatch.from_pydict({"key": [key], "value": ["v"]} | (more or {}))
+
+
+def placing(
+    url: str, topic: Topic, count: int | None = None, upload: str = "0123456789abcdef", **options: Any
+) -> Placing:
+    given = write_options({"topic": "t", "path": url} | {name: str(value) for name, value in options.items()})
+    return Placing(given, ("key", "value"), open_store(url).spec(), upload, count or topic.partitions)
+
+
+def test_a_commit_that_is_repeated_appends_nothing_more(url: str, warehouse: lithify.Warehouse) -> None:
+    topic = warehouse.create_topic("t", partitions=2)
+    place = placing(url, topic)
+    messages = [write(place, batches("a", "b", "c")), None, write(place, batches("d"))]
+    for _ in range(3):
+        commit(place.options, messages, None)
+    assert [key for key, _ in kept(topic)] == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_task_that_ran_twice_is_appended_once(url: str, warehouse: lithify.Warehouse) -> None:
+    topic = warehouse.create_topic("t")
+    place = placing(url, topic)
+    write(place, batches("a", "b"))  # its message was lost with its executor
+    commit(place.options, [write(place, batches("a", "b"))], None)
+    assert [key for key, _ in kept(topic)] == [b"a", b"b"]
+
+
+def test_a_version_that_reached_some_partitions_is_finished_where_its_keys_were_put(
+    url: str, warehouse: lithify.Warehouse
+) -> None:
+    topic, keys = warehouse.create_topic("t", partitions=2), [f"k{n}" for n in range(20)]
+    first = placing(url, topic, upload="0" * 16)
+    message = write(first, batches(*keys))
+    txn = ("job", 7)
+    commit(first.options, [Written(2, {0: message.segments[0]})], txn)  # and died there
+    topic.alter(partitions=4)
+    count = distributed_over(topic, txn, 4)
+    assert (count, distributed_over(topic, ("job", 8), 4)) == (2, 4)
+    again = placing(url, topic, count, upload="1" * 16)
+    commit(again.options, [write(again, batches(*keys))], txn)
+    assert [key for key, _ in kept(topic)] == sorted(key.encode() for key in keys)
+
+
+def test_rows_that_memory_should_not_hold_are_written_before_the_end(
+    url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_lithify.writing.BUFFERED_BYTES_MAX", 1)
+    topic = warehouse.create_topic("t")
+    place = placing(url, topic)
+    message = write(place, batches("c", "b", "a"))
+    assert len(message.segments[0]) == 3
+    commit(place.options, [message], None)
+    assert [row.key for row in topic.partition(0).read()] == [b"c", b"b", b"a"]
+
+
+def test_a_partition_with_too_many_segments_is_waited_for_and_then_said(
+    url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[int] = []
+    monkeypatch.setattr("lithify.store.driver.pause", pauses.append)
+    topic = warehouse.create_topic("t", config={"l0.segments.max": 2})
+    for n in range(2):
+        topic.append([lithify.Record(b"%d" % n, b"x")])
+    place = placing(url, topic, commitWaitMs=3_000)
+    with pytest.raises(Unavailable) as error:
+        commit(place.options, [write(place, batches("a"))], None)
+    assert pauses.count(1_000) >= 3
+    assert "Appended before this error: partitions none" in error.value.__notes__[0]
+
+
+@pytest.mark.parametrize("second", [{"other": ["x"]}, {"value": [1]}])
+def test_every_batch_is_looked_at(second: dict[str, Any]) -> None:
+    names = ("key", "value")
+    for_append(next(batches("a")), names)
+    with pytest.raises(InvalidRequest):
+        for_append(pa.RecordBatch.from_pydict({"key": [{"a": 1}]} | second), names)
+
+
+def test_a_hundred_batches_leave_no_application_behind(url: str, warehouse: lithify.Warehouse) -> None:
+    """A transaction for each batch write would fill a bounded list (RFC 0019, history 3)."""
+    topic = warehouse.create_topic("t", config={"l0.segments.max": 1_000})
+    for n in range(100):
+        place = placing(url, topic, upload=f"{n:016x}")
+        commit(place.options, [write(place, batches(f"k{n}"))], None)
+    assert topic.partition(0).transactions() == ()
+    assert len(kept(topic)) == 100
