@@ -107,16 +107,20 @@ class Renewal:
         self._files = files
         self._hold = hold
         self._due_ms: int | None = _due_ms(hold.expires_at_ms, hold.ttl_ms)
+        self._failed = False
 
-    async def keep(self) -> None:
-        """Renew the pin if it is due; costs nothing before that. Never raises a LithifyError: what is read is right,
-        and whoever meets a missing file is told."""
+    async def keep(self) -> bool:
+        """Renew the pin if it is due; costs nothing before that. Returns whether the pin is known to last. Never raises
+        a LithifyError: what is read is right, and whoever meets a missing file is told."""
         now_ms = await Now()
-        if self._due_ms is None or now_ms < self._due_ms:
-            return
+        if self._due_ms is None:
+            return False
+        if now_ms < self._due_ms:
+            return not self._failed
         try:
-            expires_at_ms = await renewed(self._files, self._hold)
+            expires_at_ms, self._failed = await renewed(self._files, self._hold), False
         except LithifyError:
-            self._due_ms = now_ms + self._hold.ttl_ms // FAILED
-            return
+            self._due_ms, self._failed = now_ms + self._hold.ttl_ms // FAILED, True
+            return False
         self._due_ms = None if expires_at_ms is None else _due_ms(expires_at_ms, self._hold.ttl_ms)
+        return expires_at_ms is not None

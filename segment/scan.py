@@ -7,14 +7,14 @@ in total, and one external sort (about three times 64 MiB; the rest is spilled t
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from lithify.manifest.bounds import Bounds, may_hold
-from lithify.manifest.jobs import MergeRules
 from lithify.manifest.model import SegmentRef, SortedRun
-from lithify.segment.merge import Tally, merge
+from lithify.segment.arrays import longs, nulls
+from lithify.segment.order import Block, blocks
 from lithify.segment.read import FETCH_BYTES_MAX, OpenSegment
 from lithify.segment.schema import RECORDS
 from lithify.segment.sort import external_sort
@@ -22,9 +22,8 @@ from lithify.segment.source import Source
 
 __all__ = ["get", "latest", "latest_by_key", "records"]
 
-STREAMS_MAX = 16  # sorted runs merged directly; further ones are sorted together first
-
-_NEVER_MS = -1  # no horizon has passed, so that an expired tombstone still hides older values
+STREAMS_MAX = 16  # sorted runs and large appends merged directly; further ones are sorted together first
+STREAM_BYTES_MIN = 1 << 20  # of such an append
 
 
 def records(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -40,12 +39,30 @@ def latest(
     Keys whose latest record is a tombstone are left out unless `keep_tombstones`; records without a key always are.
     Requires: each source is in key order, with schema RUN. Memory: one batch per source (lithify.segment.order).
     """
-    rules = MergeRules(order="key", drop_superseded=True, drop_keyless=True, floor=floor, clock_ms=_NEVER_MS)
-    for batch in merge(sources, rules, Tally()):
-        if not keep_tombstones and batch.column("value").null_count:
-            batch = batch.filter(pc.call_function("is_valid", [batch.column("value")]))
-        if batch.num_rows:
-            yield records(batch)
+    for block in blocks(sources, "key"):
+        shown = _shown(block, floor, keep_tombstones=keep_tombstones)
+        del block  # free it while the next rows are read
+        if shown is not None:
+            yield records(shown)
+        del shown
+
+
+def _shown(block: Block, floor: int, *, keep_tombstones: bool) -> pa.RecordBatch | None:
+    """The rows of `block` that are the latest of their keys. An expired tombstone still hides older values."""
+    rows, order = block.rows, block.order
+    hidden = longs(rows.column("offset")) < floor
+    hidden |= nulls(rows.column("key"))
+    if not keep_tombstones:
+        hidden |= nulls(rows.column("value"))
+    if order is not None:
+        hidden = hidden[order]
+    hidden |= block.superseded()
+    kept = np.flatnonzero(~hidden)
+    if len(kept) == 0:
+        return None
+    if len(kept) < rows.num_rows:
+        order = kept if order is None else order[kept]
+    return Block(rows, order).ordered()
 
 
 def latest_by_key(
@@ -63,7 +80,12 @@ def latest_by_key(
     streamed, rest = in_key_order[:STREAMS_MAX], in_key_order[STREAMS_MAX:]
     rest += [refs for refs in met if refs and refs[0].order != "key"]
     # Sorting thousands of small L0 segments is faster than merging them one by one, and needs bounded memory.
-    others = [*itertools.chain.from_iterable(rest), *(ref for ref in l0 if may_hold(ref, wanted))]
+    appends = [ref for ref in l0 if may_hold(ref, wanted)]
+    large = [ref for ref in appends if ref.order == "key" and ref.bytes >= STREAM_BYTES_MIN]
+    large = large[: STREAMS_MAX - len(streamed)]
+    streamed += [(ref,) for ref in large]
+    alone = {ref.id for ref in large}
+    others = [*itertools.chain.from_iterable(rest), *(ref for ref in appends if ref.id not in alone)]
     fan_in = len(streamed) + 1
     sources = [Source(refs, open_segment, "key", wanted, fan_in=fan_in).rows() for refs in streamed]
     if others:

@@ -24,6 +24,7 @@ from tests.sim.oracle import Oracle
 from tests.sim.owners import owners_of
 from tests.sim.pinning import holder
 from tests.sim.processes import Processes, processes
+from tests.sim.queries import queries_of
 from tests.sim.rest import rest
 from tests.sim.rows import ROW_BYTES
 from tests.sim.schedule import Bursts, Priorities, Scheduler, Script, Uniform
@@ -115,9 +116,8 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
         site = _site(dice, world, focus, served)
         site.oracle.judge.inputs_max = tuned[INPUTS_MAX]
-        by_hand = (
-            others_of(site, seed) | wish(site, seed) | owners_of(site, seed, stack) | uploads_of(site, seed, stack)
-        )
+        by_hand = others_of(site, seed) | wish(site, seed) | owners_of(site, seed, stack)
+        by_hand |= uploads_of(site, seed, stack) | queries_of(site, seed)
         world.failed_attempts_max = _failed_attempts_max(seed, stack)
         found = Found(seed, trace=[] if tracing else None)
         try:

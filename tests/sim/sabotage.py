@@ -6,6 +6,7 @@ from tests.sim.sabotage_line import Sabotage
 from tests.sim.sabotage_numbered import OF_NUMBERED_FILES
 from tests.sim.sabotage_pins import OF_PINS
 from tests.sim.sabotage_policy import OF_POLICY
+from tests.sim.sabotage_reads import OF_READS
 from tests.sim.sabotage_tiers import OF_TIERS
 from tests.sim.sabotage_turns import OF_TURNS
 
@@ -365,6 +366,7 @@ SABOTAGES = (
     *OF_NUMBERED_FILES,
     *OF_PINS,
     *OF_POLICY,
+    *OF_READS,
     *OF_TIERS,
     *OF_TURNS,
 )
