@@ -31,14 +31,17 @@ _OWN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+# The JVMs carry only descriptors: compiling them thoroughly (C2) costs a core for most of their first minute.
+_QUICK_JVM = "-XX:TieredStopAtLevel=1"
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
-    # The JVM carries only descriptors: compiling it thoroughly (C2) costs a core for most of its first minute.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": _QUICK_JVM,
     "spark.driver.host": "127.0.0.1",
     "spark.task.maxFailures": "1",  # what kills a worker here kills the next one too; the coordinator retries (P14)
 }
 _CLUSTER = {
+    "spark.driver.extraJavaOptions": _QUICK_JVM,
+    "spark.executor.extraJavaOptions": _QUICK_JVM,
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.executorIdleTimeout": "20s",  # an idle compactor gives its cores back
     "spark.dynamicAllocation.initialExecutors": "0",
