@@ -11,7 +11,7 @@ from lithify.compactor.info import CompactionInfo
 from tests.cluster.standalone import Cluster, Process, until
 from tests.e2e.workload import CONFIG, Workload, scanned
 
-__all__ = ["Daemon", "Topic"]
+__all__ = ["LOOPBACK", "Daemon", "Topic", "await_idle"]
 
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 

@@ -1,7 +1,9 @@
 """One job by every way to Spark gives the same records; and whoever finds no free core says so, and waits."""
 
 import hashlib
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lithify
-from tests.cluster.daemons import Daemon, Topic
+from tests.cluster.daemons import LOOPBACK, Daemon, Topic
 from tests.cluster.standalone import Cluster, Process, free_port, until
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster")]
@@ -46,6 +48,17 @@ def digest(folder: Path) -> str:
     return hashlib.sha256(repr([(row["key"], row["value"], row["offset"]) for row in rows]).encode()).hexdigest()
 
 
+def lithify_verify(url: str, cluster: Cluster, folder: Path) -> None:
+    """Its tasks run on the cluster, too."""
+    words = ["verify", "--deep", "--engine", "spark", "--master", cluster.url]
+    words += [f"--spark-conf={name}={value}" for name, value in LOOPBACK.items()]
+    env = {**os.environ, "LITHIFY_WAREHOUSE": url, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(folder)}
+    command = [sys.executable, "-m", "lithify.cli.main", *words]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "every live or pinned segment exists and is intact" in done.stdout
+
+
 def test_classic_cluster_and_connect_give_the_same_records(
     cluster: Cluster, server: Process, port: int, tmp_path: Path
 ) -> None:
@@ -74,4 +87,5 @@ def test_classic_cluster_and_connect_give_the_same_records(
         assert done.status == "completed"
         assert done.last_attempt > 1
     url_opened.close()
+    lithify_verify(url, cluster, tmp_path)
     assert len({digest(folder) for folder in copies}) == 1
