@@ -64,7 +64,7 @@ bench: .venv/.installed-benchmark ## the benchmarks, with their rivals installed
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 lock: .venv/.installed ## resolve pyproject.toml anew into the lock files (ARGS=--upgrade to take newer releases)
-	@$(LOCK) $(ARGS) pyproject.toml --extra testing --extra java --extra http --extra otel --group dev -o requirements.lock
+	@$(LOCK) $(ARGS) pyproject.toml --extra testing --extra java --extra http --extra otel --extra connect --group dev -o requirements.lock
 	@$(LOCK) $(ARGS) --group pyproject.toml:benchmark -c requirements.lock -o requirements-benchmark.lock
 
 clean: ## remove what was built and cached; .venv stays

@@ -287,13 +287,17 @@ class Admin:
         deep: bool = False,
         engine: Literal["spark", "local"] = "local",
         master: str | None = None,
+        spark_conf: Sequence[str] = (),
+        executor_wait_ms: int = 60_000,
         ended: Callable[[int], object] | None = None,
     ) -> "VerifyReport":
         """Check that every live or pinned segment exists and is as it was written; `deep`: rows too, not only bytes.
 
-        `engine`, `master`: whether to use threads of this process, or Spark's workers. `ended` is called with the
-        number of tasks that have just ended. Raises InvalidRequest, Unavailable.
+        `engine`, `master`: whether to use threads of this process, or Spark's workers. `spark_conf`: `NAME=VALUE` each,
+        for the session that is started. `ended` is called with the number of tasks that have just ended. Raises
+        InvalidRequest, Unavailable.
         """
         from lithify.admin.verify import Verifier, checks_on
 
-        return Verifier(self._known.driver, checks_on(engine, master), deep, ended, self._known).verify(topic)
+        run = checks_on(engine, master, spark_conf, executor_wait_ms)
+        return Verifier(self._known.driver, run, deep, ended, self._known).verify(topic)

@@ -1,11 +1,12 @@
 """What a compactor would do next in a partition, and why not more."""
 
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 
 from lithify.admin.partitions import Answers, Places
-from lithify.compactor.estimate import estimate
+from lithify.compactor.estimate import estimate, target_bytes
 from lithify.compactor.policy import (
     Action,
     ActionName,
@@ -20,7 +21,8 @@ from lithify.compactor.policy import (
 )
 from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
-from lithify.manifest.config import parse
+from lithify.compactor.split import ranges_without_weights
+from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Debt, DebtName, NotDue, Work
 from lithify.manifest.jobs import CompactorState, Estimate
 from lithify.manifest.known import KnownPartitions
@@ -29,9 +31,14 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit
 from lithify.manifest.walk import FoundPartition
+from lithify.segment.ranges import row_group_weights, split_ranges
+from lithify.segment.segments import Segments
+from lithify.store.errors import LithifyError
 from lithify.store.port import Now
 
 __all__ = ["Beside", "Explanation", "Input", "Owed", "Owner", "explain", "explain_topic"]
+
+WEIGHED_MAX = 64  # segments that an answer may open: a footer each, a few tens of milliseconds
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +100,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     owed: Owed
     compactor: Owner | None  # None: there has been none yet
     beside: Beside | None = None  # what relieves the partition while its job runs
+    ranges_exact: bool = False  # the number of ranges in `estimate` is the number that will run
 
 
 def explain(known: KnownPartitions, found: FoundPartition) -> Explanation:
@@ -102,20 +110,39 @@ def explain(known: KnownPartitions, found: FoundPartition) -> Explanation:
         manifest, state = await files.head(), await files.compactor_state()
         return Reading.of(manifest, state, config, await Now())
 
-    return _explained(known.run(found.keys, read))
+    return _explained(known.run(found.keys, read), lambda units: _ranges(known, found, config, units))
 
 
 def explain_topic(known: KnownPartitions, topic: str) -> Answers[Explanation]:
     return Places.of(known, topic).ask(lambda found: explain(known, found))
 
 
-def _explained(reading: Reading) -> Explanation:
+def _ranges(known: KnownPartitions, found: FoundPartition, config: TopicConfig, chosen: Sequence[Unit]) -> int | None:
+    """The number of key ranges that planning will find, by the same footers. None: too many segments to open for an
+    answer, or one cannot be read."""
+    decided = ranges_without_weights(chosen, config)
+    if decided is not None:
+        return len(decided)
+    refs = [segment for unit in chosen for segment in unit.segments]
+    if len(refs) > WEIGHED_MAX:
+        return None
+    segments = Segments(found.keys, known.driver.homes)
+    try:
+        weights = [weight for ref in refs for weight in row_group_weights(segments.reader(ref))]
+    except LithifyError:  # the job will meet it, and tell
+        return None
+    return len(split_ranges(weights, target_bytes(config, sum(unit.bytes for unit in chosen))))
+
+
+def _explained(reading: Reading, ranges: Callable[[Sequence[Unit]], int | None]) -> Explanation:
     decided = decision(reading)
     action, debt = decided.action, decided.debt
     due = action.due if isinstance(action, Propose | Drop) else None
-    foretold = None
+    foretold, counted_all = None, True
     if isinstance(action, Propose):
-        foretold = estimate(reading, action.due.units, action.due.job_kind)
+        exact = ranges(action.due.units)
+        foretold = estimate(reading, action.due.units, action.due.job_kind, exact)
+        counted_all = exact is not None
     elif isinstance(action, Resume):
         foretold = action.job.estimate
     return Explanation(
@@ -129,6 +156,7 @@ def _explained(reading: Reading) -> Explanation:
         sources=tuple(unit.id for unit in due.units) if due else (),
         inputs=tuple(map(_input, due.units)) if due else (),
         estimate=foretold,
+        ranges_exact=foretold is not None and counted_all,
         passed=decided.passed,
         owed=_owed(debt),
         compactor=_owner(reading.state, reading.now_ms),

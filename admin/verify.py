@@ -6,13 +6,14 @@ as data.
 
 import functools
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from lithify.compactor.engines.executor_wait import EXECUTOR_WAIT_MS, ExecutorWait
 from lithify.gc.reachable import pinned_manifests
 from lithify.manifest.homes import reachable, unreachable, where
 from lithify.manifest.invariants import manifest_problems
@@ -32,13 +33,16 @@ from lithify.store.homes import Homes
 from lithify.store.listing import pages
 from lithify.work.order import Checked, Refused
 from lithify.work.spark import JOBS_MAX, SparkWorkers, carry, refuse_memory, withdraw
-from lithify.work.spark_jobs import Lost, SparkJobs
+from lithify.work.spark_conf import parse_spark_conf
+from lithify.work.spark_errors import Lost
+from lithify.work.spark_jobs import SparkJobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "checks_on", "local_checks", "spark_checks"]
 
+LOOK_MS = 5_000  # while no task ends
 TASK_BYTES = 256 << 20
 TASK_SEGMENTS_MAX = 64
 """A task is one order to a worker: large enough that Spark's 0.2 s per task do not matter."""
@@ -86,22 +90,25 @@ def local_checks(homes: Homes, tasks: list[CheckTask]) -> Generator[tuple[Findin
         yield from pool.map(functools.partial(check_segments, homes), tasks)
 
 
-def spark_checks(session_or_master: "SparkSession | str") -> RunChecks:
+def spark_checks(
+    session_or_master: "SparkSession | str",
+    config: Mapping[str, str] | None = None,
+    executor_wait_ms: int = EXECUTOR_WAIT_MS,
+) -> RunChecks:
     """Run checks on Spark's workers, of a session (also of Spark Connect) or a master, as SparkEngine takes them. Each
-    task is one order. Raises InvalidRequest, Unavailable."""
+    task is one order. Raises InvalidRequest, Unavailable, also if a cluster gives no executor for so long."""
 
     def run(homes: Homes, tasks: list[CheckTask]) -> Generator[tuple[Finding, ...]]:
         refuse_memory(homes, "verify")
         if not tasks:
             return
         tag, pool = f"lithify-verify-{new_id()}", ThreadPoolExecutor(JOBS_MAX, thread_name_prefix="lithify-verify")
-        workers = SparkWorkers(session_or_master, pool)
+        workers = SparkWorkers(session_or_master, pool, config)
         try:
             jobs = workers.session().result().jobs
             begun = [pool.submit(_check, workers, jobs, homes, task, tag) for task in tasks]
             try:
-                for done in as_completed(begun):
-                    yield done.result()
+                yield from _as_they_land(jobs, begun, ExecutorWait(executor_wait_ms, "verify"))
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
                 if not all(each.done() for each in begun):  # somebody stops here
@@ -113,9 +120,21 @@ def spark_checks(session_or_master: "SparkSession | str") -> RunChecks:
     return run
 
 
+def _as_they_land(
+    jobs: SparkJobs, begun: Sequence[Future[tuple[Finding, ...]]], executors: ExecutorWait
+) -> Iterator[tuple[Finding, ...]]:
+    left = set(begun)
+    while left:
+        done, left = wait(left, timeout=LOOK_MS / 1000, return_when=FIRST_COMPLETED)
+        if not done:
+            executors.look(jobs)
+        for each in done:
+            yield each.result()
+
+
 def _check(workers: SparkWorkers, jobs: SparkJobs, homes: Homes, task: CheckTask, tag: str) -> tuple[Finding, ...]:
     described = f"lithify verify {task.keys.topic}/{task.keys.partition}, {counted(len(task.segments), 'segment')}"
-    match carry(jobs, workers.order(jobs, task, homes), described, tag):
+    match carry(jobs, workers.order(jobs, task, homes), described, [tag]):
         case Checked(findings):
             return findings
         case Refused(reason):
@@ -126,12 +145,18 @@ def _check(workers: SparkWorkers, jobs: SparkJobs, homes: Homes, task: CheckTask
             raise AssertionError(f"a check was answered with {type(reply).__name__}")
 
 
-def checks_on(engine: Literal["spark", "local"], master: str | None) -> RunChecks:
+def checks_on(
+    engine: Literal["spark", "local"],
+    master: str | None,
+    spark_conf: Sequence[str] = (),
+    executor_wait_ms: int = EXECUTOR_WAIT_MS,
+) -> RunChecks:
     """Raises InvalidRequest."""
     if engine == "spark":
-        return spark_checks(master or "local[*]")
-    if master is not None:
-        raise InvalidRequest(f"--master is Spark's, and the engine is {engine}: leave one of them out")
+        return spark_checks(master or "local[*]", parse_spark_conf(spark_conf), executor_wait_ms)
+    for flag, given in (("--master", master), ("--spark-conf", spark_conf)):
+        if given:
+            raise InvalidRequest(f"{flag} is Spark's, and the engine is {engine}: leave one of them out")
     return local_checks
 
 

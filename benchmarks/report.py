@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from benchmarks.cluster import OnCluster
 from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
 from benchmarks.recording import Recording
@@ -29,7 +30,7 @@ def show(results: Results) -> str:
 
 def write_readme(readme: Path, results: Results) -> None:
     """Put the tables of contenders and scale between the marks in `readme`, in place of what stands there."""
-    main = replace(results, extremes=[], convergence=[], deciding=[], recording=[])
+    main = replace(results, extremes=[], convergence=[], deciding=[], recording=[], cluster=None)
     text = readme.read_text()
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
@@ -54,6 +55,8 @@ def _parts(results: Results) -> Iterator[str]:
         yield _deciding(results.deciding)
     if results.recording:
         yield _recording(results.recording)
+    if results.cluster:
+        yield _cluster(results.cluster)
     if results.bars:
         yield _bars(results.bars)
 
@@ -141,6 +144,17 @@ def _recording(found: Sequence[Recording]) -> str:
             f"{each.heartbeat_bytes / 1e3:.0f}",
         )
         for each in found
+    ]
+    return _table(head, rows)
+
+
+def _cluster(found: OnCluster) -> str:
+    head = ("cluster of this machine", "s")
+    rows = [
+        (f"{found.ranges} key ranges on one worker", f"{found.one_s:.1f}"),
+        ("on two workers", f"{found.two_s:.1f}"),
+        ("one of them alone", f"{found.range_s:.2f}"),
+        ("a task that does almost nothing", f"{found.task_s:.3f}"),
     ]
     return _table(head, rows)
 

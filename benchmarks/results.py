@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from benchmarks.cluster import OnCluster
 from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
 from benchmarks.extremes import Extreme
@@ -51,6 +52,7 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True):
     convergence: list[Convergence] = []
     deciding: list[Deciding] = []
     recording: list[Recording] = []
+    cluster: OnCluster | None = None
     bars: list[Bar] = []
 
 
@@ -65,7 +67,16 @@ def bars(results: Results) -> list[Bar]:
         *(*_speed(results.contenders), *_requests(results.requests), *_memory(results), *_scale(results.scale)),
         *(*_extremes(results.extremes), *_convergence(results.convergence), *_deciding(results.deciding)),
         *_recording(results.recording),
+        *_cluster(results.cluster),
     ]
+
+
+def _cluster(found: OnCluster | None) -> Iterator[Bar]:
+    if found is None:
+        return
+    yield Bar("two workers of a cluster over one", found.speed_up, at_least=1.6)
+    yield Bar("s of scheduling per task on a cluster", found.task_s, at_most=0.15)
+    yield Bar("scheduling, % of a range of 2 s", 100 * found.scheduling_share, at_most=5)
 
 
 def _speed(found: dict[str, Found]) -> Iterator[Bar]:

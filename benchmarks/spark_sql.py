@@ -26,7 +26,7 @@ class SparkSql:
         self._output = settings.folder / "work-spark-sql"
         self._shuffle = settings.folder / "work-spark-sql-shuffle"
         master = f"local[{settings.processors}]"
-        prepare(master)
+        prepare(master, {})
         config = {
             "spark.driver.extraJavaOptions": "-XX:+TieredCompilation",
             "spark.driver.memory": _HEAP,

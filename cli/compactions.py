@@ -211,9 +211,10 @@ def _details(each: "Explanation") -> "Iterator[str]":
     foretold, owed = each.estimate, each.owed
     if foretold is not None:
         reads = f"{counted(len(each.sources), 'input')}" if each.sources else "its inputs"
+        about = "" if each.ranges_exact or each.action == "resume" else "about "
         yield (
             f"reads {reads}: {counted(foretold.input_segments, 'segment')}, {size_text(foretold.input_bytes)}, "
-            f"{counted_text(foretold.input_rows, 'row')}, in {counted(foretold.ranges, 'key range')}"
+            f"{counted_text(foretold.input_rows, 'row')}, in {about}{counted(foretold.ranges, 'key range')}"
         )
         yield (
             f"expects {size_text(foretold.output_bytes)} and {counted_text(foretold.output_rows, 'row')}, "

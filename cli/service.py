@@ -16,7 +16,7 @@ from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engine import Engine
@@ -42,6 +42,8 @@ def compactor() -> None:
 @click.option("--take-over", is_flag=True, help="Also take partitions away from a compactor that is working.")
 @option("engine")
 @option("master")
+@option("compactor.spark_conf")
+@option("compactor.executor.wait.ms")
 @option("compactor.interval.ms")
 @option("compactor.initial.delay.ms")
 @option("compactor.concurrency")
@@ -68,7 +70,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
         with invocation.output.progress("probing the store"):
             report = probe(warehouse.store)
         report.require()
-    made = make_engine(engine, master)
+    made = make_engine(engine, master, settings["spark_conf"], settings["executor_wait_ms"])
 
     def compactor_with(events: "Sink") -> Compactor:
         return Compactor(
@@ -93,17 +95,19 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
         return 0
 
 
-def make_engine(name: str, master: str | None) -> "Engine":
+def make_engine(name: str, master: str | None, spark_conf: "Sequence[str]", executor_wait_ms: int) -> "Engine":
     """Raises InvalidRequest. A Spark session starts only when the first job is due."""
     from lithify.compactor import compactor
 
-    if master is None:
-        return compactor.make_engine(name)
     if name != "spark":
-        raise InvalidRequest(f"--master is Spark's, and the engine is {name}: leave one of them out")
+        for flag, given in (("--master", master), ("--spark-conf", spark_conf)):
+            if given:
+                raise InvalidRequest(f"{flag} is Spark's, and the engine is {name}: leave one of them out")
+        return compactor.make_engine(name)
     from lithify.compactor.engines.spark import SparkEngine
+    from lithify.work.spark_conf import parse_spark_conf
 
-    return SparkEngine(master)
+    return SparkEngine(master, config=parse_spark_conf(spark_conf), executor_wait_ms=executor_wait_ms)
 
 
 def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compactor]", take_over: bool) -> int:

@@ -3,7 +3,8 @@
 Flags, `--help` and the table in docs/cli.md are made from this; a test compares the page.
 """
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 import click
@@ -127,7 +128,27 @@ SETTINGS: tuple[Setting, ...] = (
         metavar="URL",
         default_text="local[*]",
         commands="compactor run, verify",
-        meaning="Spark master, such as spark://host:7077",
+        meaning="Spark master, such as spark://host:7077, or a Spark Connect server, such as sc://host:15002",
+    ),
+    Setting(
+        name="compactor.spark_conf",
+        flag="--spark-conf",
+        metavar="NAME=VALUE",
+        repeated=True,
+        default_text="none",
+        commands="compactor run, verify",
+        meaning="setting for the Spark session that is started, as in spark-submit --conf; it wins over "
+        "spark-defaults.conf, and that over lithify's own. The variable takes several, separated by spaces; quote "
+        "those that contain spaces",
+    ),
+    Setting(
+        name="compactor.executor.wait.ms",
+        flag="--executor-wait-ms",
+        kind="ms",
+        default=60_000,
+        commands="compactor run, verify",
+        meaning="how long work waits while a Spark cluster gives no executor at all; then it gives up, and a compactor "
+        "tries again later",
     ),
     Setting(
         name="compactor.interval.ms",
@@ -275,6 +296,16 @@ SETTINGS: tuple[Setting, ...] = (
 _BY_NAME = {each.name: each for each in SETTINGS}
 
 
+class _Quoted(click.types.StringParamType):
+    """Several values in one variable, split as a shell splits its words."""
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        try:
+            return shlex.split(rv)
+        except ValueError:
+            raise click.BadParameter("a quotation mark has no partner in the variable") from None
+
+
 def setting(name: str) -> Setting:
     return _BY_NAME[name]
 
@@ -300,6 +331,7 @@ def option(name: str, **more: Any) -> Callable[[F], F]:
         case "text":
             attributes |= {"metavar": it.metavar, "multiple": it.repeated}
             attributes |= {"show_default": it.default_text} if it.name == "master" else {}
+            attributes |= {"type": _Quoted()} if it.name == "compactor.spark_conf" else {}
     return click.option(it.flag, **(attributes | more))
 
 

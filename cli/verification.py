@@ -20,14 +20,30 @@ __all__ = ["verify"]
 @click.option("--deep", is_flag=True, help="Also decode the rows, and check their order and statistics.")
 @option("engine")
 @option("master")
+@option("compactor.spark_conf")
+@option("compactor.executor.wait.ms")
 def verify(
-    invocation: Invocation, topic: str | None, deep: bool, engine: Literal["spark", "local"], master: str | None
+    invocation: Invocation,
+    topic: str | None,
+    deep: bool,
+    engine: Literal["spark", "local"],
+    master: str | None,
+    spark_conf: tuple[str, ...],
+    executor_wait_ms: int,
 ) -> int:
     """Check that every live or pinned segment of TOPIC, or of the warehouse, exists and has the right size and
     checksum. Also check the invariants of manifests, and count objects that nothing refers to."""
     admin, output = invocation.admin(), invocation.output
     with output.progress("verifying") as tick:
-        report = admin.verify(topic, deep=deep, engine=engine, master=master, ended=tick)
+        report = admin.verify(
+            topic,
+            deep=deep,
+            engine=engine,
+            master=master,
+            spark_conf=spark_conf,
+            executor_wait_ms=executor_wait_ms,
+            ended=tick,
+        )
     output.answer(report, lambda: _show(output, report))
     return code_of(report)
 

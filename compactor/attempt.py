@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from lithify.compactor import job_edits
 from lithify.compactor.altered import forbidden
 from lithify.compactor.damage import first_damaged
-from lithify.compactor.engine import NextResults, StartTasks, StopAsked, StopTasks
+from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsked, StopTasks
 from lithify.compactor.failures import failure_of
 from lithify.compactor.look import bad_outputs, look
 from lithify.compactor.patience import patience_ms, stalled_text
@@ -184,7 +184,9 @@ class JobWork:
                 await StopTasks()
                 if held:
                     await self._record(job, attempt, held)
-                return await self._retry_later(job, JobError(Category.ENGINE_LOST, str(error)))
+                away = isinstance(error, NoWorkers)  # nothing died with it
+                category = Category.ENGINE_DOWN if away else Category.ENGINE_LOST
+                return await self._retry_later(job, JobError(category, str(error)))
             failures = [r for r in results if isinstance(r, TaskFailure)]
             held += [r for r in results if isinstance(r, TaskResult)]
             waited = 0 if results else waited + 1

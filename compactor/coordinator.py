@@ -331,7 +331,7 @@ class Coordinator:
             return Step(outcome, f"{wish} during planning: {proposal.reason}")
         job_id = request.id if request else SegmentId.for_job(manifest.id, await NewId())
         job = freeze(reading, proposal, ranges, job_id)
-        job = replace(job, estimate=estimate(reading, proposal.units, job.kind or proposal.kind))
+        job = replace(job, estimate=estimate(reading, proposal.units, job.kind or proposal.kind, len(ranges)))
         admitted = await self.files.compactor.offer(job_edits.Admit(self._mine, job))
         if isinstance(admitted, Refused):
             if isinstance(admitted.error, InvalidRequest):  # cancelled meanwhile: the next step settles it

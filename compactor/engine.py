@@ -13,6 +13,7 @@ from lithify.manifest.jobs import KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.store.errors import Unavailable
 from lithify.store.homes import Homes
 from lithify.store.port import Request
 
@@ -23,6 +24,7 @@ __all__ = [
     "STOP_MAX_MS",
     "Engine",
     "NextResults",
+    "NoWorkers",
     "Reserve",
     "Running",
     "SplitRanges",
@@ -37,12 +39,16 @@ __all__ = [
 STOP_MAX_MS = 25_000  # below the lease: the compactor shows no life while it waits for the stop
 
 
+class NoWorkers(Unavailable):
+    """The engine has nobody to do the tasks. None of them runs, and the job is not to blame."""
+
+
 class Running(Protocol):
     """The running tasks of one attempt."""
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
         """What has finished since the last call. Waits up to `timeout_ms` for something; empty if nothing came. Raises
-        Unavailable if the engine itself is gone and nothing will come."""
+        Unavailable if the engine itself is gone and nothing will come, NoWorkers if it waited in vain for workers."""
         ...
 
     def stop(self) -> None:

@@ -15,7 +15,9 @@ from lithify.segment.source import FETCHES_BYTES
 
 __all__ = ["SPLIT_BYTES_MIN", "estimate", "target_bytes"]
 
-SPLIT_BYTES_MIN = 32 * 1024 * 1024  # smaller jobs have one range, larger ones at least RANGES_MIN
+# Smaller jobs have one range, larger ones up to RANGES_MIN or more. A range of this size takes a worker about a second,
+# and each task costs a tenth of a second on Spark, whatever it does (docs/rfcs/0020).
+SPLIT_BYTES_MIN = 64 * 1024 * 1024
 RANGES_MIN = 8
 _PROCESS_BYTES = 160 * 1024 * 1024  # of a worker before it merges: interpreter and libraries
 _OUTPUT_BYTES = 64 * 1024 * 1024  # of output held: a row group decoded, encoded and on its way
@@ -29,13 +31,15 @@ def target_bytes(config: TopicConfig, input_bytes: int) -> int:
     return min(config.output_bytes, max(SPLIT_BYTES_MIN, input_bytes // RANGES_MIN))
 
 
-def estimate(reading: Reading, chosen: Sequence[Unit], kind: Kind) -> Estimate:
-    """Rows and bytes out follow the last finished compaction of the same kind; without one, they are at most what goes
-    in. Clean data is not expected to shrink."""
+def estimate(reading: Reading, chosen: Sequence[Unit], kind: Kind, ranges: int | None = None) -> Estimate:
+    """What a merge of `chosen` takes, in so many `ranges` (None: not known yet). Rows and bytes out follow the last
+    finished compaction of the same kind; without one, they are at most what goes in. Clean data is not expected to
+    shrink."""
     config, history = reading.config, reading.state.history
     input_bytes, input_rows = sum(u.bytes for u in chosen), sum(u.rows for u in chosen)
     target = target_bytes(config, input_bytes)
-    ranges = 1 if input_bytes <= target else -(-input_bytes // target)
+    if ranges is None:
+        ranges = 1 if input_bytes <= target else -(-input_bytes // target)
     last = next((j for j in reversed(history) if j.status == "completed" and j.kind == kind and j.counts.rows_in), None)
     kept = 1.0 if last is None else last.counts.rows_out / last.counts.rows_in
     read_bytes = 0 if last is None else summed_up(last).input_bytes

@@ -25,7 +25,7 @@ from lithify.store.port import Now
 if TYPE_CHECKING:
     from lithify.segment.ranges import Weight
 
-__all__ = ["Damaged", "split"]
+__all__ = ["Damaged", "ranges_without_weights", "split"]
 
 
 class Damaged(Exception):
@@ -41,12 +41,10 @@ async def split(
     whole, Interrupted if it should stop, or if the `request` that it serves was cancelled."""
     segments = tuple(segment for unit in chosen for segment in unit.segments)
     refuse_unreachable(files.keys, segments, files.homes)
-    total_bytes = sum(unit.bytes for unit in chosen)
-    target = target_bytes(config, total_bytes)
-    if not config.compacted:
-        return offset_ranges(segments, target)
-    if total_bytes <= target:
-        return (KeyRange(),)
+    target = target_bytes(config, sum(unit.bytes for unit in chosen))
+    known = ranges_without_weights(chosen, config)
+    if known is not None:
+        return known
 
     async def go_on() -> None:
         await _show_planning(files, epoch)
@@ -58,6 +56,15 @@ async def split(
         await go_on()
         weights += await _weigh(files.keys, segment, go_on)
     return await SplitRanges(tuple(weights), target)
+
+
+def ranges_without_weights(chosen: Sequence[Unit], config: TopicConfig) -> tuple[KeyRange, ...] | None:
+    """The ranges of a job over `chosen`, if references alone decide them. None: the footers of its sources do."""
+    total_bytes = sum(unit.bytes for unit in chosen)
+    target = target_bytes(config, total_bytes)
+    if not config.compacted:
+        return offset_ranges([segment for unit in chosen for segment in unit.segments], target)
+    return (KeyRange(),) if total_bytes <= target else None
 
 
 async def _show_planning(files: PartitionFiles, epoch: int) -> None:

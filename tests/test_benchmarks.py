@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from benchmarks.cluster import OnCluster
 from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
 from benchmarks.generate import Shape, tables, warehouse
@@ -45,10 +46,20 @@ def test_bars() -> None:
     assert "wall time over DuckDB's" not in found
 
 
+def test_bars_of_a_cluster() -> None:
+    measured = OnCluster(ranges=4, range_s=2, one_s=9, two_s=5, task_s=0.12)
+    found = {bar.what: (bar.measured, bar.met) for bar in bars(Results(machine={}, cluster=measured))}
+    assert found == {
+        "two workers of a cluster over one": (pytest.approx(1.8), True),
+        "s of scheduling per task on a cluster": (0.12, True),
+        "scheduling, % of a range of 2 s": (pytest.approx(6), False),
+    }
+
+
 def test_the_readme_gets_the_tables_between_its_marks(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n")
-    more = msgspec.structs.replace(results(), recording=[Recording(40, 2, 3, 4)])
+    more = msgspec.structs.replace(results(), recording=[Recording(40, 2, 3, 4)], cluster=OnCluster(4, 2, 9, 5, 0.1))
     for _ in range(2):
         write_readme(readme, more)
     text = readme.read_text()

@@ -23,11 +23,14 @@ Known = Literal["nothing", "opening", "failed"] | Health
 
 
 def next_use(known: Known, *, given: bool) -> Literal["use", "open", "refuse"]:
-    """What an attempt does about the session. A session of ours that died or was stopped is opened again. One that was
+    """What an attempt does about the session. A session of ours that died, was stopped or is deserted is opened again.
+    One that was
     given is not: its owner may have stopped it on purpose, and another session is not the one that was asked for."""
     match known:
         case "opening" | Health.WORKS:
             return "use"
+        case Health.DESERTED if given:
+            return "use"  # its owner may have a master that recovers; whoever waits in vain says so
         case Health.STOPPED | Health.LOST if given:
             return "refuse"
         case _:
@@ -84,7 +87,11 @@ class HeldSession:
             return "nothing"
         if not self._opening.done():
             return "opening"
-        return "failed" if self._opening.exception() is not None else self._opening.result().jobs.health()
+        if self._opening.exception() is not None:
+            return "failed"
+        jobs = self._opening.result().jobs
+        health = jobs.health()
+        return Health.DESERTED if health is Health.WORKS and jobs.deserted() else health
 
     def _reopen(self, before: Future[Opened] | None) -> Opened:
         _let_go(before)

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.metadata
+import socket
 
 import msgspec
 
@@ -34,6 +35,7 @@ class Stamp(msgspec.Struct, frozen=True):
     """The part of an order that every release can read."""
 
     version: str
+    elsewhere: bool = False
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     work: Work
     homes: dict[str, StoreSpec]  # as in `Homes`
     stop_file: str | None = None  # where driver and worker share a machine
+    elsewhere: bool = False  # the worker may run on another machine: its messages name that
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked"):
@@ -98,9 +101,10 @@ def seal(order: Order) -> str:
 
 def unsealed_order(sealed: str) -> Order | Refused:
     """The order; refused if another release of lithify gave it."""
-    version, here = _stamps.decode(sealed).version, installed_version()
-    if version != here:
-        return Refused(f"worker runs lithify {here}, this is {version}: install the same wheel")
+    stamp, here = _stamps.decode(sealed), installed_version()
+    if stamp.version != here:
+        worker = f"worker {socket.gethostname()}" if stamp.elsewhere else "worker"
+        return Refused(f"{worker} runs lithify {here}, this is {stamp.version}: install the same wheel")
     return _orders.decode(sealed)
 
 

@@ -7,7 +7,7 @@ same wheel.
 
 import functools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,13 @@ import structlog
 from lithify.store.errors import InvalidRequest
 from lithify.store.homes import Homes
 from lithify.work.held_session import HeldSession, Opened
+from lithify.work.masters import Line
 from lithify.work.order import Order, Reply, Work, installed_version, seal, specs_of, unseal
 from lithify.work.private_files import PrivateFiles
-from lithify.work.spark_jobs import Lost, SparkJobs, explain, jobs_of
-from lithify.work.spark_session import Health, close_session, open_session, prepare
+from lithify.work.spark_conf import is_connect
+from lithify.work.spark_errors import Lost, explain
+from lithify.work.spark_jobs import SparkJobs, jobs_of
+from lithify.work.spark_session import Health, close_remote, close_session, open_session, prepare
 from lithify.work.stop_file import StopFile
 
 if TYPE_CHECKING:
@@ -44,8 +47,8 @@ def refuse_memory(homes: Homes, label: str) -> None:
 
 class SparkWorkers:
     """The workers of `session_or_master`: a session (also of Spark Connect), which is never stopped here; or a master
-    ("spark://host:7077", "local[2]"), whose session starts in a thread of `pool` when it is first asked for, with
-    `config`. Thread-safe. Raises InvalidRequest for `config` with a session."""
+    ("spark://host:7077", "local[2]", "sc://host"), whose session starts in a thread of `pool` when it is first asked
+    for, with `config`. Thread-safe. Raises InvalidRequest for `config` with a session."""
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class SparkWorkers:
 
     def session(self) -> Future[Opened]:
         """The session, or a future for the one that is being opened. Raises Unavailable if a session that was given is
-        gone, InvalidRequest if none can start: there is no Java, or the master is `sc://…`."""
+        gone, InvalidRequest if none can start: there is no Java, or a setting cannot work."""
         return self._session.current(self._prepare)
 
     def order(self, jobs: SparkJobs, work: Work, homes: Homes, stop: StopFile | None = None) -> Order:
@@ -73,6 +76,7 @@ class SparkWorkers:
             version=installed_version(),
             work=work,
             homes=specs_of(homes, self.private if here else None),
+            elsewhere=not here,
             stop_file=stop.path if stop is not None and here else None,
         )
 
@@ -84,19 +88,34 @@ class SparkWorkers:
 
     def _prepare(self) -> None:
         assert self._master is not None
-        prepare(self._master)
+        prepare(self._master, self._config)
 
     def _open(self) -> Opened:
         assert self._master is not None
-        session, new = open_session(self._master, self._config)
-        return Opened(jobs_of(session), functools.partial(close_session, session) if new else None)
+        if is_connect(self._master):
+            session, _ = open_session(self._master, self._config)
+            return Opened(jobs_of(session), functools.partial(close_remote, session))
+        line = Line(self._master)
+        try:
+            session, new = open_session(self._master, self._config)
+        except BaseException:
+            line.close()
+            raise
+
+        def close() -> None:
+            close_session(session)
+            line.close()
+
+        if not new:
+            line.close()
+        return Opened(jobs_of(session, line if new else None), close if new else None)
 
 
-def carry(jobs: SparkJobs, order: Order, described: str, tag: str, *, short: bool = False) -> Reply | Lost:
-    """Carry the order to a worker and wait for its reply; `described` tells people what it is, `tag` names it for
-    `withdraw`. Never raises."""
+def carry(jobs: SparkJobs, order: Order, described: str, tags: Sequence[str], *, short: bool = False) -> Reply | Lost:
+    """Carry the order to a worker and wait for its reply; `described` tells people what it is, each of `tags` names it
+    for `withdraw`. Never raises."""
     try:
-        return unseal(jobs.run(seal(order), described, tag, short=short))
+        return unseal(jobs.run(seal(order), described, tags, short=short))
     except Exception as error:  # noqa: BLE001 - py4j's, PySpark's or gRPC's, depending on the session
         return explain(error, jobs.health())
 

@@ -7,15 +7,22 @@ Connect session, which has none, through `mapInArrow`.
 
 import contextlib
 import functools
+import logging
 import socket
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from lithify.manifest.categories import Category
+import structlog
+
+from lithify.work.masters import Line
+from lithify.work.spark_conf import is_local
+from lithify.work.spark_errors import session_is_lost
 from lithify.work.spark_session import Health, context_health
 from lithify.work.worker import obey, obey_batches
 
-__all__ = ["POOL", "SHORT_POOL", "ConnectJobs", "Lost", "RddJobs", "SparkJobs", "explain", "is_connect", "jobs_of"]
+__all__ = ["POOL", "SHORT_POOL", "ConnectJobs", "RddJobs", "SparkJobs", "is_connect_session", "jobs_of"]
+
+log = structlog.wrap_logger(logging.getLogger("lithify.work"))
 
 # Pools of Spark's fair scheduler, so that a shared session gives other jobs their share, and long jobs leave short ones
 # theirs: each pool is a queue, and the next processor goes to the pool that has fewer.
@@ -32,9 +39,18 @@ class SparkJobs(Protocol):
         """Whether the session is still there; costs one call. Never raises."""
         ...
 
-    def run(self, sealed: str, description: str, tag: str, *, short: bool = False) -> str:
-        """Carry the order to a worker and return its reply. Raises whatever Spark raises. `short`: the order of a short
-        job, with which long ones share their processors."""
+    def executors(self) -> int | None:
+        """How many executors there are; None: nobody knows, or no job waits for one. Costs one call. Never raises."""
+        ...
+
+    def deserted(self) -> bool:
+        """Whether the session's master is gone, or was restarted and does not know it, and no executor is left: nothing
+        will run here any more. Never raises."""
+        ...
+
+    def run(self, sealed: str, description: str, tags: Sequence[str], *, short: bool = False) -> str:
+        """Carry the order to a worker and return its reply. Raises whatever Spark raises. `tags`: by which Spark's UI
+        and `cancel` find it. `short`: the order of a short job, with which long ones share their processors."""
         ...
 
     def cancel(self, tag: str) -> None:
@@ -48,31 +64,49 @@ class SparkJobs(Protocol):
 
 
 class RddJobs:
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, line: Line | None = None) -> None:
+        """`line`: to the master, if the session is ours and its master a standalone one."""
         self._context = context
+        self._line = line
         self._waiting: set[Any] = set()  # connections of threads that wait for a job
 
     @property
     def workers_share_machine(self) -> bool:
         return str(self._context.master).startswith("local")
 
+    def executors(self) -> int | None:
+        if is_local(str(self._context.master)):
+            return None
+        try:
+            return len(self._context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # one of them is the driver
+        except Exception as error:  # noqa: BLE001 - py4j's: `health` tells more
+            log.debug("Spark did not tell its executors", error=type(error).__name__)
+            return None
+
+    def deserted(self) -> bool:
+        return self._line is not None and self._line.cut and self.executors() == 0
+
     def health(self) -> Health:
         return context_health(self._context)
 
-    def run(self, sealed: str, description: str, tag: str, *, short: bool = False) -> str:
+    def run(self, sealed: str, description: str, tags: Sequence[str], *, short: bool = False) -> str:
         context = self._context
         # All of these belong to the calling thread (PySpark pins each to one of the JVM's).
-        context.addJobTag(tag)
+        for tag in tags:
+            context.addJobTag(tag)
         context.setJobDescription(description)
+        context._jsc.setCallSite(description)  # the name of the job and of its stage
         context.setLocalProperty("spark.scheduler.pool", SHORT_POOL if short else POOL)
         context.setInterruptOnCancel(True)
         connection = _thread_connection(context)
         self._waiting.add(connection)
         try:
-            (reply,) = context.parallelize([sealed], 1).map(obey).collect()
+            # `collect` would name the job after this line.
+            (reply,) = context.runJob(context.parallelize([sealed], 1).map(obey), list)
         finally:
             self._waiting.discard(connection)
-            context.removeJobTag(tag)
+            for tag in tags:
+                context.removeJobTag(tag)
         return reply
 
     def cancel(self, tag: str) -> None:
@@ -93,6 +127,7 @@ class RddJobs:
 class ConnectJobs:
     def __init__(self, session: Any) -> None:
         self._session = session
+        self._lost = False  # the server was gone, or had forgotten the session, when a job was sent
 
     @property
     def workers_share_machine(self) -> bool:
@@ -100,16 +135,27 @@ class ConnectJobs:
 
     def health(self) -> Health:
         # The next job finds out whether the server is there: a call made here would be retried for minutes.
-        return Health.STOPPED if self._session.is_stopped else Health.WORKS
+        return Health.STOPPED if self._lost or self._session.is_stopped else Health.WORKS
 
-    def run(self, sealed: str, description: str, tag: str, *, short: bool = False) -> str:
+    def executors(self) -> int | None:
+        return None  # the protocol does not tell
+
+    def deserted(self) -> bool:
+        return False
+
+    def run(self, sealed: str, description: str, tags: Sequence[str], *, short: bool = False) -> str:
         session = self._session
-        session.addTag(tag)
+        for tag in tags:
+            session.addTag(tag)
         try:
             one_row = session.range(0, 1, 1, 1)
             (row,) = one_row.mapInArrow(functools.partial(obey_batches, sealed), "reply string").collect()
+        except Exception as error:
+            self._lost = self._lost or session_is_lost(error)
+            raise
         finally:
-            session.removeTag(tag)
+            for tag in tags:
+                session.removeTag(tag)
         return row.reply
 
     def cancel(self, tag: str) -> None:
@@ -125,72 +171,10 @@ def _thread_connection(context: Any) -> Any:
     return client.get_thread_connection() if hasattr(client, "get_thread_connection") else None
 
 
-def is_connect(session: Any) -> bool:
+def is_connect_session(session: Any) -> bool:
     # By name: importing the class would need grpcio, which only users of Spark Connect have.
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
-def jobs_of(session: Any) -> SparkJobs:
-    return ConnectJobs(session) if is_connect(session) else RddJobs(session.sparkContext)
-
-
-# Phrases in Spark's errors, the most specific first. They are searched for and never repeated: they may quote anything.
-_WORKER_LACKS_US = "No module named 'lithify"
-_OUT_OF_MEMORY = (
-    "OutOfMemoryError", "OOMKilled", "exit code 137", "exceeding memory limits", "exceeding physical memory limits",
-    "beyond physical memory limits",
-)  # fmt: skip
-_WORKER_DIED = "Python worker exited unexpectedly"
-_EXECUTOR_LOST = "ExecutorLostFailure"
-_STOPPED = (
-    "SparkContext was shut down", "SparkContext has been shut down", "stopped SparkContext", "SESSION_CLOSED",
-    "SESSION_NOT_FOUND",
-)  # fmt: skip
-_SERVER_GONE = ("StatusCode.UNAVAILABLE", "failed to connect to all addresses")  # of Spark Connect
-_CANCELLED = ("cancelled", "INTERRUPTED", "OPERATION_CANCELED")
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Spark brought no reply. `reason` never quotes what Spark said."""
-
-    category: Category
-    reason: str
-
-
-def explain(error: Exception, health: Health = Health.WORKS) -> Lost:
-    """Why Spark brought no reply. `health`: the session's, after the failure."""
-    return Lost(*_meaning(_words(error), type(error).__name__, health))
-
-
-def _words(error: Exception) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - py4j asks the JVM for the words of its errors, and that may be gone
-        return ""
-
-
-def _meaning(text: str, kind: str, health: Health) -> tuple[Category, str]:
-    if _WORKER_LACKS_US in text:
-        return Category.INVALID, "Spark's workers cannot import lithify: install the same wheel there as here"
-    if any(words in text for words in _OUT_OF_MEMORY):
-        return (
-            Category.MEMORY,
-            "an executor or its Python worker ran out of memory: give it more, or run fewer tasks on it",
-        )
-    if health is not Health.WORKS:
-        return Category.ENGINE_LOST, f"the Spark session {health.value}, while the task ran"
-    if _WORKER_DIED in text:
-        return Category.MEMORY, (
-            "the Python worker died without an error, most often because the kernel killed it when memory ran out: "
-            "check the executor's log, give it more memory, or run fewer tasks on it"
-        )
-    if _EXECUTOR_LOST in text:
-        return Category.ENGINE, "the executor was lost with the task on it; see Spark's own log for why"
-    if any(words in text for words in _STOPPED):
-        return Category.ENGINE_LOST, "the Spark session was stopped, while the task ran"
-    if any(words in text for words in _SERVER_GONE):
-        return Category.ENGINE_LOST, "the Spark Connect server cannot be reached any more"
-    if any(words in text for words in _CANCELLED):
-        return Category.ENGINE, "something else cancelled the Spark job"
-    return Category.ENGINE, f"Spark could not run the task ({kind}); see Spark's own log for why"
+def jobs_of(session: Any, line: Line | None = None) -> SparkJobs:
+    return ConnectJobs(session) if is_connect_session(session) else RddJobs(session.sparkContext, line)

@@ -4,37 +4,34 @@ A session depends on a JVM that may be killed, and on a context that anybody in 
 both in class attributes even then, and would look for the next session in a JVM that is gone.
 """
 
+import importlib.util
 import logging
 import os
 import sys
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import structlog
 
 from lithify.store.errors import InvalidRequest, Unavailable
 from lithify.work.java import use_java
+from lithify.work.spark_conf import (
+    check_master,
+    is_connect,
+    is_local,
+    names_in,
+    session_settings,
+    ship_of,
+    shown_master,
+)
 
-__all__ = ["Health", "close_session", "context_health", "open_session", "prepare"]
+__all__ = ["Health", "close_remote", "close_session", "context_health", "open_session", "prepare"]
 
 log = structlog.wrap_logger(logging.getLogger("lithify.work"))
 
-_OWN = {
-    "spark.app.name": "lithify",
-    "spark.log.level": "ERROR",
-    "spark.scheduler.mode": "FAIR",
-    "spark.speculation": "false",  # a second copy of a merge only doubles the work
-    "spark.task.maxFailures": "1",  # the coordinator alone retries, and records each attempt (P14)
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
-_LOCAL = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    # The JVM carries only descriptors: compiling it thoroughly (C2) costs a core for most of its first minute.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.driver.host": "127.0.0.1",
-}
+_CONNECT_RETRIES, _CONNECT_BACKOFF_MS = 5, 2_000  # about five seconds
 
 
 class Health(Enum):
@@ -43,6 +40,7 @@ class Health(Enum):
     WORKS = "works"
     STOPPED = "was stopped"
     LOST = "is gone because its JVM died"
+    DESERTED = "has lost its master, and has no executor"
 
 
 def context_health(context: Any) -> Health:
@@ -64,15 +62,16 @@ def _jvm_ended(gateway: Any) -> bool:
     return process is not None and process.poll() is not None
 
 
-def prepare(master: str) -> None:
-    """Check what a session needs before it starts. Raises InvalidRequest if there is no Java, or for `sc://…`."""
-    if master.startswith("sc://"):
-        raise InvalidRequest(
-            f"{master}: for Spark Connect open the session yourself (SparkSession.builder.remote), and give it "
-            "instead of a master"
-        )
+def prepare(master: str, config: Mapping[str, str]) -> None:
+    """Check what a session needs before it starts. Raises InvalidRequest if there is no Java (Spark Connect needs
+    none), a package is missing, or a setting cannot work."""
+    check_master(master, config)
+    if is_connect(master):
+        if importlib.util.find_spec("grpc") is None or importlib.util.find_spec("grpc_status") is None:
+            raise InvalidRequest(f"{shown_master(master)}: Spark Connect needs gRPC: pip install 'lithify[connect]'")
+        return
     use_java()
-    if master.startswith("local"):
+    if is_local(master):
         # PySpark starts its workers with this; else with the first python3 on PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -80,6 +79,8 @@ def prepare(master: str) -> None:
 def open_session(master: str, config: Mapping[str, str]) -> tuple[Any, bool]:
     """A session on `master`, and whether it is new. A process holds one SparkContext: one that already runs is used,
     and never closed here. Raises InvalidRequest if that one has another master, Unavailable if none starts."""
+    if is_connect(master):
+        return _open_remote(master), True
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -96,15 +97,59 @@ def open_session(master: str, config: Mapping[str, str]) -> tuple[Any, bool]:
         )
     else:
         return SparkSession.builder.getOrCreate(), False
-    local = _LOCAL if master.startswith("local") else {}
-    builder = SparkSession.builder.master(master).config(map={**_OWN, **local, **config})
+    settings: dict[str, Any] = {**session_settings(master, config, _names_in_defaults())}
     try:
-        return builder.getOrCreate(), True
+        session = SparkSession.builder.master(master).config(map=settings).getOrCreate()
+        _ship(session.sparkContext, config)
     except Exception as error:  # py4j's, PySpark's, the operating system's
         raise Unavailable(
             f"no Spark session starts on {master} ({type(error).__name__}): check that the master is up and the "
             "settings are right; Spark's own output has the details"
         ) from error
+    return session, True
+
+
+def _ship(context: Any, config: Mapping[str, str]) -> None:
+    """What workers need to import lithify. PySpark reads PYSPARK_PYTHON alone, and only when a context starts."""
+    ship = ship_of(config, context.getConf().get, os.environ.get("PYSPARK_PYTHON", ""), sys.executable)
+    context.pythonExec = ship.python
+    for path in ship.files:
+        context.addPyFile(path)
+
+
+def _names_in_defaults() -> frozenset[str]:
+    """The settings in the user's spark-defaults.conf, which win over lithify's defaults."""
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", "/nowhere"), "conf")
+    try:
+        return names_in(Path(folder, "spark-defaults.conf").read_text(encoding="utf-8"))
+    except OSError:
+        return frozenset()
+
+
+def _open_remote(master: str) -> Any:
+    """A session of Spark Connect of our own. It may live beside a SparkContext."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
+
+    try:
+        session: Any = SparkSession.builder.remote(master).create()
+        # By default a call to a server that is gone is repeated for ten minutes; the coordinator has its own pauses.
+        session.client.set_retry_policies([DefaultPolicy(_CONNECT_RETRIES, max_backoff=_CONNECT_BACKOFF_MS)])
+        _ = session.version  # the first call: whether the server answers
+    except Exception as error:  # gRPC's, PySpark's
+        raise Unavailable(
+            f"no Spark Connect session starts on {shown_master(master)} ({type(error).__name__}): check that the "
+            "server is up, and the URL is right"
+        ) from error
+    return session
+
+
+def close_remote(session: Any) -> None:
+    """Stop a session of Spark Connect. Never raises."""
+    try:
+        session.stop()
+    except Exception as error:  # noqa: BLE001 - gRPC's: the server is gone
+        log.debug("a Spark Connect session did not stop", error=type(error).__name__)
 
 
 def close_session(session: Any) -> None:

@@ -4,14 +4,16 @@ Every error, foreseen or not, is answered as data: an exception would reach Spar
 Clients are opened here, once per process and store; an order names stores and never holds a secret.
 """
 
+import socket
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from lithify.segment.check import CheckTask, check_segments, unread
 from lithify.segment.execute import TaskCancelled, execute
 from lithify.segment.memory import keep_freed_memory
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.apart import Fault, attempt
 from lithify.store.homes import Homes
 from lithify.store.opening import open_spec
@@ -40,12 +42,23 @@ def _reply(order: Order | Refused) -> Reply:
     match order.work:
         case MergeTask() as task:
             try:
-                return outcome_of(task, lambda: _merge(task, order))
+                return _located(order, outcome_of(task, lambda: _merge(task, order)))
             except TaskCancelled:
                 return Cancelled()
         case CheckTask() as task:
             found = attempt(lambda: check_segments(_opened(order), task))
-            return Checked(unread(task, found.text) if isinstance(found, Fault) else found)
+            return Checked(unread(task, _where(order) + found.text) if isinstance(found, Fault) else found)
+
+
+def _located(order: Order, outcome: TaskResult | TaskFailure) -> TaskResult | TaskFailure:
+    """A failure names its machine: it may be the only one that cannot reach the store."""
+    if isinstance(outcome, TaskResult) or not order.elsewhere:
+        return outcome
+    return replace(outcome, reason=_where(order) + outcome.reason)
+
+
+def _where(order: Order) -> str:
+    return f"worker {socket.gethostname()}: " if order.elsewhere else ""
 
 
 def _merge(task: MergeTask, order: Order) -> TaskResult:

@@ -1,6 +1,7 @@
 """`lithify demo`: changes in, a compactor killed halfway, another that takes over, and a comparison."""
 
 import os
+import shlex
 import shutil
 import tempfile
 import threading
@@ -14,7 +15,7 @@ from lithify.cli.demo.s3 import OwnS3
 from lithify.cli.demo.screen import Screen
 from lithify.cli.demo.story import TOPIC, Place, Story
 from lithify.cli.invocation import Invocation, command
-from lithify.cli.settings import setting
+from lithify.cli.settings import option, setting
 from lithify.log.warehouse import Warehouse
 from lithify.log.warehouse import open as open_warehouse
 from lithify.store.driver import monotonic_ms, new_id
@@ -22,6 +23,7 @@ from lithify.store.errors import InvalidRequest
 from lithify.store.listing import objects
 from lithify.store.port import DELETE_KEYS_MAX
 from lithify.work.java import use_java
+from lithify.work.spark_conf import parse_spark_conf
 
 __all__ = ["demo"]
 
@@ -33,9 +35,12 @@ _NOT_FOR_OWN_S3 = ("AWS_PROFILE", setting("storage.option").variable)
 @click.option("--records", type=click.IntRange(1_000, 5_000_000), default=200_000, show_default=True, help="Changes.")
 @click.option("--keys", type=click.IntRange(10, 5_000_000), default=20_000, show_default=True, help="Users, at most.")
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@option("compactor.spark_conf")
 @click.option("--seed", type=click.IntRange(0), default=7, show_default=True, help="Seed of the change stream.")
 @click.option("--keep", is_flag=True, help="Keep the data afterwards (and the demo's S3 server running, until Ctrl-C).")
-def demo(invocation: Invocation, records: int, keys: int, engine: str, seed: int, keep: bool) -> None:
+def demo(
+    invocation: Invocation, records: int, keys: int, engine: str, spark_conf: tuple[str, ...], seed: int, keep: bool
+) -> None:
     """Compact generated changes, end to end: a compactor is killed, another takes over, and the result is checked
     against a dict.
 
@@ -47,6 +52,9 @@ def demo(invocation: Invocation, records: int, keys: int, engine: str, seed: int
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         env = dict(os.environ)
         java = f" on {use_java(env)}" if engine == "spark" else ""
+        if spark_conf:
+            parse_spark_conf(spark_conf)
+            env[setting("compactor.spark_conf").variable] = shlex.join(spark_conf)
         place = _place(stack, invocation, env, folder, engine)
         screen.title(f"lithify demo in {place.url}, engine {engine}{java}")
         if not keep:

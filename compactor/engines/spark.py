@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lithify.compactor.engines.executor_wait import EXECUTOR_WAIT_MS
 from lithify.compactor.engines.spark_attempt import SparkAttempt
 from lithify.compactor.engines.underway import Threads
 from lithify.segment.task import MergeTask
@@ -20,11 +21,13 @@ __all__ = ["SparkEngine"]
 
 class SparkEngine:
     """Runs tasks on `session_or_master`: a session (also of Spark Connect), which is never stopped here; a master
-    ("spark://host:7077", "local[2]"); or None for `local[*]`. A master's session starts with the first attempt.
+    ("spark://host:7077", "local[2]", "sc://host"); or None for `local[*]`. A master's session starts with the first
+    attempt.
 
     `parallelism` bounds how many tasks run at a time, besides one of a short job (default: 32 Spark jobs, of which
-    Spark runs as many as it has processors for). `config` holds settings for a session that is started here. Raises
-    InvalidRequest.
+    Spark runs as many as it has processors for). `config` holds settings for a session that is started here
+    (docs/cluster.md). If a cluster gives no executor for `executor_wait_ms`, the attempt ends, and is tried again
+    later. Raises InvalidRequest.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class SparkEngine:
         *,
         parallelism: int | None = None,
         config: Mapping[str, str] | None = None,
+        executor_wait_ms: int = EXECUTOR_WAIT_MS,
     ) -> None:
         if parallelism is not None and parallelism < 1:
             raise InvalidRequest(f"parallelism is {parallelism}: it must be at least 1")
@@ -40,6 +44,7 @@ class SparkEngine:
             session_or_master = f"local[{parallelism or '*'}]"
         self._threads = Threads(parallelism or JOBS_MAX, "lithify-spark")
         self._workers = SparkWorkers(session_or_master, self._threads.common, config)
+        self._executor_wait_ms = executor_wait_ms
         self._lock = threading.Lock()
         self._attempts: weakref.WeakSet[SparkAttempt] = weakref.WeakSet()
         self._closed = False
@@ -53,14 +58,15 @@ class SparkEngine:
         so that leases are kept.
 
         A session of our own that died or was stopped is opened again. Raises Unavailable if a session that was given is
-        gone, InvalidRequest if the tasks cannot run here: no Java, a store in this process's memory, a closed engine.
+        gone, InvalidRequest if the tasks cannot run here: no Java, a store in this process's memory, a setting that
+        cannot work, a closed engine.
         """
         refuse_memory(homes, label)
         with self._lock:
             if self._closed:
                 raise InvalidRequest(f"{label}: this engine is closed; make a new one")
             opening = self._workers.session()
-            attempt = SparkAttempt(self._threads, self._workers, opening, homes, tasks, label)
+            attempt = SparkAttempt(self._threads, self._workers, opening, homes, tasks, label, self._executor_wait_ms)
             self._attempts.add(attempt)
         return attempt
 

@@ -1,10 +1,14 @@
 """One attempt on Spark: its tasks, each a Spark job, and how they are stopped."""
 
+import logging
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
+import structlog
+
 from lithify.compactor.engine import STOP_MAX_MS
+from lithify.compactor.engines.executor_wait import ExecutorWait
 from lithify.compactor.engines.underway import Threads, Underway
 from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
@@ -13,23 +17,32 @@ from lithify.store.driver import new_id
 from lithify.store.errors import LithifyError
 from lithify.store.homes import Homes
 from lithify.work.held_session import Opened
-from lithify.work.order import Cancelled, Checked, Refused
+from lithify.work.order import Cancelled, Checked, Refused, Reply
 from lithify.work.outcome import failure_of
 from lithify.work.spark import SparkWorkers, carry, withdraw
-from lithify.work.spark_jobs import Lost, SparkJobs
+from lithify.work.spark_errors import Lost
+from lithify.work.spark_jobs import SparkJobs
 from lithify.work.spark_session import Health
 from lithify.work.stop_file import StopFile
 
 __all__ = ["SparkAttempt"]
 
+log = structlog.wrap_logger(logging.getLogger("lithify.compactor"))
+
 _ASKED_MS = 2_000  # time for workers of this machine to stop by themselves before Spark is told to cancel
 _CANCEL_AGAIN_MS = 500
 _KILLED_MS = 15_000  # by then Spark has killed the workers of cancelled jobs on this machine
+_LOOK_MS = 5_000
+# How often a range is tried in one attempt, on workers of other machines. What kills its worker was tried again by
+# Spark itself (spark.task.maxFailures), and what is damaged stays so.
+_TRIES = 3
+_TRIED_AGAIN = frozenset({Category.ENGINE, Category.UNAVAILABLE})
 _NO_STOP_FILE = "a worker did not find the file that would tell it to stop: is something removing temporary files?"
 
 
 class SparkAttempt:
-    """The tasks of one attempt; the jobs of Spark are tagged `lithify-<job>-<attempt>`."""
+    """The tasks of one attempt; the jobs of Spark are tagged `lithify-<job>-<attempt>`, and with topic, partition and
+    range."""
 
     def __init__(
         self,
@@ -39,22 +52,33 @@ class SparkAttempt:
         homes: Homes,
         tasks: Sequence[MergeTask],
         label: str,
+        executor_wait_ms: int,
     ) -> None:
         self._opening = opening
         self._workers = workers
         self._homes = homes
         self._label = label
         self._tags = {_tag(task) for task in tasks}
+        self._wait = ExecutorWait(executor_wait_ms, label)
         self._stop_file = StopFile(workers.private.create(f"attempt-{new_id()}"))
         weakref.finalize(self, self._stop_file.close)  # threads at work hold on to `self`
         self._underway = Underway(threads, tasks, self._run)
 
     def results(self, timeout_ms: int) -> Sequence[TaskResult | TaskFailure]:
         """See `Running`."""
-        found = self._underway.results(timeout_ms)
-        if not found and (jobs := self._jobs()) is not None and jobs.health() is not Health.WORKS:
-            jobs.abandon()  # the next call of `results` gets what became of the tasks
-        return found
+        left_ms = timeout_ms
+        while True:
+            found = self._underway.results(min(_LOOK_MS, left_ms))
+            left_ms -= _LOOK_MS
+            if found or self._underway.ended(0):
+                return found
+            if (jobs := self._jobs()) is not None:
+                if jobs.health() is not Health.WORKS:
+                    jobs.abandon()  # the next call of `results` gets what became of the tasks
+                    return found
+                self._wait.look(jobs)
+            if left_ms <= 0:
+                return found
 
     def stop(self) -> None:
         """Workers of this machine stop at their next block; none writes any more when this returns.
@@ -93,21 +117,44 @@ class SparkAttempt:
             return failure_of(task, error)
         if cancelled():
             raise _cancelled(task)
-        described = f"{self._label} range {task.range_index}, {len(task.sources)} sources"
-        reply = carry(jobs, order, described, _tag(task), short=task.short)
-        match reply:
-            case TaskResult() | TaskFailure():
-                return reply
-            case Refused(reason):
-                return TaskFailure(task.range_index, Category.INVALID, reason)
-            case Lost() | Cancelled() if cancelled():
-                raise _cancelled(task)
-            case Lost(category, reason):
-                return TaskFailure(task.range_index, category, reason)
-            case Cancelled():
-                return TaskFailure(task.range_index, Category.ENGINE_LOST, _NO_STOP_FILE)
-            case Checked():
-                raise AssertionError("a merge was ordered")
+        for tries_left in reversed(range(1 if jobs.workers_share_machine else _TRIES)):
+            reply = carry(jobs, order, self._told(task), _tags(task), short=task.short)
+            if isinstance(reply, Lost | Cancelled) and cancelled():
+                break
+            outcome = _outcome(task, reply)
+            if not tries_left or cancelled() or not _worth_another_try(reply):
+                return outcome
+            assert isinstance(outcome, TaskFailure)
+            log.warning("a key range is tried again", work=self._told(task), reason=outcome.reason)
+        raise _cancelled(task)
+
+    def _told(self, task: MergeTask) -> str:
+        return f"{self._label} range {task.range_index}, {len(task.sources)} sources"
+
+
+def _outcome(task: MergeTask, reply: Reply | Lost) -> TaskResult | TaskFailure:
+    match reply:
+        case TaskResult() | TaskFailure():
+            return reply
+        case Refused(reason):
+            return TaskFailure(task.range_index, Category.INVALID, reason)
+        case Lost(category, reason):
+            return TaskFailure(task.range_index, category, reason)
+        case Cancelled():
+            return TaskFailure(task.range_index, Category.ENGINE_LOST, _NO_STOP_FILE)
+        case Checked():
+            raise AssertionError("a merge was ordered")
+
+
+def _worth_another_try(reply: Reply | Lost) -> bool:
+    """Whether the same range may succeed on another worker, or a little later."""
+    match reply:
+        case TaskFailure():
+            return reply.category in _TRIED_AGAIN
+        case Lost():
+            return reply.category in _TRIED_AGAIN and not reply.cancelled
+        case _:
+            return False
 
 
 def _cancelled(task: MergeTask) -> TaskCancelled:
@@ -116,3 +163,9 @@ def _cancelled(task: MergeTask) -> TaskCancelled:
 
 def _tag(task: MergeTask) -> str:
     return f"lithify-{task.job}-{task.attempt}"
+
+
+def _tags(task: MergeTask) -> tuple[str, ...]:
+    """For people, and for `withdraw`. Spark's tags hold no comma, nor do names of topics."""
+    keys = task.keys
+    return (_tag(task), f"lithify-topic-{keys.topic}-{keys.partition}", f"lithify-range-{task.range_index}")

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ import pytest
 from lithify.manifest.categories import Category
 from lithify.store.errors import Unavailable
 from lithify.work.held_session import HeldSession, Known, Opened, next_use
-from lithify.work.spark_jobs import RddJobs, explain
+from lithify.work.spark_errors import explain
+from lithify.work.spark_jobs import RddJobs
 from lithify.work.spark_session import Health, context_health
 from tests.compactor.dying_spark import ACTS
 
@@ -35,6 +36,7 @@ from tests.compactor.dying_spark import ACTS
         (Health.WORKS, "use", "use"),
         (Health.STOPPED, "open", "refuse"),
         (Health.LOST, "open", "refuse"),
+        (Health.DESERTED, "open", "use"),
     ],
 )
 def test_what_an_attempt_does_about_the_session(known: Known, ours: str, given: str) -> None:
@@ -49,11 +51,18 @@ class Jobs:
     def __init__(self) -> None:
         self.state = Health.WORKS
         self.closed = 0
+        self.alone = False
 
     def health(self) -> Health:
         return self.state
 
-    def run(self, sealed: str, description: str, tag: str) -> str:
+    def executors(self) -> int | None:
+        return None
+
+    def deserted(self) -> bool:
+        return self.alone
+
+    def run(self, sealed: str, description: str, tags: Sequence[str], *, short: bool = False) -> str:
         raise OSError("nobody answers")
 
     def cancel(self, tag: str) -> None:
@@ -200,7 +209,7 @@ class Unanswered:
         self.socket: Any
         self.socket, self.far = socket.socketpair()
         self.waits = threading.Event()
-        self._gateway = self._gateway_client = self
+        self._gateway = self._gateway_client = self._jsc = self
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *_: self
@@ -208,7 +217,7 @@ class Unanswered:
     def get_thread_connection(self) -> "Unanswered":
         return self
 
-    def collect(self) -> list[str]:
+    def runJob(self, *_: object) -> list[str]:  # noqa: N802 - Spark's name
         self.waits.set()
         if not self.socket.recv(1):
             raise OSError("Answer from Java side is empty")
@@ -223,7 +232,7 @@ def test_a_job_that_nobody_will_answer_is_let_go(pool: ThreadPoolExecutor) -> No
     """Spark's scheduler loses a job that comes while its context stops; stopping the attempt hung on it for ever."""
     context = Unanswered()
     jobs = RddJobs(context)
-    waiting = pool.submit(jobs.run, "order", "", "tag")
+    waiting = pool.submit(jobs.run, "order", "", ["tag"])
     assert context.waits.wait(60)
     jobs.abandon()
     assert isinstance(waiting.exception(timeout=60), OSError)

@@ -28,7 +28,7 @@ from lithify.testing import s3
 from lithify.work import order as orders
 from lithify.work import spark, spark_jobs, worker
 from lithify.work.private_files import PrivateFiles
-from lithify.work.spark_jobs import explain
+from lithify.work.spark_errors import explain
 from lithify.work.stop_file import StopFile, working
 from tests.compactor.engine_tasks import (
     LABEL,
@@ -305,9 +305,10 @@ def test_a_running_session_on_the_same_master_is_used_and_left_alone(
     assert spark_session.sparkContext.parallelize([1], 1).count() == 1
 
 
-def test_spark_connect_is_given_as_a_session() -> None:
-    engine = SparkEngine("sc://localhost")
-    with pytest.raises(InvalidRequest, match=r"SparkSession\.builder\.remote"):
+def test_spark_connect_without_grpc_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    engine = SparkEngine("sc://localhost/;token=s3cret")
+    with pytest.raises(InvalidRequest, match=r"^sc://localhost: .*pip install 'lithify\[connect\]'"):
         engine.start(only_here(open_store("/nowhere")), [], LABEL)
     engine.close()
 
