@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from lithify.cli.main import cli
 from lithify.cli.settings import SETTINGS
+from lithify.store.errors import Fenced, InvalidRequest, Unavailable
 from tests.debian import program
 
 FOLDER = Path(__file__).parents[2] / "deploy"
@@ -103,6 +104,15 @@ def test_the_image_runs_as_nobody_and_is_looked_after() -> None:
     assert final["USER"] == "10001:10001"
     assert str(PORT) in final["HEALTHCHECK"]
     assert json.loads(final["HEALTHCHECK"].partition("CMD ")[2])[0] == "python"
+
+
+def test_the_unit_is_started_again_as_long_as_it_takes() -> None:
+    """A store that is away for an hour ends each start within seconds: a limit of starts left it down afterwards."""
+    lines = dict(line.partition("=")[::2] for line in UNIT.read_text(encoding="utf-8").splitlines() if "=" in line)
+    assert (lines["StartLimitIntervalSec"], lines["Restart"]) == ("0", "on-failure")
+    prevented = {int(code) for code in lines["RestartPreventExitStatus"].split()}
+    assert prevented == {InvalidRequest.exit_code, Fenced.exit_code}
+    assert Unavailable.exit_code not in prevented
 
 
 @pytest.mark.soak
