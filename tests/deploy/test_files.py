@@ -56,7 +56,11 @@ def test_the_manifests_fit_each_other() -> None:
     assert template["spec"]["volumes"][0]["secret"]["secretName"] == found["Secret"]["metadata"]["name"]
     assert template["spec"]["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
     known_variables = {setting.variable for setting in SETTINGS}
-    assert {each["name"] for each in container["env"]} <= known_variables
+    given = {each["name"]: each["value"] for each in container["env"]}
+    assert given.keys() <= known_variables
+    assert container["resources"]["limits"]["memory"] == "2Gi"
+    at_once = int(given["LITHIFY_COMPACTOR_PARALLELISM"]) + 1  # one of a short job
+    assert at_once * 537 <= 1_800, "the most that a worker takes (README.md), and room for the rest"
 
 
 def test_the_tokens_of_the_manifests_are_refused_until_they_are_replaced() -> None:
