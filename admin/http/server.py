@@ -37,6 +37,7 @@ log = structlog.wrap_logger(logging.getLogger("lithify.http"))
 
 _HEADERS_BYTES_MAX = 32 << 10
 _KEEP_ALIVE_S = 30
+LOOK_S = 1.0  # between two looks at the files of tokens and of the certificate
 _LEAVE_S = 10  # running requests may take so long after the server was told to end
 
 
@@ -89,11 +90,19 @@ class Serving:
     """Answers requests until it is told to leave."""
 
     def __init__(
-        self, address: Address, app: Any, streams: Streams, sink: Sink, certificate: Certificate | None = None
+        self,
+        address: Address,
+        app: Any,
+        streams: Streams,
+        sink: Sink,
+        certificate: Certificate | None = None,
+        tokens: TokenFile | None = None,
     ) -> None:
         """`sink`: takes the events of a compactor or collector of this process. With a `certificate` it speaks
-        HTTPS."""
+        HTTPS. Its files and that of `tokens` are looked at while it runs."""
         self._streams = streams
+        self._files: list[Certificate | TokenFile] = [each for each in (certificate, tokens) if each is not None]
+        self._left = threading.Event()
         self._address = address
         self.sink = sink
         self.url = address.url if certificate is None else f"https://{address.authority}"
@@ -117,14 +126,29 @@ class Serving:
 
     def run(self) -> None:
         """Returns after `stop`, once running requests have ended, or ten seconds later."""
-        events = threading.Thread(target=self._streams.run, name="lithify-events", daemon=True)
-        events.start()
+        beside = [threading.Thread(target=self._streams.run, name="lithify-events", daemon=True)]
+        if self._files:
+            beside.append(threading.Thread(target=self._look_now_and_then, name="lithify-files", daemon=True))
+        for each in beside:
+            each.start()
         try:
             with few_lines("uvicorn.error", "asyncio"):
                 self._server.run(sockets=[self._address.socket])
         finally:
             self._streams.stop()
-            events.join()
+            self._left.set()
+            for each in beside:
+                each.join()
+
+    def look(self) -> None:
+        """Read files that have changed."""
+        for each in self._files:
+            each.look()
+
+    def _look_now_and_then(self) -> None:
+        """In a thread of its own: a file system may hang, and requests do not wait for it."""
+        while not self._left.wait(LOOK_S):
+            self.look()
 
     def stop(self) -> None:
         """Safe in a signal handler."""
@@ -176,8 +200,10 @@ def serving(
     Raises InvalidRequest, also for an address beyond loopback without tokens; Unavailable.
     """
     found: Callable[[], Tokens] | None = None
+    file: TokenFile | None = None
     if token_file is not None:
-        found = TokenFile(token_file, lambda error: log.error("tokens not read", error=str(error))).tokens
+        file = TokenFile(token_file, lambda error: log.error("tokens not read", error=str(error)))
+        found = file.tokens
     elif tokens.strip():
         fixed = Tokens.parse(tokens, TOKENS_VARIABLE)
         found = lambda: fixed  # noqa: E731
@@ -199,7 +225,7 @@ def serving(
         sink = both(metrics.sink, streams.feed.sink)
         admin = Admin(warehouse, survey_ms=survey_ms, events=both(log_event, sink))
         app = make_app(admin, gate, Ready(warehouse.driver), streams, metrics=metrics.text)
-        return Serving(bound, app, streams, sink, tls)
+        return Serving(bound, app, streams, sink, tls, file)
     except BaseException:
         bound.close()
         raise

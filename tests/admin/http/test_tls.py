@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 import lithify
 from lithify.admin.http import connections
+from lithify.admin.http import server as server_module
 from lithify.admin.http.client import CA_VARIABLE
 from lithify.admin.http.server import Serving, serving
 from tests.admin.served import TIMEOUT_S, running
@@ -83,21 +84,39 @@ def test_what_a_client_cannot_trust_by(content: bytes | None, tmp_path: Path, mo
 
 
 def test_a_certificate_is_changed_while_the_server_runs(
-    warehouse: lithify.Warehouse, files: tuple[Path, Path], tmp_path: Path
+    warehouse: lithify.Warehouse, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """No handshake looks at the files: all other connections would wait for it."""
+    monkeypatch.setattr(server_module, "LOOK_S", TIMEOUT_S)
     first = files[0].read_text()
     public, key = new_files(tmp_path / "next")
     with served(warehouse, files) as server, capture_logs() as log:
-        assert shown(server) == first
         shutil.copy(public, files[0])  # not yet with its key
-        assert [shown(server), shown(server)] == [first, first]
+        for _ in range(2):
+            server.look()
+            assert shown(server) == first
         shutil.copy(key, files[1])
+        assert shown(server) == first
+        server.look()
         assert shown(server) == public.read_text()
         files[0].unlink()
+        server.look()
         assert shown(server) == public.read_text()
     told = [line for line in log if line["event"] == "certificate not read"]
     assert len(told) == 2
     assert "cannot be served" in told[0]["error"]
+
+
+def test_files_are_looked_at_while_the_server_runs(
+    warehouse: lithify.Warehouse, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "LOOK_S", 0.01)
+    public, key = new_files(tmp_path / "next")
+    with served(warehouse, files) as server, capture_logs():
+        shutil.copy(public, files[0])
+        shutil.copy(key, files[1])
+        while shown(server) != public.read_text():
+            pass
 
 
 def reached(server: Serving, stack: ExitStack) -> socket.socket:
