@@ -97,6 +97,14 @@ class Connection(H11Protocol):
     def drop(self) -> None:
         self.transport.abort()
 
+    def shutdown(self) -> None:
+        """Called by uvicorn for each connection when the server ends. TLS has told the client of it then, and would
+        wait for an answer of whoever does not read."""
+        waits = self._waits
+        super().shutdown()
+        if waits:
+            self.transport.abort()
+
     @property
     def _waits(self) -> bool:
         return self.cycle is None or self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
@@ -113,6 +121,7 @@ class Connection(H11Protocol):
         self._timer = None
         if self._waits and not self.transport.is_closing():
             self.transport.close()
+            self.transport.abort()  # as in `shutdown`
 
     def _await_taken(self) -> None:
         left = self.transport.get_write_buffer_size()
@@ -192,7 +201,7 @@ class Handshake(asyncio.Protocol):
                 self._context,
                 server_side=True,
                 ssl_handshake_timeout=HANDSHAKE_S,
-                ssl_shutdown_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=IDLE_S,
             )
         except OSError:  # of TLS too; and what takes too long
             return

@@ -164,6 +164,22 @@ def test_a_server_ends_beside_a_handshake_that_does_not(warehouse: lithify.Wareh
         assert connection.recv(1) == b""
 
 
+def test_a_server_ends_at_once_beside_a_client_that_keeps_its_connection(
+    warehouse: lithify.Warehouse, files: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It waited ten seconds for the client's part in the end of TLS, which nobody reads there."""
+    with ExitStack() as stack, caplog.at_level("ERROR", "uvicorn.error"):
+        with served(warehouse, files) as server:
+            context = ssl.create_default_context(cafile=str(files[0]))
+            client = stack.enter_context(context.wrap_socket(reached(server, stack), server_hostname="127.0.0.1"))
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            found = b""
+            while not found.endswith(b'{"status":"ok"}'):
+                found += client.recv(65_536)
+        assert client.recv(1) == b"", "TLS was ended as it should be"
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
     warehouse: lithify.Warehouse, files: tuple[Path, Path]
 ) -> None:
