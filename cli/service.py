@@ -45,6 +45,7 @@ def compactor() -> None:
 @option("compactor.interval.ms")
 @option("compactor.initial.delay.ms")
 @option("compactor.concurrency")
+@option("compactor.parallelism")
 @option("compactor.bytes.in.flight")
 @option("compactor.probe")
 @option("gc")
@@ -68,7 +69,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
         with invocation.output.progress("probing the store"):
             report = probe(warehouse.store)
         report.require()
-    made = make_engine(engine, master)
+    made = make_engine(engine, master, settings["parallelism"])
 
     def compactor_with(events: "Sink") -> Compactor:
         return Compactor(
@@ -93,17 +94,17 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
         return 0
 
 
-def make_engine(name: str, master: str | None) -> "Engine":
+def make_engine(name: str, master: str | None, parallelism: int | None) -> "Engine":
     """Raises InvalidRequest. A Spark session starts only when the first job is due."""
-    from lithify.compactor import compactor
+    if name == "spark":
+        from lithify.compactor.engines.spark import SparkEngine
 
-    if master is None:
-        return compactor.make_engine(name)
-    if name != "spark":
+        return SparkEngine(master, parallelism=parallelism)
+    if master is not None:
         raise InvalidRequest(f"--master is Spark's, and the engine is {name}: leave one of them out")
-    from lithify.compactor.engines.spark import SparkEngine
+    from lithify.compactor.engines.local import LocalEngine
 
-    return SparkEngine(master)
+    return LocalEngine(parallelism=parallelism)
 
 
 def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compactor]", take_over: bool) -> int:
