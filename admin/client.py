@@ -270,10 +270,14 @@ class Admin:
         else uses the warehouse. Raises InvalidRequest."""
         return self._garbage.collect(dry_run, sweep, grace_ms)
 
-    def overview(self) -> Overview:
+    def overview(self, *, wait_ms: int | None = None) -> Overview:
         """Every partition: counts, debts, jobs, sizes, consumers, garbage; and those that cannot be read. It comes from
-        the last survey, unless that is older than `survey_ms`, and says how old it is."""
-        return self._surveyor.overview()
+        the last survey, unless that is older than `survey_ms`, and says how old it is.
+
+        `wait_ms`: wait for a new survey no longer than that, up to 25000; then the last one is returned, or if there is
+        none what the first one has read so far (`whole` is false). None: wait for all of it. Raises InvalidRequest.
+        """
+        return self._surveyor.overview(wait_ms)
 
     def health(self, topic: str | None = None) -> Health:
         """What in the topics needs a person: damaged files, quarantines, overdue work, consumers that lost records.

@@ -123,6 +123,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     clock_skew_ms: int  # how far this machine's clock is ahead of the store's
     partitions: tuple[PartitionSurvey, ...]  # by topic and number
     failed: tuple[Failed, ...]  # that could not be read
+    whole: bool = True  # False: the first survey is under way, and these are the partitions that it has read so far
 
 
 def oldest_waiting(manifest: Manifest) -> int | None:

@@ -1,7 +1,9 @@
 """The walk of a survey over all partitions, one at a time however many ask (docs/rfcs/0018, Survey and metrics)."""
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,9 +26,10 @@ from lithify.store.errors import Corrupt, ErrorKind, InvalidRequest
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import Now
 
-__all__ = ["SURVEY_MS", "Surveyor"]
+__all__ = ["SURVEY_MS", "WAIT_MS_MAX", "Surveyor"]
 
 SURVEY_MS = 60_000  # how long a survey is good enough for the next who asks
+WAIT_MS_MAX = 25_000  # a request has 30 s
 THREADS = 16  # half of the connections that a store keeps
 # After so many partitions in a row without an answer from the store the rest is not asked: each takes its time.
 AWAY_MAX = 2 * THREADS
@@ -42,46 +45,81 @@ class Surveyor:
         self._known = known
         self._fresh_ms = fresh_ms
         self._lock = OwnLock()
+        self._beginning = OwnLock()
         self._made = 0  # how many surveys have ended, well or not
-        self._last: Overview | Fault | None = None
-        self._began_ms = 0  # by the clock for spans, as the ages are
+        self._last: _Ended | None = None
+        self._walk: _Walk | None = None  # the one under way, or the last
+        self._thread: threading.Thread | None = None  # that makes a survey for whoever does not wait for all of it
         self._proved_ms: dict[PartitionKeys, int] = {}  # when the heads of a partition were proved to be that
         self._replaced: dict[PartitionKeys, tuple[int, int]] = {}  # `oldest_waiting`, and when that was committed
 
-    def overview(self) -> Overview:
-        """The last survey if it is young, else a new one. Whoever asks meanwhile waits for it. Raises what the listing
-        of topics raises; what cannot be read beyond that is among `failed`."""
+    def overview(self, wait_ms: int | None = None) -> Overview:
+        """The last survey if it is young, else a new one. Whoever asks meanwhile waits for it; with `wait_ms` for no
+        longer than that, and then gets the last one, or if there is none what the first one has found so far. Raises
+        what the listing of topics raises; what cannot be read beyond that is among `failed`; InvalidRequest."""
+        if wait_ms is None:
+            return self._aged(self._whole())
+        if not 0 <= wait_ms <= WAIT_MS_MAX:
+            raise InvalidRequest(f"wait_ms is {wait_ms}: give 0 to {WAIT_MS_MAX}, or leave it out to wait for all")
+        thread = self._under_way()
+        if thread is not None:
+            thread.join(wait_ms / 1000)
+        last = self._last
+        if last is not None and (isinstance(last.came_to, Overview) or thread is None or not thread.is_alive()):
+            return self._aged(last)
+        return self._so_far()
+
+    def _under_way(self) -> threading.Thread | None:
+        """The thread that makes a survey; None: the last one is young enough. Whatever it ends with is kept."""
+        with self._beginning.mine():
+            if self._thread is not None and self._thread.is_alive():
+                return self._thread
+            if self._is_young(self._last):
+                return None
+            self._thread = threading.Thread(target=self._whole, name="lithify-survey", daemon=True)
+            self._thread.start()
+            return self._thread
+
+    def _whole(self) -> "_Ended":
         driver, made = self._known.driver, self._made
         with self._lock.mine():
-            young_enough = young(self._began_ms, driver.monotonic_ms(), self._fresh_ms)
+            last = self._last
             # Whoever waited for a survey that failed has its answer: the store is not asked again for each of them.
-            ended_meanwhile = isinstance(self._last, Fault) and self._made > made
-            if not (isinstance(self._last, Overview) and young_enough) and not ended_meanwhile:
-                self._began_ms = driver.monotonic_ms()
-                self._last = attempt(self._survey)
+            ended_meanwhile = last is not None and isinstance(last.came_to, Fault) and self._made > made
+            if last is None or not (self._is_young(last) or ended_meanwhile):
+                began_ms = driver.monotonic_ms()
+                last = self._last = _Ended(began_ms, attempt(lambda: self._survey(began_ms)))
                 self._made += 1
-            last, age_ms = self._last, driver.monotonic_ms() - self._began_ms
-        if not isinstance(last, Overview):
-            assert last is not None
-            raise last.error()
-        return msgspec.structs.replace(last, age_ms=age_ms)
+            return last
 
-    def _survey(self) -> Overview:
-        driver = self._known.driver
-        began_ms = driver.monotonic_ms()
-        walk = _Walk(self._known, self._proved_ms, self._replaced)
-        found = walk.all()
+    def _is_young(self, last: "_Ended | None") -> bool:
+        if last is None or isinstance(last.came_to, Fault):
+            return False
+        return young(last.began_ms, self._known.driver.monotonic_ms(), self._fresh_ms)
+
+    def _aged(self, last: "_Ended") -> Overview:
+        if isinstance(last.came_to, Fault):
+            raise last.came_to.error()
+        return msgspec.structs.replace(last.came_to, age_ms=self._known.driver.monotonic_ms() - last.began_ms)
+
+    def _survey(self, began_ms: int) -> Overview:
+        walk = self._walk = _Walk(self._known, self._proved_ms, self._replaced, began_ms)
+        walk.all()
         self._proved_ms, self._replaced = walk.proved_ms, walk.replaced
-        at_ms = driver.now_ms()
-        took_ms = driver.monotonic_ms() - began_ms
-        return Overview(
-            at_ms=at_ms - took_ms,
-            age_ms=took_ms,
-            took_ms=took_ms,
-            clock_skew_ms=machine_ms() - at_ms,
-            partitions=tuple(each for each in found if isinstance(each, PartitionSurvey)),
-            failed=tuple(each for each in found if isinstance(each, Failed)),
-        )
+        return walk.overview(self._known.driver.now_ms(), whole=True)
+
+    def _so_far(self) -> Overview:
+        """Of the survey under way. Asks nothing of the store, which may be what hangs, and takes this machine's clock
+        for its."""
+        walk = self._walk or _Walk(self._known, {}, {}, self._known.driver.monotonic_ms())
+        return walk.overview(machine_ms(), whole=False)
+
+
+class _Ended(NamedTuple):
+    """A survey."""
+
+    began_ms: int  # by the clock for spans, as the ages are
+    came_to: Overview | Fault
 
 
 class _Walk:
@@ -92,6 +130,7 @@ class _Walk:
         known: KnownPartitions,
         proved_ms: Mapping[PartitionKeys, int],
         replaced: Mapping[PartitionKeys, tuple[int, int]],
+        began_ms: int,
     ) -> None:
         self.proved_ms: dict[PartitionKeys, int] = {}
         self.replaced: dict[PartitionKeys, tuple[int, int]] = {}
@@ -100,12 +139,31 @@ class _Walk:
         self._replaced = replaced
         self._away = 0  # partitions in a row without an answer from the store
         self._silent: Fault | None = None
+        self._began_ms = began_ms
+        self._found: list[PartitionSurvey | Failed] = []  # so far, in any order
 
-    def all(self) -> Sequence[PartitionSurvey | Failed]:
-        """In order of topics and partitions."""
+    def all(self) -> None:
         with ThreadPoolExecutor(THREADS) as pool:
-            asked = pool.map(self._one, partitions_found(self._known))
-            return [each for each in asked if each is not None]
+            list(pool.map(self._look, partitions_found(self._known)))  # raises what one of them raises
+
+    def overview(self, now_ms: int, *, whole: bool) -> Overview:
+        """What was found, in order of topics and partitions. `now_ms`: by the store's clock."""
+        found = sorted([*self._found], key=lambda each: (each.topic, each.partition or 0))
+        took_ms = self._known.driver.monotonic_ms() - self._began_ms
+        return Overview(
+            at_ms=now_ms - took_ms,
+            age_ms=took_ms,
+            took_ms=took_ms,
+            clock_skew_ms=machine_ms() - now_ms,
+            whole=whole,
+            partitions=tuple(each for each in found if isinstance(each, PartitionSurvey)),
+            failed=tuple(each for each in found if isinstance(each, Failed)),
+        )
+
+    def _look(self, found: FoundPartition | UnreadTopic) -> None:
+        one = self._one(found)
+        if one is not None:
+            self._found.append(one)
 
     def _one(self, found: FoundPartition | UnreadTopic) -> PartitionSurvey | Failed | None:
         """None: the topic was deleted meanwhile."""

@@ -16,7 +16,7 @@ from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engine import Engine
@@ -47,6 +47,7 @@ def compactor() -> None:
 @option("compactor.interval.ms")
 @option("compactor.initial.delay.ms")
 @option("compactor.concurrency")
+@option("compactor.parallelism")
 @option("compactor.bytes.in.flight")
 @option("compactor.probe")
 @option("gc")
@@ -70,7 +71,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
         with invocation.output.progress("probing the store"):
             report = probe(warehouse.store)
         report.require()
-    made = make_engine(engine, master, settings["spark_conf"], settings["executor_wait_ms"])
+    made = make_engine(engine, master, settings)
 
     def compactor_with(events: "Sink") -> Compactor:
         return Compactor(
@@ -95,19 +96,24 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
         return 0
 
 
-def make_engine(name: str, master: str | None, spark_conf: "Sequence[str]", executor_wait_ms: int) -> "Engine":
+def make_engine(name: str, master: str | None, settings: Any) -> "Engine":
     """Raises InvalidRequest. A Spark session starts only when the first job is due."""
-    from lithify.compactor import compactor
+    if name == "spark":
+        from lithify.compactor.engines.spark import SparkEngine
+        from lithify.work.spark_conf import parse_spark_conf
 
-    if name != "spark":
-        for flag, given in (("--master", master), ("--spark-conf", spark_conf)):
-            if given:
-                raise InvalidRequest(f"{flag} is Spark's, and the engine is {name}: leave one of them out")
-        return compactor.make_engine(name)
-    from lithify.compactor.engines.spark import SparkEngine
-    from lithify.work.spark_conf import parse_spark_conf
+        return SparkEngine(
+            master,
+            parallelism=settings["parallelism"],
+            config=parse_spark_conf(settings["spark_conf"]),
+            executor_wait_ms=settings["executor_wait_ms"],
+        )
+    for flag, given in (("--master", master), ("--spark-conf", settings["spark_conf"])):
+        if given:
+            raise InvalidRequest(f"{flag} is Spark's, and the engine is {name}: leave one of them out")
+    from lithify.compactor.engines.local import LocalEngine
 
-    return SparkEngine(master, config=parse_spark_conf(spark_conf), executor_wait_ms=executor_wait_ms)
+    return LocalEngine(parallelism=settings["parallelism"])
 
 
 def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compactor]", take_over: bool) -> int:

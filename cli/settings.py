@@ -178,6 +178,17 @@ SETTINGS: tuple[Setting, ...] = (
         "addition",
     ),
     Setting(
+        name="compactor.parallelism",
+        flag="--parallelism",
+        kind="count",
+        smallest=1,
+        default_text="local: one per processor; spark: as many as its master runs",
+        commands=_DAEMON,
+        meaning="number of key ranges that all jobs of this process together work on at once; one of a short job may "
+        "run in addition. Each takes a processor and up to 0.5 GB of memory, and a container sees all processors of "
+        "its machine",
+    ),
+    Setting(
         name="compactor.bytes.in.flight",
         flag="--bytes-in-flight",
         kind="count",

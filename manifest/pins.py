@@ -1,6 +1,7 @@
 """Checkpoints and replaced segments: the edits that pin, release, and forget what was collected. Pure (P16, P20;
 docs/rfcs/0005, 0016)."""
 
+import shlex
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -56,7 +57,7 @@ def let_go_text(topic: str, pin: Checkpoint) -> str:
     """How to end a pin, for people."""
     match pin.owner:
         case "user":
-            return f"'lithify checkpoint delete {topic} {pin.name}' releases it"
+            return f"`lithify checkpoint delete {topic} {shlex.quote(pin.name)}` releases it"
         case "scan":
             return f"it is released when the scan ends, or {span_text(SCAN_TTL_MS_MAX)} after the scan was interrupted"
         case "view":

@@ -10,7 +10,7 @@ __all__ = ["Program", "program"]
 ROOT = Path(__file__).parents[1] / ".debian"
 _LIBRARIES = [
     str(found)
-    for pattern in ("lib/*-linux-gnu", "usr/lib/*-linux-gnu", "usr/lib/*-linux-gnu/ceph")
+    for pattern in ("lib/*-linux-gnu", *(f"usr/lib/*-linux-gnu{more}" for more in ("", "/ceph", "/pulseaudio")))
     for found in ROOT.glob(pattern)
 ]
 
@@ -23,7 +23,8 @@ class Program(NamedTuple):
 
 def program(name: str) -> Program:
     """Fails if it is neither in .debian/ nor on PATH."""
-    for folder in ("usr/bin", "usr/sbin"):
+    # Chromium itself: the script of that name in usr/bin reads /etc/chromium.d, which unpacking does not make.
+    for folder in ("usr/lib/chromium", "usr/bin", "usr/sbin"):
         if (unpacked := ROOT / folder / name).exists():
             libraries = os.pathsep.join([*_LIBRARIES, os.environ.get("LD_LIBRARY_PATH", "")])
             return Program(str(unpacked), {**os.environ, "LD_LIBRARY_PATH": libraries})

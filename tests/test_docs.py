@@ -140,3 +140,24 @@ def test_every_command_on_the_pages_exists_with_its_flags_and_arguments(line: st
         return  # it is only named
     words = ["0" if word in ("N", "OFFSET") else word for word in words]
     command.make_context(command.name, words, resilient_parsing=False)
+
+
+def test_each_picture_is_there_light_and_dark_for_a_desktop_and_a_phone() -> None:
+    """As the reader's system and screen are; and nothing lies there that no page shows."""
+    kept = {path.name for path in (DOCS / "pictures").iterdir()}
+    shown: set[str] = set()
+    for page in (*DOCS.glob("*.md"), DOCS.parent / "README.md"):
+        text = page.read_text(encoding="utf-8")
+        named = re.findall(r'(?:srcset|src)="[^"]*pictures/([^"]+)"|\]\([^)]*pictures/([^)]+)\)', text)
+        shown |= {one or other for one, other in named}
+        for picture in re.findall(r"<picture>.*?</picture>", text, re.DOTALL):
+            (name,) = re.findall(r'<img alt="[^"]+" src="[^"]*pictures/(\w+)-desktop-light\.png">', picture)
+            for media, kind in (
+                ("(max-width: 600px) and (prefers-color-scheme: dark)", "phone-dark"),
+                ("(max-width: 600px)", "phone-light"),
+                ("(prefers-color-scheme: dark)", "desktop-dark"),
+            ):
+                assert re.search(f'media="{re.escape(media)}" srcset="[^"]*pictures/{name}-{kind}\\.png"', picture), (
+                    name
+                )
+    assert kept == shown

@@ -108,8 +108,8 @@ def stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 class TokenFile:
-    """The tokens of a file, read again when the file has changed. A change that cannot be read keeps the last tokens;
-    `tell` hears why, once for each change. Thread-safe."""
+    """The tokens of a file. `look` reads it again if it has changed; `tokens` touches no file: requests wait for
+    it. A change that cannot be read keeps the last tokens; `tell` hears why, once for each change. Thread-safe."""
 
     def __init__(self, path: Path, tell: Callable[[InvalidRequest], None]) -> None:
         """Raises InvalidRequest if the file cannot be used."""
@@ -119,15 +119,18 @@ class TokenFile:
         self._tokens = self._read()
 
     def tokens(self) -> Tokens:
+        return self._tokens
+
+    def look(self) -> None:
         with self._lock:
             found = stamp(self._path)
-            if found != self._seen:
-                self._seen = found
-                try:
-                    self._tokens = self._read()
-                except InvalidRequest as error:
-                    self._tell(error)
-            return self._tokens
+            if found == self._seen:
+                return
+            self._seen = found
+            try:
+                self._tokens = self._read()
+            except InvalidRequest as error:
+                self._tell(error)
 
     def _read(self) -> Tokens:
         try:

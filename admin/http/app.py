@@ -14,11 +14,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as Served
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lithify.admin.client import Admin
 from lithify.admin.http.access import Known, Role
 from lithify.admin.http.asked import TooSlow, arguments_of, body_of, events_of
 from lithify.admin.http.dashboard import dashboard
+from lithify.admin.http.few import Few
 from lithify.admin.http.gate import HEADERS, Gate, pause
 from lithify.admin.http.openapi import document
 from lithify.admin.http.paging import page
@@ -28,7 +30,7 @@ from lithify.admin.http.streams import EVENTS_TYPE, Stream, Streams
 from lithify.admin.metrics import MEDIA_TYPE as MEDIA_TYPE_OF_METRICS
 from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
 
-__all__ = ["Limits", "make_app"]
+__all__ = ["Bounded", "Limits", "make_app"]
 
 log = structlog.wrap_logger(logging.getLogger("lithify.http"))
 
@@ -36,11 +38,14 @@ log = structlog.wrap_logger(logging.getLogger("lithify.http"))
 class Limits(NamedTuple):
     body_bytes: int = 1 << 20
     request_s: float = 30.0
-    requests: int = 64  # at once; more wait, for up to the time of a request
+    reads: int = 48  # requests at once; more wait, for up to the time of a request
+    changes: int = 16  # at once, besides: who may only read cannot keep a change from its turn
     guessers: int = 256  # wrong tokens that wait for their answer; more are answered at once
 
 
 LIMITS = Limits()
+STRANGERS_LINES_MAX = 60  # in a minute
+PROBES = ("/healthz", "/readyz")  # asked by a machine that knows the address alone, however busy the server is
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -50,8 +55,11 @@ class _Server:
         self._admin = admin
         self._gate = gate
         self._limits = limits
-        self._threads = ThreadPoolExecutor(limits.requests, "lithify-http")
+        self._reads = ThreadPoolExecutor(limits.reads, "lithify-http-read")
+        self._changes = ThreadPoolExecutor(limits.changes, "lithify-http-change")
+        self._probes = ThreadPoolExecutor(1, "lithify-http-probe")  # a probe does not wait for requests
         self._guessers = 0
+        self._strangers = Few(STRANGERS_LINES_MAX)
 
     def handler(self, route: Route) -> Handler:
         async def handle(request: Request) -> Response:
@@ -156,7 +164,7 @@ class _Server:
         SUBTLE! 1. The store hangs, and requests are given up. 2. Their threads still wait for the store. 3. If new
         requests had threads of their own, there would be more and more. So what is given up keeps its thread until it
         ends, and whoever comes then waits for one. Test: tests/admin/http/test_limits.py"""
-        task = self._threads.submit(work)
+        task = self._threads_of(request).submit(work)
         request.state.begun = False
         try:
             return await asyncio.wrap_future(task)
@@ -166,12 +174,21 @@ class _Server:
                 task.add_done_callback(lambda done: _give(done, unwanted))
             raise
 
+    def _threads_of(self, request: Request) -> ThreadPoolExecutor:
+        if request.scope["path"] in PROBES:
+            return self._probes
+        return self._reads if request.method in ("GET", "HEAD") else self._changes
+
     def _told(self, request: Request, known: Known | None, answer: Response) -> Response:
-        """An audit line for everything that asks for a change."""
+        """An audit line for everything that asks for a change; of those without a token in force, for some."""
         if request.method not in ("GET", "HEAD"):
+            left_out = 0 if known else self._strangers.left_out("audit")
+            if left_out is None:
+                return answer
             role, name = (known.role.word, known.name) if known else ("", "")
             asked = {"method": request.method, "path": _path(request)}
-            log.info("audit", role=role, token=name, **asked, status=answer.status_code)
+            more = {"left_out": left_out} if left_out else {}
+            log.info("audit", role=role, token=name, **asked, status=answer.status_code, **more)
         return answer
 
     async def _operate(self, request: Request, route: Route, known: Known | None) -> Response:
@@ -263,6 +280,22 @@ def make_app(
     app = Starlette(routes=routes, exception_handlers={404: server.refuse, 405: server.refuse})
     app.router.redirect_slashes = False  # it would send whoever asks to the host that the request names
     return app
+
+
+class Bounded:
+    """`app`, but whatever comes while the server `is_full` is told so. Not a probe: a process whose probe fails
+    is restarted, with all that it does."""
+
+    def __init__(self, app: ASGIApp, is_full: Callable[[], bool]) -> None:
+        self._app = app
+        self._is_full = is_full
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._app
+        if scope["type"] == "http" and scope["path"] not in PROBES and self._is_full():
+            problem = problem_of(Unavailable("the server has as many connections as it takes; retry later"))
+            answer = _problem(problem, {"Retry-After": "1", "Connection": "close"})
+        await answer(scope, receive, send)
 
 
 def _pattern(path: str) -> str:

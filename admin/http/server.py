@@ -1,9 +1,7 @@
 """The HTTP server of a process: one address, served by uvicorn in a thread."""
 
-import asyncio
 import logging
 import socket
-import struct
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -12,12 +10,13 @@ from typing import Any
 
 import structlog
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lithify.admin.client import Admin
 from lithify.admin.gauges import TOPICS_MAX
 from lithify.admin.http.access import Door, TokenFile, Tokens, is_loopback
-from lithify.admin.http.app import make_app
+from lithify.admin.http.app import Bounded, make_app
+from lithify.admin.http.connections import CONNECTIONS_MAX, TOLD_MAX, Connection, Handshake
+from lithify.admin.http.few import few_lines
 from lithify.admin.http.gate import Gate
 from lithify.admin.http.ready import Ready
 from lithify.admin.http.streams import Streams
@@ -37,11 +36,8 @@ TOKENS_VARIABLE = "LITHIFY_HTTP_TOKENS"
 log = structlog.wrap_logger(logging.getLogger("lithify.http"))
 
 _HEADERS_BYTES_MAX = 32 << 10
-IDLE_S = 30.0  # a connection without a whole head of a request, or whose client takes nothing
-CONNECTIONS_MAX = 512  # who makes one more is told so,
-TOLD_MAX = 64  # and beyond so many more is let go unheard: each takes a descriptor of the process
-_TAKEN_BYTES_S = 1_024  # a client takes at least so much of its answer
-_DROP = struct.pack("ii", 1, 0)
+_KEEP_ALIVE_S = 30
+LOOK_S = 1.0  # between two looks at the files of tokens and of the certificate
 _LEAVE_S = 10  # running requests may take so long after the server was told to end
 
 
@@ -94,120 +90,83 @@ class Serving:
     """Answers requests until it is told to leave."""
 
     def __init__(
-        self, address: Address, app: Any, streams: Streams, sink: Sink, certificate: Certificate | None = None
+        self,
+        address: Address,
+        app: Any,
+        streams: Streams,
+        sink: Sink,
+        certificate: Certificate | None = None,
+        tokens: TokenFile | None = None,
     ) -> None:
         """`sink`: takes the events of a compactor or collector of this process. With a `certificate` it speaks
-        HTTPS."""
+        HTTPS. Its files and that of `tokens` are looked at while it runs."""
         self._streams = streams
+        self._files: list[Certificate | TokenFile] = [each for each in (certificate, tokens) if each is not None]
+        self._left = threading.Event()
         self._address = address
         self.sink = sink
         self.url = address.url if certificate is None else f"https://{address.authority}"
         config = uvicorn.Config(
-            app,
+            Bounded(app, self._is_full),
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             h11_max_incomplete_event_size=_HEADERS_BYTES_MAX,
-            http=_Impatient,
+            http=Connection if certificate is None else _over_tls(certificate),
             ws="none",
-            limit_concurrency=CONNECTIONS_MAX,
             backlog=TOLD_MAX,
-            timeout_keep_alive=int(_LEAVE_S * 3),
+            timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_LEAVE_S,
             proxy_headers=False,
         )
-        if certificate is not None:
-            config.load()  # which sets what is set here
-            config.ssl = certificate.context
         self._server = _Quiet(config)
         self.started = threading.Event()
         self._server.begun = self.started
 
     def run(self) -> None:
         """Returns after `stop`, once running requests have ended, or ten seconds later."""
-        events = threading.Thread(target=self._streams.run, name="lithify-events", daemon=True)
-        events.start()
+        beside = [threading.Thread(target=self._streams.run, name="lithify-events", daemon=True)]
+        if self._files:
+            beside.append(threading.Thread(target=self._look_now_and_then, name="lithify-files", daemon=True))
+        for each in beside:
+            each.start()
         try:
-            self._server.run(sockets=[self._address.socket])
+            with few_lines("uvicorn.error", "asyncio"):
+                self._server.run(sockets=[self._address.socket])
         finally:
             self._streams.stop()
-            events.join()
+            self._left.set()
+            for each in beside:
+                each.join()
+
+    def look(self) -> None:
+        """Read files that have changed."""
+        for each in self._files:
+            each.look()
+
+    def _look_now_and_then(self) -> None:
+        """In a thread of its own: a file system may hang, and requests do not wait for it."""
+        while not self._left.wait(LOOK_S):
+            self.look()
 
     def stop(self) -> None:
         """Safe in a signal handler."""
         self._server.should_exit = True
         self._streams.stop()
 
-
-class _Impatient(H11Protocol):
-    """A connection that ends if it waits for a request too long, or for its client to take an answer. uvicorn ends
-    those that are idle after an answer, and waits for ever for a first request, for the rest of its head, or for
-    whoever takes nothing; some hundred of them would be all that there may be. Test: tests/admin/http/test_limits.py,
-    tests/admin/http/test_connections.py"""
-
-    _timer: asyncio.TimerHandle | None = None
-    _slow: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX + TOLD_MAX:
-            transport.abort()
-            return
-        # `pause_writing` tells of all that waits to be taken. With a limit of 0, TLS would tell where nothing waits.
-        transport.set_write_buffer_limits(1, 0)
-        self._watch()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._await_taken()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._forget_taken()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._forget_taken()
-        if self._timer is not None:
-            self._timer.cancel()
-
     @property
-    def _waits(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
+    def connections(self) -> int:
+        """How many there are now, with those that have not agreed on TLS yet."""
+        return len(self._server.server_state.connections)
 
-    def _watch(self) -> None:
-        if not self._waits and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        elif self._waits and self._timer is None:
-            self._timer = self.loop.call_later(IDLE_S, self._end)
+    def _is_full(self) -> bool:
+        return max(self.connections, len(self._server.server_state.tasks)) > CONNECTIONS_MAX
 
-    def _end(self) -> None:
-        self._timer = None
-        if self._waits and not self.transport.is_closing():
-            self.transport.close()
 
-    def _await_taken(self) -> None:
-        left = self.transport.get_write_buffer_size()
-        self._slow = self.loop.call_later(IDLE_S, self._look, left - _TAKEN_BYTES_S * IDLE_S)
-
-    def _look(self, left_max: float) -> None:
-        if self.transport.get_write_buffer_size() > left_max:
-            # A close would wait for ever to be rid of what is left, here and in the kernel.
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
-            self.transport.abort()
-        else:
-            self._await_taken()
-
-    def _forget_taken(self) -> None:
-        if self._slow is not None:
-            self._slow.cancel()
-            self._slow = None
+def _over_tls(certificate: Certificate) -> Any:
+    """What uvicorn makes for each client: for it, a class of protocols."""
+    return lambda **named: Handshake(certificate.context, lambda: Connection(**named))
 
 
 class _Quiet(uvicorn.Server):
@@ -241,8 +200,10 @@ def serving(
     Raises InvalidRequest, also for an address beyond loopback without tokens; Unavailable.
     """
     found: Callable[[], Tokens] | None = None
+    file: TokenFile | None = None
     if token_file is not None:
-        found = TokenFile(token_file, lambda error: log.error("tokens not read", error=str(error))).tokens
+        file = TokenFile(token_file, lambda error: log.error("tokens not read", error=str(error)))
+        found = file.tokens
     elif tokens.strip():
         fixed = Tokens.parse(tokens, TOKENS_VARIABLE)
         found = lambda: fixed  # noqa: E731
@@ -264,7 +225,7 @@ def serving(
         sink = both(metrics.sink, streams.feed.sink)
         admin = Admin(warehouse, survey_ms=survey_ms, events=both(log_event, sink))
         app = make_app(admin, gate, Ready(warehouse.driver), streams, metrics=metrics.text)
-        return Serving(bound, app, streams, sink, tls)
+        return Serving(bound, app, streams, sink, tls, file)
     except BaseException:
         bound.close()
         raise

@@ -1,6 +1,7 @@
 """The server's certificate, taken up anew when its files change."""
 
 import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,26 +12,31 @@ __all__ = ["Certificate"]
 
 
 class Certificate:
-    """`context` is for a listening socket. Each new connection gets the certificate that the files hold then. Files
-    that cannot be used, such as a new certificate whose key is not there yet, keep the last one; `tell` hears why, once
-    for each change. One thread."""
+    """`context` is for a listening socket. `look` reads the files again if they have changed; each new connection gets
+    the certificate that they had at the latest look. Files that cannot be used, such as a new certificate whose key is
+    not there yet, keep the last one; `tell` hears why, once for each change. Thread-safe."""
 
     def __init__(self, certificate: Path, key: Path, tell: Callable[[InvalidRequest], None]) -> None:
         """PEM files; the certificate's has its chain, too. Raises InvalidRequest if they cannot be used."""
         self._files, self._tell = (certificate, key), tell
+        self._lock = threading.Lock()
         self._seen = self._stamp()
         self.context = self._now = self._read()
         self.context.sni_callback = self._choose
 
-    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        """Called in each handshake, before a certificate is sent."""
-        found = self._stamp()
-        if found != self._seen:
+    def look(self) -> None:
+        with self._lock:
+            found = self._stamp()
+            if found == self._seen:
+                return
             self._seen = found
             try:
                 self._now = self._read()
             except InvalidRequest as error:
                 self._tell(error)
+
+    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Called in each handshake, before a certificate is sent; all other connections wait meanwhile."""
         connection.context = self._now
 
     def _stamp(self) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import lithify
-from lithify.admin.surveyor import AWAY_MAX, PROOF_MS, SURVEY_MS, THREADS, Surveyor
+from lithify.admin.surveyor import AWAY_MAX, PROOF_MS, SURVEY_MS, THREADS, WAIT_MS_MAX, Surveyor
 from lithify.gc.collector import GRACE_MS_MIN
 from lithify.manifest.commit import Next
 from lithify.manifest.known import KnownPartitions
@@ -240,6 +240,85 @@ def test_a_failure_is_told_to_all_who_waited_and_the_next_asks_again(
     assert {type(each) for each in failures} == {Unavailable}
     store.away = set()
     assert admin.overview().partitions == ()
+
+
+class Hanging(MemoryStore):
+    """One partition does not answer until `go`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go, self.asked = threading.Event(), threading.Event()
+        self.go.set()
+
+    def get(self, key: str) -> Object | None:
+        if "/00002/" in key:
+            self.asked.set()
+            self.go.wait()
+        return super().get(key)
+
+
+@pytest.fixture
+def one_hangs(clock: HandClock) -> Iterator[tuple[lithify.Warehouse, Hanging]]:
+    store = Hanging()
+    driver = Driver(Metered(store), clock)
+    driver.monotonic_ms = clock
+    with lithify.Warehouse(driver) as opened:
+        fill(opened.create_topic("users", 4))
+        store.asked.clear()
+        yield opened, store
+        store.go.set()
+
+
+def test_a_first_look_gets_what_there_is_so_far(one_hangs: tuple[lithify.Warehouse, Hanging]) -> None:
+    """A cold server of many partitions showed nothing until it had read all of them."""
+    warehouse, store = one_hangs
+    before = requests(warehouse)
+    admin, whole = lithify.Admin(warehouse), lithify.Admin(warehouse).overview()
+    one = requests(warehouse) - before
+    store.go.clear()
+    first = admin.overview(wait_ms=0)
+    assert not first.whole
+    assert store.asked.wait(60)
+    while len((found := admin.overview(wait_ms=0)).partitions) < 3:  # the others do not wait for it
+        pass
+    assert [each.partition for each in found.partitions] == [0, 1, 3]
+    assert (found.whole, found.failed) == (False, ())
+    store.go.set()
+    last = admin.overview(wait_ms=WAIT_MS_MAX)
+    assert (last.whole, last.partitions) == (True, whole.partitions)
+    assert admin.overview() == last
+    assert requests(warehouse) - before == 2 * one, "one survey for all of these"
+
+
+def test_a_later_look_gets_the_last_survey_while_the_next_is_made(
+    one_hangs: tuple[lithify.Warehouse, Hanging], clock: HandClock
+) -> None:
+    warehouse, store = one_hangs
+    admin = lithify.Admin(warehouse)
+    first = admin.overview(wait_ms=WAIT_MS_MAX)
+    assert first.whole
+    clock.now_ms += SURVEY_MS
+    store.go.clear()
+    found = admin.overview(wait_ms=0)
+    assert found == replace(first, age_ms=SURVEY_MS), "and its age is its own"
+    store.go.set()
+    assert admin.overview(wait_ms=WAIT_MS_MAX).at_ms == clock.now_ms
+
+
+def test_a_first_survey_that_fails_is_told_and_the_next_look_asks_again(
+    warehouse: lithify.Warehouse, store: Slow, admin: lithify.Admin
+) -> None:
+    store.away = {"list"}
+    with pytest.raises(Unavailable):
+        admin.overview(wait_ms=WAIT_MS_MAX)
+    store.away = set()
+    assert admin.overview(wait_ms=WAIT_MS_MAX).whole
+
+
+@pytest.mark.parametrize("wait_ms", [-1, WAIT_MS_MAX + 1])
+def test_a_wait_has_its_bounds(wait_ms: int, admin: lithify.Admin) -> None:
+    with pytest.raises(lithify.InvalidRequest, match="wait_ms"):
+        admin.overview(wait_ms=wait_ms)
 
 
 def test_a_store_that_does_not_answer_is_not_asked_for_every_partition(

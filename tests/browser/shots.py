@@ -15,17 +15,19 @@ from tests.browser.views import shown
 
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 Scheme = Literal["light", "dark"]
-# The name of the file, the view, the first section that is shown (none: the whole view), and how.
-PICTURES: tuple[tuple[str, str, str, dict[str, int], Scheme], ...] = (
-    ("overview", "overview", "", DESKTOP, "light"),
-    ("overview-phone", "overview", "", PHONE, "dark"),
-    ("partition", "partition", "", DESKTOP, "light"),
-    ("partition-phone", "partition", "Shape", PHONE, "light"),
-    ("work", "partition", "Bytes and work", DESKTOP, "dark"),
-    ("compactions", "compactions", "", DESKTOP, "dark"),
-    ("explain", "quarantined", "", DESKTOP, "light"),
-    ("garbage", "garbage", "", DESKTOP, "light"),
-    ("key-phone", "key", "", PHONE, "dark"),
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+SIZES = {"desktop": DESKTOP, "phone": PHONE}
+# The name of the file, the view, and the first section that is shown (none: the whole view). Each in both schemes, for
+# both sizes.
+PICTURES: tuple[tuple[str, str, str], ...] = (
+    ("overview", "overview", ""),
+    ("partition", "partition", ""),
+    ("shape", "partition", "Shape"),
+    ("work", "partition", "Bytes and work"),
+    ("compactions", "compactions", ""),
+    ("quarantined", "quarantined", ""),
+    ("garbage", "garbage", ""),
+    ("key", "key", ""),
 )
 HEIGHT_MAX = 1_000
 SECTION = """title => {
@@ -34,9 +36,11 @@ SECTION = """title => {
 }"""
 
 
-def picture(browser: Browser, made: Story, folder: Path, which: tuple[str, str, str, dict[str, int], Scheme]) -> None:
-    name, view, start, size, scheme = which
-    context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+def pictures(browser: Browser, made: Story, folder: Path, which: tuple[str, str, str], size: str) -> None:
+    """One in each scheme, of the same moment."""
+    name, view, start = which
+    width, height = SIZES[size]["width"], SIZES[size]["height"]
+    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
     page = context.new_page()
     page.clock.set_fixed_time(made.clock.now_ms / 1000)
     page.route("**/v1/**", undated)
@@ -46,9 +50,13 @@ def picture(browser: Browser, made: Story, folder: Path, which: tuple[str, str, 
     page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = false; })")
     page.locator("h1").evaluate("node => node.blur()")
     top = float(page.evaluate(SECTION, start)) if start else 0.0
-    whole = float(page.evaluate("document.documentElement.scrollHeight"))
-    clip = {"x": 0, "y": top, "width": size["width"], "height": min(whole - top, HEIGHT_MAX)}
-    page.screenshot(path=folder / f"{name}.png", full_page=True, clip=clip)  # type: ignore[arg-type]
+    whole = float(page.evaluate("document.querySelector('main').lastElementChild.getBoundingClientRect().bottom")) + 16
+    clip = {"x": 0, "y": top, "width": width, "height": min(whole - top, HEIGHT_MAX)}
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        path = folder / f"{name}-{size}-{scheme}.png"
+        page.screenshot(path=path, full_page=True, clip=clip)  # type: ignore[arg-type]
+        print(path)
     page.unroute_all(behavior="ignoreErrors")
     context.close()
 
@@ -78,8 +86,8 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with story() as made, chromium() as browser:
         for which in PICTURES:
-            picture(browser, made, folder, which)
-            print(folder / f"{which[0]}.png")
+            for size in SIZES:
+                pictures(browser, made, folder, which, size)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""axe-core finds nothing in any view, light or dark, on a desktop or a phone; and nothing is wider than a phone."""
+"""axe-core finds nothing in any view, light or dark, on a desktop or a phone; nothing is wider than a phone, and
+no texts of a drawing lie upon each other."""
 
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -23,6 +24,16 @@ TOO_WIDE = """() => {
   return [wide, [...document.querySelectorAll("body *")].filter(outside).map((node) => node.outerHTML.slice(0, 120))];
 }"""
 
+CROSSED = """() => [...document.querySelectorAll("main svg")].flatMap((drawing) => {
+  const boxes = (what) => [...drawing.querySelectorAll(what)].map((node) => [node, node.getBoundingClientRect()]);
+  const crosses = ([one, a], [other, b]) => one !== other
+    && a.left + 2 < b.right && b.left < a.right - 2
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
+  const others = [...boxes("text"), ...boxes("line.pin, line.floor, line.cleaned, line.end")];
+  return boxes("text").flatMap((text) => others.filter((each) => crosses(text, each))
+    .map(([node]) => `${text[0].textContent} and ${node.textContent || node.getAttribute("class")}`));
+})"""
+
 
 @pytest.fixture(scope="module")
 def told() -> Iterator[Story]:
@@ -44,6 +55,7 @@ def test_a_view_can_be_used_by_everybody(
     found = Axe().run(page, options={"resultTypes": ["violations"]})
     assert found.violations_count == 0, found.generate_report()
     assert page.evaluate(TOO_WIDE) == [False, []]
+    assert page.evaluate(CROSSED) == [], "texts that lie upon others, or upon lines"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,9 +3,16 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import expect
 
+import lithify
 from benchmarks.surveys import fill
+from lithify.admin.http.streams import Streams
+from lithify.admin.survey import Overview
+from lithify.events.feed import Feed
+from lithify.store.driver import new_id
+from tests.admin.served import served
 from tests.browser.pages import Watched
 from tests.browser.world import World, world
 
@@ -27,7 +34,36 @@ def test_the_first_page_takes_one_request_however_many_partitions_there_are(
     watched = watch(many.server.url)
     page = watched.open()
     expect(page.get_by_role("list").nth(1)).to_contain_text("1,000 partitions")
-    assert [asked for asked in watched.asked if "/v1/" in asked] == ["GET /v1/overview"]
+    assert [asked for asked in watched.asked if "/v1/" in asked] == ["GET /v1/overview?wait_ms=1000"]
+
+
+class FirstLook(lithify.Admin):
+    """Its first survey has read some partitions, until `go`."""
+
+    read, go = 3, False
+
+    def overview(self, *, wait_ms: int | None = None) -> Overview:
+        found = super().overview()
+        return found if self.go else replace(found, partitions=found.partitions[: self.read], whole=False)
+
+
+def test_a_first_page_shows_what_has_been_read_so_far_and_says_so(watch: Callable[..., Watched]) -> None:
+    with lithify.open(f"memory://{new_id()}") as warehouse:
+        fill(warehouse, 2, 4)
+        admin = FirstLook(warehouse)
+        with served(admin, streams=Streams(Feed(warehouse.driver))) as server:
+            page = watch(server.url).open()
+            told = page.locator("[data-key=survey]")
+            expect(told).to_contain_text("not all yet")
+            expect(told).to_contain_text("has read 3 partitions so far")
+            expect(page.get_by_role("list").nth(1)).to_contain_text("3 partitions")
+            admin.read = 0
+            expect(told).to_contain_text("has read 0 partitions so far")
+            expect(page.get_by_role("region", name="Needs a person")).to_contain_text("Nothing so far.")
+            expect(page.get_by_role("region", name="Topics")).to_contain_text("None has been read yet.")
+            admin.go = True
+            expect(told).to_contain_text("Survey of")
+            expect(page.get_by_role("list").nth(1)).to_contain_text("8 partitions")
 
 
 def test_long_lists_show_some_rows_say_how_many_more_and_are_filtered(

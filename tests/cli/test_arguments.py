@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 import lithify
 from lithify.admin import daemon
+from lithify.admin.http.server import Serving
 from lithify.cli.failures import exit_codes_table
 from lithify.cli.main import cli
 from lithify.store.driver import new_id
+from lithify.work import java
 from tests.admin.http.test_client import answering
 from tests.admin.served import served
 from tests.cli.conftest import Lithify
@@ -316,11 +318,18 @@ def test_each_text_in_turn(words: Words, far: str, tmp_path: Path, monkeypatch: 
 
 
 def closed(parts: list[Any]) -> None:
-    """In place of services that run until they are told to end."""
+    """In place of services that run until they are told to end. A server has bound its address; to run and end it takes
+    a tenth of a second, a hundred times."""
     for part in parts:
         part.stop()
-        if hasattr(part, "run") and hasattr(part, "url"):
-            part.run()
+        if isinstance(part, Serving):
+            part._address.close()
+
+
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Java there is takes two processes to find out, each time that `doctor` is tried."""
+    monkeypatch.setattr(java, "find_java", lambda: None)
 
 
 def test_every_command_is_tried() -> None:

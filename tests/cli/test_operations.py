@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lithify.compactor.engines import local, spark
 from tests.cli.conftest import Lithify, changes
 
 ONCE = ("compactor", "run", "--once", "--engine", "local")
@@ -194,3 +195,31 @@ def test_a_grace_period_that_is_too_short_for_writers_is_refused(users: Lithify)
         users.refused(*words, "--gc-grace-ms", "299999", code=2, saying=saying)
     users.ok("gc", "run", "--once", "--gc-grace-ms", "300000")
     users.ok("gc", "run", "--once", "--gc-grace-ms", "0")
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_an_engine_runs_as_much_at_once_as_it_is_told(
+    engine: str, users: Lithify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container that sees all processors of its machine, one task for each is more than its memory holds."""
+    module = {"local": local, "spark": spark}[engine]
+    kind, told = {"local": "LocalEngine", "spark": "SparkEngine"}[engine], list[int | None]()
+
+    class Nothing:
+        def __init__(self, *_: object, parallelism: int | None = None) -> None:
+            told.append(parallelism)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(module, kind, Nothing)
+    users.ok("topic", "alter", "users", "--config", "compaction.paused=true")
+    once = ("compactor", "run", "--once", "--engine", engine)
+    users.ok(*once)
+    users.ok(*once, "--parallelism", "2")
+    assert users(*once, env={"LITHIFY_COMPACTOR_PARALLELISM": "3"}).exit_code == 0
+    assert told == [None, 2, 3]
+    if engine == "spark":
+        users.ok(*once, "--master", "local[4]", "--parallelism", "1")
+        assert told[3:] == [1]
+    users.refused(*once, "--parallelism", "0", code=2, saying="--parallelism")

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from lithify.cli.main import cli
 from lithify.cli.settings import SETTINGS
+from lithify.store.errors import Fenced, InvalidRequest, Unavailable
 from tests.debian import program
 
 FOLDER = Path(__file__).parents[2] / "deploy"
@@ -55,7 +56,11 @@ def test_the_manifests_fit_each_other() -> None:
     assert template["spec"]["volumes"][0]["secret"]["secretName"] == found["Secret"]["metadata"]["name"]
     assert template["spec"]["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
     known_variables = {setting.variable for setting in SETTINGS}
-    assert {each["name"] for each in container["env"]} <= known_variables
+    given = {each["name"]: each["value"] for each in container["env"]}
+    assert given.keys() <= known_variables
+    assert container["resources"]["limits"]["memory"] == "2Gi"
+    at_once = int(given["LITHIFY_COMPACTOR_PARALLELISM"]) + 1  # one of a short job
+    assert at_once * 537 <= 1_800, "the most that a worker takes (README.md), and room for the rest"
 
 
 def test_the_tokens_of_the_manifests_are_refused_until_they_are_replaced() -> None:
@@ -103,6 +108,54 @@ def test_the_image_runs_as_nobody_and_is_looked_after() -> None:
     assert final["USER"] == "10001:10001"
     assert str(PORT) in final["HEALTHCHECK"]
     assert json.loads(final["HEALTHCHECK"].partition("CMD ")[2])[0] == "python"
+
+
+def test_the_commands_of_the_page_install_the_unit(tmp_path: Path) -> None:
+    """On a machine that has nothing of it: there was no /etc/lithify to install into."""
+    page = (FOLDER.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^## systemd\n[^`]*```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    called, programs = tmp_path / "called", tmp_path / "programs"
+    (tmp_path / "etc" / "systemd" / "system").mkdir(parents=True)
+    for path in (programs / "python3", programs / "systemctl", tmp_path / "opt/lithify/bin/pip"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'#!/bin/sh\necho "{path.name} $*" >>{called}\n')
+        path.chmod(0o755)
+    script = re.sub(r"(?<![\w.])/(etc|opt)/", rf"{tmp_path}/\1/", block)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=FOLDER.parent,
+        env={"PATH": f"{programs}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    environment = tmp_path / "etc" / "lithify" / "compactor.env"
+    assert environment.stat().st_mode & 0o777 == 0o600
+    given = dict(line.split("=", 1) for line in environment.read_text(encoding="utf-8").splitlines())
+    assert given.keys() <= {setting.variable for setting in SETTINGS}
+    assert (tmp_path / "etc" / "systemd" / "system" / UNIT.name).read_bytes() == UNIT.read_bytes()
+    asked = called.read_text(encoding="utf-8").splitlines()
+    assert asked[-1] == "systemctl enable --now lithify-compactor"
+    (installed,) = [line.split()[-1] for line in asked if line.startswith("pip install")]
+    assert installed == ".[http]", "from the checkout: no release can be installed by its name"
+
+
+def test_an_image_is_not_built_from_what_no_checkout_has() -> None:
+    """A .venv and an .env of the one who builds it were copied, too."""
+    root = FOLDER.parent
+    left_out = set((root / ".dockerignore").read_text(encoding="utf-8").split())
+    ignored = (root / ".gitignore").read_text(encoding="utf-8").split()
+    assert {f"**/{name.strip('/')}" for name in ignored} | {".git", "**/.env"} <= left_out
+
+
+def test_the_unit_is_started_again_as_long_as_it_takes() -> None:
+    """A store that is away for an hour ends each start within seconds: a limit of starts left it down afterwards."""
+    lines = dict(line.partition("=")[::2] for line in UNIT.read_text(encoding="utf-8").splitlines() if "=" in line)
+    assert (lines["StartLimitIntervalSec"], lines["Restart"]) == ("0", "on-failure")
+    prevented = {int(code) for code in lines["RestartPreventExitStatus"].split()}
+    assert prevented == {InvalidRequest.exit_code, Fenced.exit_code}
+    assert Unavailable.exit_code not in prevented
 
 
 @pytest.mark.soak

@@ -149,7 +149,7 @@ SIGNATURES = {
     "Admin.retry": "(self, topic, partition)",
     "Admin.retry_topic": "(self, topic)",
     "Admin.gc": "(self, *, dry_run=False, sweep=False, grace_ms=3600000)",
-    "Admin.overview": "(self)",
+    "Admin.overview": "(self, *, wait_ms=None)",
     "Admin.health": "(self, topic=None)",
     "Admin.verify": "(self, topic=None, *, deep=False, engine='local', master=None, ended=None)",
 }

@@ -270,7 +270,7 @@ def test_a_dry_run_names_the_checkpoint_that_keeps_a_segment_and_what_lets_it_go
     assert partition.world.objects == objects
     kept = {g.key: g.reason for g in done.kept}
     assert {KEYS.segment(s.id) for s in partition.pins["c"].segments()} == kept.keys()
-    assert all("'lithify checkpoint delete t c'" in reason for reason in kept.values())
+    assert all("`lithify checkpoint delete t c`" in reason for reason in kept.values())
     partition.unpin("c")
     (done,) = [partition.world.alone(collect(partition.files, GRACE_MS, dry_run=True))]
     assert kept.keys() <= {g.key for g in done.deleted}

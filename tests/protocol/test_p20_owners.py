@@ -1,5 +1,6 @@
 """P20: each owner of pins has its own names, its own bound, and lets nothing go but its own (docs/rfcs/0016)."""
 
+import shlex
 from typing import Any
 
 import msgspec
@@ -163,7 +164,15 @@ def test_a_manifest_beyond_an_owners_bound_is_not_written(owner: PinOwner) -> No
 def test_what_lets_a_pin_go_is_said_by_owner(owner: PinOwner) -> None:
     (pin,) = pins(owner, 1)
     assert pin_text(pin) == {"user": "checkpoint user1", "scan": "scan scan1", "view": "view view1"}[owner]
-    assert ("'lithify checkpoint delete users user1'" in let_go_text("users", pin)) == (owner == "user")
+    assert ("`lithify checkpoint delete users user1`" in let_go_text("users", pin)) == (owner == "user")
+
+
+def test_a_command_that_a_reason_gives_can_be_typed_as_it_is() -> None:
+    """A name may have spaces: the command named a checkpoint `before`."""
+    (pin,) = pins("user", 1)
+    said = let_go_text("users", replace(pin, name="before the migration; it's due"))
+    command = said[said.index("`") + 1 : said.rindex("`")]
+    assert shlex.split(command) == ["lithify", "checkpoint", "delete", "users", "before the migration; it's due"]
 
 
 def test_what_a_scan_that_died_has_pinned_is_collected() -> None:

@@ -23,9 +23,9 @@ class Place(NamedTuple):
     def open(self) -> lithify.Warehouse:
         return lithify.open(self.url, storage_options=self.owner.options)
 
-    def words(self, through: Front | None = None) -> str:
-        """LITHIFY_STORAGE_OPTION."""
-        options = self.owner.options
+    def words(self, through: Front | None = None, user: Endpoint | None = None) -> str:
+        """LITHIFY_STORAGE_OPTION, of the owner unless another `user` is given."""
+        options = (user or self.owner).options
         endpoint_url = self.owner.endpoint_url if through is None else through.endpoint_url
         return f"key={options['key']} secret={options['secret']} client_kwargs.endpoint_url={endpoint_url}"
 
@@ -34,7 +34,11 @@ class Place(NamedTuple):
 
     @property
     def command(self) -> Lithify:
-        return Lithify(self.url, *(word for each in self.words().split() for word in ("--storage-option", each)))
+        return self.command_of(self.owner)
+
+    def command_of(self, user: Endpoint) -> Lithify:
+        words = self.words(user=user).split()
+        return Lithify(self.url, *(word for each in words for word in ("--storage-option", each)))
 
 
 @pytest.fixture(scope="session")

@@ -30,21 +30,22 @@ KINDS = {
     r"@ended/.*": "ended",
     r"\.lithify-clock/.*": "clock",
     r"\.ready": "ready",
+    r"\.lithify-probe/.*": "probe",
 }
 
 # Who may do what to which object; whatever is not here is refused.
-_LOG = {"manifest", "boundary", "topic", "clock"}
+_LOG = {"manifest", "boundary", "topic", "clock", "probe"}
 _ALL = {*_LOG, "compactor", "segment"}
 GRANTS: dict[str, dict[str, set[str]]] = {
-    "producer": {"get": _LOG, "put": {"manifest", "segment"}, "delete": set()},
-    "reader": {"get": _ALL, "put": set(), "delete": set()},
-    "compactor": {"get": _ALL, "put": {"manifest", "compactor", "segment"}, "delete": set()},
+    "producer": {"get": _LOG, "put": {"manifest", "segment", "probe"}, "delete": {"probe"}},
+    "reader": {"get": _ALL, "put": {"probe"}, "delete": {"probe"}},
+    "compactor": {"get": _ALL, "put": {"manifest", "compactor", "segment", "probe"}, "delete": {"probe"}},
     "collector": {
         "get": _ALL - {"segment"},
-        "put": {"manifest", "boundary", "ended"},
-        "delete": {"manifest", "compactor", "boundary", "segment", "ended"},
+        "put": {"manifest", "boundary", "ended", "probe"},
+        "delete": {"manifest", "compactor", "boundary", "segment", "ended", "probe"},
     },
-    "dashboard": {"get": {*_ALL, "ready"}, "put": set(), "delete": set()},
+    "dashboard": {"get": {*_ALL, "ready"}, "put": {"probe"}, "delete": {"probe"}},
 }
 KEYS = {
     "manifest": "users/0123456789abcdef/00000/manifest/00000000000000000001.manifest",
@@ -56,6 +57,7 @@ KEYS = {
     "ended": "@ended/users/00000000000000000001.over",
     "clock": ".lithify-clock/none",
     "ready": ".ready",
+    "probe": ".lithify-probe/0123456789abcdef/race/00000",
     "other": "notes.txt",
     "outside": "../elsewhere/a.manifest",
 }
@@ -185,6 +187,25 @@ def test_a_role_does_its_work_and_uses_what_it_is_granted(
     granted = {Used(action, kind) for action, kinds in GRANTS[role].items() for kind in kinds}
     print(f"{role}: not used of what is granted: {sorted(granted - done)}")
     assert done - granted == set()
+
+
+@pytest.mark.parametrize("role", list(WORK))
+def test_a_role_may_find_out_whether_the_store_is_fit(role: str, guarded: Place, users: dict[str, Endpoint]) -> None:
+    """The first step of the runbook, with the credentials at hand; a service does the same when it starts. Only the
+    collector may look for unfinished uploads, and the producer may not read `.compactor`."""
+    with guarded.open() as owned:
+        owned.create_topic("users", 1, COMPACTED).partition(0).append([lithify.Record(b"k", b"v")])
+        compact_all(owned)
+    said = guarded.command_of(users[role])("doctor", "--rounds", "2", "--json")
+    found = {check["name"]: (check["verdict"], check["detail"]) for check in json.loads(said.stdout)["checks"]}
+    probed = {name: verdict for name, (verdict, _) in found.items() if name.startswith("store: ")}
+    assert {"store: simultaneous creates", "store: delete", "store: clean up"} <= probed.keys()
+    assert set(probed.values()) == {"ok"}, found
+    assert found.get("users/0", ("ok",))[0] == ("failure" if role == "producer" else "ok")
+    assert found["stale temporaries"][0] == ("ok" if role == "collector" else "warning")
+    assert said.exit_code == (9 if role == "producer" else 0)
+    kept = guarded.owner.client.list_objects_v2(Bucket=guarded.bucket, Prefix=f"{PREFIX}/.lithify-probe/")
+    assert kept["KeyCount"] == 0
 
 
 def compact_all(warehouse: lithify.Warehouse) -> None:

@@ -2,7 +2,7 @@
 // arguments, which go to the query of a GET or DELETE, and to the JSON body of a POST.
 
 const CALLS = {
-  overview: "GET /v1/overview",
+  overview: "GET /v1/overview?wait_ms",
   topics: "GET /v1/topics?limit&cursor",
   topic: "GET /v1/topics/{topic}",
   pause: "POST /v1/topics/{topic}/pause",

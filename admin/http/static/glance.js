@@ -10,6 +10,7 @@ import { ago, count, counted, placeOf, size, time } from "./words.js";
 
 const PARTITIONS_A_SECOND = 100; // of which an answer tells; the server reads them at most once in a survey
 const JOBS_A_SECOND = 4;
+const WAIT_MS = 1_000; // for a new survey; meanwhile the last one is shown, or what the first has read so far
 const ASKED_MAX = 16; // running jobs of which the newest progress is asked for
 
 export function glanceView() {
@@ -23,13 +24,14 @@ export function glanceView() {
     asking: "Asking for the survey of all partitions. The first one of a server reads each of them…",
     load,
     draw: (data, ui) => draw(data, lists, ui),
-    wait: ({ places, jobs }) => 1000 * Math.max(2, places.length / PARTITIONS_A_SECOND, jobs.length / JOBS_A_SECOND),
+    wait: ({ survey, places, jobs }) =>
+      survey.whole ? 1000 * Math.max(2, places.length / PARTITIONS_A_SECOND, jobs.length / JOBS_A_SECOND) : WAIT_MS,
   };
 }
 
 async function load(signal) {
-  const survey = await ask("overview", {}, { signal });
-  remember(survey);
+  const survey = await ask("overview", { wait_ms: WAIT_MS }, { signal });
+  if (survey.whole) remember(survey);
   const places = survey.partitions.map((each) => ({ ...each, stands: surveyStanding(each) }));
   const running = places.flatMap((place) =>
     place.jobs.filter((job) => job.status === "in_progress").map((job) => ({ place, job })),
@@ -96,7 +98,7 @@ function draw({ survey, topics, places, running, jobs }, lists, ui) {
   const unseen = running.length - jobs.length;
   return [
     h("ul", { class: "figures", key: "figures" }, figures(topics, places, attention.length + failed.length, running)),
-    h("p", { class: "quiet", key: "survey" }, surveyed(survey)),
+    survey.whole ? h("p", { class: "quiet", key: "survey" }, surveyed(survey)) : soFar(survey),
     section(
       "Needs a person",
       failures(failed),
@@ -104,7 +106,7 @@ function draw({ survey, topics, places, running, jobs }, lists, ui) {
         ? table(lists.attention, "What needs a person", STANDS, attention, standsRow)
         : failed.length
           ? null
-          : h("p", { class: "quiet" }, "Nothing."),
+          : h("p", { class: "quiet" }, survey.whole ? "Nothing." : "Nothing so far."),
     ),
     section(
       "Under way",
@@ -116,13 +118,13 @@ function draw({ survey, topics, places, running, jobs }, lists, ui) {
       "Waits",
       waiting.length
         ? table(lists.waiting, "What waits, and for whom", [...STANDS, ["Waits for", ""]], waiting, waitsRow)
-        : h("p", { class: "quiet" }, "Nothing waits."),
+        : h("p", { class: "quiet" }, survey.whole ? "Nothing waits." : "Nothing so far."),
     ),
     section(
       "Topics",
       topics.length
         ? lists.topics.draw("All topics", TOPICS, topics, { row: topicRow, textOf: ({ topic }) => topic, ui })
-        : h("p", {}, "There are no topics yet."),
+        : h("p", {}, survey.whole ? "There are no topics yet." : "None has been read yet."),
     ),
   ];
 }
@@ -130,6 +132,12 @@ function draw({ survey, topics, places, running, jobs }, lists, ui) {
 // The server makes one survey for everybody who asks, and not more often than it is told to.
 const surveyed = ({ at_ms: at, age_ms: age }) =>
   `Survey of ${time(at)}, ${ago(at, at + age)}; compactions under way are as of now.`;
+
+function soFar({ partitions, failed }) {
+  const read = counted(partitions.length + failed.length, "partition");
+  const said = ` The server reads all partitions for the first time, and has read ${read} so far.`;
+  return h("p", { key: "survey", role: "status" }, badge("warn", "not all yet"), said);
+}
 
 const STANDS = [
   ["Partition", ""],

@@ -120,7 +120,9 @@ function history(found) {
       ? "readers see nothing"
       : first.tombstone
         ? "it is deleted"
-        : "readers see the first of them";
+        : found.versions.length === 1
+          ? "readers see it"
+          : "readers see the first of them";
   return section(
     `Versions of ${readable(found.key)}`,
     h(

@@ -9,6 +9,8 @@ const ROW = 18;
 const THIN = 7;
 const ROWS_MAX = 24;
 const TICK = 110; // between the texts below an axis
+const LETTER = 7;
+const NAME_MIN = 6; // letters of a name that are worth showing
 
 export function shape(partition, manifest, width) {
   return [overKeys(partition, width), overOffsets(partition, width), overManifests(partition, manifest, width)];
@@ -154,8 +156,8 @@ function stretches(run) {
 }
 
 function line(x, bottom, y, text, kind, width) {
-  const right = x > width / 2;
-  const at = { x: right ? x - 3 : x + 3, y, "text-anchor": right ? "end" : "start", class: "mark" };
+  const left = x + text.length * LETTER > width - EDGE; // there is no room on the right
+  const at = { x: left ? x - 3 : x + 3, y, "text-anchor": left ? "end" : "start", class: "mark" };
   return [svg("line", { x1: x, x2: x, y1: y - 8, y2: bottom, class: kind }), svg("text", at, text)];
 }
 
@@ -186,17 +188,19 @@ function overManifests(partition, manifest, width) {
   }
   const bottom = Math.max(y + drawn.length * (THIN + 3), names) + 4;
   const byPlace = [...pins].sort((one, other) => one.manifest - other.manifest);
-  let free = 0; // no name stands from here on
-  for (const pin of byPlace) {
+  let free = LABEL; // no name stands from here on
+  for (const [index, pin] of byPlace.entries()) {
     const at = x(pin.manifest);
-    const right = at > width / 2;
+    const next = index + 1 < byPlace.length ? x(byPlace[index + 1].manifest) : width - EDGE;
     const title = svg("title", {}, `${pin.name} pins manifest ${pin.manifest}`);
     marks.push(svg("line", { x1: at, x2: at, y1: 4, y2: Math.max(bottom, 22), class: "pin" }, title));
-    const name = shortened(pin.name, 16);
-    const wide = name.length * 7 + 6;
-    if ((right ? at - wide : at) < free) continue;
-    free = right ? at : at + wide;
-    const place = { x: right ? at - 3 : at + 3, y: 16, "text-anchor": right ? "end" : "start", class: "mark" };
+    // On the side that has more room, as much of the name as stands between two pins.
+    const left = at - free > next - at;
+    const letters = Math.floor(((left ? at - free : next - at) - 6) / LETTER);
+    if (letters < Math.min(pin.name.length, NAME_MIN)) continue;
+    const name = shortened(pin.name, Math.min(letters, 16));
+    free = left ? at : at + name.length * LETTER + 6;
+    const place = { x: left ? at - 3 : at + 3, y: 16, "text-anchor": left ? "end" : "start", class: "mark" };
     marks.push(svg("text", place, name));
   }
   if (drawn.length) marks.push(label(y - 4, "retired"));
