@@ -8,6 +8,7 @@ from tests.sim.sabotage_pins import OF_PINS
 from tests.sim.sabotage_policy import OF_POLICY
 from tests.sim.sabotage_tiers import OF_TIERS
 from tests.sim.sabotage_turns import OF_TURNS
+from tests.sim.sabotage_uploads import OF_UPLOADS
 
 __all__ = ["SABOTAGES", "Sabotage"]
 
@@ -367,4 +368,5 @@ SABOTAGES = (
     *OF_POLICY,
     *OF_TIERS,
     *OF_TURNS,
+    *OF_UPLOADS,
 )

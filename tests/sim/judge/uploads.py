@@ -50,6 +50,8 @@ def _wrong(previous: Json, manifest: Json, asked_ms: Collection[int | None], mos
         yield "is sealed, and uploads stand"
     for name in after.keys() - before.keys():
         yield from _begun_wrongly(after[name], manifest, asked_ms)
+        if any(each["id"] == after[name]["id"] and "appended" in each for each in before.values()):
+            yield f"begins {name} in place of one that was appended"
     for name in before.keys() - after.keys():
         if before[name]["expires_at_ms"] > manifest["committed_at_ms"] and not manifest.get("sealed"):
             yield f"lets go of upload {name}, which has not expired"
