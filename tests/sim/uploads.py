@@ -94,8 +94,10 @@ def uploads_of(site: Site, seed: int, stack: ExitStack) -> dict[str, Life]:
     found: dict[str, Life] = {}
     for number in range(dice.choice((1, 1, 2))):
         chosen = dice.random() < 0.7
-        writes = Writes(f"upload{number}", min(PARTS_MAX, most.segments), chosen, dice.random() < 0.5)
-        for rival in range(dice.choice((1, 2, 2))):
+        numbered, rivals = dice.random() < 0.5, dice.choice((1, 2, 2))
+        writes = Writes(f"upload{number}", min(PARTS_MAX, most.segments), chosen, numbered)
+        # Rivals that share neither an id nor a version are two writes of the same, and both are appended.
+        for rival in range(rivals if chosen or numbered else 1):
             found[f"uploader {number}{rival}"] = uploader(site, writes)
     crowded = dice.random() < CROWDED_SHARE
     if crowded:
