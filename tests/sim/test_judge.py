@@ -189,6 +189,7 @@ def of_upload(nonce: int, first: int, name: str = NAME) -> Json:
 
 
 DONE = UPLOAD | {"appended": [10, 30, 2]}
+TOLD = {"application": "a", "version": 1, "base_offset": 20, "rows": 2, "touched_at": 8}
 TWO_SEGMENTS = of_upload(1, 30), of_upload(2, 31)
 STANDS = uploaded(UPLOAD)
 APPENDED = uploaded(DONE, number=10, next_offset=32, l0=TWO_SEGMENTS)
@@ -211,7 +212,9 @@ APPENDED = uploaded(DONE, number=10, next_offset=32, l0=TWO_SEGMENTS)
         (STANDS, APPENDED | {"l0": [*TWO_SEGMENTS, segment("000000000009-0123456789abcdef", 32, 32)]}, "appends segm"),
         (STANDS, APPENDED | {"l0": [of_upload(1, 30), of_upload(2, 30)]}, "offsets from 30 on, not from 31"),
         (STANDS, APPENDED | {"l0": [of_upload(1, 30, NAME.replace("09-", "08-")), of_upload(2, 31)]}, "appends segm"),
-        (STANDS, APPENDED | {"next_offset": 33}, "and appends [10, 30, 3]"),
+        (STANDS, APPENDED | {"next_offset": 33}, "and appends 3"),
+        (STANDS | {"transactions": [TOLD]}, uploaded(UPLOAD | {"appended": [8, 20, 2]}, number=10), None),
+        (STANDS, uploaded(UPLOAD | {"appended": [8, 20, 2]}, number=10), "makes"),
         (APPENDED, uploaded(DONE | {"appended": [11, 32, 1]}, number=11, next_offset=33), "makes"),
         (uploaded(UPLOAD, UPLOAD | {"begun_at": 8}), uploaded(UPLOAD, UPLOAD | {"begun_at": 8}), "each id once"),
     ],
