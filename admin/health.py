@@ -10,11 +10,13 @@ from lithify.log.consumer_info import consumer_infos
 from lithify.manifest.config import parse
 from lithify.manifest.keys import check_topic_name, is_segment_key
 from lithify.manifest.known import KnownPartitions
+from lithify.manifest.model import UPLOADS_MAX
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at, stalled_by_future
+from lithify.manifest.uploads import still_stand
 from lithify.manifest.walk import FoundPartition, UnreadTopic, partitions_found
-from lithify.manifest.words import quarantine_text
+from lithify.manifest.words import quarantine_text, span_text
 from lithify.store.apart import Ending, Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.port import Now
@@ -98,6 +100,11 @@ def _checked(reading: Reading) -> Iterator[Check]:
     stalled = stalled_by_future(head, floor, now_ms)
     if stalled is not None:
         yield Check(where, "warning", stalled)
+    standing = still_stand(head.uploads, now_ms)
+    if len(standing) == UPLOADS_MAX:
+        first_ms = min(upload.expires_at_ms for upload in standing) - now_ms
+        text = f"{UPLOADS_MAX} uploads stand, its limit, so no other can begin until the first expires in"
+        yield Check(where, "warning", f"{text} {span_text(first_ms)}; give uploads a shorter ttl")
     waits = overdue(reading)
     if waits is not None:
         yield Check(where, "warning", f"{waits}: is a compactor running?")

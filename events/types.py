@@ -261,7 +261,7 @@ class UploadBegun(ManifestChange, frozen=True, kw_only=True):
 
 
 class UploadCommitted(ManifestChange, frozen=True, kw_only=True):
-    """Its segments are appended; each has an `Appended` of its own in the same manifest."""
+    """Its segments are appended, each has an `Appended` in the same manifest; or its version had been, by another."""
 
     upload: str  # its name
     offset: int  # of its first record

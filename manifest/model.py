@@ -206,7 +206,7 @@ class Transaction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 class UploadAppended(msgspec.Struct, frozen=True, array_like=True):
     """What became of an upload. In JSON an array of the three numbers."""
 
-    number: int  # of the manifest that appended it
+    number: int  # of the manifest that appended it, or another upload of the same version (docs/rfcs/0011)
     base_offset: int
     rows: int
 

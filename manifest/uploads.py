@@ -23,7 +23,15 @@ from lithify.manifest.model import (
     UploadAppended,
 )
 from lithify.manifest.refusals import not_created, refused_for_good
-from lithify.manifest.transactions import EXPIRATION_MS, Place, TransactionStamp, dated, earlier_version, remember
+from lithify.manifest.transactions import (
+    EXPIRATION_MS,
+    Place,
+    TransactionStamp,
+    dated,
+    earlier_version,
+    find_transaction,
+    remember,
+)
 from lithify.manifest.words import span_text
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
@@ -56,6 +64,10 @@ def upload_of(segment_id: str, uploads: Sequence[Upload]) -> Upload | None:
 
 def offsets_of(done: UploadAppended) -> range:
     return range(done.base_offset, done.base_offset + done.rows)
+
+
+def _noted(head: Manifest, mine: Upload | None, done: UploadAppended) -> tuple[Upload, ...]:
+    return tuple(replace(upload, appended=done) if upload is mine else upload for upload in head.uploads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +162,8 @@ class AppendUploaded:
         if mine is not None and mine.appended is not None:
             return Already(offsets_of(mine.appended))
         earlier = None if self.transaction is None else earlier_version(head, self.transaction)
+        if isinstance(earlier, Already) and mine is not None:
+            return self._told(head, mine, earlier.result)
         if earlier is not None:
             return earlier
         error = self._gone(head) if mine is None else full(head, self.l0_segments_max)
@@ -159,9 +173,18 @@ class AppendUploaded:
         transactions = self._transactions(head, number, now_ms, offsets_of(done))
         if isinstance(transactions, LithifyError):
             return Refused(transactions)
-        uploads = tuple(replace(upload, appended=done) if upload is mine else upload for upload in head.uploads)
+        uploads = _noted(head, mine, done)
         value = replace(appended(head, self.segments, number, now_ms), transactions=transactions, uploads=uploads)
         return Next(value, offsets_of(done))
+
+    def _told(self, head: Manifest, mine: Upload, offsets: range) -> Next[Manifest, range]:
+        """SUBTLE! Another upload has appended this version. 1. We answer with its offsets, and the answer is lost. 2.
+        The application is forgotten. 3. The commit is repeated: without this note its segments would be appended.
+        Test: tests/protocol/test_p22_uploads.py"""
+        assert self.transaction is not None
+        known = find_transaction(head, self.transaction.application)
+        done = UploadAppended(0 if known is None else known.touched_at, offsets.start, len(offsets))
+        return Next(replace(head, uploads=_noted(head, mine, done)), offsets)
 
     def _gone(self, head: Manifest) -> Unavailable:
         return Unavailable(

@@ -93,6 +93,7 @@ def test_it_says_what_describe_and_explain_say(
     fill(users)
     users.consumer("slow", partitions=[1]).close()
     admin.create_checkpoint("users", "c", partition=0)
+    users.partition(0).begin_upload()
     warehouse.create_topic("empty")
     job = admin.submit("users", 1)
     clock.now_ms += 5000
@@ -115,6 +116,7 @@ def test_it_says_what_describe_and_explain_say(
         assert each.consumers.lag == max((consumer.lag for consumer in told.consumers), default=0)
     _, first, second = found.partitions
     assert (first.checkpoints, second.checkpoints) == ({"user": 1}, {})
+    assert (first.uploads, second.uploads) == (1, 0)
     assert (second.consumers.count, second.consumers.slowest) == (1, "slow")
     assert [(each.id, each.status, each.kind) for each in second.jobs] == [(job.id, "submitted", None)]
     assert (first.waiting.segments, first.waiting.manifests) == (3, 0)

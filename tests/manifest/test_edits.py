@@ -15,6 +15,7 @@ from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer, ResetPosition, TakePosition
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.homes import ONLY_HERE
+from lithify.manifest.keys import SegmentId
 from lithify.manifest.lifetime import CreatePartition, Seal, Touch
 from lithify.manifest.model import Manifest
 from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
@@ -22,6 +23,7 @@ from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.quarantine import LiftQuarantine, SetQuarantine
 from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import TransactionStamp
+from lithify.manifest.uploads import AppendUploaded, BeginUpload
 from lithify.store.errors import NotFound
 from tests.protocol import scene
 from tests.protocol.scene import FIRST, L0_MAX, at, replacing, segment
@@ -61,12 +63,18 @@ def with_everything() -> Manifest:
     )
     head = after(head, merged(head, 2, job="000000000002-0000aaaa"))
     head = after(head, merged(head, 2, job="000000000004-0000bbbb"))
+    head = after(head, BeginUpload("a" * 16, 10), BeginUpload("b" * 16, 10))
     return after(head, SetBounds(Retention(records=10**6), 3, KEEP_ALL))
 
 
 HEAD = with_everything()
 EPOCH = HEAD.compactor_epoch
-P, X = HEAD.producers[0], HEAD.consumers[0]
+P, X, U = HEAD.producers[0], HEAD.consumers[0], HEAD.uploads[0]
+
+
+def of_upload(rows: int, *nonces: int, **fields: Any) -> AppendUploaded:
+    refs = tuple(segment(SegmentId.for_upload(U.name, f"{nonce:016x}"), rows) for nonce in nonces)
+    return AppendUploaded(U.name, refs, L0_MAX, **fields)
 
 
 def damaged(head: Manifest) -> Manifest:
@@ -79,6 +87,9 @@ def damaged(head: Manifest) -> Manifest:
         (Append(segment(new(20)), L0_MAX), "append"),
         (Append(segment(new(20)), L0_MAX, producer=ProducerStamp("p", P.epoch, 1)), "append"),
         (Append(segment(new(20)), L0_MAX, transaction=TransactionStamp("a", 5)), "append"),
+        (of_upload(2, 1, 2, 3), "append"),
+        (of_upload(2, 1, 2, 3, transaction=TransactionStamp("a", 5)), "append"),
+        (BeginUpload("c" * 16, 10), "upload"),
         (OpenProducer("p"), "producer"),
         (OpenProducer("r"), "producer"),
         (Claim(None), "claim"),
@@ -112,11 +123,16 @@ def test_it_changes_what_it_is_about_and_no_more(edit: Any, kind: str) -> None:
 def test_a_collection_forgets_what_it_was_told_to() -> None:
     gone = HEAD.retired[0].id
     edit = Collect(HEAD.id, frozenset((gone,)), frozenset(("c",)), homes=ONLY_HERE)
-    head = replace(HEAD, checkpoints=tuple(replace(c, expires_at_ms=NOW_MS) for c in HEAD.checkpoints))
+    head = replace(
+        HEAD,
+        checkpoints=tuple(replace(c, expires_at_ms=NOW_MS) for c in HEAD.checkpoints),
+        uploads=(replace(U, expires_at_ms=NOW_MS), *HEAD.uploads[1:]),
+    )
     following = after(head, edit)
     assert unwarranted(Step(head, following, HEAD.id, frozenset()), "collect") is None
     assert following.retired == (), "the others are handed over to the other checkpoint"
     assert [c.id for c in following.checkpoints] == ["d"]
+    assert following.uploads == HEAD.uploads[1:]
     assert following.orphan_floor == HEAD.id
     assert [r.id for r in after(replace(head, checkpoints=()), edit).retired] == [r.id for r in HEAD.retired[1:]]
 
@@ -134,6 +150,7 @@ def test_a_collection_forgets_what_it_was_told_to() -> None:
         Collect(0, frozenset(), homes=ONLY_HERE),
         merged(HEAD, 2, job="000000000004-0000bbbb"),
         Append(HEAD.l0[0], L0_MAX),
+        BeginUpload(U.id, 10),
     ],
     ids=lambda edit: type(edit).__name__,
 )
@@ -154,6 +171,8 @@ OF_A_PARTITION = [
     merged(HEAD, 2, job="000000000006-0000cccc"),
     DropSegments(EPOCH, frozenset()),
     CreateCheckpoint("e", "e", None),
+    BeginUpload("c" * 16, 10),
+    of_upload(2, 1),
     SetQuarantine(EPOCH, "why", "s"),
     RaiseFloor(3),
     SetBounds(KEEP_ALL, 5, KEEP_ALL),

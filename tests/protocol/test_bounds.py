@@ -34,6 +34,7 @@ from lithify.manifest.model import (
     PRODUCERS_MAX,
     RETIRED_MAX,
     TRANSACTIONS_MAX,
+    UPLOADS_MAX,
     Bucket,
     Checkpoint,
     CompletedJob,
@@ -44,10 +45,12 @@ from lithify.manifest.model import (
     SegmentRef,
     SortedRun,
     Transaction,
+    Upload,
 )
 from lithify.manifest.pins import CreateCheckpoint
 from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.transactions import TransactionStamp
+from lithify.manifest.uploads import BeginUpload
 from lithify.store.errors import Corrupt, Unavailable
 from tests.protocol.scene import FIRST, TOPIC_ID, at, job, replacing, segment
 from tests.refs import segment_ref
@@ -69,6 +72,10 @@ def retired(count: int) -> tuple[Retired, ...]:
 
 def checkpoints(count: int) -> tuple[Checkpoint, ...]:
     return tuple(Checkpoint(id=f"c{n}", name=f"c{n}", manifest=1, created_at_ms=0) for n in range(count))
+
+
+def uploads(count: int) -> tuple[Upload, ...]:
+    return tuple(Upload(id=f"{n:016x}", begun_at=1, expires_at_ms=9) for n in range(count))
 
 
 def compaction(head: Manifest, **fields: Any) -> Any:
@@ -127,6 +134,11 @@ REFUSING: dict[str, tuple[Any, Any, Any]] = {
         replace(HEAD, checkpoints=checkpoints(PINS_MAX["user"])),
         CreateCheckpoint("new", "new", None),
         replace(HEAD, checkpoints=checkpoints(PINS_MAX["user"] - 1)),
+    ),
+    "uploads": (
+        replace(HEAD, uploads=uploads(UPLOADS_MAX)),
+        BeginUpload("f" * 16, 10),
+        replace(HEAD, uploads=uploads(UPLOADS_MAX - 1)),
     ),
     "jobs in progress": (
         replace(STATE, jobs=JOBS),
@@ -201,7 +213,7 @@ def test_at_the_bound_the_oldest_is_forgotten(name: str) -> None:
     assert length() == bound
 
 
-@pytest.mark.parametrize("name", ["completed_jobs", "producers", "transactions", "checkpoints", "retired"])
+@pytest.mark.parametrize("name", ["completed_jobs", "producers", "transactions", "checkpoints", "retired", "uploads"])
 def test_a_manifest_beyond_a_bound_is_not_written(name: str) -> None:
     full = REFUSING[name][0]
     beyond = replace(full, **{name: getattr(full, name) * 2})

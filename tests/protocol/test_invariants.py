@@ -29,6 +29,8 @@ from lithify.manifest.model import (
     SortedRun,
     TopicFile,
     Transaction,
+    Upload,
+    UploadAppended,
 )
 from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.producers import OpenProducer, ProducerStamp
@@ -42,13 +44,14 @@ from lithify.manifest.transactions import (
     find_transaction,
     reach_of,
 )
+from lithify.manifest.uploads import AppendUploaded, BeginUpload
 from lithify.store.errors import Corrupt
 from tests.protocol.scene import FIRST, L0_MAX, TOPIC_ID, at, job, replacing, segment
 
 # An operation is a letter and three small numbers that say which segment, producer or checkpoint it is about.
 Operation = tuple[str, int, int, int]
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from("aaaaapttiiecxkkkgggdrqlzfww"), *(st.integers(0, 5) for _ in range(3))), max_size=40
+    st.tuples(st.sampled_from("aaaaapttiiecxkkkgggdrqlzfwwuUU"), *(st.integers(0, 5) for _ in range(3))), max_size=40
 )
 # What a segment holds: (first offset, rows) of each append in it.
 Contents = dict[str, tuple[tuple[int, int], ...]]
@@ -75,6 +78,14 @@ def edit_of(head: Manifest, operation: Operation, contents: Contents) -> Any:  #
             return Append(segment(name, y + 1), L0_MAX, transaction=stamp)
         case "e":
             return EndTransaction(f"app{x}") if y else ForgetTransaction(f"app{x}")
+        case "u":
+            return BeginUpload(f"{x:016x}", 1 + 3 * y)
+        case "U":
+            if not head.uploads:
+                return Claim(None)
+            upload = head.uploads[x % len(head.uploads)]
+            names = (SegmentId.for_upload(upload.name, f"{head.id:08x}{n:08x}") for n in range(y + 1))
+            return AppendUploaded(upload.name, tuple(segment(each, z + 1) for each in names), L0_MAX)
         case "c":
             return Claim(None)
         case "x":
@@ -206,6 +217,10 @@ def _transaction(touched_at: int) -> Transaction:
     return Transaction(application="a", version=1, base_offset=0, rows=1, touched_at=touched_at)
 
 
+def _upload(begun_at: int, **fields: Any) -> Upload:
+    return Upload(id="a" * 16, begun_at=begun_at, expires_at_ms=9, **fields)
+
+
 def _last_bucket(m: Manifest, **fields: Any) -> Manifest:
     return replace(m, time_index=(*m.time_index[:-1], replace(m.time_index[-1], **fields)))
 
@@ -258,6 +273,8 @@ DAMAGES: dict[str, Any] = {
     "a run reaches down to its records": lambda m, n: replace(
         m, runs=(replace(m.runs[0], reaches_to=m.runs[0].segments[0].min_offset + 1 + n),)
     ),
+    "an upload is begun once": lambda m, n: replace(m, uploads=(_upload(m.id), _upload(m.id - n))),
+    "an upload begins with a manifest that exists": lambda m, n: replace(m, uploads=(_upload(m.id + 1 + n),)),
     "a checkpoint pins a manifest that exists": lambda m, n: replace(
         m, checkpoints=(Checkpoint(id="c", name="c", manifest=m.id + 1 + n, created_at_ms=0),)
     ),
@@ -290,6 +307,15 @@ def test_sealed_is_final_and_takes_no_appends() -> None:
     assert "sealed is final" in list(manifest_problems(sealed, open_again))
     more = replace(at(sealed, sealed.id + 1), next_offset=sealed.next_offset + 1)
     assert "nothing is appended to a sealed partition" in list(manifest_problems(sealed, more))
+
+
+def test_what_became_of_an_upload_stays_as_it_was() -> None:
+    head, following = history(START)[-2:]
+    head = replace(head, uploads=(_upload(1, appended=UploadAppended(3, 0, 1)),))
+    for appended in (None, UploadAppended(3, 0, 2)):
+        changed = replace(following, uploads=(_upload(1, appended=appended),))
+        assert list(manifest_problems(head, changed)) == ["an upload is appended once"]
+    assert list(manifest_problems(head, replace(following, uploads=head.uploads))) == []
 
 
 PLACE = {"format": FORMAT, "topic": "t", "topic_id": TOPIC_ID, "partition": 0, "nonce": "n"}

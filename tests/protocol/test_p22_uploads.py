@@ -17,7 +17,7 @@ from lithify.manifest.model import (
     Upload,
 )
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.transactions import TransactionStamp
+from lithify.manifest.transactions import ForgetTransaction, TransactionStamp
 from lithify.manifest.uploads import AppendUploaded, BeginUpload
 from lithify.store.errors import AlreadyExists, CommitUnknown, NotFound, Unavailable
 from lithify.store.port import Create, NewId, Put
@@ -227,15 +227,28 @@ def test_a_deleted_topic_takes_its_uploads_along() -> None:
 
 def test_another_run_of_the_same_write_appends_nothing() -> None:
     world, files = new_partition(), PartitionFiles(KEYS)
-    one, other = world.alone(begin(files)), world.alone(begin(files))
-    refs = world.alone(write(one, 2)), world.alone(write(other, 2))
+    one, other, third = (world.alone(begin(files)) for _ in range(3))
+    refs = [world.alone(write(each, 2)) for each in (one, other, third)]
     stamp = TransactionStamp("query", 7)
     assert append(world, files, one, refs[0], transaction=stamp) == range(2)
     assert append(world, files, other, refs[1], transaction=stamp) == range(2)
     with pytest.raises(AlreadyExists, match="before the latest"):
-        append(world, files, other, refs[1], transaction=TransactionStamp("query", 6))
-    assert append(world, files, other, refs[1], transaction=TransactionStamp("query", 8)) == range(2, 4)
+        append(world, files, third, refs[2], transaction=TransactionStamp("query", 6))
+    assert append(world, files, third, refs[2], transaction=TransactionStamp("query", 8)) == range(2, 4)
     assert [entry.version for entry in head_of(world).transactions] == [8]
+
+
+def test_what_another_run_was_told_it_is_told_again_though_its_application_is_forgotten() -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    one = world.alone(begin(files))
+    stamp, ref = TransactionStamp("query", 7), world.alone(write(one, 2))
+    append(world, files, one, ref, transaction=stamp)
+    other = world.alone(begin(files))
+    ref = world.alone(write(other, 2))
+    assert append(world, files, other, ref, transaction=stamp) == range(2)
+    world.alone(files.manifest.commit(ForgetTransaction("query")))
+    assert append(world, PartitionFiles(KEYS), other, ref, transaction=stamp) == range(2)
+    assert head_of(world).next_offset == 2
 
 
 def test_it_is_told_of_its_version_also_once_its_upload_is_gone() -> None:

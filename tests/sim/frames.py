@@ -107,7 +107,7 @@ def _signs(step: Step) -> Iterator[tuple[str, bool]]:
     yield "position", "consumers" in changed
     yield "producer", "producers" in changed
     yield "transaction", "transactions" in changed
-    yield "upload", bool(step.of("uploads", "name").added)
+    yield "upload", bool(step.of("uploads", "name").added or step.of("uploads", "name").changed)
     yield "collect", "uploads" in changed
 
 
@@ -207,7 +207,8 @@ def _removed_early(step: Step) -> bool:
 
 def _upload(step: Step) -> Iterator[str]:
     uploads = step.of("uploads", "name")
-    if len(uploads.added) != 1 or uploads.changed or _removed_early(step):
+    told = uploads.all == len(uploads.changed) == 1  # its version had been appended by another
+    if not told and (len(uploads.added) != 1 or uploads.changed or _removed_early(step)):
         yield "does other than begin one upload, in place of some that have expired"
 
 

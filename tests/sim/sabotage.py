@@ -9,6 +9,7 @@ from tests.sim.sabotage_policy import OF_POLICY
 from tests.sim.sabotage_reads import OF_READS
 from tests.sim.sabotage_tiers import OF_TIERS
 from tests.sim.sabotage_turns import OF_TURNS
+from tests.sim.sabotage_uploads import OF_UPLOADS
 
 __all__ = ["SABOTAGES", "Sabotage"]
 
@@ -369,4 +370,5 @@ SABOTAGES = (
     *OF_READS,
     *OF_TIERS,
     *OF_TURNS,
+    *OF_UPLOADS,
 )

@@ -14,6 +14,7 @@ from tests.sim.judge.owners import let_go_by_another
 from tests.sim.judge.pins import pinned_wrongly
 from tests.sim.judge.records import Record, Records
 from tests.sim.judge.settings import KEEP_ALL, Settings, settings
+from tests.sim.judge.uploads import AT_MOST, protected, uploaded_wrongly
 
 
 def log(*buckets: list[int], **retention: int) -> Json:
@@ -172,3 +173,58 @@ def test_nobody_lets_go_of_anothers_pin(before: list[Json], after: list[Json], w
     bounds = {"user": 1, "scan": 1, "view": 2}
     found = let_go_by_another(previous, manifest, {each["id"]: "maker" for each in before}, who, bounds)
     assert (found is None) == right, found
+
+
+UPLOAD = {"id": "00112233445566aa", "begun_at": 9, "expires_at_ms": 150}
+NAME = "000000000009-00112233445566aa"
+
+
+def uploaded(*uploads: Json, number: int = 9, next_offset: int = 30, l0: tuple[Json, ...] = (), **more: Any) -> Json:
+    plain = {"id": number, "committed_at_ms": 100, "next_offset": next_offset}
+    return plain | {"uploads": [*uploads], "l0": [*l0]} | more
+
+
+def of_upload(nonce: int, first: int, name: str = NAME) -> Json:
+    return segment(f"{name}-{nonce:016x}", first, first) | {"base_offset": first}
+
+
+DONE = UPLOAD | {"appended": [10, 30, 2]}
+TOLD = {"application": "a", "version": 1, "base_offset": 20, "rows": 2, "touched_at": 8}
+TWO_SEGMENTS = of_upload(1, 30), of_upload(2, 31)
+STANDS = uploaded(UPLOAD)
+APPENDED = uploaded(DONE, number=10, next_offset=32, l0=TWO_SEGMENTS)
+
+
+@pytest.mark.parametrize(
+    ("previous", "manifest", "wrong"),
+    [
+        (uploaded(number=8), STANDS, None),
+        (uploaded(number=8), uploaded(UPLOAD | {"expires_at_ms": 151}), "begins an upload for 51 ms"),
+        (uploaded(number=8), uploaded(UPLOAD | {"begun_at": 8}), "begins upload"),
+        (uploaded(number=8), uploaded(UPLOAD | {"id": "x"}), "begins upload"),
+        (uploaded(number=8), uploaded(UPLOAD, sealed=True), "is sealed"),
+        (STANDS, uploaded(number=10), "has not expired"),
+        (STANDS, uploaded(number=10, committed_at_ms=150), None),
+        (STANDS, uploaded(number=10, sealed=True), None),
+        (STANDS, uploaded(UPLOAD | {"begun_at": 10}, number=10), "has not expired"),
+        (STANDS, APPENDED, None),
+        (STANDS, APPENDED | {"uploads": [UPLOAD]}, "what it commits is []"),
+        (STANDS, APPENDED | {"l0": [*TWO_SEGMENTS, segment("000000000009-0123456789abcdef", 32, 32)]}, "appends segm"),
+        (STANDS, APPENDED | {"l0": [of_upload(1, 30), of_upload(2, 30)]}, "offsets from 30 on, not from 31"),
+        (STANDS, APPENDED | {"l0": [of_upload(1, 30, NAME.replace("09-", "08-")), of_upload(2, 31)]}, "appends segm"),
+        (STANDS, APPENDED | {"next_offset": 33}, "and appends 3"),
+        (STANDS | {"transactions": [TOLD]}, uploaded(UPLOAD | {"appended": [8, 20, 2]}, number=10), None),
+        (STANDS, uploaded(UPLOAD | {"appended": [8, 20, 2]}, number=10), "makes"),
+        (APPENDED, uploaded(DONE | {"appended": [11, 32, 1]}, number=11, next_offset=33), "makes"),
+        (uploaded(UPLOAD, UPLOAD | {"begun_at": 8}), uploaded(UPLOAD, UPLOAD | {"begun_at": 8}), "each id once"),
+    ],
+)
+def test_an_upload_begins_is_appended_and_ends_as_it_may(previous: Json, manifest: Json, wrong: str | None) -> None:
+    found = uploaded_wrongly(previous, manifest, {50}, AT_MOST)
+    assert found is None if wrong is None else found is not None and wrong in found, found
+
+
+def test_what_is_named_after_an_upload_that_stands_may_not_be_deleted() -> None:
+    assert protected(STANDS, f"{NAME}-{1:016x}") is not None
+    assert protected(STANDS, f"000000000008-00112233445566aa-{1:016x}") is None
+    assert protected(uploaded(), f"{NAME}-{1:016x}") is None

@@ -12,7 +12,7 @@ from tests.sim.sabotage import SABOTAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS_PLAYED = 400  # by test_sim.py, and nothing may be caught by them
-RULES = {f"P{number}" for number in range(1, 22)} | {f"R{number}" for number in range(1, 7)}
+RULES = {f"P{number}" for number in range(1, 23)} | {f"R{number}" for number in range(1, 7)}
 
 
 def test_every_rule_is_sabotaged_and_every_sabotage_was_caught() -> None:

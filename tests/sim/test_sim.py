@@ -82,6 +82,7 @@ def test_more_histories_break_no_rule_and_every_fault_rule_and_kind_of_commit_co
     wanted |= {"relief: worked", "relief: failed", "relief: idle", "step: deferred", "step: standby"}
     wanted |= {"compactors together", "services together", "services retire together", "owner replaced"}
     wanted |= {"job completed", "job cancelled", "job failed", "consumer's state compared", "collected"}
+    wanted |= {"commit: upload", "upload appended", "upload known later", "upload given up"}
     more = [play(seed) for seed in range(SEEDS_APART, SEEDS_PLAYED)]
     assert _broken(more) == []
     wanted -= {what for found in more for what in found.counts}

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from unittest.mock import patch
 
 import xxhash
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from lithify.log.append import outcome
 from lithify.log.upload import append_uploaded, begin_upload, put_segment
 from lithify.manifest.commit import WAS_IT_THERE
-from lithify.manifest.keys import SegmentId
+from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import UPLOAD_TTL_MS_MAX, SegmentRef, Upload
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.transactions import TransactionStamp
@@ -23,7 +24,7 @@ from lithify.manifest.uploads import AppendUploaded, BeginUpload
 from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import NewId, Now, Pause
 from tests.sim import services
-from tests.sim.actors import TRANSIENT, Life, is_no_fault_of_ours, records
+from tests.sim.actors import TRANSIENT, Life, is_no_fault_of_ours, records, transactional
 from tests.sim.cast import Actor, Damaged, Violation
 from tests.sim.judge.uploads import AtMost
 from tests.sim.rows import Row, by_key, encode, reference
@@ -38,6 +39,7 @@ LASTING_MS = (1_500, 10_000, 100_000)
 LONG = 6  # grace periods, or rests: for so long a task may upload
 COMMITS_MAX = 6
 SWEEPER_SHARE = 0.7
+CROWDED_SHARE = 0.25  # of histories with fewer places for applications than there are of them
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Writes:
     numbered: bool  # it has a version, too (RFC 0011)
     batches: list[Batch] = field(default_factory=list)
     done: set[int] = field(default_factory=set)  # appended, or given up
+    unknown: "list[Unknown]" = field(default_factory=list)  # outcomes that nobody knows
 
     async def batch(self, site: Site, actor: Actor, number: int) -> Batch:
         name = f"{self.name}.{number}"
@@ -71,6 +74,13 @@ class Writes:
         if len(self.batches) == number:
             self.batches.append(Batch(xxhash.xxh3_64_hexdigest(name.encode()), made))
         return self.batches[number]
+
+
+class Unknown(NamedTuple):
+    keys: PartitionKeys
+    token: str
+    upload: str
+    batch: Batch
 
 
 def uploads_of(site: Site, seed: int, stack: ExitStack) -> dict[str, Life]:
@@ -84,10 +94,18 @@ def uploads_of(site: Site, seed: int, stack: ExitStack) -> dict[str, Life]:
     found: dict[str, Life] = {}
     for number in range(dice.choice((1, 1, 2))):
         chosen = dice.random() < 0.7
-        writes = Writes(f"upload{number}", min(PARTS_MAX, most.segments), chosen, dice.random() < 0.5)
-        for rival in range(dice.choice((1, 2, 2))):
+        numbered, rivals = dice.random() < 0.5, dice.choice((1, 2, 2))
+        writes = Writes(f"upload{number}", min(PARTS_MAX, most.segments), chosen, numbered)
+        # Rivals that share neither an id nor a version are two writes of the same, and both are appended.
+        for rival in range(rivals if chosen or numbered else 1):
             found[f"uploader {number}{rival}"] = uploader(site, writes)
-    if dice.random() < SWEEPER_SHARE:
+    crowded = dice.random() < CROWDED_SHARE
+    if crowded:
+        for module in ("manifest.transactions", "gc.reachable"):
+            stack.enter_context(patch(f"lithify.{module}.TRANSACTIONS_MAX", 1))
+        site.config["transactional.id.expiration.ms"] = "50"
+        found |= {f"query {number}": transactional(site) for number in range(2)}
+    if dice.random() < SWEEPER_SHARE or crowded:
         found["sweeper of uploads"] = services.collector(site, 1.0)
     return found
 
@@ -98,6 +116,8 @@ def uploader(site: Site, writes: Writes) -> Life:
             await Pause(site.rest(actor))
             number = len(writes.done)
             try:
+                if writes.unknown and actor.say.random() < 0.4:
+                    await _asked(site, actor, writes.unknown.pop())
                 handle = await site.open()
                 driver = Driver(site, actor, writes, handle, PartitionFiles(handle.keys))
                 await driver.write(number, await writes.batch(site, actor, number))
@@ -105,6 +125,24 @@ def uploader(site: Site, writes: Writes) -> Life:
                 continue
 
     return live
+
+
+async def _asked(site: Site, actor: Actor, unknown: Unknown) -> range | None:
+    """What becomes of a commit is asked, perhaps much later. That it certainly was not is true, where nobody else has
+    sent the same."""
+    batch, sent_as = unknown.batch, (unknown.keys.topic_id, unknown.upload)
+    try:
+        offsets = await outcome(PartitionFiles(unknown.keys), unknown.token, settle=actor.say.random() < 0.3)
+    except TRANSIENT:
+        return None
+    site.world.counts[f"outcome of an upload: {'not appended' if offsets is None else 'appended'}"] += 1
+    if offsets is None and batch.sent[sent_as] == sum(batch.sent.values()) == 1:
+        there = site.oracle.truth(unknown.keys).contents.at
+        if any(token in there for token in batch.tokens):
+            raise Violation(f"{actor.name}: {batch.tokens[0]} was said not to be appended, and is (P22)")
+    if offsets is None:
+        batch.sent[sent_as] -= 1
+    return offsets
 
 
 @dataclass
@@ -175,8 +213,10 @@ class Driver:
             return await append_uploaded(self.files, upload.name, segments, self.handle.config, stamp)
         except CommitUnknown as error:
             is_no_fault_of_ours(error)
+            unknown = Unknown(self.handle.keys, error.token, upload.name, batch)
             if self.actor.say.random() < 0.5:
-                return await self._asked(error.token)
+                return await _asked(self.site, self.actor, unknown)
+            self.writes.unknown.append(unknown)
             return None
         except (Unavailable, NotFound, Damaged, AlreadyExists) as error:
             if WAS_IT_THERE not in getattr(error, "__notes__", ()):
@@ -189,14 +229,6 @@ class Driver:
         there = self.site.oracle.truth(self.handle.keys).contents.at
         if not any(batch.sent.values()) and any(token in there for token in batch.tokens):
             raise Violation(f"{self.actor.name}: {batch.tokens[0]} was said not to be appended, and is (P22)")
-
-    async def _asked(self, token: str) -> range | None:
-        try:
-            offsets = await outcome(self.files, token, settle=self.actor.say.random() < 0.3)
-        except TRANSIENT:
-            return None
-        self.site.world.counts["outcome of an upload told"] += 1
-        return offsets
 
     def _known(self, batch: Batch, offsets: range) -> None:
         truth = self.site.oracle.truth(self.handle.keys)

@@ -103,7 +103,7 @@ class Judge:
         return remains.Stand(partition.boundary, partition.head)
 
     def left_by_a_pass(self, keys: Iterable[str], root: str, before: remains.Stand) -> str | None:
-        return remains.left_by_a_pass(keys, root, before, self.partition(root).boundary)
+        return remains.left_by_a_pass(keys, root, before, self.stand(root))
 
     def left_over(self, keys: Collection[str], root: str, others: Collection[str], now_ms: int) -> str | None:
         partition = self.partition(root)

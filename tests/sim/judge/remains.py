@@ -19,10 +19,13 @@ class Stand(NamedTuple):
     head: Json
 
 
-def left_by_a_pass(keys: Iterable[str], root: str, before: Stand, boundary: Json | None) -> str | None:
-    """What a pass of collection should have deleted and did not: the numbers that its `boundary` has just passed. What
-    a checkpoint pinned when it began, it leaves to a sweep (RFC 0005)."""
-    former, latest = before.boundary or {}, boundary or {}
+def left_by_a_pass(keys: Iterable[str], root: str, before: Stand, after: Stand) -> str | None:
+    """What a pass of collection should have deleted and did not: the numbers that its boundary has just passed, and
+    uploads, at a time when all have expired. What a checkpoint pinned when it began, it leaves to a sweep (RFC 0005).
+    """
+    former, latest = before.boundary or {}, after.boundary or {}
+    if after.head.get("uploads"):
+        return f"{root}: a pass lets upload {after.head['uploads'][0]['id']} stand, which has expired (P22)"
     for key in keys:
         place = place_of(key) if key.startswith(root) else None
         if place is None or place.folder not in ("manifest", "compactor"):

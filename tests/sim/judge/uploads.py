@@ -50,15 +50,21 @@ def _wrong(previous: Json, manifest: Json, asked_ms: Collection[int | None], mos
         yield "is sealed, and uploads stand"
     for name in after.keys() - before.keys():
         yield from _begun_wrongly(after[name], manifest, asked_ms)
+        if any(each["id"] == after[name]["id"] and "appended" in each for each in before.values()):
+            yield f"begins {name} in place of one that was appended"
     for name in before.keys() - after.keys():
         if before[name]["expires_at_ms"] > manifest["committed_at_ms"] and not manifest.get("sealed"):
             yield f"lets go of upload {name}, which has not expired"
     done = [name for name in before.keys() & after.keys() if before[name] != after[name]]
     for name in done:
         grown = manifest.get("next_offset", 0) - previous.get("next_offset", 0)
-        result = [manifest["id"], previous.get("next_offset", 0), grown]
-        if "appended" in before[name] or after[name] != before[name] | {"appended": result} or not grown:
-            yield f"makes {after[name]} of upload {before[name]}, and appends {result}"
+        results = [[manifest["id"], previous.get("next_offset", 0), grown]]
+        if not grown:  # its version may have been appended by another
+            known = previous.get("transactions", ())
+            results = [[each.get("touched_at", 0), each["base_offset"], each["rows"]] for each in known]
+        made = [before[name] | {"appended": result} for result in results]
+        if "appended" in before[name] or after[name] not in made:
+            yield f"makes {after[name]} of upload {before[name]}, and appends {grown}"
     yield from _appended_wrongly(done, previous, manifest, most)
 
 
