@@ -46,6 +46,7 @@ class Limits(NamedTuple):
 LIMITS = Limits()
 STRANGERS_LINES_MAX = 60  # in a minute
 PROBES = ("/healthz", "/readyz")  # asked by a machine that knows the address alone, however busy the server is
+EVENTS = "/v1/events"
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -57,6 +58,7 @@ class _Server:
         self._limits = limits
         self._reads = ThreadPoolExecutor(limits.reads, "lithify-http-read")
         self._changes = ThreadPoolExecutor(limits.changes, "lithify-http-change")
+        self._streams = ThreadPoolExecutor(4, "lithify-http-stream")  # they take turns to begin, and may read for long
         self._probes = ThreadPoolExecutor(1, "lithify-http-probe")  # a probe does not wait for requests
         self._guessers = 0
         self._strangers = Few(STRANGERS_LINES_MAX)
@@ -177,6 +179,8 @@ class _Server:
     def _threads_of(self, request: Request) -> ThreadPoolExecutor:
         if request.scope["path"] in PROBES:
             return self._probes
+        if request.scope["path"] == EVENTS:
+            return self._streams
         return self._reads if request.method in ("GET", "HEAD") else self._changes
 
     def _told(self, request: Request, known: Known | None, answer: Response) -> Response:
@@ -264,7 +268,7 @@ def make_app(
     by_path: dict[str, dict[str, Handler]] = {}
     for route in ROUTES:
         by_path.setdefault(_pattern(route.path), {})[route.verb] = server.handler(route)
-    by_path["/v1/events"] = {"GET": server.events(streams)}
+    by_path[EVENTS] = {"GET": server.events(streams)}
     pages: list[tuple[str, bytes | Callable[[], bytes], Role | None]] = [
         ("/openapi.json", described, Role.READ),
         ("/healthz", alive, None),  # asked by a machine that knows the address alone

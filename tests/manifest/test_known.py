@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from lithify.store.driver import Driver, new_id
 from lithify.store.errors import NotFound
 from lithify.store.metered import Metered
 from lithify.store.opening import open_store
+from lithify.store.own_lock import OwnLock
 from lithify.store.port import Get, Request
 
 
@@ -183,3 +185,43 @@ def test_many_threads_ask_one_admin(warehouse: lithify.Warehouse) -> None:
     assert failed == []
     assert all(mine == sorted(mine) for mine in seen), "nobody sees the past again"
     assert max(map(max, seen)) == 60
+
+
+class Pausing(OwnLock):
+    """Who has had its turn waits for `go` before it continues, if it is `who`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.who: threading.Thread | None = None
+        self.left, self.go = threading.Event(), threading.Event()
+
+    @contextmanager
+    def mine(self) -> Iterator[None]:  # type: ignore[override]
+        with super().mine():
+            yield
+        if threading.current_thread() is self.who:
+            self.left.set()
+            assert self.go.wait(60)
+
+
+def test_a_late_look_at_a_former_life_of_a_topic_forgets_nothing_of_the_next(warehouse: lithify.Warehouse) -> None:
+    """1. A reads life 1. 2. The topic is made anew; B reads life 2 and its partition. 3. A goes on with what it read:
+    it took life 2 for gone."""
+    warehouse.create_topic("users", probe=False)
+    known = KnownPartitions(warehouse.driver)
+    known.topic("users")
+    turns = known._topics["users"].lock = Pausing()
+    a = turns.who = threading.Thread(target=known.topic, args=("users",))
+    a.start()
+    assert turns.left.wait(60)
+    warehouse.delete_topic("users")
+    warehouse.create_topic("users", probe=False)
+    commit_often(warehouse, 40)
+    (keys,) = partition_keys(known.topic("users"))
+    known.run(keys, head)
+    turns.go.set()
+    a.join(60)
+    assert len(known) == 1
+    before = spent(warehouse)
+    known.run(keys, head)
+    assert spent(warehouse) - before <= 2, "its files are still known"

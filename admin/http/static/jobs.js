@@ -176,7 +176,7 @@ export function jobRow(job) {
   return {
     key: job.id,
     cells: [
-      [partitionLink(topic, partition), " ", h("code", {}, id)],
+      [partitionLink(topic, partition), " ", h("code", { class: "id" }, id)],
       jobBadge(job),
       job.kind ?? "",
       share(job.progress.completion_percentage),

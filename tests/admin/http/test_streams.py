@@ -3,7 +3,8 @@ its streams."""
 
 import http.client
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,11 @@ import pytest
 import lithify
 from lithify.admin.http.app import Limits
 from lithify.admin.http.server import Serving, serving
-from lithify.admin.http.streams import STREAMS_MAX, Streams
+from lithify.admin.http.streams import STREAMS_MAX, Stream, Streams
 from lithify.events.feed import Feed, Following
 from lithify.store.driver import Driver, new_id
 from lithify.store.memory import MemoryStore
-from tests.admin.served import ADMIN, READ, Recorder, running
+from tests.admin.served import ADMIN, READ, Recorder, Served, running
 
 WAIT_S = 60
 pytestmark = pytest.mark.slow  # a server looks every two seconds
@@ -208,3 +209,32 @@ def test_a_stream_that_begins_after_its_request_was_given_up_keeps_no_place(serv
     SlowFeed.go.set()
     while server("GET", "/v1/events").status != 200:  # the one that was given up ends in its own time
         pass
+
+
+class Stuck(Streams):
+    """Whoever begins waits for `go`, as for the files of a long time that another client reads back."""
+
+    def __init__(self) -> None:
+        super().__init__(Feed(Driver(MemoryStore())))
+        self.go, self.began = threading.Event(), threading.Semaphore(0)
+
+    def begin(self, *asked: Any) -> Stream:
+        self.began.release()
+        assert self.go.wait(WAIT_S)
+        raise lithify.Unavailable("away")
+
+
+def test_streams_that_wait_to_begin_keep_nothing_else_from_being_read(
+    recorder: Recorder, serve: Callable[..., Served]
+) -> None:
+    """They took every thread that reads: a client with an old cursor stopped the dashboards of all."""
+    streams = Stuck()
+    server = serve(recorder, limits=Limits(reads=2, request_s=5), streams=streams)
+    with ThreadPoolExecutor(3) as clients:
+        began = [clients.submit(server, "GET", "/v1/events") for _ in range(3)]
+        try:
+            assert [streams.began.acquire(timeout=WAIT_S) for _ in range(2)] == [True] * 2
+            assert server("GET", "/v1/topics").status == 404
+        finally:
+            streams.go.set()
+        assert {it.result().status for it in began} == {503}
