@@ -206,7 +206,7 @@ def test_an_engine_runs_as_much_at_once_as_it_is_told(
     kind, told = {"local": "LocalEngine", "spark": "SparkEngine"}[engine], list[int | None]()
 
     class Nothing:
-        def __init__(self, *_: object, parallelism: int | None = None) -> None:
+        def __init__(self, *_: object, parallelism: int | None = None, **_others: object) -> None:
             told.append(parallelism)
 
         def close(self) -> None:

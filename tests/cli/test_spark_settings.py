@@ -17,7 +17,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, Mapping[str,
     """What Spark engines were made of; they do their work in this process."""
     told: list[tuple[str | None, Mapping[str, str], int]] = []
 
-    def engine(master: str | None, *, config: Mapping[str, str], executor_wait_ms: int) -> Any:
+    def engine(master: str | None, *, parallelism: int | None, config: Mapping[str, str], executor_wait_ms: int) -> Any:
+        assert parallelism is None
         told.append((master, config, executor_wait_ms))
         return LocalEngine()
 

@@ -151,7 +151,10 @@ SIGNATURES = {
     "Admin.gc": "(self, *, dry_run=False, sweep=False, grace_ms=3600000)",
     "Admin.overview": "(self, *, wait_ms=None)",
     "Admin.health": "(self, topic=None)",
-    "Admin.verify": "(self, topic=None, *, deep=False, engine='local', master=None, ended=None)",
+    "Admin.verify": (
+        "(self, topic=None, *, deep=False, engine='local', master=None, spark_conf=(), executor_wait_ms=60000, "
+        "ended=None)"
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """What a segment's bytes decode to is worked out once a history: that took most of its time, and the same bytes are the
 same rows whoever reads them. Each request that a reader makes is still made."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -38,14 +38,22 @@ class _Decoded:
 @contextmanager
 def decoded_once() -> Generator[None]:
     known = _Decoded()
-    batches: dict[tuple[str, int | None, RowGroup, bytes], pa.RecordBatch] = {}
-    decodes: Callable[[SegmentReader, RowGroup, memoryview], pa.RecordBatch] = vars(SegmentReader)["_batch"]
+    batches: dict[Hashable, pa.RecordBatch] = {}
+    decodes: Callable[..., pa.RecordBatch] = vars(SegmentReader)["_batch"]
 
-    def batch(reader: SegmentReader, group: RowGroup, content: memoryview) -> pa.RecordBatch:
-        place = reader.key, reader.ref.base_offset, group, bytes(content)
+    def batch(
+        reader: SegmentReader,
+        group: RowGroup,
+        names: frozenset[str],
+        pieces: list[tuple[int, memoryview]],
+        *,
+        check_pages: bool,
+    ) -> pa.RecordBatch:
+        content = tuple((start, bytes(piece)) for start, piece in pieces)
+        place = reader.key, reader.ref.base_offset, group, names, content, check_pages
         found = batches.get(place)
         if found is None:
-            found = batches[place] = decodes(reader, group, content)
+            found = batches[place] = decodes(reader, group, names, pieces, check_pages=check_pages)
         return found
 
     with (

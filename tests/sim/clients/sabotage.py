@@ -101,8 +101,8 @@ SABOTAGES = (
         "a state store's new name begins by auto_offset_reset",
         "where it begins",
         "log/opening.py",
-        "return floor if self._start.rebuilt_to is not None else begin",
-        "return begin",
+        "if self._start.rebuilt_to is not None:\n            return floor",
+        "if self._start.rebuilt_to is not None:\n            return begin",
     ),
     Sabotage(
         "earliest begins a new name at the end",

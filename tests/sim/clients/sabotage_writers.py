@@ -142,8 +142,8 @@ SABOTAGED_WRITERS = (
         "an append that compaction took up is told as not happened",
         "told as it is",
         "log/append.py",
-        "for known in (*head.l0, *head.retired):\n        if known.id == segment_id",
-        "for known in (*head.l0,):\n        if known.id == segment_id",
+        "for known in (*head.l0, *head.retired):\n        if known.id == name",
+        "for known in (*head.l0,):\n        if known.id == name",
     ),
     Sabotage(
         "an unsettled append is told as not happened",

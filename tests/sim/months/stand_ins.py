@@ -72,7 +72,7 @@ def in_place(clock: Clock) -> Generator[None]:
         "lithify.compactor.scheduler.monotonic_ms": lambda: clock.now_ms,
         "lithify.compactor.served.threading": SimpleNamespace(Lock=Lock),
         "lithify.segment.segments.verify_steps": steps_of_a_look,
-        "lithify.segment.segments.SegmentReader": lambda store, key, ref, fetch_bytes: (store, key, ref),
+        "lithify.segment.segments.SegmentReader": lambda store, key, ref, **_: (store, key, ref),
         "lithify.compactor.answers.row_group_weights": weights_of,
     }
     with ExitStack() as stack:
