@@ -330,8 +330,8 @@ class Finish(_Owned):
         finished = replace(
             _end_attempts(job, now_ms, self.error),
             status=self.status,
-            reason=self.reason or job.reason,
-            chosen=job.reason if self.reason and self.reason != job.reason else "",
+            reason=self.reason,
+            chosen=job.reason if self.reason != job.reason else "",
             ended_by=self.ended_by,
             error=self.error,
             completed_at_ms=now_ms,

@@ -10,6 +10,7 @@ import pytest
 
 from tools.mutants.__main__ import KINDS, known, protocol_files
 from tools.mutants.operators import mutants, mutated
+from tools.mutants.reach import OF_CLASSES, Reach
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -95,3 +96,13 @@ def test_a_fault_is_noticed_by_a_history_or_by_a_test_and_a_harmless_one_by_neit
     assert killed_by[numbers[epoch]] == "simulation"
     assert killed_by[numbers[regression]] in ("simulation", "tests")
     assert killed_by[numbers[never]] == "", "no history loses acknowledged writes, and no test of checkpoints does"
+
+
+def test_the_body_of_a_class_meets_the_tests_that_look_at_all_classes() -> None:
+    """It runs at import, so that no test is seen to reach it."""
+    marks = "tests/protocol/test_marks_of_edits.py::test_what_may_use_the_reserve"
+    reach = Reach({"m.py::_Edit.apply": ["a"]}, {"a": 1.0, "b": 1.0, marks: 0.1})
+    assert reach.tests("m.py", "_Edit") == (marks, "a")
+    assert reach.tests("m.py", "_Edit.apply") == ("a",)
+    assert reach.tests("m.py", "Stored") == (marks,)
+    assert all((ROOT / prefix.partition("::")[0]).exists() for prefix in OF_CLASSES)

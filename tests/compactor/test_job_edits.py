@@ -60,6 +60,7 @@ HEAD = CompactorState(
     jobs=(
         job(
             A,
+            reason="due",
             attempts=(ENDED_ATTEMPT, attempt(2, ranges_done=1)),
             done=(done(0, peak_memory_bytes=7),),
             **holding("s1"),
@@ -201,21 +202,21 @@ def test_a_job_that_ends_says_what_it_did() -> None:
     assert (ended.completed_at_ms, ended.attempts[1].ended_at_ms, ended.counts.rows_in) == (NOW_MS, NOW_MS, 5)
     assert (ended.output_segments, ended.output_bytes, ended.peak_memory_bytes, ended.done) == (1, 100, 7, ())
     assert (state.planning, state.heartbeat_at_ms) == (False, NOW_MS)
-    assert (ended.chosen, ended.ended_by) == (found(HEAD, A).reason, ""), "why it was chosen is not lost"
-    failed = after(Finish(EPOCH, A, "failed", "", ERROR)).history[-1]
-    assert (failed.reason, failed.error, failed.ranges_done) == (found(HEAD, A).reason, ERROR, 1)
+    assert (ended.chosen, ended.ended_by) == ("due", ""), "why it was chosen is not lost"
+    failed = after(Finish(EPOCH, A, "failed", "it broke", ERROR)).history[-1]
+    assert (failed.reason, failed.chosen, failed.error, failed.ranges_done) == ("it broke", "due", ERROR, 1)
     assert (failed.plan, failed.segments, failed.done, failed.output_segments) == (None, (), (), 1)
     assert failed.attempts[1].error == ERROR
 
 
 def test_a_job_that_was_not_cancelled_by_anybody_says_what_ended_it() -> None:
     ended = after(Finish(EPOCH, A, "cancelled", "the topic was deleted", ended_by="deletion")).history[-1]
-    assert (ended.status, ended.ended_by, ended.chosen) == ("cancelled", "deletion", found(HEAD, A).reason)
+    assert (ended.status, ended.ended_by, ended.chosen) == ("cancelled", "deletion", "due")
 
 
 def test_a_job_that_ends_as_it_was_meant_to_says_once_why_it_was_chosen() -> None:
-    ended = after(Finish(EPOCH, A, "completed", found(HEAD, A).reason)).history[-1]
-    assert (ended.reason, ended.chosen) == (found(HEAD, A).reason, "")
+    ended = after(Finish(EPOCH, A, "completed", "due")).history[-1]
+    assert (ended.reason, ended.chosen) == ("due", "")
 
 
 @pytest.mark.parametrize(("rate", "paced_to_ms"), [(100, 500 + 7_000), (-1, None)])

@@ -1,16 +1,18 @@
 """Cutting a job into tasks (P9, R5): ranges cover everything once, and a task is given no segment it cannot need."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lithify.compactor.plan import Proposal, fan_in, freeze, kind_of, offset_ranges, tasks
+from lithify.compactor.plan import Proposal, choose_requested, fan_in, freeze, kind_of, offset_ranges, tasks
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import KeyRange
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import units
 from lithify.segment.execute import execute
+from lithify.store.errors import InvalidRequest
 from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
 from tests.refs import l0_ref, sorted_run
@@ -122,3 +124,20 @@ def test_a_request_of_young_records_cleans_nothing() -> None:
         "what may not be dropped is not clean afterwards"
     )
     assert kind_of(Reading.of(head, None, parse({}), 1_000), [oldest]) == "tier", "only compacted topics are cleaned"
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_a_full_request_leaves_the_young_out_only_where_compaction_drops_records(policy: str) -> None:
+    """Named by itself a young one is taken anywhere; beside an old one only where nothing is dropped."""
+    config = parse({"cleanup.policy": policy, "min.compaction.lag.ms": "1000"})
+    young = replace(segment("b", 10, 19), max_timestamp_ms=900)
+    head = Manifest(format=FORMAT, topic="t", topic_id="i", partition=0, id=1, l0=(segment("a", 0, 9), young))
+    old, late = (unit.id for unit in units(head))
+    assert [u.id for u in choose_requested(head, (), 1_899, config)] == ([old] if policy == "compact" else [old, late])
+    assert [u.id for u in choose_requested(head, (), 1_900, config)] == [old, late]
+    assert [u.id for u in choose_requested(head, (late,), 1_899, config)] == [late]
+    if policy == "delete":
+        assert [u.id for u in choose_requested(head, (late, old), 1_899, config)] == [old, late]
+    else:
+        with pytest.raises(InvalidRequest, match=rf"{late} holds records younger than min.compaction.lag.ms"):
+            choose_requested(head, (late, old), 1_899, config)

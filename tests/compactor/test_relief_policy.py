@@ -30,7 +30,8 @@ def test_nothing_else_is_done_there() -> None:
     easy = config(min_cleanable_dirty_ratio="0", max_compaction_lag_ms="1")
     assert isinstance(relief(Reading.of(head(*HELD, *LATER), state(FIRST), easy, NOW_MS), "first"), Wait)
     asked = job("asked", "submitted", plan=None, segments=())
-    assert isinstance(relief(Reading.of(head(*HELD), state(FIRST, asked), PRESSED, NOW_MS), "first"), Wait)
+    for request in (asked, replace(asked, cancel_requested=True)):
+        assert isinstance(relief(Reading.of(head(*HELD), state(FIRST, request), PRESSED, NOW_MS), "first"), Wait)
     cancelled = replace(FIRST, cancel_requested=True)
     assert isinstance(relief(Reading.of(head(*HELD), state(cancelled), PRESSED, NOW_MS), "first"), Wait), (
         "it sees that itself"

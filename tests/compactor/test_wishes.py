@@ -239,3 +239,21 @@ def test_a_request_that_is_cancelled_while_it_is_planned_ends() -> None:
     assert is_cancelled(scene, step)
     assert step.job is not None
     assert step.job.id == asked
+
+
+def test_who_claims_for_a_request_that_is_cancelled_meanwhile_asks_for_no_room_to_end_it() -> None:
+    """What it decides under its claim is an edit: that waits for no other job."""
+    scene, asked = Scene(), list[int]()
+    job = scene.submit()
+
+    def reserve(request: Reserve) -> bool:
+        asked.append(request.input_bytes)
+        if len(asked) == 1:
+            scene.cancel()
+        return len(asked) == 1
+
+    scene.reserve = reserve  # type: ignore[method-assign]
+    step, _ = scene.step()
+    assert is_cancelled(scene, step)
+    assert step.job is not None
+    assert (step.job.id, len(asked), asked[0] > 0) == (job, 1, True)

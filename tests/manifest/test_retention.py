@@ -1,7 +1,7 @@
 """R3 as a pure function: the floor over random logs, against the records themselves; Kafka's D1-D5 and D9."""
 
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -113,6 +113,23 @@ def test_no_joined_bucket_is_more_than_a_few_per_cent_of_the_log(appends: list[t
         assert bucket.rows <= part * sum(rows for rows, _, _ in timed)
         assert bucket.bytes <= part * sum(size for _, size, _ in timed)
         assert bucket.max_timestamp_ms - before.max_timestamp_ms <= part * (timed[-1][2] - timed[0][2])
+
+
+@pytest.mark.parametrize("measure", [0, 1, 2], ids=["rows", "bytes", "time"])
+@pytest.mark.parametrize("small", [2, 60, TIME_INDEX_MAX - 2])
+def test_the_two_neighbours_that_are_smallest_by_their_largest_measure_are_joined(measure: int, small: int) -> None:
+    """The newest has nearly all there is of two measures; in the third, two neighbours are smaller than all others."""
+    appends, elapsed_ms = list[tuple[int, int, int]](), 0
+    for at in range(TIME_INDEX_MAX + 1):
+        sizes = [1_000_000 if at == TIME_INDEX_MAX else 1] * 3
+        sizes[measure] = 1 if at in (small, small + 1) else 1_000
+        elapsed_ms += sizes[2]
+        appends.append((sizes[0], sizes[1], elapsed_ms))
+    starts = [0, *accumulate(rows for rows, _, _ in appends[:-1])]
+    index = log(appends).head.time_index
+    assert [bucket.start for bucket in index] == starts[: small + 1] + starts[small + 2 :]
+    one, other = appends[small : small + 2]
+    assert (index[small].rows, index[small].bytes) == (one[0] + other[0], one[1] + other[1])
 
 
 THREE = [(5, 100, 10), (5, 100, 20), (5, 100, 30)]

@@ -2,6 +2,7 @@
 rule without code. (`planning` was read for long, and nobody ever set it.)"""
 
 import ast
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from lithify.manifest import jobs, model
 
 pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).resolve().parents[2]
+DEFAULTS = Path(__file__).with_name("stored_defaults.json")
 PACKAGES = ("admin", "cli", "compactor", "events", "gc", "log", "manifest", "segment", "store")
 SHOWN_TO_PEOPLE = {
     # Read by who looks at the file with `jq`, and by 'lithify manifest show'.
@@ -66,6 +68,18 @@ def unset(field: str, default: Any, given: set[str], constants: set[str]) -> boo
     name = field.partition(".")[2]
     values = {value for value in constants if value.startswith(f"{name}=")}
     return not (given & {name, field} or values - {f"{name}={default!r}"})
+
+
+def default(field: Any) -> Any:
+    made = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    return "unset" if made is msgspec.UNSET else json.loads(msgspec.json.encode(made))
+
+
+def test_what_a_file_leaves_out_means_what_it_meant_when_it_was_written() -> None:
+    """A field that was not there yet, or has its default, is not in the file. With another default, files that are
+    there would say something else. A new field is entered here."""
+    optional = {name: default(field) for name, field in FIELDS.items() if not field.required}
+    assert optional == json.loads(DEFAULTS.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

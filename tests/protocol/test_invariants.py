@@ -26,6 +26,7 @@ from lithify.manifest.model import (
     Checkpoint,
     Manifest,
     Retired,
+    SegmentRef,
     SortedRun,
     TopicFile,
     Transaction,
@@ -291,6 +292,23 @@ def test_a_damaged_successor_is_caught(damage: str, n: int) -> None:
     assert any(damage in problem for problem in problems), problems
 
 
+@pytest.mark.parametrize(
+    "segments",
+    [
+        (),
+        (segment("a", order="key"), segment("b", order="offset", min_offset=1, max_offset=1)),
+        (segment("a", order="offset", max_offset=1), segment("b", order="offset", min_offset=1, max_offset=1)),
+        (segment("a", order="key", max_key=b"n"), segment("b", order="key", min_key=b"m")),
+    ],
+    ids=["empty", "in two orders", "offsets overlap", "keys overlap"],
+)
+def test_what_is_no_sorted_run_is_caught(segments: tuple[SegmentRef, ...]) -> None:
+    manifests = history(START)
+    damaged = replace(manifests[-1], runs=(SortedRun(id="r", segments=segments),))
+    problems = list(manifest_problems(manifests[-2], damaged))
+    assert "a run's segments are disjoint and in order" in problems
+
+
 NUMBERS = ("next_offset", "log_start_offset", "deleted_to", "cleaned_to", "orphan_floor", "compactor_epoch")
 
 
@@ -343,6 +361,7 @@ def test_a_boundary_never_falls_and_stays_below_the_heads(fields: dict[str, int]
         ({"jobs": (job(status="failed"),)}, "active jobs and history are apart"),
         ({"jobs": (job(), job("000000000001-0000beef"))}, "a segment is in one active job"),
         ({"jobs": ()}, "a job leaves only through the history"),
+        ({"jobs": (), "epoch": 4}, "a job leaves only through the history"),  # a claim carries all jobs over (P5)
         ({"jobs": (), "history": (job(status="failed"),)}, "a job enters the history without its plan and outputs"),
     ],
 )

@@ -135,7 +135,8 @@ def test_pins_come_and_go_in_any_order_and_nothing_is_lost_or_left(seed: int) ->
             case "unpin" if partition.pins:
                 partition.unpin(say.choice([*partition.pins]))
             case "collect":
-                partition.collect(say.choice((1, 1, 3)))
+                *_, done = partition.collect(say.choice((1, 1, 3)))
+                assert done.waiting == len(partition.head.retired), "what it tells to wait is what it left in the list"
                 assert partition.readable() <= partition.stored()
             case _:
                 continue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lithify.gc.collect import collect
+from lithify.gc.collect import collect, sweep
 from lithify.gc.collector import GRACE_MS_MIN
 from lithify.log.append import append
 from lithify.manifest.commit import FRESH_MS
@@ -10,7 +10,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import CommitUnknown
 from tests.interleave import World
-from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, appends, claim, compact, new_partition, segment
+from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, appends, claim, compact, new_partition, segment, upload
 
 
 def compacted() -> tuple[World, PartitionFiles, int]:
@@ -34,6 +34,16 @@ def test_the_first_pass_only_notes_the_heads() -> None:
     noted = world.alone(files.boundary.refresh()).value
     assert noted is not None
     assert (noted.manifest, noted.manifest_head) == (0, head)
+
+
+def test_where_no_compactor_ever_was_none_of_its_files_is_noted_as_seen() -> None:
+    """An orphan waits for the boundary, so a pass notes the heads."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(upload(files))
+    world.alone(sweep(files, GRACE_MS))
+    noted = world.alone(files.boundary.refresh()).value
+    assert noted is not None
+    assert (noted.manifest, noted.manifest_head, noted.compactor, noted.compactor_head) == (0, 1, 0, 0)
 
 
 @pytest.mark.parametrize(("age_ms", "moves"), [(-5_000, False), (0, True)])

@@ -21,7 +21,7 @@ from lithify.manifest.lifetime import Seal
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound
-from lithify.store.port import Create, Delete
+from lithify.store.port import Create, Delete, Get, Head
 from tests.compactor.simulated_engine import with_engine
 from tests.interleave import World
 from tests.protocol.scene import (
@@ -85,6 +85,18 @@ def test_who_knows_an_earlier_life_of_a_topic_changes_nothing_of_the_next() -> N
     world.alone(delete_topic(old, first))
     found = world.alone(live_topic(topic_lineage("t"), "t"))
     assert (found.topic_id, found.config, found.created_at_ms) == (second.topic_id, {}, second.created_at_ms)
+
+
+@pytest.mark.parametrize("partitions", [None, 2])
+def test_an_alter_that_makes_no_partition_reads_none(partitions: int | None) -> None:
+    """Where the logs end is noted as they grow. Damage in one partition, say, is no reason to change no setting."""
+    world, lineage = World(0), topic_lineage("t")
+    topic = world.alone(create_topic(lineage, "t", 2, {}))
+    held = Held(world, alter_topic(lineage, topic, {"segment.bytes": "1048576"}, partitions))
+    held.end()
+    asked = [request.key for request in held.asked if isinstance(request, Get | Head | Create)]
+    assert CONFIG.key(2) in asked
+    assert not [key for key in asked if key.startswith(tuple(keys.root for keys in partition_keys(topic)))]
 
 
 def test_values_are_set_kept_and_taken_back() -> None:

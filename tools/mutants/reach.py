@@ -16,11 +16,14 @@ import pytest
 
 from tools.mutants.running import QUICK, ROOT
 
-__all__ = ["Reach", "measured"]
+__all__ = ["OF_CLASSES", "Reach", "measured"]
 
 FOLDERS = ("manifest", "protocol", "compactor", "log", "segment", "properties", "scenarios", "golden")
 # Histories that end well may be histories in which nothing happens: this test demands each kind of event.
 COUNTS = "tests/sim/test_sim.py::test_more_histories_break_no_rule_and_every_fault_rule_and_kind_of_commit_comes_about"
+
+# What stands in the body of a class runs at import, and so in no test's profile: these tests look at all such classes.
+OF_CLASSES = ("tests/manifest/test_stored_fields.py::test_what_a_file", "tests/protocol/test_marks_of_edits.py::")
 
 
 class Reach:
@@ -37,6 +40,8 @@ class Reach:
             of, _, inside = name.partition("::")
             if of == file and (inside == scope or inside.startswith(f"{scope}.") or scope.startswith(f"{inside}.")):
                 found.update(tests)
+        if scope.rpartition(".")[2].lstrip("_")[:1].isupper():
+            found.update(test for test in self._seconds if test.startswith(OF_CLASSES))
         return tuple(sorted(found, key=lambda test: self._seconds[test]))
 
     def seconds(self, tests: Sequence[str]) -> float:
