@@ -21,7 +21,16 @@ FREES = {
 }
 GROWS = {
     # The log, and what it keeps of its clients.
-    *("Append", "OpenProducer", "CreatePartition", "_Announce", "EndTransaction", "ForgetTransaction"),
+    *(
+        "Append",
+        "AppendUploaded",
+        "BeginUpload",
+        "OpenProducer",
+        "CreatePartition",
+        "_Announce",
+        "EndTransaction",
+        "ForgetTransaction",
+    ),
     *("CreateCheckpoint", "RefreshCheckpoint", "CommitPosition", "TakePosition", "ResetPosition", "ForgetConsumer"),
     # They lead to uploads, which would be refused.
     *("Submit", "Admit", "StartAttempt", "Discard", "Heartbeat", "ShowPlanning"),
