@@ -2,7 +2,7 @@
 
     spark.read.format("lithify").option("topic", "users").load("s3://bucket/prefix")
 
-Spark finds this package by its name. Where it does not, as with a session that was started before it was installed:
+Spark finds this package by its name in every folder of packages. An editable install has no such folder: there it is
 `spark.dataSource.register(pyspark_lithify.LithifyDataSource)`. Importing it loads nothing but Spark's own classes:
 Spark imports every package of such a name whenever it looks for a format.
 """
