@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -377,6 +378,7 @@ def test_the_wheel_holds_every_package_and_imports_from_an_empty_folder(tmp_path
     files = [relative(file) for file in package_files()] + [f"{folder}/py.typed" for folder in FOLDERS]
     files += [relative(file) for file in (ROOT / "admin" / "http" / "static").iterdir()]
     assert {in_a_wheel(file) for file in files} <= packed
+    assert "pyspark_lithify" in {found.name for found in pkgutil.iter_modules([str(unpacked)])}  # so does Spark look
     program = "import sys, importlib as i; [print(i.import_module(name).__file__) for name in sys.argv[1:]]"
     done = subprocess.run(
         [sys.executable, "-c", program, *SETUPTOOLS["packages"]],
