@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import structlog
 
@@ -31,8 +30,7 @@ from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.retention import Retention, bounds_before
-from lithify.segment.arrays import from_longs
-from lithify.segment.partitioner import partition_for_key, partitions_for_keys
+from lithify.segment.partitioner import partition_for_key, rows_by_partition
 from lithify.segment.stayed import stays
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
@@ -206,12 +204,8 @@ class Topic:
         appended.
         """
         table = self.prepare(records)
-        keys: Any = table.column("key").chunk(0)
-        places = partitions_for_keys(keys, self.partitions)
-        places[places < 0] = next(self._sticky) % self.partitions
-        done: dict[int, range] = {}
-        for number in np.unique(places).tolist():
-            part = table.take(from_longs(np.flatnonzero(places == number))).combine_chunks()
+        partitions, done = self.partitions, dict[int, range]()
+        for number, part in rows_by_partition(table, partitions, next(self._sticky) % partitions):
             try:
                 done[number] = self.partition(number).append_prepared(part)
             except LithifyError as error:

@@ -3,16 +3,17 @@
 Source: Kafka's BuiltInPartitioner and Utils.murmur2 (Austin Appleby's MurmurHash2, seed 0x9747b28c), Apache-2.0.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lithify.segment.arrays import nulls
+from lithify.segment.arrays import from_longs, nulls
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["murmur2", "partition_for_key", "partitions_for_keys"]
+__all__ = ["murmur2", "partition_for_key", "partitions_for_keys", "rows_by_partition"]
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -71,6 +72,17 @@ def partitions_for_keys(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64
     if array.null_count:
         result[nulls(array)] = -1
     return result
+
+
+def rows_by_partition(table: pa.Table, partitions: int, keyless: int) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each partition that has some, in their order. `table` has its rows in one chunk. `keyless`: the
+    partition of those without a key."""
+    if not table.num_rows:
+        return
+    places = partitions_for_keys(table.column("key").chunk(0), partitions)
+    places[places < 0] = keyless
+    for number in np.unique(places).tolist():
+        yield number, table.take(from_longs(np.flatnonzero(places == number))).combine_chunks()
 
 
 def _word(text: npt.NDArray[np.uint32], at: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.uint32]:

@@ -8,10 +8,10 @@ from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
-from lithify.store.opening import open_store
+from lithify.store.opening import open_spec, open_store
 from lithify.store.port import StoreSpec
 
-__all__ = ["Opened", "opened"]
+__all__ = ["Opened", "opened", "topic_on_executor"]
 
 
 class Opened(NamedTuple):
@@ -31,3 +31,8 @@ def opened(common: Common) -> Opened:
             "log: give credentials to the driver and the executors in another way, as environment variables"
         )
     return Opened(Warehouse(Driver(store)).topic(common.topic), spec)
+
+
+def topic_on_executor(spec: StoreSpec, topic: str) -> Topic:
+    """Raises InvalidRequest, NotFound, Unavailable."""
+    return Warehouse(Driver(open_spec(spec))).topic(topic)

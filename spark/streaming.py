@@ -17,10 +17,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 from pyspark_lithify.columns import for_spark
-from pyspark_lithify.options import Common, StreamReadOptions, WriteOptions
+from pyspark_lithify.options import StreamReadOptions, WriteOptions
 from pyspark_lithify.writing import Placing, Written, commit, distributed_over, placing, write
 
 if TYPE_CHECKING:
+    from pyspark_lithify.opening import Opened
+
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
     from lithify.store.port import StoreSpec
@@ -44,7 +46,7 @@ class Stretch:
 
 
 class StretchPartition(InputPartition):
-    def __init__(self, stretch: Stretch | None, spec: "StoreSpec") -> None:
+    def __init__(self, stretch: Stretch, spec: "StoreSpec") -> None:
         super().__init__(None)
         self.stretch = stretch
         self.spec = spec
@@ -57,17 +59,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._topic: Topic | None = None
+        self._found: Opened | None = None
         self._last: dict[int, int] | None = None  # of a query with the trigger AvailableNow
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below
         topic, starting = self._opened(), self._options.starting
         found: dict[int, int] = {}
         for number in range(topic.partitions_now()):
-            info = topic.partition(number).describe()
-            at = info.next_offset if starting == "latest" else info.log_start_offset
+            now = topic.partition(number).snapshot()
+            at = now.next_offset if starting == "latest" else now.log_start_offset
             if isinstance(starting, Mapping) and number in starting:
-                at = self._within(number, starting[number], info.log_start_offset, info.next_offset)
+                at = self._within(number, starting[number], now.log_start_offset, now.next_offset)
             found[number] = at
         if isinstance(starting, Mapping):
             self._check_named(starting, found)
@@ -97,10 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A partition that the start does not name was added since: it is read from its first record."""
-        from lithify.store.opening import open_store
-
-        topic, begin = self._opened(), self._read(start)
-        spec = open_store(self._options.common.warehouse, self._options.common.storage_options).spec()
+        (topic, spec), begin = self._open(), self._read(start)
         found: list[InputPartition] = []
         for number, last in self._read(end).items():
             for first, stop in _stretches(begin.get(number, 0), last, self._options.rows_per_task):
@@ -108,8 +107,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, StretchPartition) or partition.stretch is None:
-            return
+        if not isinstance(partition, StretchPartition):
+            return  # Spark's own, where there are none of ours
         stretch = partition.stretch
         for batch in _records(stretch, partition.spec, self._options.fail_on_data_loss, self._columns):
             yield for_spark(batch, self._columns, stretch.partition)
@@ -120,14 +119,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing is held."""
 
+    def _open(self) -> "Opened":
+        if self._found is None:
+            from pyspark_lithify.opening import opened
+
+            self._found = opened(self._options.common)
+        return self._found
+
     def _opened(self) -> "Topic":
-        if self._topic is None:
-            self._topic = _opened(self._options.common)
-        return self._topic
+        return self._open().topic
 
     def _ends(self) -> dict[int, int]:
         topic = self._opened()
-        return {number: topic.partition(number).describe().next_offset for number in range(topic.partitions_now())}
+        return {number: topic.partition(number).snapshot().next_offset for number in range(topic.partitions_now())}
 
     def _spelled(self, offsets: Mapping[int, int]) -> dict[str, Any]:
         return {
@@ -169,12 +173,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
 
-def _opened(common: Common) -> "Topic":
-    from pyspark_lithify.opening import opened
-
-    return opened(common).topic
-
-
 def _limited(begin: Mapping[int, int], ends: Mapping[int, int], rows_max: int) -> dict[int, int]:
     """At most `rows_max` offsets in all: to each partition its share of what is there, so that none starves."""
     there = {number: last - begin.get(number, 0) for number, last in ends.items()}
@@ -198,12 +196,11 @@ def _stretches(start: int, end: int, rows_max: int) -> Iterator[tuple[int, int]]
 def _records(
     stretch: Stretch, spec: "StoreSpec", fail_on_data_loss: bool, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    from lithify.log.warehouse import Warehouse
-    from lithify.store.driver import Driver
-    from lithify.store.errors import NotFound, OffsetOutOfRange, SnapshotExpired
-    from lithify.store.opening import open_spec
+    from pyspark_lithify.opening import topic_on_executor
 
-    topic = Warehouse(Driver(open_spec(spec))).topic(stretch.topic)
+    from lithify.store.errors import NotFound, OffsetOutOfRange, SnapshotExpired
+
+    topic = topic_on_executor(spec, stretch.topic)
     where = f"{stretch.topic}/{stretch.partition}"
     if topic.topic_id != stretch.topic_id:
         raise NotFound(f"{where}: the topic was deleted, and another one has its name: start a new query")
@@ -264,5 +261,7 @@ def _application(query_id: str) -> str:
 
 def _as_before(placing: Placing, txn: tuple[str, int]) -> Placing:
     """Distributed as an earlier attempt of this batch was, which may have appended a part of it."""
-    topic = _opened(placing.options.common)
+    from pyspark_lithify.opening import opened
+
+    topic = opened(placing.options.common).topic
     return replace(placing, partitions_count=distributed_over(topic, txn, placing.partitions_count))

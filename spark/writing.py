@@ -5,7 +5,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -108,13 +108,16 @@ class _Rows:
         self._placing = placing
         self._tables: defaultdict[int, list[pa.Table]] = defaultdict(list)
         self._bytes: defaultdict[int, int] = defaultdict(int)
+        self._topic: Topic | None = None
         self._tasks: dict[int, UploadTask] = {}
         self._written: dict[int, list[tuple[UploadTask, SegmentRef]]] = {}
         context = TaskContext.get()
         self._keyless = (context.partitionId() if context is not None else 0) % placing.partitions_count
 
     def add(self, table: pa.Table) -> None:
-        for number, rows in self._split(table):
+        from lithify.segment.partitioner import rows_by_partition
+
+        for number, rows in rows_by_partition(table, self._placing.partitions_count, self._keyless):
             self._tables[number].append(rows)
             self._bytes[number] += rows.nbytes
         while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
@@ -125,50 +128,26 @@ class _Rows:
             self._write(number)
         return self._written
 
-    def _split(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        count = self._placing.partitions_count
-        if table.num_rows == 0:
-            return
-        if count == 1:
-            yield 0, table
-            return
-        import numpy as np
-
-        from lithify.segment.partitioner import partitions_for_keys
-
-        keys: Any = table.column("key").combine_chunks()
-        key_array: Any = pa.concat_arrays(keys.chunks) if isinstance(keys, pa.ChunkedArray) else keys
-        places = partitions_for_keys(key_array, count)
-        places = np.where(places < 0, self._keyless, places)
-        order = np.argsort(places, kind="stable")
-        sorted_rows = table.take(pa.array(order))
-        numbers, starts = np.unique(places[order], return_index=True)
-        for number, start, end in zip(numbers, starts, [*starts[1:], len(order)], strict=True):
-            yield int(number), sorted_rows.slice(int(start), int(end - start))
-
     def _write(self, number: int) -> None:
         from lithify.log.upload import write_segment
         from lithify.store.opening import open_spec
 
         table = pa.concat_tables(self._tables.pop(number))
         del self._bytes[number]
-        store = open_spec(self._placing.spec)
-        ref = write_segment(store, self._task(number), table)
+        ref = write_segment(open_spec(self._placing.spec), self._task(number), table)
         if ref is not None:
             self._written.setdefault(number, []).append((self._task(number), ref))
 
     def _task(self, number: int) -> "UploadTask":
         """The upload is begun by the first task that has rows for a partition; for the others it is the same one."""
-        if number not in self._tasks:
-            from lithify.log.warehouse import Warehouse
-            from lithify.store.driver import Driver
-            from lithify.store.opening import open_spec
+        from pyspark_lithify.opening import topic_on_executor
 
+        if number not in self._tasks:
             options = self._placing.options
-            topic = Warehouse(Driver(open_spec(self._placing.spec))).topic(options.common.topic)
-            self._tasks[number] = topic.partition(number).begin_upload(
-                ttl=options.upload_ttl_ms, upload_id=self._placing.upload_id
-            )
+            if self._topic is None:
+                self._topic = topic_on_executor(self._placing.spec, options.common.topic)
+            part = self._topic.partition(number)
+            self._tasks[number] = part.begin_upload(ttl=options.upload_ttl_ms, upload_id=self._placing.upload_id)
         return self._tasks[number]
 
 
