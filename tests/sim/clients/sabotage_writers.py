@@ -93,8 +93,8 @@ SABOTAGED_WRITERS = (
         "plain appends go by the first count",
         "growth",
         "log/topic.py",
-        "places = partitions_for_keys(keys, self.partitions)",
-        "places = partitions_for_keys(keys, self.key_places().counts[0])",
+        "partitions, done = self.partitions, dict[int, range]()",
+        "partitions, done = self.key_places().counts[0], dict[int, range]()",
     ),
     Sabotage(
         "without an id the unknown is sent again unsettled",
