@@ -222,8 +222,9 @@ async def read_slowly(site: Site, actor: Actor, files: PartitionFiles, manifest:
     for ref in manifest.segments():
         if actor.say.random() < 0.3:
             await Pause(site.rest(actor))
+        since = site.world.steps
         if await Get(files.keys.segment(ref.id)) is None:
-            if truth.retained(manifest.id) and ref.id not in truth.damaged:
+            if truth.retained(manifest.id) and not truth.harms.since(ref.id, since):
                 raise Violation(f"{actor.name} reads manifest {manifest.id}, retained, and {ref.id} is gone (P16)")
             raise SnapshotExpired(ref.id)
     site.world.counts["manifest read whole"] += 1

@@ -21,7 +21,6 @@ __all__ = [
     "Climate",
     "Damaged",
     "Denial",
-    "Harm",
     "Violation",
     "Witness",
     "process_of",
@@ -37,14 +36,6 @@ BESIDE = " beside"  # the strand of a service that relieves a partition beside i
 def process_of(author: Author) -> Author:
     """Strands of a process share what it has claimed."""
     return author[0].removesuffix(BESIDE), author[1]
-
-
-class Harm(NamedTuple):
-    """What came over a segment."""
-
-    body: bytes  # as it was
-    step: int
-    shows: bool  # to who looks at its size and footer: it is gone, or too short
 
 
 class Violation(AssertionError):

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from lithify.store.port import Pause
 from tests.sim.actors import Life
-from tests.sim.cast import Actor, Harm
+from tests.sim.cast import Actor
+from tests.sim.harms import Harm
 from tests.sim.site import Site
 from tests.sim.truth import Truth
 
@@ -19,7 +20,7 @@ def harm_a_segment(site: Site, actor: Actor) -> None:
     """In each partition perhaps one: of those that a job is about to read, or that the next one will, or any."""
     for truth in site.oracle.truths.values():
         there = [s for s in _about_to_be_read(truth, actor.say.random()) if truth.keys.segment(s) in site.world.objects]
-        if there and sum(truth.keys.segment(s) in site.world.objects for s in truth.damaged) < AT_ONCE_MAX:
+        if there and sum(truth.keys.segment(s) in site.world.objects for s in truth.harms.now) < AT_ONCE_MAX:
             _harm(site, truth, actor.say.choice(there), actor.say.random(), removes=False)
 
 
@@ -59,7 +60,7 @@ def rot_what_is_recorded(site: Site, say: random.Random) -> Callable[[], None]:
 
 def _harm_an_output(site: Site, say: random.Random) -> bool:
     for truth in site.oracle.truths.values():
-        recorded = [s for s in truth.ledger.recorded() if s not in truth.damaged]
+        recorded = [s for s in truth.ledger.recorded() if s not in truth.harms.now]
         there = [s for s in recorded if truth.keys.segment(s) in site.world.objects]
         if there:
             _harm(site, truth, say.choice(there), say.random(), removes=True)
@@ -70,10 +71,9 @@ def _harm_an_output(site: Site, say: random.Random) -> bool:
 def _harm(site: Site, truth: Truth, segment_id: str, draw: float, *, removes: bool) -> None:
     key = truth.keys.segment(segment_id)
     body, at_ms = site.world.objects[key]
-    was = truth.damaged.get(segment_id)
+    was = truth.harms.now.get(segment_id)
     shows = draw < 0.5 or (was is not None and was.shows)
-    truth.damaged[segment_id] = Harm(body if was is None else was.body, site.world.steps, shows)
-    truth.was_damaged.add(segment_id)
+    truth.harms.begin(segment_id, Harm(body if was is None else was.body, site.world.steps, shows))
     half = len(body) // 2
     if removes and draw < 0.25:
         site.world.store.lose(key)
@@ -89,7 +89,7 @@ def restore(site: Site) -> None:
     for truth in site.oracle.truths.values():
         recorded = truth.ledger.recorded()
         live = set[str]() if truth.head is None else truth.named_at_rest()
-        for segment_id, harm in [*truth.damaged.items()]:
+        for segment_id, harm in [*truth.harms.now.items()]:
             key = truth.keys.segment(segment_id)
             if key in site.world.objects and segment_id not in recorded:
                 site.world.objects[key] = (harm.body, site.world.objects[key][1])

@@ -92,7 +92,7 @@ class Engine:
             return None
         truth, bad = self.oracle.truth(request.keys), set[str]()
         for ref in request.segments:
-            key, harm = request.keys.segment(ref.id), truth.damaged.get(ref.id)
+            key, harm = request.keys.segment(ref.id), truth.harms.now.get(ref.id)
             there = key in self.world.objects and (harm is None or not harm.shows)
             if there and (self._whole(key, ref) or not request.whole):
                 truth.ledger.looked[actor.author, ref.id] = self.world.steps

@@ -62,7 +62,7 @@ class Ledger:
         if (author, job_id) in self._heard:
             self._truth.fail(f"job {job_id} is committed, and {author} had read that it is to be cancelled (P15)")
         for ref in made:
-            harm = self._truth.damaged.get(ref.id)
+            harm = self._truth.harms.now.get(ref.id)
             if harm is not None and harm.step < self.began[job_id]:
                 self._truth.fail(
                     f"output {ref.id} was damaged when the attempt began, and job {job_id} commits it (P12)"
@@ -182,7 +182,7 @@ class Ledger:
     def _discarded(self, known: Job | None, job: Job) -> None:
         left = {done.index for done in job.done}
         for done in () if known is None else known.done:
-            whole = all(self._truth.present(ref.id) and ref.id not in self._truth.was_damaged for ref in done.outputs)
+            whole = all(self._truth.present(ref.id) and ref.id not in self._truth.harms.ever for ref in done.outputs)
             if whole and done.index not in left:
                 self._truth.fail(f"range {done.index} of job {job.id} is recorded and whole, and is given up (P12)")
             self._held("P12")
@@ -312,7 +312,7 @@ class Ledger:
                 self._truth.fail(f"a task of job {job.id} goes by another plan than was admitted (P9)")
             done = next((d for d in job.done if d.index == task.range_index), None)
             if done is not None and all(
-                self._truth.present(ref.id) and ref.id not in self._truth.damaged for ref in done.outputs
+                self._truth.present(ref.id) and ref.id not in self._truth.harms.now for ref in done.outputs
             ):
                 self._truth.fail(f"range {done.index} of job {job.id} is recorded and whole, and is done again (P12)")
             if done is not None:

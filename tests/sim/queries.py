@@ -181,12 +181,13 @@ async def _worker(site: Site, actor: Actor, truth: Truth, task: ReadTask) -> lis
     for ref in task.segments:
         if actor.say.random() < 0.3:
             await Pause(site.rest(actor))
+        since = site.world.steps
         found = await Get(task.keys.segment(ref.id))
         if found is None:
-            await _is_missing(actor, truth, files, task, ref.id)
+            await _is_missing(actor, truth, files, task, ref.id, since)
             continue
         if checksum(found.body) != ref.checksum:
-            if ref.id not in truth.damaged:
+            if not truth.harms.since(ref.id, since):
                 raise Violation(f"{actor.name} reads {ref.id}, which is not what was written (P10)")
             raise SnapshotExpired(ref.id)
         base = ref.base_offset or 0
@@ -210,11 +211,13 @@ async def _keeps(site: Site, actor: Actor, truth: Truth, renewal: held.Renewal, 
         site.world.counts["pin of a query lasts"] += 1
 
 
-async def _is_missing(actor: Actor, truth: Truth, files: PartitionFiles, task: ReadTask, segment_id: str) -> None:
+async def _is_missing(
+    actor: Actor, truth: Truth, files: PartitionFiles, task: ReadTask, segment_id: str, since: int
+) -> None:
     head = await files.head()
     told = explain_missing(head, files.boundary.seen.value, task.manifest_id, NotFound(segment_id))
-    if segment_id in truth.damaged or segment_id in truth.was_damaged:
-        raise SnapshotExpired(segment_id)  # it may have been restored meanwhile
+    if truth.harms.since(segment_id, since):
+        raise SnapshotExpired(segment_id)
     if isinstance(told, Corrupt) or truth.retained(task.manifest_id):
         raise Violation(f"{actor.name} reads manifest {task.manifest_id}, and {segment_id} is gone: {told} (P16, P20)")
     raise told

@@ -9,10 +9,11 @@ import msgspec
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Boundary, Manifest, SegmentRef, TopicFile
 from tests.sim.applications import Applications
-from tests.sim.cast import Author, Harm, Violation, process_of
+from tests.sim.cast import Author, Violation, process_of
 from tests.sim.contents import Contents, Reign
 from tests.sim.followed import Followed
 from tests.sim.frames import Step, kind_of_commit, unwarranted
+from tests.sim.harms import Harms
 from tests.sim.judge.floors import bounds_of, log_start
 from tests.sim.judge.partition import Partition
 from tests.sim.judge.settings import Settings, settings
@@ -56,8 +57,7 @@ class Truth:
         self.ledger = Ledger(self)
         self.followed = Followed()
         self.boundary: Boundary | None = None
-        self.damaged: dict[str, Harm] = {}
-        self.was_damaged: set[str] = set()
+        self.harms = Harms()
         self.readings = Readings()
         self.refused: set[str] = set()  # tokens of records that were said not to be appended
         self._grace_ms = grace_ms
@@ -98,11 +98,11 @@ class Truth:
 
     def restored(self, segment_id: str) -> None:
         self.readings.restored((segment_id,), self.world.steps)
-        del self.damaged[segment_id]
+        self.harms.end(segment_id, self.world.steps)
 
     def present(self, segment_id: str) -> bool:
         """Whether it is there, or was lost by no fault of the protocol."""
-        return self.keys.segment(segment_id) in self.world.objects or segment_id in self.damaged
+        return self.keys.segment(segment_id) in self.world.objects or segment_id in self.harms.now
 
     def segment_put(self, key: str, body: bytes) -> None:
         segment_id = self.keys.segment_id(key)
@@ -111,7 +111,7 @@ class Truth:
 
     def segment_deleting(self, segment_id: str) -> None:
         named = self._named.get(segment_id)
-        self.damaged.pop(segment_id, None)
+        self.harms.end(segment_id, self.world.steps)
         if named is not None:
             first, end = named
             if end == 0:
@@ -265,9 +265,9 @@ class Truth:
         if self._claimed.get(manifest.compactor_epoch) != process_of(author):
             self.fail(f"{author} quarantines at epoch {manifest.compactor_epoch}, which is not its own (P5, R6)")
         segment_id = manifest.quarantine.segment
-        if segment_id not in self.was_damaged:
+        if segment_id not in self.harms.ever:
             self.fail(f"quarantined for {manifest.quarantine}, which nobody damaged (P16, R6)")
-        whole = segment_id not in self.damaged and self.present(segment_id)
+        whole = segment_id not in self.harms.now and self.present(segment_id)
         if whole and self.readings.all_of_whole(author, segment_id):
             self.fail(f"quarantined for {segment_id}, which was whole ever since {author} began to read (R6)")
         self.world.held("P5", "P16", "R6")
