@@ -20,13 +20,19 @@ __all__ = ["MEDIA_TYPE", "METRICS", "Metrics"]
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 
 _SUCCESS = Metric("lithify_survey_success", "gauge", (), "1 if the survey could list the topics, else 0")
+_COMPLETE = Metric(
+    "lithify_survey_complete",
+    "gauge",
+    (),
+    "1 if a survey has ended; 0 while the first one of the process is being made, without which there are no gauges",
+)
 _AGE = Metric("lithify_survey_age_seconds", "gauge", (), "age of the survey that the gauges are from")
 _TOOK = Metric("lithify_survey_duration_seconds", "gauge", (), "how long that survey took")
 _SKEW = Metric("lithify_clock_skew_seconds", "gauge", (), "how far this machine's clock is ahead of the store's")
 _REQUESTS = Metric("lithify_requests_total", "counter", ("request",), "requests of this process to the store")
 _DOLLARS = Metric("lithify_request_dollars_total", "counter", ("request",), "those requests at S3's list prices")
 _BYTES = Metric("lithify_request_bytes_total", "counter", ("kind",), "bytes that they have read and written")
-_OF_SURVEY = (_SUCCESS, _AGE, _TOOK, _SKEW, UNREADABLE)
+_OF_SURVEY = (_SUCCESS, _COMPLETE, _AGE, _TOOK, _SKEW, UNREADABLE)
 _CONFLICTS = Metric(
     "lithify_commit_conflicts_total",
     "counter",
@@ -90,6 +96,9 @@ class Metrics:
         except LithifyError:
             yield _family(_SUCCESS, {(): 0})
             return
+        yield _family(_COMPLETE, {(): int(overview.whole)})
+        if not overview.whole:
+            return  # sums of some partitions would look like a loss of the others
         yield _family(_SUCCESS, {(): 1})
         yield _family(_AGE, {(): overview.age_ms / 1000})
         yield _family(_TOOK, {(): overview.took_ms / 1000})

@@ -55,8 +55,9 @@ class Surveyor:
 
     def overview(self, wait_ms: int | None = None) -> Overview:
         """The last survey if it is young, else a new one. Whoever asks meanwhile waits for it; with `wait_ms` for no
-        longer than that, and then gets the last one, or if there is none what the first one has found so far. Raises
-        what the listing of topics raises; what cannot be read beyond that is among `failed`; InvalidRequest."""
+        longer than that, and then gets what the last one came to, or if there is none what the first one has found so
+        far. Raises what the listing of topics raises; what cannot be read beyond that is among `failed`;
+        InvalidRequest."""
         if wait_ms is None:
             return self._aged(self._whole())
         if not 0 <= wait_ms <= WAIT_MS_MAX:
@@ -64,10 +65,7 @@ class Surveyor:
         thread = self._under_way()
         if thread is not None:
             thread.join(wait_ms / 1000)
-        last = self._last
-        if last is not None and (isinstance(last.came_to, Overview) or thread is None or not thread.is_alive()):
-            return self._aged(last)
-        return self._so_far()
+        return self._so_far() if self._last is None else self._aged(self._last)
 
     def _under_way(self) -> threading.Thread | None:
         """The thread that makes a survey; None: the last one is young enough. Whatever it ends with is kept."""

@@ -92,6 +92,12 @@ class FollowedChain:
         self._at, self.looked_ms, self._proved_ms = head, now_ms, now_ms
         return told
 
+    def here(self) -> "FollowedChain":
+        """Another reader that is where this one is now, to read back from while this one goes on."""
+        other = FollowedChain(self._files.again(), self._name, self.looked_ms)
+        other._at = self._at
+        return other
+
     async def back(self, since_ms: int) -> list[Event]:
         """The changes up to the last look, of files that others could not read before `since_ms`."""
         if self._at is None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lithify.events.chain import FollowedChain, followed, partitions_since, topics_since
 from lithify.events.stream import RING_MAX, Asked, Cursor, Ring, Sent
@@ -58,13 +58,22 @@ class _Watched:
         self.woken = False
 
 
+class _Behind(NamedTuple):
+    """What a client is to be told that does not come to it from the ring."""
+
+    cursor: Cursor  # where the client is
+    here: Cursor  # where the ring goes on for it
+    places: dict[PartitionKeys, tuple[int, list[FollowedChain] | None]]  # to read back since when; None: not followed
+    told: list[Event]  # what the ring has of the rest
+
+
 class Feed:
     """Thread-safe. One thread calls `run`; others follow, and emit events into `sink`."""
 
     def __init__(self, driver: Driver, *, ring_max: int = RING_MAX, threads: int = THREADS) -> None:
         self._driver = driver
         self._threads = threads
-        self._reading = threading.Lock()  # held over requests: one round, or one client that begins, at a time
+        self._reading = threading.Lock()  # held over requests: one round, or one client that is let in, at a time
         self._known = Known()
         self._topics: dict[str, Lineage[TopicFile]] = {}
         self._news = threading.Condition()  # guards all that follows; never held over a request
@@ -131,19 +140,20 @@ class Feed:
     def follow(self, asked: Asked = EVERYTHING, cursor: Cursor | None = None) -> "Following":
         """From `cursor` on, or from now. Raises NotFound if there is no such topic or partition, and what the listing
         of topics raises."""
-        with self._reading, ExitStack() as undo:
-            scope = self._enter(asked)
-            undo.callback(self._turn_away, scope)
-            self._find(scope)
-            self._look_at([self._watched[keys] for keys in scope.partitions if not self._begun(keys)])
-            missed = () if cursor is None else self._missed(scope, cursor)
-            if asked.topic is not None and not scope.partitions and missed == ():
+        with ExitStack() as undo:
+            with self._reading:
+                scope = self._enter(asked)
+                undo.callback(self._turn_away, scope)
+                self._find(scope)
+                self._look_at([self._watched[keys] for keys in scope.partitions if not self._begun(keys)])
+                behind = None if cursor is None else self._behind(scope, cursor)
+                here = self._here() if behind is None else behind.here
+            missed = () if behind is None else self._read_back(behind)
+            nothing = cursor is None or (behind is not None and not missed)
+            if asked.topic is not None and not scope.partitions and nothing:
                 raise NotFound(f"{asked.name} does not exist here; check the name")
             undo.pop_all()
-            with self._news:
-                here = Cursor(self._ring.server, self._ring.last, self._at_ms)
-                start = cursor if cursor is not None and missed is None else here
-                return Following(self, scope, start, missed or ())
+            return Following(self, scope, cursor if cursor is not None and behind is None else here, missed)
 
     # Of `Following`
 
@@ -151,15 +161,20 @@ class Feed:
         with self._news:
             before = following.here
             self._news.wait_for(lambda: self._closed or self._ring.last > before.sequence, wait_s)
-            here = Cursor(self._ring.server, self._ring.last, self._at_ms)
             if self._ring.holds(before):
-                following.here = here
+                following.here = Cursor(self._ring.server, self._ring.last, self._at_ms)
                 return tuple(each for each in self._ring.after(before.sequence) if scope.asked.takes(each.event))
         with self._reading:  # it was too slow: what it has not taken has left the ring
-            missed = self._missed(scope, before)
-            with self._news:
-                following.here = Cursor(self._ring.server, self._ring.last, self._at_ms)
-            return missed or ()
+            behind = self._behind(scope, before)
+        if behind is None:
+            return ()
+        missed = self._read_back(behind)
+        following.here = behind.here
+        return missed
+
+    def _here(self) -> Cursor:
+        with self._news:
+            return Cursor(self._ring.server, self._ring.last, self._at_ms)
 
     def _enter(self, asked: Asked) -> _Scope:
         now_ms = self._driver.now_ms()
@@ -242,9 +257,8 @@ class Feed:
         for event in self._read(watched.keys, watched.chains, lambda chain: chain.look(), gaps=False):
             self._add(event)
 
-    def _missed(self, scope: _Scope, cursor: Cursor) -> tuple[Sent, ...] | None:
-        """What the client at `cursor` has not, up to here; None: it is all in the ring. Until it has all of this, it
-        stays at `cursor`: if it is cut before, it begins there again."""
+    def _behind(self, scope: _Scope, cursor: Cursor) -> _Behind | None:
+        """Where to read what the client at `cursor` has not, up to here; None: it is all in the ring."""
         since_ms = cursor.at_ms - MARGIN_MS
         found, unread = self._partitions(scope.asked, since_ms)
         with self._news:
@@ -255,17 +269,28 @@ class Feed:
             if held and kept.issuperset(found):
                 return None
             rest = self._ring.after(cursor.sequence) if held else ()
-        read = self._each(lambda keys: self._back(keys, found[keys]), [keys for keys in found if keys not in kept])
-        told = [event for events in read for event in events]
-        told += [e for _, e in rest if scope.asked.takes(e) and (not isinstance(e, Change) or _keys(e) in kept)]
-        return tuple(Sent(cursor, event) for event in told)
+            told = [e for _, e in rest if scope.asked.takes(e) and (not isinstance(e, Change) or _keys(e) in kept)]
+            # What is not followed is read up to now, and what is followed up to where the ring goes on.
+            chains = {
+                keys: [chain.here() for chain in self._watched[keys].chains] if keys in self._watched else None
+                for keys in found
+                if keys not in kept
+            }
+            here = Cursor(self._ring.server, self._ring.last, self._at_ms)
+        return _Behind(cursor, here, {keys: (found[keys], each) for keys, each in chains.items()}, told)
 
-    def _back(self, keys: PartitionKeys, since_ms: int) -> list[Event]:
-        """What came since then, up to where the ring goes on; if it is not followed, up to now."""
-        watched = self._watched.get(keys)
-        if watched is None:
+    # What makes requests while others look, follow and begin
+
+    def _read_back(self, behind: _Behind) -> tuple[Sent, ...]:
+        """Until the client has all of this, it stays at its cursor: if it is cut before, it begins there again."""
+        read = self._each(lambda place: self._back(place[0], *place[1]), behind.places.items())
+        told = [event for events in read for event in events] + behind.told
+        return tuple(Sent(behind.cursor, event) for event in told)
+
+    def _back(self, keys: PartitionKeys, since_ms: int, chains: list[FollowedChain] | None) -> list[Event]:
+        if chains is None:
             return self._read(keys, followed(keys, since_ms), lambda chain: chain.look(), gaps=True)
-        return self._read(keys, watched.chains, lambda chain: chain.back(since_ms), gaps=True)
+        return self._read(keys, chains, lambda chain: chain.back(since_ms), gaps=True)
 
     def _read(
         self,

@@ -23,6 +23,7 @@ from lithify.admin.http.streams import Streams
 from lithify.admin.http.tls import Certificate
 from lithify.admin.metrics import Metrics
 from lithify.admin.partitions import WarehouseLike
+from lithify.admin.survey import Overview
 from lithify.admin.surveyor import SURVEY_MS
 from lithify.events.event_log import both, log_event
 from lithify.events.feed import Feed
@@ -38,6 +39,7 @@ log = structlog.wrap_logger(logging.getLogger("lithify.http"))
 _HEADERS_BYTES_MAX = 32 << 10
 _KEEP_ALIVE_S = 30
 LOOK_S = 1.0  # between two looks at the files of tokens and of the certificate
+SCRAPE_WAIT_MS = 100  # for a new survey, before a scrape is answered from the last one
 _LEAVE_S = 10  # running requests may take so long after the server was told to end
 
 
@@ -219,7 +221,10 @@ def serving(
             )
         gate = Gate(Door([bound.host, *hosts], bound.is_loopback), found)
         store = warehouse.driver.store
-        overview = lambda: admin.overview()  # noqa: E731, PLW0108 - admin is made below, with this one's sink
+
+        def overview() -> Overview:
+            return admin.overview(wait_ms=SCRAPE_WAIT_MS)  # made below: its events are counted by `metrics`
+
         metrics = Metrics(overview, store.requests, topics_max, store.request_times)
         streams = Streams(Feed(warehouse.driver))
         sink = both(metrics.sink, streams.feed.sink)

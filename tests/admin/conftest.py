@@ -5,8 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 import lithify
-from lithify.store.driver import new_id
+from lithify.store.driver import Driver, new_id
+from lithify.store.metered import Metered
+from tests.admin.hanging import Hanging
 from tests.admin.served import served
+from tests.admin.test_operations import fill
 from tests.clock import HandClock
 
 
@@ -35,3 +38,16 @@ def admin(request: pytest.FixtureRequest, warehouse: lithify.Warehouse) -> Itera
 def near(warehouse: lithify.Warehouse) -> lithify.Admin:
     """For what a server does not offer."""
     return lithify.Admin(warehouse)
+
+
+@pytest.fixture
+def one_hangs(clock: HandClock) -> Iterator[tuple[lithify.Warehouse, Hanging]]:
+    """Its topic `users` has four partitions."""
+    store = Hanging()
+    driver = Driver(Metered(store), clock)
+    driver.monotonic_ms = clock
+    with lithify.Warehouse(driver) as opened:
+        fill(opened.create_topic("users", 4))
+        store.asked.clear()
+        yield opened, store
+        store.go.set()

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -138,6 +139,19 @@ def test_without_a_survey_there_are_the_metrics_of_the_process() -> None:
     found = Scrape(Metrics(away, lambda: RequestCounts(gets=3)).text())
     assert (found.value("survey_success"), found.value("requests_total", request="gets")) == (0, 3)
     assert found.topics() == set()
+
+
+def test_while_the_first_survey_is_made_a_scrape_has_no_gauges(
+    warehouse: lithify.Warehouse, admin: lithify.Admin
+) -> None:
+    """Sums of the partitions read so far would look like a loss of all others."""
+    warehouse.create_topic("users", 3)
+    partly = msgspec.structs.replace(admin.overview(), whole=False)
+    found = Scrape(Metrics(lambda: partly, lambda: RequestCounts(gets=3)).text())
+    assert (found.value("survey_complete"), found.value("requests_total", request="gets")) == (0, 3)
+    assert found.value("survey_success") is None, "that is not known yet"
+    assert found.topics() == set()
+    assert Scrape(Metrics(admin.overview, RequestCounts).text()).value("survey_complete") == 1
 
 
 def test_topics_beyond_the_bound_are_summed(warehouse: lithify.Warehouse, admin: lithify.Admin) -> None:

@@ -15,6 +15,7 @@ from lithify.store.errors import AccessDenied, LithifyError, NotFound, Unavailab
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Object
+from tests.admin.hanging import Hanging
 from tests.admin.served import running
 from tests.admin.test_metrics import Scrape
 from tests.admin.test_operations import fill
@@ -33,9 +34,28 @@ def test_a_server_answers_with_them(warehouse: lithify.Warehouse) -> None:
         assert urllib3.request("GET", f"{server.url}/metrics").status == 401
         answer = urllib3.request("GET", f"{server.url}/metrics", headers=known)
         assert (answer.status, answer.headers["content-type"]) == (200, MEDIA_TYPE)
+        lithify.Admin(server.url, token="r" * 32).overview()
+        answer = urllib3.request("GET", f"{server.url}/metrics", headers=known)
         assert Scrape(answer.data).value("partitions", topic=OTHER) == 2
         told = lithify.Admin(server.url, token="r" * 32).overview()
         assert told.partitions == lithify.Admin(warehouse).overview().partitions
+
+
+def test_a_cold_server_answers_a_scrape_while_it_makes_its_first_survey(
+    one_hangs: tuple[lithify.Warehouse, Hanging],
+) -> None:
+    """The first scrape of a thousand partitions took as long as their survey: Prometheus gave up before."""
+    warehouse, store = one_hangs
+    store.go.clear()
+    server = serving(warehouse, "127.0.0.1:0")
+    with running(server):
+        assert server.started.wait(60)
+        told = Scrape(urllib3.request("GET", f"{server.url}/metrics", timeout=60).data)
+        assert (told.value("survey_complete"), told.topics()) == (0, set())
+        store.go.set()
+        assert lithify.Admin(server.url).overview().whole
+        told = Scrape(urllib3.request("GET", f"{server.url}/metrics", timeout=60).data)
+        assert (told.value("survey_complete"), told.value("partitions", topic="users")) == (1, 4)
 
 
 class Failing(MemoryStore):

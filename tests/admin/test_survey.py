@@ -20,6 +20,7 @@ from lithify.store.errors import ErrorKind, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Object, Page
+from tests.admin.hanging import Hanging
 from tests.admin.test_operations import COMPACTED, damage_head, fill, keys_of
 from tests.clock import HandClock
 
@@ -244,33 +245,6 @@ def test_a_failure_is_told_to_all_who_waited_and_the_next_asks_again(
     assert admin.overview().partitions == ()
 
 
-class Hanging(MemoryStore):
-    """One partition does not answer until `go`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go, self.asked = threading.Event(), threading.Event()
-        self.go.set()
-
-    def get(self, key: str) -> Object | None:
-        if "/00002/" in key:
-            self.asked.set()
-            self.go.wait()
-        return super().get(key)
-
-
-@pytest.fixture
-def one_hangs(clock: HandClock) -> Iterator[tuple[lithify.Warehouse, Hanging]]:
-    store = Hanging()
-    driver = Driver(Metered(store), clock)
-    driver.monotonic_ms = clock
-    with lithify.Warehouse(driver) as opened:
-        fill(opened.create_topic("users", 4))
-        store.asked.clear()
-        yield opened, store
-        store.go.set()
-
-
 def test_a_first_look_gets_what_there_is_so_far(one_hangs: tuple[lithify.Warehouse, Hanging]) -> None:
     """A cold server of many partitions showed nothing until it had read all of them."""
     warehouse, store = one_hangs
@@ -314,6 +288,25 @@ def test_a_first_survey_that_fails_is_told_and_the_next_look_asks_again(
     with pytest.raises(Unavailable):
         admin.overview(wait_ms=WAIT_MS_MAX)
     store.away = set()
+    assert admin.overview(wait_ms=WAIT_MS_MAX).whole
+
+
+def test_a_survey_that_failed_is_told_until_the_next_has_ended(
+    one_hangs: tuple[lithify.Warehouse, Hanging],
+) -> None:
+    warehouse, store = one_hangs
+    admin = lithify.Admin(warehouse)
+    store.away = True
+    with pytest.raises(Unavailable):
+        admin.overview(wait_ms=WAIT_MS_MAX)
+    store.away = False
+    store.go.clear()
+    with pytest.raises(Unavailable):
+        admin.overview(wait_ms=0)
+    assert store.asked.wait(60), "the next one is under way"
+    with pytest.raises(Unavailable):
+        admin.overview(wait_ms=0)
+    store.go.set()
     assert admin.overview(wait_ms=WAIT_MS_MAX).whole
 
 

@@ -1,6 +1,6 @@
 """What tests of feeds share: a warehouse, its store's clock, and servers of its events."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,8 +12,10 @@ from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.keys import PartitionKeys
 from lithify.store.driver import Driver
+from lithify.store.errors import Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
+from lithify.store.port import Request
 from tests.clock import HandClock
 
 
@@ -46,6 +48,23 @@ class Scene:
         before, made = self.store.requests().total, list[int]()
         yield made
         made.append(self.store.requests().total - before)
+
+
+class Away(Driver):
+    """A store that does not answer some requests."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene.store)
+        self.refuses: Callable[[Request[Any]], bool] = lambda _: False
+        answer = self.answer
+
+        def answer_or_fail(request: Request[Any]) -> Any:
+            if self.refuses(request):
+                raise Unavailable("the store is away")
+            return answer(request)
+
+        self.answer = answer_or_fail
+        self.monotonic_ms = scene.clock
 
 
 def told(sent: tuple[Sent, ...]) -> list[str]:

@@ -4,6 +4,7 @@ whatever happens is a property: tests/properties/test_streams.py."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,8 @@ from lithify.events.stream import Asked, Cursor
 from lithify.events.types import Amount, Appended, Change, PartitionSealed
 from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError, NotFound
-from tests.events.serving import Scene, keys_of, told
+from lithify.store.port import Get, Request
+from tests.events.serving import Away, Scene, keys_of, told
 
 ENDED = CollectionEnded(swept=False, objects=1, bytes=2, waiting=0, failed=0)
 
@@ -160,6 +162,40 @@ def test_a_client_that_is_slow_misses_nothing(scene: Scene) -> None:
     scene.append(0)
     server.look()
     assert told(following.take()) == ["Appended 0:7"]
+
+
+def test_while_one_client_reads_back_all_others_get_what_comes(scene: Scene) -> None:
+    """A client that comes back after a day reads back thousands of files."""
+    scene.wait(2 * MARGIN_MS)
+    old = scene.server().follow().cursor
+    for _ in range(2):
+        scene.wait(2 * MARGIN_MS)
+        scene.append(0)
+    driver = Away(scene)
+    server = Feed(driver, threads=1)
+    first = server.follow()
+    got: list[str] = []
+
+    def meanwhile() -> None:
+        second = server.follow()
+        scene.append(0)
+        server.look()
+        server.sink(ENDED)
+        got.extend([*told(first.take()), *told(second.take())])
+
+    def reads_back(request: Request[Any]) -> bool:
+        if isinstance(request, Get) and request.key == keys_of(scene, 0).manifest.key(2):
+            driver.refuses = lambda _: False
+            thread = threading.Thread(target=meanwhile, daemon=True)
+            thread.start()
+            thread.join(60)
+        return False
+
+    driver.refuses = reads_back
+    third = server.follow(cursor=old)
+    assert got == 2 * ["Appended 0:4", "CollectionEnded"]
+    assert told(third.take()) == ["Appended 0:2", "Appended 0:3"]
+    assert told(third.take()) == ["Appended 0:4", "CollectionEnded"], "what came meanwhile, each once"
 
 
 def test_what_a_compactor_here_does_is_looked_at_at_once_and_told_once(scene: Scene) -> None:

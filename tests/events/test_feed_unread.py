@@ -12,10 +12,9 @@ from lithify.events.stream import Asked
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.lifetime import Seal
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.driver import Driver
 from lithify.store.errors import Unavailable
 from lithify.store.port import Create, Folders, Get, Request
-from tests.events.serving import Scene, keys_of, told
+from tests.events.serving import Away, Scene, keys_of, told
 
 ENDED = CollectionEnded(swept=False, objects=1, bytes=2, waiting=0, failed=0)
 
@@ -23,23 +22,6 @@ ENDED = CollectionEnded(swept=False, objects=1, bytes=2, waiting=0, failed=0)
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-class Away(Driver):
-    """A store that does not answer some requests."""
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene.store)
-        self.refuses: Callable[[Request[Any]], bool] = lambda _: False
-        answer = self.answer
-
-        def answer_or_fail(request: Request[Any]) -> Any:
-            if self.refuses(request):
-                raise Unavailable("the store is away")
-            return answer(request)
-
-        self.answer = answer_or_fail
-        self.monotonic_ms = scene.clock
 
 
 def reads(folder: str) -> Callable[[Request[Any]], bool]:
