@@ -22,9 +22,10 @@ def claimed_wrongly(states: Sequence[Json], since_ms: int, until_ms: int) -> str
 
 def replaced_by_ms(state: Json, since_ms: int, round_ms: int) -> int:
     """By when somebody who stands by has claimed what is due since then, if its owner is gone (RFC 0014): a round finds
-    it due, and the first round that comes a lease later begins. The owner's clock may have been ahead by a lease."""
-    ahead_ms = min(max(state.get("heartbeat_at_ms", 0) - since_ms, 0), LEASE_MS)
-    return since_ms + ahead_ms + LEASE_MS + 2 * round_ms
+    it due, and the first round that comes a lease later begins. If the owner's clock was ahead, its heartbeat counts
+    from a lease before its time until a lease after it, which may begin just before that round."""
+    ahead_ms = max(state.get("heartbeat_at_ms", 0) - since_ms, 0)
+    return since_ms + LEASE_MS + 2 * round_ms + min(ahead_ms, 2 * LEASE_MS + 2 * round_ms)
 
 
 def _shows_no_life(state: Json, at_ms: int) -> bool:
