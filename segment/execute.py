@@ -10,6 +10,7 @@ import pyarrow as pa
 from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import SegmentRef
+from lithify.segment.ahead import ReadAhead
 from lithify.segment.extent import Order, pieces
 from lithify.segment.merge import Tally, merge
 from lithify.segment.order import Position, position, rows_through
@@ -38,19 +39,23 @@ def execute(task: MergeTask, homes: Homes, cancelled: Callable[[], bool] | None 
     """Merge the task's range. Returns the segments written to the warehouse's store, after opening each once (an output
     that cannot be read must not replace sources that can).
 
-    `cancelled` is called at every block. Deletes nothing in any case: outputs that are not recorded belong to the
-    orphan sweep. Raises NotFound or Corrupt for a source, InvalidRequest for a source in none of `homes`,
-    TaskCancelled, and whatever a store raises.
+    `cancelled` is called at every block, and while sources are waited for. Deletes nothing in any case: outputs that
+    are not recorded belong to the orphan sweep. Raises NotFound or Corrupt for a source, InvalidRequest for a source in
+    none of `homes`, TaskCancelled, and whatever a store raises.
     """
     cpu_ms_before = _cpu_ms()
     metered = {home: Metered(store) for home, store in homes}
     segments = Segments(task.keys, Homes(metered))
     tally = Tally(task.rules.buckets)
-    sources = _sources(task, segments)
+
+    def check() -> None:
+        if cancelled is not None and cancelled():
+            raise TaskCancelled(f"job {task.job}, range {task.range_index}")
+
+    sources = _sources(task, segments, ReadAhead(check))
     with _Outputs(task, segments) as outputs:
         for batch in merge([source.rows() for source in sources], task.rules, tally):
-            if cancelled is not None and cancelled():
-                raise TaskCancelled(f"job {task.job}, range {task.range_index}")
+            check()
             outputs.write(batch)
             del batch  # otherwise it is kept while the next is made
         written = outputs.finish()
@@ -80,10 +85,13 @@ def execute(task: MergeTask, homes: Homes, cancelled: Callable[[], bool] | None 
     )
 
 
-def _sources(task: MergeTask, segments: Segments) -> list[Source]:
+def _sources(task: MergeTask, segments: Segments, ahead: ReadAhead) -> list[Source]:
     order: Order = task.rules.order
     fan_in, sorts = len(task.sources), max(1, sum(not in_order(refs, order) for refs in task.sources))
-    return [Source(refs, segments.reader, order, task.bounds, fan_in=fan_in, sorts=sorts) for refs in task.sources]
+    return [
+        Source(refs, segments.reader, order, task.bounds, fan_in=fan_in, sorts=sorts, ahead=ahead)
+        for refs in task.sources
+    ]
 
 
 class _Outputs:

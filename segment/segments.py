@@ -24,7 +24,8 @@ class Segments:
     homes: Homes
 
     def reader(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX, *, columns: Columns = ALL) -> SegmentReader:
-        return SegmentReader(*self._find(ref), ref, fetch_bytes=fetch_bytes, columns=columns)
+        """It opens the segment at the first use."""
+        return SegmentReader(*self._find(ref), ref, fetch_bytes=fetch_bytes, columns=columns, opens=False)
 
     def verify_quick(self, ref: SegmentRef) -> None:
         verify_quick(*self._find(ref), ref)
