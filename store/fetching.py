@@ -95,9 +95,8 @@ def _made(request: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     try:
         return request(), None
     except BaseException as error:  # noqa: BLE001
-        # Without the frames of this file, which would hold what holds the error.
-        trace = error.__traceback__
-        return None, error.with_traceback(trace.tb_next if trace is not None else None)
+        # Without this frame, which holds it.
+        return None, error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
 
 
 class _Pool:
@@ -166,6 +165,7 @@ def _make_for(waiting: "weakref.ref[Fetch[Any]]") -> None:
     if fetch is not None:
         fetch.land(*made)
         fetch.landed()
+    del made, fetch  # the frames of an error keep this one
 
 
 _pool = _Pool()
