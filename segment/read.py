@@ -124,9 +124,13 @@ class SegmentReader:
         """The part of the object (start, length) that is needed next to open it; None: it is open."""
         if self._row_groups is not None:
             return None
-        size = self.ref.bytes
-        length = size if self.far and size <= WHOLE_BYTES_MAX else self._footer_bytes
-        return size - length, length
+        whole = self.far and self.ref.bytes <= WHOLE_BYTES_MAX
+        return (0, self.ref.bytes) if whole else self.tail
+
+    @property
+    def tail(self) -> tuple[int, int]:
+        """The part of the object with the footer."""
+        return self.ref.bytes - self._footer_bytes, self._footer_bytes
 
     def open(self, tail: memoryview) -> None:
         """Go on with the part that it wants."""

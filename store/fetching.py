@@ -9,11 +9,12 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-__all__ = ["THREADS_MAX", "Fetch", "Landings"]
+__all__ = ["THREADS_MAX", "Fetch", "Landings", "begun", "soon"]
 
+A = TypeVar("A")
 T = TypeVar("T")
 THREADS_MAX = 24  # of a process; an S3 client keeps 32 connections
 _LOOK_S = 0.25  # who waits is asked so often whether to go on
@@ -78,6 +79,14 @@ class Fetch(Generic[T]):
             self.land(*_made(self.request))
         return self.ended
 
+    def result(self) -> T:
+        """Wait for its answer."""
+        while not self.help():
+            seen = self._landings.count
+            if not self.ended:
+                self._landings.wait(seen)
+        return self.answer()
+
     def answer(self) -> T:
         """Requires: it has ended. Raises what the request raised. Nothing is kept here: ask once."""
         answer, error = self._answer, self._error
@@ -88,6 +97,23 @@ class Fetch(Generic[T]):
             return answer
         finally:
             del error  # it holds this frame
+
+
+def soon(request: Callable[[], T], *, far: bool) -> Callable[[], T]:
+    """How to have the answer of a request. It is under way at once, or (unless `far`) made when the answer is asked
+    for."""
+    return Fetch(request, Landings()).result if far else request
+
+
+def begun(begin: Callable[[A], T], items: Iterable[A], count: int) -> Iterator[tuple[A, T]]:
+    """Each item with what `begin` made of it, which it did for the next `count` items already."""
+    waiting: deque[tuple[A, T]] = deque()
+    for item in items:
+        waiting.append((item, begin(item)))
+        if len(waiting) > count:
+            yield waiting.popleft()
+    while waiting:
+        yield waiting.popleft()
 
 
 def _made(request: Callable[[], Any]) -> tuple[Any, BaseException | None]:
