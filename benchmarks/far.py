@@ -17,10 +17,11 @@ import msgspec
 
 from benchmarks.far_duckdb import duckdb
 from benchmarks.far_reading import cold, get, read, scan, tail
-from benchmarks.far_site import FarRow, Site, far_site, what_is_missing
+from benchmarks.far_rows import FarRow, FarStore
+from benchmarks.far_site import Site, far_site, what_is_missing
 from benchmarks.far_working import append, appends, compact, idle, spark
 
-__all__ = ["ROWS", "FarStore", "far"]
+__all__ = ["ROWS", "far"]
 
 ROWS: Mapping[str, Callable[[Site], Iterator[FarRow]]] = {
     "append": append,
@@ -37,24 +38,17 @@ ROWS: Mapping[str, Callable[[Site], Iterator[FarRow]]] = {
 }
 
 
-class FarStore(msgspec.Struct, frozen=True):
-    rows: list[FarRow] = []
-    not_run: str | None = None  # why nothing, or not all, was measured
-
-
 def far(folder: Path, rows: Sequence[str] = tuple(ROWS), quick: bool = False) -> FarStore:
     """`folder`: where RGW keeps its logs."""
     missing = what_is_missing()
     if missing is not None:
-        return FarStore(not_run=f"no RGW: {missing}")
+        return FarStore(not_run=[f"the far store: {missing}"])
     found: list[FarRow] = []
-    notes: list[str] = []
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix="far-") as own, far_site(Path(own), quick) as site:
         for name in rows:
             found += _told(ROWS[name](site))
-        notes = site.notes
-    return FarStore(found, "; ".join(notes) or None)
+        return FarStore(found, site.not_run)
 
 
 def _told(rows: Iterator[FarRow]) -> Iterator[FarRow]:
@@ -86,8 +80,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures there, too")
     given = parser.parse_args()
     found = far(Path(tempfile.gettempdir()), given.rows, given.quick)
-    if found.not_run:
-        print(f"Not measured: {found.not_run}")
+    for each in found.not_run:
+        print(f"Not measured: {each}")
     if given.json:
         given.json.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     return 0

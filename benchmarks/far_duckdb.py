@@ -5,7 +5,6 @@ other benchmarks, so both live in a virtual environment of their own, made at th
 """
 
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,9 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 import lithify
-from benchmarks.far_site import FarRow, Place, Site, timed
+from benchmarks.far_rows import FarRow
+from benchmarks.far_site import Place, Site, timed
 
-__all__ = ["duckdb"]
+__all__ = ["OURS", "THEIRS", "duckdb"]
+
+OURS, THEIRS = "scan, one run, in turn with DuckDB", "DuckDB's read_parquet, the same files"
 
 _FOLDER = Path(tempfile.gettempdir()) / "lithify-bench-duckdb-s3"
 _LOCK = Path(__file__).parent / "duckdb-s3.txt"
@@ -44,7 +46,8 @@ for line in sys.stdin:
         connection.execute(f"set s3_access_key_id='{key}'")
         connection.execute(f"set s3_secret_access_key='{secret}'")
     began = time.perf_counter()
-    found = connection.execute("select key, value, \\"offset\\", timestamp_ms, headers from read_parquet(?)", [asked["files"]])
+    columns = 'key, value, "offset", timestamp_ms, headers'
+    found = connection.execute(f"select {columns} from read_parquet(?)", [asked["files"]])
     rows = sum(batch.num_rows for batch in found.to_arrow_reader(65536))
     print(json.dumps([time.perf_counter() - began, rows]), flush=True)
 """
@@ -54,7 +57,7 @@ def duckdb(site: Site) -> Iterator[FarRow]:
     """One run, by turns with our scan of it."""
     python = _python()
     if python is None:
-        site.notes.append("DuckDB's S3 reading: its extension httpfs could not be installed")
+        site.not_run.append("DuckDB's S3 reading: its extension httpfs could not be installed")
         return
     partitions = {place.name: place.open(site.data).topic("clean").partition(0) for place in site.places}
     live = _live(site, partitions["near"])
@@ -62,24 +65,23 @@ def duckdb(site: Site) -> Iterator[FarRow]:
     packages = str(Path(pa.__file__).parent.parent)
     command = [str(python), "-c", _CHILD, "bench-key", "bench-secret", packages]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
+        there, back = child.stdin, child.stdout
+        assert there is not None
+        assert back is not None
 
         def run(place: Place) -> float:
             ours[place.name].append(timed(lambda: _scanned(partitions[place.name])))
             endpoint = place.endpoint.endpoint_url.removeprefix("http://")
-            print(json.dumps({"endpoint": endpoint, "files": live}), file=child.stdin, flush=True)
-            seconds, rows = json.loads(child.stdout.readline())
+            print(json.dumps({"endpoint": endpoint, "files": live}), file=there, flush=True)
+            seconds, rows = json.loads(back.readline())
             assert rows >= _scanned(partitions[place.name]), "DuckDB read fewer rows"
             return seconds
 
-        near, far = site.alternately(_TIMES, run)
-        child.stdin.close()
-    runs = len(near)
-    told = {name: statistics.median(each[1:]) for name, each in ours.items()}
-    yield FarRow(row="duckdb", what="scan, one run, in turn with DuckDB", unit="s", runs=runs, **told)
-    told = {"near": statistics.median(near), "far": statistics.median(far)}
-    yield FarRow(row="duckdb", what="DuckDB's read_parquet, the same files", unit="s", runs=runs, **told)
+        theirs = site.alternately(_TIMES, run)
+        there.close()
+    # The first of ours was to warm up, too.
+    yield FarRow.of("duckdb", OURS, "s", (ours["near"][1:], ours["far"][1:]))
+    yield FarRow.of("duckdb", THEIRS, "s", theirs)
 
 
 def _scanned(partition: lithify.Partition) -> int:

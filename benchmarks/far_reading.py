@@ -2,23 +2,17 @@
 
 import inspect
 import itertools
-import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import lithify
-from benchmarks.far_site import FarRow, Place, Site, timed
+from benchmarks.far_rows import FarRow
+from benchmarks.far_site import Place, Site, timed
 
 __all__ = ["cold", "get", "read", "scan", "tail"]
 
 _STALENESS_MS = 600_000
 _TAILED = 20
-
-
-def _row(row: str, what: str, unit: str, found: tuple[list[float], list[float]]) -> FarRow:
-    scale = 1_000 if unit == "ms" else 1
-    near, far = (scale * statistics.median(each) for each in found)
-    return FarRow(row=row, what=what, unit=unit, near=near, far=far, runs=len(found[0]))
 
 
 def _partitions(site: Site, topic: str) -> dict[str, lithify.Partition]:
@@ -40,7 +34,7 @@ def _get(site: Site, topic: str, what: str, **options: Any) -> FarRow:
         key = next(keys)
         return timed(lambda: partitions[place.name].get(key, **options))
 
-    return _row("get", what, "ms", site.alternately(31, run, warm=2))
+    return FarRow.of("get", what, "ms", site.alternately(31, run, warm=2))
 
 
 def scan(site: Site) -> Iterator[FarRow]:
@@ -59,7 +53,7 @@ def _consumed(site: Site, topic: str, row: str, what: str, do: Callable[[lithify
     def run(place: Place) -> float:
         return timed(lambda: sum(batch.num_rows for batch in do(partitions[place.name])))
 
-    return _row(row, what, "s", site.alternately(5, run))
+    return FarRow.of(row, what, "s", site.alternately(5, run))
 
 
 def cold(site: Site) -> Iterator[FarRow]:
@@ -69,7 +63,7 @@ def cold(site: Site) -> Iterator[FarRow]:
     def run(place: Place) -> float:
         return timed(lambda: place.open(url).topic("clean").partition(0).describe())
 
-    yield _row("cold", "open and describe, cold", "ms", site.alternately(15, run))
+    yield FarRow.of("cold", "open and describe, cold", "ms", site.alternately(15, run))
 
 
 def tail(site: Site) -> Iterator[FarRow]:
@@ -86,7 +80,7 @@ def tail(site: Site) -> Iterator[FarRow]:
             _append_small(writer)
         return timed(lambda: _take_all(followers[place.name]))
 
-    yield _row("tail", f"{_TAILED} new small segments, followed", "ms", site.alternately(7, run))
+    yield FarRow.of("tail", f"{_TAILED} new small segments, followed", "ms", site.alternately(7, run))
 
 
 def _append_small(partition: lithify.Partition) -> None:

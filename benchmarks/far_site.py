@@ -13,37 +13,16 @@ import pyarrow as pa
 
 import lithify
 from benchmarks.generate import Shape, tables
-from benchmarks.slow_link import RTT_MS, slow_link
+from benchmarks.slow_link import slow_link
 from tests.debian import program
 from tests.endpoint import Endpoint
 from tests.rgw import running_rgw
 
-__all__ = ["SHAPE", "FarRow", "Place", "Site", "far_site", "timed", "what_is_missing"]
+__all__ = ["SHAPE", "Place", "Site", "far_site", "timed", "what_is_missing"]
 
 SHAPE = Shape(segments=8, rows=200_000, keys=800_000, value_bytes=40)
 _CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 _PROGRAMS = ("radosgw", "ceph-mon", "ceph-osd", "radosgw-admin", "ceph")
-
-
-class FarRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians of both places. `unit`: ms, s (of work that moves bytes) or /s."""
-
-    row: str
-    what: str
-    unit: str
-    near: float
-    far: float
-    runs: int
-    requests: int | None = None
-
-    @property
-    def round_trips(self) -> float | None:
-        """Waited for, one after the other."""
-        return (self.far - self.near) / RTT_MS if self.unit == "ms" else None
-
-    @property
-    def ratio(self) -> float:
-        return self.far / self.near
 
 
 class Place(NamedTuple):
@@ -59,7 +38,7 @@ class Site:
     def __init__(self, near: Endpoint, far: Endpoint, quick: bool) -> None:
         self.near, self.far = Place("near", near), Place("far", far)
         self.quick = quick
-        self.notes: list[str] = []  # of what could not be measured
+        self.not_run: list[str] = []  # of what could not be measured
         self._bucket = near.create_bucket("far")
         self._names = 0
 

@@ -1,7 +1,6 @@
 """Rows of `far` that write: one append, many at a time, compactions, an idle pass."""
 
 import multiprocessing
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import lithify
-from benchmarks.far_site import FarRow, Place, Site, timed
+from benchmarks.far_rows import FarRow
+from benchmarks.far_site import Place, Site, timed
 from lithify.store.metered import Metered
 
 __all__ = ["append", "appends", "compact", "idle", "spark"]
@@ -36,8 +36,7 @@ def append(site: Site) -> Iterator[FarRow]:
     partitions = {place.name: _topic(place, site.fresh_url()).partition(0) for place in site.places}
     records = _records()
     found = site.alternately(31, lambda place: timed(lambda: partitions[place.name].append(records)), warm=3)
-    near, far = (1_000 * statistics.median(each) for each in found)
-    yield FarRow(row="append", what="append of 100 records", unit="ms", near=near, far=far, runs=len(found[0]))
+    yield FarRow.of("append", "append of 100 records", "ms", found)
 
 
 def appends(site: Site) -> Iterator[FarRow]:
@@ -49,9 +48,7 @@ def appends(site: Site) -> Iterator[FarRow]:
 
 
 def _per_s(site: Site, what: str, run: Callable[[Place], float]) -> FarRow:
-    near, far = site.alternately(2, run, warm=0)
-    told = {"near": statistics.median(near), "far": statistics.median(far)}
-    return FarRow(row="appends", what=what, unit="/s", runs=len(near), **told)
+    return FarRow.of("appends", what, "/s", site.alternately(2, run, warm=0))
 
 
 def _appending_s(site: Site) -> float:
@@ -128,10 +125,7 @@ def _compacted(site: Site, row: str, what: str, engine: Any, times: int) -> FarR
         site.delete(new)
         return took
 
-    near, far = site.alternately(times, run)
-    return FarRow(
-        row=row, what=what, unit="s", near=statistics.median(near), far=statistics.median(far), runs=len(near)
-    )
+    return FarRow.of(row, what, "s", site.alternately(times, run))
 
 
 class _Only:
@@ -163,9 +157,8 @@ def idle(site: Site) -> Iterator[FarRow]:
         return once
 
     by_place = {place.name: passes(place) for place in site.places}
-    near, far = site.alternately(2, lambda place: by_place[place.name](place))
-    told = {"near": statistics.median(near), "far": statistics.median(far), "requests": asked[-1]}
-    yield FarRow(row="idle", what=f"idle pass over {partitions} partitions", unit="s", runs=len(near), **told)
+    found = site.alternately(2, lambda place: by_place[place.name](place))
+    yield FarRow.of("idle", f"idle pass over {partitions} partitions", "s", found, requests=asked[-1])
 
 
 def _requests(counts: Any) -> int:
