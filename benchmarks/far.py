@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.far_bars import far_limits
 from benchmarks.far_duckdb import duckdb
 from benchmarks.far_reading import cold, get, read, scan, tail
 from benchmarks.far_rows import FarRow, FarStore
@@ -82,6 +83,8 @@ def main() -> int:
     found = far(Path(tempfile.gettempdir()), given.rows, given.quick)
     for each in found.not_run:
         print(f"Not measured: {each}")
+    for what, measured, most, least in far_limits(found):
+        print(f"{what:60} {measured:8.2f}  {f'at most {most}' if least is None else f'at least {least}'}")
     if given.json:
         given.json.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     return 0

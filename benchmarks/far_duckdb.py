@@ -15,12 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 import lithify
+from benchmarks.far_bars import OURS, THEIRS
 from benchmarks.far_rows import FarRow
 from benchmarks.far_site import Place, Site, timed
 
-__all__ = ["OURS", "THEIRS", "duckdb"]
-
-OURS, THEIRS = "scan, one run, in turn with DuckDB", "DuckDB's read_parquet, the same files"
+__all__ = ["duckdb"]
 
 _FOLDER = Path(tempfile.gettempdir()) / "lithify-bench-duckdb-s3"
 _LOCK = Path(__file__).parent / "duckdb-s3.txt"
