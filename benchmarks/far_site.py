@@ -1,5 +1,6 @@
 """A Ceph RGW of this machine, reached directly and over a slow link, and what is in it for all rows of `far`."""
 
+import random
 import time
 import urllib.parse
 from collections.abc import Callable, Generator, Sequence
@@ -80,8 +81,10 @@ class Site:
 
     @cached_property
     def keys(self) -> Sequence[bytes]:
-        """Some that occur, from everywhere."""
-        return self.tables[-1]["key"].to_pylist()[::97]
+        """Some that occur, of all segments."""
+        keys = [key for table in self.tables for key in table["key"].to_pylist()[::97]]
+        random.Random(0).shuffle(keys)
+        return keys
 
     def objects(self, prefix: str) -> dict[str, int]:
         """Keys and bytes, below the bucket."""
