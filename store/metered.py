@@ -67,6 +67,10 @@ class Metered(Store):
     def endpoint_url(self) -> str:
         return self.inner.endpoint_url
 
+    @property
+    def far(self) -> bool:
+        return self.inner.far
+
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
         """How another process opens the same store; see `write_credentials`."""
         return msgspec.structs.replace(self.inner.spec(), credentials_file=credentials_file)

@@ -300,6 +300,12 @@ class Store(Protocol):
         """Where requests go, whatever decided that; "" if `url` says it all."""
         return ""
 
+    @property
+    def far(self) -> bool:
+        """Whether a request takes so long that others are worth making meanwhile (docs/rfcs/0028): not on a disk, nor
+        in memory."""
+        return False
+
     def hasty(self) -> "Store":
         """The same place, with total deadlines of a few seconds: detects an outage while somebody waits."""
         return self

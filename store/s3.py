@@ -67,6 +67,10 @@ class S3Store(Store):
         """Where requests go, however that was decided: by an option, a variable, a profile, or the region."""
         return str(self.bulk_client().meta.endpoint_url)
 
+    @property
+    def far(self) -> bool:
+        return True
+
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
         """`credentials_file`: as written by `write_credentials`; the spec itself never holds a secret. It names the
         endpoint and the region that this process really uses, so that a worker's own variables change neither."""
