@@ -3,8 +3,9 @@ application, of a producer; in any order, some long after their upload. They hav
 without them are as they were."""
 
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -54,8 +55,9 @@ class Sending:
 
     rows: list[Row]
     files: PartitionFiles
-    coroutine: Coroutine[Any, Any, range]
+    begin: Callable[[], Coroutine[Any, Any, range]]
     what: str  # kind of append
+    coroutine: Coroutine[Any, Any, range] | None = None
     reply: Any = None
     error: Exception | None = None
     edit: Append | None = None  # uploaded, and not committed yet
@@ -68,10 +70,11 @@ class Sending:
     async def goes_on(self) -> None:
         """Until it waits for a commit, or has ended."""
         self.edit = None
+        self.coroutine = coroutine = self.coroutine or self.begin()
         while True:
             try:
                 error, self.error = self.error, None
-                request = self.coroutine.send(self.reply) if error is None else self.coroutine.throw(error)
+                request = coroutine.send(self.reply) if error is None else coroutine.throw(error)
                 self.reply = None
                 if isinstance(request, Share):
                     self.edit = request.edit
@@ -81,7 +84,7 @@ class Sending:
                 self.told = stop.value
                 return
             except LithifyError as error:
-                if _ended(self.coroutine):
+                if _ended(coroutine):
                     self.told = error
                     return
                 self.error = error
@@ -182,7 +185,7 @@ class Process:
         body = encode(stored)
         ref, files = reference(stored, body, config.order), self.files.beside()
         how |= {"l0_segments_max": config.l0_segments_max, "expiration_ms": config.transactional_id_expiration_ms}
-        return Sending(rows, files, append(files, body, ref, commit=share, **how), what)
+        return Sending(rows, files, partial(append, files, body, ref, commit=share, **how), what)
 
     async def _holds(self, what: str, name: str) -> tuple[list[Row], dict[str, Any]]:
         fresh = records(self.site, self.actor, name, await Now())
