@@ -179,6 +179,7 @@ def in_place(spawn: Spawn) -> Generator[None]:
         "lithify.log.producer.threading": threading,
         "lithify.log.producer_stamps.ThreadPoolExecutor": Pool,
         "lithify.log.producer.wait": wait,
+        "lithify.log.commit_queue.threading": threading,
         "lithify.log.latest.threading": threading,
         "lithify.log.batches.Future": Future,
         "lithify.store.own_lock.threading": threading,
