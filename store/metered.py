@@ -2,10 +2,10 @@
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
 
 __all__ = ["Metered"]
 
+T = TypeVar("T")
+
 # One lock for all: it is held only for an addition, and processes fork only while it is free.
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
@@ -40,6 +42,7 @@ class Metered(Store):
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
+        self.same_as: Hashable | None = None  # equal for stores that are reached in the same way
         self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)  # these are shared with `hasty`
         self._durations = {name: Durations(REQUEST_BOUNDS_S) for name in _TIMED}
         # Known ones begin at 0: a rate cannot see the first of a series that begins with 1.
@@ -146,6 +149,9 @@ class Metered(Store):
 
     def close(self) -> None:
         self.inner.close()
+
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
+        return self.inner.side_by_side(calls)
 
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
         return self.inner.remove_stale_temporaries(ours, dry_run=dry_run)
