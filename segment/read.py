@@ -17,7 +17,17 @@ import xxhash
 from lithify.manifest.bounds import EVERYTHING, Bounds, lies_within
 from lithify.manifest.model import SegmentRef
 from lithify.segment.arrays import from_longs, longs
-from lithify.segment.columns import ALL, GAP_BYTES_MAX, Columns, Window, chunk_pieces, stand_in, without_contents
+from lithify.segment.columns import (
+    ALL,
+    GAP_BYTES_MAX,
+    MOST,
+    Columns,
+    Window,
+    chunk_pieces,
+    joined,
+    stand_in,
+    without_contents,
+)
 from lithify.segment.footer import RowGroup, decode, row_groups, verified
 from lithify.segment.schema import RUN
 from lithify.segment.within import within
@@ -28,7 +38,7 @@ __all__ = ["FETCH_BYTES_MAX", "OpenSegment", "SegmentReader", "Span"]
 
 FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups, in one fetch; a single row group may be larger
 FAR_FETCH_BYTES_MAX = 4 << 20  # of a far store, where several fetches are under way
-EARLY_BYTES_MAX = 2 << 20  # of the beginning, fetched beside the footer: takes little longer than a round trip
+EARLY_BYTES_MAX = 3 << 20  # of the beginning, fetched beside the footer: takes little longer than a round trip
 WHOLE_BYTES_MAX = 512 << 10  # a smaller segment of a far store is fetched whole: that takes less than a round trip more
 _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
@@ -109,7 +119,7 @@ class SegmentReader:
     def begin(self, wanted: Bounds) -> int:
         """How many of the object's first bytes to request beside its footer, since they are wanted for sure."""
         large = self.far and self._row_groups is None and self.ref.bytes > WHOLE_BYTES_MAX
-        if large and self._columns.names >= ALL.names and lies_within(self.ref, wanted):
+        if large and self._columns.names >= MOST and lies_within(self.ref, wanted):
             self._early_bytes = min(EARLY_BYTES_MAX, self._fetch_bytes, self.tail[0])
         return self._early_bytes
 
@@ -161,7 +171,7 @@ class SegmentReader:
         if footer is None:
             raise self._corrupt("its footer fails its checksum")
         self._use(self._guard(lambda: decode(footer)))
-        if self.far and (len(tail) == size or self._columns.names >= ALL.names):
+        if self.far and (len(tail) == size or self._columns.names >= MOST):
             self._end = tail
 
     def spans(self, wanted: Bounds) -> list[Span]:
@@ -252,7 +262,7 @@ class SegmentReader:
     def _decode(self, part: _Needed, pieces: list[tuple[int, memoryview]]) -> pa.RecordBatch:
         group, names, whole = part.group, part.names, part.whole
         if whole:
-            content = _joined(pieces, group.start, group.start + group.stored_bytes)
+            content = joined(pieces, group.start, group.start + group.stored_bytes)
             if xxhash.xxh3_64_hexdigest(content) != group.checksum:
                 raise self._corrupt(f"row group {group.index} fails its checksum")
             pieces = [(group.start, content)]
@@ -304,12 +314,6 @@ class SegmentReader:
 
 OpenSegment = Callable[[SegmentRef, int], SegmentReader]
 """Opens a segment; a fetch has at most so many bytes."""
-
-
-def _joined(pieces: list[tuple[int, memoryview]], start: int, end: int) -> memoryview:
-    """This part of the object, from pieces that follow each other."""
-    found = [piece[max(start - at, 0) : end - at] for at, piece in pieces if at < end and at + len(piece) > start]
-    return found[0] if len(found) == 1 else memoryview(b"".join(found))
 
 
 def _read(store: Store, key: str, segment: str, start: int, length: int) -> memoryview:
