@@ -136,7 +136,7 @@ class Lane:
                 yield begun.ref, self._rows(begun)
                 if begun.reader is not None:
                     self.bytes_read += begun.reader.bytes_read
-                self._hold(-begun.kept_bytes - (begun.early_bytes if begun.early is not None else 0))
+                self._let_go(begun)
                 self._begun.popleft()
         finally:
             self._begun.clear()
@@ -157,6 +157,8 @@ class Lane:
                 self._keep(begun, begun.early)
             pieces = self._pieces(span, fetches)
             fetches.clear()
+            if span.last:
+                self._let_go(begun)
             self._ahead.go_on()
             yield from self._reader(begun).rows(span, pieces, self._wanted)
 
@@ -178,6 +180,11 @@ class Lane:
             if begun.opening is not None:
                 self._ahead.wait(begun.opening)
             self._look(begun)
+
+    def _let_go(self, begun: _Begun) -> None:
+        """Nothing more is needed of it."""
+        self._hold(-begun.kept_bytes - (begun.early_bytes if begun.early is not None else 0))
+        begun.kept_bytes, begun.early = 0, None
 
     def _keep(self, begun: _Begun, early: Fetch[memoryview]) -> None:
         self._ahead.wait(early)
