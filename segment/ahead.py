@@ -21,7 +21,7 @@ from lithify.store.fetching import Fetch, Landings
 
 __all__ = ["AHEAD_BYTES_MAX", "Lane", "ReadAhead"]
 
-AHEAD_BYTES_MAX = 32 << 20  # requested and not yet taken, of all sources together
+AHEAD_BYTES_MAX = 24 << 20  # requested and not yet taken, of all sources together
 _OPENED_MAX = 32  # segments of one source
 
 Pieces = list[tuple[int, memoryview]]
@@ -205,7 +205,9 @@ class Lane:
             if begun.error is not None or not begun.far:
                 return None
             if begun.coming:
-                return _bytes(begun.coming[0])
+                # Records that are row groups by themselves are fetched when they are needed: a merge holds each of
+                # them several times already.
+                return None if begun.ref.max_row_bytes else _bytes(begun.coming[0])
             if begun.opening is None and not begun.is_open:
                 return _length(begun)
         return self._next_opening()

@@ -34,7 +34,7 @@ from lithify.segment.within import within
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Store
 
-__all__ = ["FETCH_BYTES_MAX", "OpenSegment", "SegmentReader", "Span"]
+__all__ = ["FAR_FETCH_BYTES_MAX", "FETCH_BYTES_MAX", "OpenSegment", "SegmentReader", "Span"]
 
 FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups, in one fetch; a single row group may be larger
 FAR_FETCH_BYTES_MAX = 4 << 20  # of a far store, where several fetches are under way
@@ -119,8 +119,9 @@ class SegmentReader:
 
     def begin(self, wanted: Bounds) -> int:
         """How many of the object's first bytes to request beside its footer, since they are wanted for sure."""
-        large = self.far and self._row_groups is None and self.ref.bytes > WHOLE_BYTES_MAX
-        if large and self._columns.names >= MOST and lies_within(self.ref, wanted):
+        large = self.ref.bytes > WHOLE_BYTES_MAX and not self.ref.max_row_bytes
+        closed = self._row_groups is None
+        if self.far and large and closed and self._columns.names >= MOST and lies_within(self.ref, wanted):
             self._early_bytes = min(EARLY_BYTES_MAX, self._fetch_bytes, self.tail[0])
         return self._early_bytes
 
