@@ -9,6 +9,8 @@ from benchmarks.cluster import OnCluster
 from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
 from benchmarks.extremes import Extreme
+from benchmarks.far_bars import far_limits
+from benchmarks.far_rows import FarStore
 from benchmarks.generate import Shape
 from benchmarks.measure import Run
 from benchmarks.recording import Recording
@@ -53,6 +55,7 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True):
     deciding: list[Deciding] = []
     recording: list[Recording] = []
     cluster: OnCluster | None = None
+    far: FarStore | None = None
     bars: list[Bar] = []
 
 
@@ -68,6 +71,7 @@ def bars(results: Results) -> list[Bar]:
         *(*_extremes(results.extremes), *_convergence(results.convergence), *_deciding(results.deciding)),
         *_recording(results.recording),
         *_cluster(results.cluster),
+        *(Bar(*limit) for limit in (far_limits(results.far) if results.far else ())),
     ]
 
 

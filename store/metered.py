@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +26,8 @@ from lithify.store.port import (
 from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
 
 __all__ = ["Metered"]
+
+T = TypeVar("T")
 
 # One lock for all: it is held only for an addition, and processes fork only while it is free.
 _lock = threading.Lock()
@@ -65,6 +67,10 @@ class Metered(Store):
     @property
     def endpoint_url(self) -> str:
         return self.inner.endpoint_url
+
+    @property
+    def far(self) -> bool:
+        return self.inner.far
 
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
         """How another process opens the same store; see `write_credentials`."""
@@ -143,6 +149,9 @@ class Metered(Store):
 
     def close(self) -> None:
         self.inner.close()
+
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
+        return self.inner.side_by_side(calls)
 
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
         return self.inner.remove_stale_temporaries(ours, dry_run=dry_run)

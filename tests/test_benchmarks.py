@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from benchmarks.cluster import OnCluster
 from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
+from benchmarks.far_picture import picture
+from benchmarks.far_rows import FarRow, FarStore
 from benchmarks.generate import Shape, tables, warehouse
 from benchmarks.measure import Run
 from benchmarks.recording import Recording, recording
@@ -98,6 +101,46 @@ def test_what_the_policy_is_held_to() -> None:
     assert "| uniform, 9 keys | 5.90                | 4.5                | 8 of 9 | 6 of 30  | 7    | yes    |" in show(
         found
     )
+
+
+def far_store() -> FarStore:
+    return FarStore(
+        [
+            FarRow.of("append", "append of 100 records", "ms", ([0.01, 0.02, 0.03], [0.11, 0.14, 0.11])),
+            FarRow.of("scan", "scan, one run", "s", ([2, 2], [3, 3])),
+            FarRow.of("appends", "appends a second, 1 thread", "/s", ([50], [10])),
+            FarRow.of("appends", "appends a second, 64 threads", "/s", ([60], [250])),
+            FarRow.of("idle", "idle pass over 1000 partitions", "s", ([1], [4]), requests=1_001),
+        ],
+        ["DuckDB's S3 reading: no extension"],
+    )
+
+
+def test_what_a_far_store_is_held_to() -> None:
+    found = Results(machine=results().machine, far=far_store())
+    assert {bar.what: (bar.measured, bar.met) for bar in bars(found)} == {
+        "round trips of: append of 100 records": (3, True),
+        "far over near: scan, one run": (1.5, False),
+        "far s: idle pass over 1000 partitions": (4, True),
+        "requests: idle pass over 1000 partitions": (1_001, False),
+        "far appends a second, 64 threads over one": (25, True),
+    }
+    told = show(found)
+    assert "| append of 100 records                          | 20 ms | 110 ms | 5.50       | 3.0 " in told
+    assert "Not measured: DuckDB's S3 reading: no extension." in told
+
+
+def test_a_far_store_has_a_table_and_a_picture_of_its_own_in_the_readme(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- bench:begin -->\nkept\n<!-- bench:end -->\n<!-- far:begin -->\n<!-- far:end -->\n")
+    write_readme(readme, Results(machine=results().machine, far=far_store()))
+    text = readme.read_text()
+    assert text.startswith("<!-- bench:begin -->\nkept\n<!-- bench:end -->\n<!-- far:begin -->\n2 processors")
+    drawn = (tmp_path / "docs/pictures/far-store.svg").read_text()
+    assert drawn == picture(far_store())
+    tree = ElementTree.fromstring(drawn)
+    bars_drawn = list(tree.iter("{http://www.w3.org/2000/svg}rect"))
+    assert len(bars_drawn) == 2 + 2 * 3, "a legend, and two of each row that tells a time"
 
 
 @pytest.mark.spark
