@@ -167,6 +167,10 @@ def _kept(work: Callable[[Any], Any], item: Any, done: list[Any], failed: list[E
     return run
 
 
+def _one_by_one(do: Callable[[Any], Any], things: Iterable[Any], _: int = 1) -> list[Any]:
+    return [do(thing) for thing in things]
+
+
 def _new_id() -> str:
     return ask(NewId())
 
@@ -178,6 +182,8 @@ def in_place(spawn: Spawn) -> Generator[None]:
         "lithify.log.producer.threading": threading,
         "lithify.log.producer_stamps.ThreadPoolExecutor": Pool,
         "lithify.log.producer.wait": wait,
+        "lithify.gc.collector.many": _one_by_one,
+        "lithify.log.topic.many": _one_by_one,
         "lithify.log.latest.threading": threading,
         "lithify.log.batches.Future": Future,
         "lithify.store.own_lock.threading": threading,
