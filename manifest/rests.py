@@ -34,7 +34,7 @@ class Rest:
         self._round_ms = rests.round_ms
         self._most_ms = (rests.bound_ms - rests.round_ms) // 2  # between two looks
         self._collected_after_ms = rests.collected_after_ms
-        self._grows, self._share = 0.5 + phase / 2, 0.8 + phase / 5
+        self._grows = 0.5 + phase / 2
         self._since_ms = self._manifest_ms = self._compactor_ms = self._boundary_ms = now_ms
 
     def asks(self, now_ms: int) -> Asks:
@@ -43,7 +43,7 @@ class Rest:
         if now_ms < last:  # the clock stepped back: how long it was is not known
             return Asks(True, True, True)
         boundary = self._asks_boundary(now_ms, first)
-        gap_ms = int(min((last - self._since_ms) * self._grows, self._most_ms * self._share))
+        gap_ms = min(int((last - self._since_ms) * self._grows), self._most_ms)
         if gap_ms <= self._round_ms:
             return Asks(True, True, boundary)
         if now_ms + self._round_ms - last <= gap_ms:

@@ -76,14 +76,14 @@ def test_an_hour_of_rest_costs_a_request_for_each_look_and_few_looks(hall: Hall)
 
 
 def test_what_another_process_appends_is_noticed_within_the_bound(hall: Hall) -> None:
-    for number in (3, 7):
+    for number in (2, 3):
         for _ in range(20):
             hall.append(hall.elsewhere, number)
     found: set[int] = set()
     for _ in range(REST_MS // IDLE_MS):
         hall.round()
         found |= set(hall.worked)
-    assert found == {3, 7}
+    assert found == {2, 3}
 
 
 def test_what_this_process_appends_is_noticed_by_the_next_round(hall: Hall) -> None:
@@ -112,12 +112,12 @@ def test_what_falls_due_by_time_is_done_in_that_round() -> None:
     hall.round()
     hall.now_ms += IDLE_MS
     began_ms = hall.now_ms
-    hall.append(hall.elsewhere, 9)
+    hall.append(hall.elsewhere, 1)
     hall.worked = []
     while not hall.worked:
         hall.round()
     assert 0 <= hall.now_ms - IDLE_MS - began_ms - LAG_MS < 2 * IDLE_MS
-    assert hall.worked == [9]
+    assert hall.worked == [1]
     hall.compactor.close()
 
 
@@ -144,10 +144,10 @@ def test_an_append_during_a_look_is_not_forgotten(hall: Hall, monkeypatch: pytes
 
     async def and_then(self: PartitionFiles, asks: Asks) -> bool:
         answer = await moved(self, asks)
-        if self.keys.partition == 6 and not appended.is_set():
+        if self.keys.partition == 4 and not appended.is_set():
             appended.set()
             for _ in range(20):
-                hall.append(hall.here, 6)
+                hall.append(hall.here, 4)
         return answer
 
     monkeypatch.setattr(PartitionFiles, "moved", and_then)
@@ -155,7 +155,7 @@ def test_an_append_during_a_look_is_not_forgotten(hall: Hall, monkeypatch: pytes
     assert appended.is_set()
     assert hall.worked == []
     hall.round()
-    assert hall.worked == [6]
+    assert hall.worked == [4]
 
 
 def test_a_bound_of_zero_looks_everywhere_in_each_round(hall: Hall) -> None:
