@@ -45,6 +45,18 @@ class PartitionFiles:
         """Another object for the same files, which has read nothing yet."""
         return PartitionFiles(self.keys, self.committed, self.homes)
 
+    def beside(self) -> "PartitionFiles":
+        """Another object for the same files, which knows what this one knows, for another thread."""
+        twin = self.again()
+        twin.learn(self)
+        return twin
+
+    def learn(self, other: "PartitionFiles") -> None:
+        """Know what `other` knows, which may be in use by another thread."""
+        self.boundary.learn(other.boundary)
+        self.manifest.learn(other.manifest)
+        self.compactor.learn(other.compactor)
+
     @property
     def name(self) -> str:
         return f"{self.keys.topic}/{self.keys.partition}"

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from pyspark_lithify.columns import for_append
 from pyspark_lithify.options import WriteOptions
+from pyspark_lithify.telling import told
 
 if TYPE_CHECKING:
     from lithify.log.topic import Topic
@@ -50,9 +51,11 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._placing = placing(options, schema, options.txn)
 
+    @told
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return write(self._placing, iterator)
 
+    @told
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         commit(self._placing.options, messages, self._placing.options.txn)
 
@@ -167,12 +170,18 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
         try:
             _append(topic, number, given, stamp, options.commit_wait_ms)
         except Exception as error:
-            again = "the same txnAppId and txnVersion skip what was appended" if txn else "it would be appended twice"
-            error.add_note(
-                f"Appended before this error: partitions {done or 'none'}. If the write is repeated, {again}."
-            )
+            error.add_note(_reached(error, done, txn is not None))
             raise
         done.append(number)
+
+
+def _reached(error: Exception, done: Sequence[int], again_is_skipped: bool) -> str:
+    from lithify.store.errors import CommitUnknown
+
+    if not done and not isinstance(error, CommitUnknown):
+        return "Nothing was appended."
+    again = "the same txnAppId and txnVersion skip what was appended" if again_is_skipped else "they have it twice"
+    return f"Appended before this error: partitions {list(done) or 'none'}. If the write is repeated, {again}."
 
 
 def _append(

@@ -21,6 +21,7 @@ from lithify.store.s3_reads import Range, modified_ms, read_range
 from lithify.store.s3_repeats import Repeats
 from lithify.store.s3_replies import NotFromS3, marked
 from lithify.store.s3_uploads import abort_stale_uploads
+from lithify.store.side_by_side import SideBySide
 
 __all__ = ["S3Store"]
 
@@ -49,6 +50,7 @@ class S3Store(Store):
         self._clients = S3Clients(self._options)
         self._pause = pause
         self._hasty: S3Store | None = None
+        self._side_by_side = SideBySide()
 
     def __repr__(self) -> str:
         return f"S3Store({self.url!r})"
@@ -64,6 +66,10 @@ class S3Store(Store):
     def endpoint_url(self) -> str:
         """Where requests go, however that was decided: by an option, a variable, a profile, or the region."""
         return str(self.bulk_client().meta.endpoint_url)
+
+    @property
+    def far(self) -> bool:
+        return True
 
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
         """`credentials_file`: as written by `write_credentials`; the spec itself never holds a secret. It names the
@@ -230,7 +236,11 @@ class S3Store(Store):
         check_key(key)
         return None
 
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
+        return self._side_by_side.run(calls)
+
     def close(self) -> None:
+        self._side_by_side.close()
         if self._clients.pid == os.getpid():
             self._clients.close()
         if self._hasty is not None:
