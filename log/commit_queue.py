@@ -1,7 +1,7 @@
 """Threads of this process that append to one partition share commits: one of them commits for all that wait
 (docs/rfcs/0024). No thread of its own: whoever is first while no commit is in flight leads.
 
-A commit in flight is a coroutine that waits for one reply. If its leader is interrupted, another member goes on with it.
+A commit in flight is a coroutine that waits for one reply. If its leader is interrupted, another member continues it.
 """
 
 import threading

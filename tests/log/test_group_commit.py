@@ -51,7 +51,9 @@ class Crowd:
     def edit(self, number: int, **stamps: Any) -> Append:
         return Append(segment(SegmentId.for_append(1, f"{number:016x}")), L0_MAX, **stamps)
 
-    def member(self, number: int, answer: Answer | None = None, deadline_ms: int | None = None, **stamps: Any) -> Member:
+    def member(
+        self, number: int, answer: Answer | None = None, deadline_ms: int | None = None, **stamps: Any
+    ) -> Member:
         files = PartitionFiles(self.keys)
         return Member(self.edit(number, **stamps), files, answer or self.warehouse.driver.answer, deadline_ms)
 
@@ -182,7 +184,7 @@ REQUESTS = 7  # of a commit, about
 def test_who_is_interrupted_leaves_the_others_whole(
     crowd: Crowd, at: int, asked: bool, fault: type[BaseException]
 ) -> None:
-    """At each request of the commit that it leads, before it was made or after. A MemoryError ends the commit itself."""
+    """At each request of the commit that it leads, before it was made or after. A MemoryError ends the commit."""
     plain, requests, interrupted = crowd.warehouse.driver.answer, 0, False
 
     def answer(request: Request[Any]) -> Any:
