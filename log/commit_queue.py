@@ -7,6 +7,7 @@ A commit in flight is a coroutine that waits for one reply. If its leader is int
 import threading
 from collections import deque
 from collections.abc import Generator, Sequence
+from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
 from lithify.log.append import commit_many, unknown_to
@@ -193,7 +194,7 @@ class _Flight:
         if not here:
             self._commit.close()
             return True
-        if self.answers is not None or self._commit.gi_frame is not None:
+        if self.answers is not None or getgeneratorstate(self._commit) != GEN_CLOSED:
             self._again = self._pending is not None
         elif not self._tried:
             self.members = here
