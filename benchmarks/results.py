@@ -14,6 +14,7 @@ from benchmarks.far_bars import far_limits
 from benchmarks.far_rows import FarStore
 from benchmarks.generate import Shape
 from benchmarks.measure import Run
+from benchmarks.producing import Produced
 from benchmarks.recording import Recording
 from benchmarks.requests import Requests
 from benchmarks.scale import Point, slope
@@ -55,6 +56,7 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True):
     convergence: list[Convergence] = []
     deciding: list[Deciding] = []
     recording: list[Recording] = []
+    producer: list[Produced] = []
     cluster: OnCluster | None = None
     data_source: OnSpark | None = None
     far: FarStore | None = None
@@ -72,6 +74,7 @@ def bars(results: Results) -> list[Bar]:
         *(*_speed(results.contenders), *_requests(results.requests), *_memory(results), *_scale(results.scale)),
         *(*_extremes(results.extremes), *_convergence(results.convergence), *_deciding(results.deciding)),
         *_recording(results.recording),
+        *(Bar(f"records a second: {each.what}", each.per_s, at_least=150_000) for each in results.producer),
         *(*_cluster(results.cluster), *_data_source(results.data_source)),
         *(Bar(*limit) for limit in (far_limits(results.far) if results.far else ())),
     ]
