@@ -18,7 +18,9 @@ from lithify.log.info import PartitionInfo, describe
 from lithify.log.intake import Records, prepare
 from lithify.log.names import check_name
 from lithify.log.opening import Opening, Start
+from lithify.log.placed import check_keys
 from lithify.log.positions import Holds
+from lithify.log.recent import RecentHead, check_staleness_ms
 from lithify.log.record import Record
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
@@ -34,16 +36,18 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer, ProducerStamp, check_holds
 from lithify.manifest.retention import Retention, floor_at
 from lithify.manifest.transactions import Reach, TransactionStamp
+from lithify.segment.points import Points
 from lithify.segment.segments import Segments
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
-from lithify.store.errors import InvalidRequest, LithifyError, NotFound
+from lithify.store.errors import InvalidRequest, LithifyError, NotFound, SnapshotExpired, Unavailable
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import Request
 
 __all__ = ["Partition"]
 
 T = TypeVar("T")
+LOOKS_MAX = 3  # for a manifest whose segments are all there
 
 
 class Partition:
@@ -67,6 +71,8 @@ class Partition:
         self._unbounded = unbounded  # the bounds for a manifest that has none
         self._files = PartitionFiles(keys)
         self._lock = OwnLock()
+        self._recent = RecentHead(self._files)
+        self._points: Points | None = None
 
     def __repr__(self) -> str:
         return f"Partition({self._files.name})"
@@ -321,9 +327,33 @@ class Partition:
         """The latest record of each key with low ≤ key < high, in key order; deleted keys only with `tombstones`."""
         return self.snapshot().scan(tombstones, low=low, high=high, columns=columns)
 
-    def get(self, key: bytes) -> Record | None:
-        """The latest record of `key`; None: there is none, or it was deleted."""
-        return self.snapshot().get(key)
+    def get(self, key: bytes, *, max_staleness_ms: int = 0) -> Record | None:
+        """The latest record of `key`; None: there is none, or it was deleted. `max_staleness_ms` as in `get_many`."""
+        return self.get_many((key,), max_staleness_ms=max_staleness_ms)[0]
+
+    def get_many(self, keys: Iterable[bytes], *, max_staleness_ms: int = 0) -> list[Record | None]:
+        """As `get`, for each of `keys`, in their order, all from one manifest.
+
+        With `max_staleness_ms` (at most an hour) that manifest may be one that was the newest less than so long ago: it
+        has every append that was acknowledged before that, and every one through this handle. If nothing of what it
+        needs is new to this process, the call makes no request. Retention by time counts as ever.
+
+        >>> part = lithify.open("memory://example").create_topic("users").partition(0)
+        >>> _ = part.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
+        >>> [record and record.value for record in part.get_many([b"bela", b"carl", b"ada"], max_staleness_ms=1_000)]
+        [b'team', None, b'free']
+        """
+        wanted = check_keys(keys, self._files.name)
+        staleness_ms = check_staleness_ms(max_staleness_ms, self._files.name)
+        for _ in range(LOOKS_MAX):
+            snapshot = self._snapshot(self._run(self._recent.within(staleness_ms)), None)
+            try:
+                return snapshot.get_many(wanted)
+            except SnapshotExpired:
+                # SUBTLE! A collection may have deleted what a manifest names that is no longer the head. It says
+                # nothing about the keys: ask the head. Test: tests/log/test_staleness.py
+                staleness_ms = 0
+        raise Unavailable(f"{self._files.name}: collection overtook {LOOKS_MAX} reads; retry")
 
     def snapshot(
         self, pin: str | None = None, ttl: int | timedelta | None = None, *, manifest: int | None = None
@@ -386,7 +416,10 @@ class Partition:
         # A pinned manifest keeps the floor stored when it was pinned.
         floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
         segments, explain = Segments(self._files.keys, self._driver.homes), self._explain_missing
-        return Snapshot(segments, manifest, floor, explain, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
+        points = self._points  # of the latest manifest read: replaced as a whole
+        if points is None or points.manifest is not manifest:
+            self._points = points = Points(segments, self._driver.cache, manifest)
+        return Snapshot(segments, points, floor, explain, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
 
     def _commit(self, edit: Edit[Manifest, T]) -> T:
         return self._run(self._files.manifest.commit(edit)).result

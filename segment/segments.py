@@ -24,24 +24,25 @@ class Segments:
     homes: Homes
 
     def reader(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX, *, columns: Columns = ALL) -> SegmentReader:
-        return SegmentReader(*self._find(ref), ref, fetch_bytes=fetch_bytes, columns=columns)
+        return SegmentReader(*self.find(ref), ref, fetch_bytes=fetch_bytes, columns=columns)
 
     def verify_quick(self, ref: SegmentRef) -> None:
-        verify_quick(*self._find(ref), ref)
+        verify_quick(*self.find(ref), ref)
 
     def verify(self, ref: SegmentRef) -> None:
-        verify(*self._find(ref), ref)
+        verify(*self.find(ref), ref)
 
     def verify_rows(self, ref: SegmentRef) -> None:
-        verify_rows(*self._find(ref), ref)
+        verify_rows(*self.find(ref), ref)
 
     def verify_steps(self, ref: SegmentRef, *, whole: bool) -> Iterator[None]:
-        return verify_steps(*self._find(ref), ref, whole=whole)
+        return verify_steps(*self.find(ref), ref, whole=whole)
 
     def refuse_unreachable(self, refs: Iterable[SegmentRef]) -> None:
         refuse_unreachable(self.keys, refs, self.homes.names)
 
-    def _find(self, ref: SegmentRef) -> tuple[Store, str]:
+    def find(self, ref: SegmentRef) -> tuple[Store, str]:
+        """The store of a segment, and its key there."""
         self.refuse_unreachable([ref])
         home, key = where(self.keys, ref)
         return self.homes.store(home), key

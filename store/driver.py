@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from lithify.store.cache import Cache
 from lithify.store.homes import Homes, only_here
 from lithify.store.port import (
     Create,
@@ -100,6 +101,7 @@ class Driver:
     def __init__(self, homes: Store | Homes, clock: Clock | None = None) -> None:
         self.homes = homes if isinstance(homes, Homes) else only_here(homes)
         self.store = self.homes.here
+        self.cache = Cache()
         self.answer = store_answers(self.homes, clock)
         self.monotonic_ms: Clock = monotonic_ms  # for spans inside this process
 
