@@ -4,9 +4,10 @@ Parts are kept under the key of their object: objects never change, so a part is
 fetches, decoded, beside the cache.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -26,11 +27,13 @@ Made = tuple[Name, Any, int]  # a part with its name and about its size in memor
 
 WAVE_BYTES = 16 << 20  # fetched at once, as they are stored
 WAVE_PARTS = 256
+DENSE = 24  # so many keys in one row group are looked for in all of it, without its index
 GAP_BYTES_MAX = 64 << 10  # between two spans: below that, one request for both is faster than two
 _BROKEN = (pa.ArrowException, OSError, ValueError, KeyError, IndexError, AttributeError, TypeError, OverflowError)
 
 
-class Need(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Need:
     """A part that has to be fetched."""
 
     name: Name
@@ -38,7 +41,7 @@ class Need(NamedTuple):
     spans: list[Span]
     make: Callable[[list[bytes]], list[Made]]  # of the bytes of the spans; it raises what _BROKEN lists
     whole: Callable[[], "Need"] | None = None  # the row group that it is a part of
-    share: float = 1  # of that
+    looks: float = 1  # so many of them are worth all of that
 
 
 class Parts:
@@ -48,14 +51,22 @@ class Parts:
         self._segments = segments
         self._cache = cache
         self._fetched: dict[Name, Any] = {}
+        self._needs: dict[Name, Need] = {}  # since the last wave
+        self._maps: dict[str, SegmentMap] = {}  # that the looks hold
 
     def map(self, ref: SegmentRef) -> SegmentMap | Need:
+        found = self._maps.get(ref.id)
+        if found is not None:
+            return found
         name = where(self._segments.keys, ref)
         found = self._known(name)
         if found is not None:
+            self._maps[ref.id] = found
             return found
         length = min(ref.bytes, TAIL_BYTES)
-        return Need(name, ref, [(ref.bytes - length, length)], partial(self._made_map, name, ref))
+        return self._need(name, lambda: Need(
+            name, ref, [(ref.bytes - length, length)], partial(self._made_map, name, ref)
+        ))
 
     def index(self, ref: SegmentRef, segment: SegmentMap, group: int) -> RowGroupIndex | Need | None:
         """None: the row group has none."""
@@ -69,7 +80,10 @@ class Parts:
             index = segment.index(group, contents)
             return [(name, index, index.bytes)]
 
-        return Need(name, ref, spans, make) if spans else None
+        if not spans:
+            return None
+        whole = self._whole(ref, segment, group)
+        return self._need(name, lambda: Need(name, ref, spans, make, whole, DENSE))
 
     def known_rows(self, segment: SegmentMap, group: int, stripe: int) -> Rows | None:
         return self._known((*segment.name, group, stripe))
@@ -79,7 +93,9 @@ class Parts:
     ) -> Rows | Need:
         name = (*segment.name, group, stripe)
         found = self._known(name)
-        return self._rows(name, ref, segment, group, stripe, index) if found is None else found
+        if found is not None:
+            return found
+        return self._need(name, lambda: self._rows(name, ref, segment, group, stripe, index))
 
     def _rows(
         self, name: Name, ref: SegmentRef, segment: SegmentMap, group: int, stripe: int, index: RowGroupIndex | None
@@ -91,13 +107,22 @@ class Parts:
         spans = segment.stripe_spans(group, stripe, index)
         if index is None or stripe == WHOLE:
             return Need(name, ref, spans, make)
-        whole = partial(self._rows, (*segment.name, group, WHOLE), ref, segment, group, WHOLE, index)
-        return Need(name, ref, spans, make, whole, 1 / len(index.stripes))
+        return Need(name, ref, spans, make, self._whole(ref, segment, group), len(index.stripes) / 2)
 
-    def fetch(self, needs: Iterable[Need]) -> None:
-        """Fetch some of these together, at least one, in place of the last wave. Whoever needs the others asks for them
-        again. Raises NotFound, Corrupt, Unavailable, InvalidRequest for a segment that cannot be reached."""
-        self._fetched = {}
+    def _whole(self, ref: SegmentRef, segment: SegmentMap, group: int) -> Callable[[], Need]:
+        return partial(self._rows, (*segment.name, group, WHOLE), ref, segment, group, WHOLE, None)
+
+    def _need(self, name: Name, make: Callable[[], Need]) -> Need:
+        """The same one for all looks: they are counted."""
+        found = self._needs.get(name)
+        if found is None:
+            found = self._needs[name] = make()
+        return found
+
+    def fetch(self, needs: Mapping[Need, int]) -> None:
+        """Fetch some of these together, at least one, in place of the last wave; each with the number of looks that wait
+        for it. Whoever needs the others asks for them again. Raises NotFound, Corrupt, Unavailable, InvalidRequest for a segment that cannot be reached."""
+        self._fetched, self._needs = {}, {}
         wave = list(_wave(_merged(needs)))
         asked = [_joined(need.spans) for need in wave]
         contents = iter(self._contents([(need.ref, span) for need, spans in zip(wave, asked, strict=True) for span in spans]))
@@ -169,16 +194,16 @@ def side_by_side(segments: Segments, calls: Sequence[Callable[[], T]]) -> Sequen
     return outcomes
 
 
-def _merged(needs: Iterable[Need]) -> list[Need]:
-    """A row group of which more than half is needed is read whole: that is one request and one decoding."""
-    given, shares = list(needs), dict[Name, float]()
-    for need in given:
-        if need.whole is not None:
-            shares[need.name[:-1]] = shares.get(need.name[:-1], 0) + need.share
+def _merged(needs: Mapping[Need, int]) -> list[Need]:
+    """A row group of which much is needed is read whole: that is one request and one decoding."""
+    parts: dict[Name, int] = {}
+    for need, looks in needs.items():
+        group = need.name[:3]
+        parts[group] = parts.get(group, 0) + (looks if len(need.name) == len(group) else 1)
     left: dict[Name, Need] = {}
-    for need in given:
-        if need.whole is not None and need.share < 0.5 < shares[need.name[:-1]]:
-            whole = (*need.name[:-1], WHOLE)
+    for need in needs:
+        if need.whole is not None and parts[need.name[:3]] > max(need.looks, 1):
+            whole = (*need.name[:3], WHOLE)
             if whole not in left:
                 left[whole] = need.whole()
         else:

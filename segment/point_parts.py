@@ -65,31 +65,47 @@ class Rows:
     def __init__(self, batch: pa.RecordBatch, *, in_key_order: bool) -> None:
         key, self._value, offset, timestamp = batch.columns[:4]
         self._headers: Any = batch.column(4)
-        self._keys, self._values = ByteStrings(key), ByteStrings(self._value)
+        self._values = ByteStrings(self._value)
+        # As bytes of Python's own, since a search is mostly made of taking keys out.
+        self._starts = memoryview(key.buffers()[1]).cast("B").cast("i")
+        self._contents = (key.buffers()[2] or pa.py_buffer(b"")).to_pybytes()
+        self._first: int = key.offset
+        self._count = len(key)
         self._no_keys: int = key.null_count
         self._key = key
         self._offsets, self._timestamps = longs(offset), longs(timestamp)
         self._in_key_order = in_key_order
-        self.bytes: int = batch.get_total_buffer_size()
+        self.bytes: int = batch.get_total_buffer_size() + len(self._contents)
 
     def last_of(self, key: bytes) -> int | None:
         """The last row of `key`: in either order the one with the highest offset."""
-        if self._in_key_order:
-            row = bisect_right(self._keys, key, lo=self._no_keys) - 1
-            return row if row >= self._no_keys and self._keys[row] == key else None
-        valid = self._key.is_valid() if self._no_keys else None
-        for row in range(len(self._keys) - 1, -1, -1):
-            if self._keys[row] == key and (valid is None or valid[row].as_py()):
-                return row
-        return None
+        if not self._in_key_order:
+            return next(
+                (row for row in range(self._count - 1, -1, -1) if self._at(row) == key and self._key[row].is_valid), None
+            )
+        starts, contents, first = self._starts, self._contents, self._first
+        low, high = self._no_keys, self._count
+        while low < high:
+            middle = (low + high) // 2
+            at = first + middle
+            if key < contents[starts[at] : starts[at + 1]]:
+                high = middle
+            else:
+                low = middle + 1
+        row = low - 1
+        return row if row >= self._no_keys and self._at(row) == key else None
+
+    def _at(self, row: int) -> bytes:
+        at = self._first + row
+        return self._contents[self._starts[at] : self._starts[at + 1]]
 
     def offset(self, row: int) -> int:
         return int(self._offsets[row])
 
     def row(self, row: int, base_offset: int) -> Row:
         value = None if self._value.null_count and not self._value[row].is_valid else self._values[row]
-        headers = None if self._headers.null_count == len(self._keys) else self._headers[row].as_py()
-        return Row(self._keys[row], value, self.offset(row) + base_offset, int(self._timestamps[row]), headers)
+        headers = None if self._headers.null_count == self._count else self._headers[row].as_py()
+        return Row(self._at(row), value, self.offset(row) + base_offset, int(self._timestamps[row]), headers)
 
 
 class SegmentMap:
@@ -144,8 +160,8 @@ class SegmentMap:
             return [WHOLE]
         return [
             number
-            for number, stripe in reversed(list(enumerate(index.stripes)))
-            if stripe.low is not None and stripe.high is not None and stripe.low <= key <= stripe.high
+            for number in range(len(index.stripes) - 1, -1, -1)
+            if (stripe := index.stripes[number]).low is not None and stripe.high is not None and stripe.low <= key <= stripe.high
         ]
 
     def stripe_spans(self, group: int, stripe: int, index: RowGroupIndex | None) -> list[Span]:

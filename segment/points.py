@@ -4,7 +4,7 @@ Each key is looked for in each segment that may hold it. Such a look goes from p
 indexes of a row group, the rows. What the looks need next is fetched together (lithify.segment.parts).
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.segment.key_filter import key_hash
@@ -47,7 +47,7 @@ class Points:
         at, all others are, and the highest offset counts (R1). Test: tests/segment/test_points.py"""
         parts = Parts(self._segments, self._cache)
         while looks:
-            needs: dict[Hashable, Need] = {}
+            needs: dict[Need, int] = {}
             waiting: list[_Look] = []
             for look in looks:
                 best = found.get(look.key)
@@ -55,11 +55,11 @@ class Points:
                     continue
                 outcome = look.go_on(parts)
                 if isinstance(outcome, Need):
-                    needs.setdefault(outcome.name, outcome)
+                    needs[outcome] = needs.get(outcome, 0) + 1
                     waiting.append(look)
                 elif outcome is not None and outcome.offset >= floor and (best is None or outcome.offset > best.offset):
                     found[look.key] = outcome
-            parts.fetch(needs.values())
+            parts.fetch(needs)
             looks = waiting
 
 
