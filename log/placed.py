@@ -1,6 +1,7 @@
 """Looking up keys in a topic: each in its present partition, without what it left behind (docs/rfcs/0013)."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,8 +16,9 @@ __all__ = ["check_keys", "get_placed", "here", "partition_now"]
 
 def check_keys(keys: Iterable[bytes], where: str) -> list[bytes]:
     """Raises InvalidRequest for what is not a list of keys."""
-    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-        raise InvalidRequest(f"{where}: get_many takes a list of keys, not {type(keys).__name__}")
+    given: Any = keys
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InvalidRequest(f"{where}: get_many takes a list of keys, not {type(given).__name__}")
     wanted = list(keys)
     for key in wanted:
         if type(key) is not bytes:

@@ -1,5 +1,5 @@
-"""A head that is known to be recent enough, for readers who may see a partition as it was a moment ago (docs/rfcs/0025).
-A protocol coroutine."""
+"""A head that is known to be recent enough, for readers who may see a partition as it was a moment ago
+(docs/rfcs/0025). A protocol coroutine."""
 
 from lithify.manifest.ages import young
 from lithify.manifest.model import Manifest

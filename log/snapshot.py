@@ -14,14 +14,14 @@ from lithify.manifest.bounds import Bounds
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.pins import DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.places_of_keys import KeyPlaces
-from lithify.segment.points import Points
 from lithify.segment.offset_order import in_offset_order, sorts
+from lithify.segment.points import Points
 from lithify.segment.read_batches import schema_of, task_batches
 from lithify.segment.read_plan import whole_task
 from lithify.segment.read_task import ReadTask, View
 from lithify.segment.schema import RECORDS
 from lithify.segment.segments import Segments
-from lithify.store.errors import InvalidRequest, LithifyError, NotFound, OffsetOutOfRange
+from lithify.store.errors import LithifyError, NotFound, OffsetOutOfRange
 
 __all__ = ["Snapshot"]
 
@@ -53,8 +53,8 @@ class Snapshot:
         ttl_ms: int | None = None,
         commit: Callable[[Any], Any] | None = None,
     ) -> None:
-        """`points` has the manifest. `explain` says what a missing object of this manifest means. `ttl_ms`: for so long the checkpoint is renewed,
-        if it is a scan's. `commit` applies an edit to the partition."""
+        """`points` reads the manifest. `explain` says what a missing object of it means. `ttl_ms`: for so long the
+        checkpoint is renewed, if it is a scan's. `commit` applies an edit to the partition."""
         self._segments = segments
         self._points = points
         self._manifest = points.manifest

@@ -22,7 +22,7 @@ class KeyMap:
                 self._alone.extend(run.segments)
 
     def candidates(self, key: bytes, floor: int) -> list[SegmentRef]:
-        """The segments that may hold a record of `key` with an offset ≥ `floor`, those with the newest records first."""
+        """The segments that may hold a record of `key` with an offset ≥ `floor`, the one with the newest first."""
         wanted = Bounds.of_key(key, floor)
         found = [ref for ref in self._alone if may_hold(ref, wanted)]
         for run in self._runs:
@@ -40,19 +40,12 @@ class _Run:
 
     def __init__(self, refs: tuple[SegmentRef, ...]) -> None:
         self._refs = refs
-        lows = [ref.min_key or b"" for ref in refs]
-        self._lows = list(accumulate(reversed(lows), min))[::-1]
+        lows = [ref.min_key or b"" for ref in reversed(refs)]
+        self._lows = list(accumulate(lows, min))[::-1]
         # From the first one on that has keys but no upper bound, all may hold what is above.
-        self._highs = list(accumulate(takewhile(_bounded, map(_high, refs)), max))
+        bounded = takewhile(lambda ref: ref.max_key is not None or ref.min_key is None, refs)
+        self._highs = list(accumulate((ref.max_key or b"" for ref in bounded), max))
 
     def near(self, key: bytes) -> tuple[SegmentRef, ...]:
         """All that may hold `key`, and perhaps others."""
         return self._refs[bisect_left(self._highs, key) : bisect_right(self._lows, key)]
-
-
-def _high(ref: SegmentRef) -> bytes | None:
-    return b"" if ref.min_key is None and ref.max_key is None else ref.max_key
-
-
-def _bounded(high: bytes | None) -> bool:
-    return high is not None

@@ -5,6 +5,7 @@ and what their checksum is (docs/rfcs/0025). The entry has a fixed length, so th
 after the footer was made, can put it in place of zeros.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import xxhash
 from lithify.segment import thrift
 from lithify.segment.key_filter import KeyFilter
 
-__all__ = ["PAGE_INDEXES", "Page", "RowGroupIndex", "Stripe", "indexed", "locate", "parts_of", "placeholder", "put"]
+__all__ = ["PAGE_INDEXES", "Page", "RowGroupIndex", "Stripe", "locate", "parts_of", "placeholder", "put"]
 
 PAGE_INDEXES = "lithify.page_indexes"
 # For each row group: position and length of the key's bloom filter, of its column index and of all offset indexes, each
@@ -39,6 +40,9 @@ class Stripe(NamedTuple):
     low: bytes | None
     high: bytes | None
     columns: tuple[tuple[Page, ...], ...]
+
+    def may_hold(self, key: bytes) -> bool:
+        return self.low is not None and self.high is not None and self.low <= key <= self.high
 
 
 class RowGroupIndex(NamedTuple):
@@ -68,7 +72,7 @@ def _parts(columns: Sequence[thrift.Fields]) -> list[Part]:
     key = columns[0]
     offsets: list[Part] = [(column.get(4, 0), column.get(5, 0)) for column in columns]
     start, length = offsets[0][0], sum(size for _, size in offsets)
-    together = all(after[0] == before[0] + before[1] for before, after in zip(offsets, offsets[1:], strict=False))
+    together = all(after[0] == before[0] + before[1] for before, after in itertools.pairwise(offsets))
     return [
         (key[3].get(14, 0), key[3].get(15, 0)),
         (key.get(6, 0), key.get(7, 0)),
@@ -112,9 +116,7 @@ def locate(metadata: dict[bytes, bytes], row_group: int, parts: Sequence[bytes],
 def _bounds(content: bytes) -> list[tuple[bytes, bytes] | None]:
     """The smallest and the largest key of each page; None: it has none."""
     index = thrift.read(content)[0]
-    return [
-        None if null else (low, high) for null, low, high in zip(index[1], index[2], index[3], strict=True)
-    ]
+    return [None if null else (low, high) for null, low, high in zip(index[1], index[2], index[3], strict=True)]
 
 
 def _pages(content: bytes, rows: int) -> list[list[tuple[int, Page]]]:
@@ -125,7 +127,7 @@ def _pages(content: bytes, rows: int) -> list[list[tuple[int, Page]]]:
         index, at = thrift.read(content, at)
         places: list[Any] = index[1]
         firsts = [place[3] for place in places] + [rows]
-        if firsts[0] != 0 or any(after <= before for before, after in zip(firsts, firsts[1:], strict=False)):
+        if firsts[0] != 0 or any(after <= before for before, after in itertools.pairwise(firsts)):
             raise ValueError("pages without rows")
         columns.append(
             [
@@ -158,7 +160,3 @@ def _stripes(
         low, high = (min(k for k, _ in keys), max(k for _, k in keys)) if keys else (None, None)
         stripes.append(Stripe(end - first, low, high, tuple(parts)))
     return tuple(stripes)
-
-
-def indexed(metadata: dict[bytes, bytes]) -> bool:
-    return PAGE_INDEXES.encode() in metadata

@@ -64,9 +64,9 @@ class Parts:
             self._maps[ref.id] = found
             return found
         length = min(ref.bytes, TAIL_BYTES)
-        return self._need(name, lambda: Need(
-            name, ref, [(ref.bytes - length, length)], partial(self._made_map, name, ref)
-        ))
+        return self._need(
+            name, lambda: Need(name, ref, [(ref.bytes - length, length)], partial(self._made_map, name, ref))
+        )
 
     def index(self, ref: SegmentRef, segment: SegmentMap, group: int) -> RowGroupIndex | Need | None:
         """None: the row group has none."""
@@ -120,13 +120,14 @@ class Parts:
         return found
 
     def fetch(self, needs: Mapping[Need, int]) -> None:
-        """Fetch some of these together, at least one, in place of the last wave; each with the number of looks that wait
-        for it. Whoever needs the others asks for them again. Raises NotFound, Corrupt, Unavailable, InvalidRequest for a segment that cannot be reached."""
+        """Fetch some of these together, at least one, in place of the last wave; each with the number of looks that
+        wait for it. Whoever needs the others asks for them again. Raises NotFound, Corrupt, Unavailable, InvalidRequest
+        for a segment that cannot be reached."""
         self._fetched, self._needs = {}, {}
         wave = list(_wave(_merged(needs)))
-        asked = [_joined(need.spans) for need in wave]
-        contents = iter(self._contents([(need.ref, span) for need, spans in zip(wave, asked, strict=True) for span in spans]))
-        for need, spans in zip(wave, asked, strict=True):
+        asked = [(need, _joined(need.spans)) for need in wave]
+        contents = iter(self._contents([(need.ref, span) for need, spans in asked for span in spans]))
+        for need, spans in asked:
             bodies = [(start, next(contents)) for start, _ in spans]
             for name, part, size in self._made(need, [_piece(bodies, span) for span in need.spans]):
                 self._fetched[name] = part

@@ -1,20 +1,22 @@
 """The parts of a segment that a point read needs: its map, the indexes of a row group, some rows (docs/rfcs/0025).
 
 Each part says which bytes it is made of, and is made of these once they are there. Whatever decides an answer is
-checked first: the footer and the indexes by their XXH3-64, a whole row group by its own, stripes by their pages' CRC-32.
+checked first: the footer, the indexes and a whole row group by an XXH3-64 each, stripes by the CRC-32 of their pages.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
 from lithify.manifest.bounds import Bounds
 from lithify.manifest.model import SegmentRef
-from lithify.segment.arrays import ByteStrings, longs
+from lithify.segment.arrays import ByteStrings, flags, longs, nulls
 from lithify.segment.columns import Window
 from lithify.segment.footer import RowGroup, decode, row_groups, verified
 from lithify.segment.page_index import RowGroupIndex, locate, parts_of
@@ -80,9 +82,9 @@ class Rows:
     def last_of(self, key: bytes) -> int | None:
         """The last row of `key`: in either order the one with the highest offset."""
         if not self._in_key_order:
-            return next(
-                (row for row in range(self._count - 1, -1, -1) if self._at(row) == key and self._key[row].is_valid), None
-            )
+            same = pc.call_function("equal", [self._key, pa.scalar(key, self._key.type)])
+            found = np.flatnonzero(flags(same) & ~nulls(same))
+            return int(found[-1]) if len(found) else None
         starts, contents, first = self._starts, self._contents, self._first
         low, high = self._no_keys, self._count
         while low < high:
@@ -158,11 +160,7 @@ class SegmentMap:
         """The stripes of a row group that may hold `key`, the last one first; or it is to be read WHOLE."""
         if index is None or not index.stripes or not self._in_key_order:
             return [WHOLE]
-        return [
-            number
-            for number in range(len(index.stripes) - 1, -1, -1)
-            if (stripe := index.stripes[number]).low is not None and stripe.high is not None and stripe.low <= key <= stripe.high
-        ]
+        return [number for number in range(len(index.stripes) - 1, -1, -1) if index.stripes[number].may_hold(key)]
 
     def stripe_spans(self, group: int, stripe: int, index: RowGroupIndex | None) -> list[Span]:
         """Where the rows of a stripe are, or of the WHOLE row group."""

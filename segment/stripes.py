@@ -69,8 +69,8 @@ def chunks_of(group: Any) -> tuple[Chunk, ...]:
 
 
 def decoded(schema: bytes, chunks: Sequence[Chunk], stripe: Stripe, contents: Sequence[bytes]) -> pa.RecordBatch:
-    """The rows of `stripe`. `contents`: its pages in each column. Raises ValueError, or what pyarrow raises, if they are
-    not what was written."""
+    """The rows of `stripe`. `contents`: its pages in each column. Raises ValueError, or what pyarrow raises, if they
+    are not what was written."""
     for chunk, pages, content in zip(chunks, stripe.columns, contents, strict=True):
         _check(chunk, pages, content)
     file = pq.ParquetFile(pa.BufferReader(_file(schema, chunks, stripe.rows, contents)), pre_buffer=False)

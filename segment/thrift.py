@@ -59,7 +59,7 @@ def _head(content: bytes, at: int, before: int) -> tuple[int, int, int]:
     return byte & 15, number, end
 
 
-def _value(content: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:  # noqa: PLR0911 - one flat table
+def _value(content: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind in (_I16, _I32, _I64):
         return _zigzag(content, at)
     if kind == _BINARY:

@@ -31,7 +31,7 @@ ROW_GROUP_ROWS_MAX = 65_536
 ROW_GROUP_BYTES_MAX = 4 << 20  # in memory: a merge holds one per source, three times over at its peak
 
 _NUMBERS = ("offset", "offset_delta", "timestamp_ms")  # blocks of near values: as small as with zstd, and far cheaper
-_OPTIONS = inspect.signature(pq.ParquetWriter.__init__).parameters  # some are new in pyarrow 24 and 25
+_OPTIONS = inspect.signature(pq.ParquetWriter.__init__).parameters  # not every version has all of those used here
 _BLOOM_FALSE_POSITIVES = 0.05
 _PAGE_BYTES = 1 << 20
 PAGE_ROWS_MAX = 8192  # the pages of all columns end at the same rows, so that some rows can be read alone
@@ -175,9 +175,7 @@ class SegmentWriter:
 
     def _end_row_group(self) -> None:
         if self._parquet is None:
-            self._parquet = _parquet_writer(
-                self._file, self._schema, self._order, self._pending_rows, self._page_rows
-            )
+            self._parquet = _parquet_writer(self._file, self._schema, self._order, self._pending_rows, self._page_rows)
             self._sink.end_row_group()  # the magic number at the object's start is in no row group
         table = pa.Table.from_batches(self._pending, schema=self._schema)
         self._parquet.write_table(table, row_group_size=self._pending_rows)

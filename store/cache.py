@@ -62,6 +62,10 @@ class Cache:
             while self._bytes > self.bytes_max:
                 self._bytes -= self._found.popitem(last=False)[1][1]
 
+    def clear(self) -> None:
+        with self._lock.mine():
+            self._begin()
+
     def counts(self) -> CacheCounts:
         with self._lock.mine():
             self._own()
