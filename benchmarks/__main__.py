@@ -27,6 +27,7 @@ from benchmarks.deciding import deciding
 from benchmarks.extremes import extremes
 from benchmarks.generate import Shape
 from benchmarks.measure import Remote, Run, Settings
+from benchmarks.points import points
 from benchmarks.recording import recording
 from benchmarks.report import show, write_readme
 from benchmarks.requests import requests
@@ -34,7 +35,7 @@ from benchmarks.results import Found, Results, bars
 from benchmarks.scale import large_values, scale
 
 CONTENDERS = ("lithify_spark", "duckdb_clean", "spark_sql", "rewrite", "slatedb_compaction")
-OTHERS = ("requests", "scale", "large_values", "extremes", "convergence", "deciding", "recording", "cluster")
+OTHERS = ("requests", "scale", "large_values", "extremes", "convergence", "deciding", "recording", "cluster", "points")
 _ROOT = Path(__file__).parent
 # SlateDB's Python binding puts some ten thousand records a second: it is given a quarter of each segment.
 _SLATEDB_PART = 4
@@ -58,6 +59,7 @@ def main() -> int:
         deciding=deciding() if "deciding" in flags.only else [],
         recording=recording() if "recording" in flags.only else [],
         cluster=cluster(settings.folder, settings.shape, runs) if "cluster" in flags.only else None,
+        points=points(settings.folder, quick=flags.quick) if "points" in flags.only else None,
     )
     results = msgspec.structs.replace(results, bars=bars(results))
     flags.json.parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from benchmarks.cluster import OnCluster
 from benchmarks.convergence import Convergence
 from benchmarks.deciding import Deciding
+from benchmarks.points import Points
 from benchmarks.recording import Recording
 from benchmarks.results import Bar, Found, Results, bars
 from benchmarks.scale import slope
@@ -57,8 +58,22 @@ def _parts(results: Results) -> Iterator[str]:
         yield _recording(results.recording)
     if results.cluster:
         yield _cluster(results.cluster)
+    if results.points:
+        yield _points(results.points)
     if results.bars:
         yield _bars(results.bars)
+
+
+def _points(found: Points) -> str:
+    rows = [
+        ("one by one, nothing cached before", found.first),
+        ("one by one, the head checked each time", found.head_checked),
+        ("one by one, a staleness allowed", found.stale),
+        ("get_many of 10,000, nothing cached before", found.many_first),
+        ("get_many of 10,000", found.many),
+    ]
+    head = (f"random keys of {found.rows / 1e6:g} M, one run", "a second", "per CPU second")
+    return _table(head, [(what, f"{rate.per_s:,.0f}", f"{rate.per_cpu_s:,.0f}") for what, rate in rows])
 
 
 def _contenders(found: dict[str, Found]) -> str:

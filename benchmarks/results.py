@@ -11,6 +11,7 @@ from benchmarks.deciding import Deciding
 from benchmarks.extremes import Extreme
 from benchmarks.generate import Shape
 from benchmarks.measure import Run
+from benchmarks.points import Points
 from benchmarks.recording import Recording
 from benchmarks.requests import Requests
 from benchmarks.scale import Point, slope
@@ -53,6 +54,7 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True):
     deciding: list[Deciding] = []
     recording: list[Recording] = []
     cluster: OnCluster | None = None
+    points: Points | None = None
     bars: list[Bar] = []
 
 
@@ -68,7 +70,16 @@ def bars(results: Results) -> list[Bar]:
         *(*_extremes(results.extremes), *_convergence(results.convergence), *_deciding(results.deciding)),
         *_recording(results.recording),
         *_cluster(results.cluster),
+        *_points(results.points),
     ]
+
+
+def _points(found: Points | None) -> Iterator[Bar]:
+    if found is None:
+        return
+    yield Bar("gets a second, the head checked each time", found.head_checked.per_s, at_least=1_000)
+    yield Bar("gets a second, a staleness allowed", found.stale.per_s, at_least=10_000)
+    yield Bar("keys a second of get_many", found.many.per_s, at_least=50_000)
 
 
 def _cluster(found: OnCluster | None) -> Iterator[Bar]:

@@ -53,6 +53,9 @@ class Parts:
         self._fetched: dict[Name, Any] = {}
         self._needs: dict[Name, Need] = {}  # since the last wave
         self._maps: dict[str, SegmentMap] = {}  # that the looks hold
+        self._indexes: dict[Name, RowGroupIndex] = {}  # the same
+        self._last: tuple[Name, Rows | None] = ((), None)  # neighbouring keys ask for the same rows
+        self._absent: set[Name] = set()  # what the cache did not have since the last wave
 
     def map(self, ref: SegmentRef) -> SegmentMap | Need:
         found = self._maps.get(ref.id)
@@ -71,8 +74,12 @@ class Parts:
     def index(self, ref: SegmentRef, segment: SegmentMap, group: int) -> RowGroupIndex | Need | None:
         """None: the row group has none."""
         name = (*segment.name, group)
+        found = self._indexes.get(name)
+        if found is not None:
+            return found
         found = self._known(name)
         if found is not None:
+            self._indexes[name] = found
             return found
         spans = segment.index_spans(group)
 
@@ -86,13 +93,25 @@ class Parts:
         return self._need(name, lambda: Need(name, ref, spans, make, whole, DENSE))
 
     def known_rows(self, segment: SegmentMap, group: int, stripe: int) -> Rows | None:
-        return self._known((*segment.name, group, stripe))
+        return self._known_rows((*segment.name, group, stripe))
+
+    def _known_rows(self, name: Name) -> Rows | None:
+        if name == self._last[0]:
+            return self._last[1]
+        if name in self._absent:
+            return None
+        found = self._known(name)
+        if found is None:
+            self._absent.add(name)
+        else:
+            self._last = name, found
+        return found
 
     def rows(
         self, ref: SegmentRef, segment: SegmentMap, group: int, stripe: int, index: RowGroupIndex | None
     ) -> Rows | Need:
         name = (*segment.name, group, stripe)
-        found = self._known(name)
+        found = self._known_rows(name)
         if found is not None:
             return found
         return self._need(name, lambda: self._rows(name, ref, segment, group, stripe, index))
@@ -123,7 +142,7 @@ class Parts:
         """Fetch some of these together, at least one, in place of the last wave; each with the number of looks that
         wait for it. Whoever needs the others asks for them again. Raises NotFound, Corrupt, Unavailable, InvalidRequest
         for a segment that cannot be reached."""
-        self._fetched, self._needs = {}, {}
+        self._fetched, self._needs, self._absent = {}, {}, set()
         wave = list(_wave(_merged(needs)))
         asked = [(need, _joined(need.spans)) for need in wave]
         contents = iter(self._contents([(need.ref, span) for need, spans in asked for span in spans]))

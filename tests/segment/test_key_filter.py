@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lithify.log.tables import normalise
 from lithify.segment.key_filter import KeyFilter, key_hash
 from lithify.segment.write import encode_append
-from lithify.log.tables import normalise
 
 DICE = random.Random(5)
 THERE = [DICE.randbytes(DICE.randrange(1, 60)) for _ in range(3_000)] + [b""]

@@ -16,7 +16,19 @@ from lithify.store.metered import Metered
 from tests.segment.points import KEYS, Rows, manifest, newest, points, stored
 
 SHARED = b"p" * 32
-USUAL = [b"", b"\0", b"a", b"a\0", b"b", SHARED[:31], SHARED, SHARED + b"\0", SHARED + b"x", SHARED + b"y", b"\xff" * 40]
+USUAL = [
+    b"",
+    b"\0",
+    b"a",
+    b"a\0",
+    b"b",
+    SHARED[:31],
+    SHARED,
+    SHARED + b"\0",
+    SHARED + b"x",
+    SHARED + b"y",
+    b"\xff" * 40,
+]
 HEADERS: list[Any] = [None, [], [{"key": "h", "value": b"1"}], [{"key": "h", "value": None}, {"key": "", "value": b""}]]
 ROW = st.fixed_dictionaries(
     {
@@ -118,8 +130,12 @@ def test_a_newer_record_wins_whichever_segment_holds_it() -> None:
     """SUBTLE in points.py: a run may have a record that is newer than one in an L0 segment."""
     store = MemoryStore()
     row = {"key": b"k", "headers": None}
-    run = stored(store, "1-r", [{**row, "value": b"run", "offset": 5}, {**row, "value": b"x", "offset": 9, "key": b"z"}])
-    low = stored(store, "1-l", [{**row, "value": b"l0", "offset": 3}, {**row, "value": None, "offset": 20, "key": b"y"}])
+    run = stored(
+        store, "1-r", [{**row, "value": b"run", "offset": 5}, {**row, "value": b"x", "offset": 9, "key": b"z"}]
+    )
+    low = stored(
+        store, "1-l", [{**row, "value": b"l0", "offset": 3}, {**row, "value": None, "offset": 20, "key": b"y"}]
+    )
     found = points(store, manifest([low], [run]))
     assert answers(found, [b"k"], 0) == {b"k": (b"run", 5, None)}
     assert answers(found, [b"k"], 6) == {}
