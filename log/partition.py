@@ -9,7 +9,8 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from lithify.log import checkpoints, held, positions
-from lithify.log.append import append, outcome
+from lithify.log.append import outcome
+from lithify.log.appending import Appending
 from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, Consumer, ConsumerConfig
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, bounded, check_poll_ms, check_reset
@@ -18,9 +19,8 @@ from lithify.log.info import PartitionInfo, describe
 from lithify.log.intake import Records, prepare
 from lithify.log.names import check_name
 from lithify.log.opening import Opening, Start
-from lithify.log.placed import check_keys
+from lithify.log.point_reads import PointReads
 from lithify.log.positions import Holds
-from lithify.log.recent import RecentHead, check_staleness_ms
 from lithify.log.record import Record
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
@@ -36,22 +36,21 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer, ProducerStamp, check_holds
 from lithify.manifest.retention import Retention, floor_at
 from lithify.manifest.transactions import Reach, TransactionStamp
-from lithify.segment.points import Points
 from lithify.segment.segments import Segments
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
-from lithify.store.errors import InvalidRequest, LithifyError, NotFound, SnapshotExpired, Unavailable
+from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import Request
 
 __all__ = ["Partition"]
 
 T = TypeVar("T")
-LOOKS_MAX = 3  # for a manifest whose segments are all there
 
 
 class Partition:
-    """A handle of one partition. Thread-safe: writes take turns, reads run beside them. Made by `Topic.partition`.
+    """A handle of one partition. Thread-safe: threads that append at once share commits (docs/rfcs/0024). Made by
+    `Topic.partition`.
 
     >>> part = lithify.open("memory://example").create_topic("events").partition(0)
     >>> part.append([lithify.Record(b"ada", b"login"), lithify.Record(b"ada", b"logout")])
@@ -70,9 +69,10 @@ class Partition:
         self._config = config
         self._unbounded = unbounded  # the bounds for a manifest that has none
         self._files = PartitionFiles(keys)
-        self._lock = OwnLock()
-        self._recent = RecentHead(self._files)
-        self._points: Points | None = None
+        self._lock = OwnLock()  # of `_files`
+        self._appending = Appending(driver, keys)
+        self._deadline_ms: int | None = None  # when the driver stops waiting
+        self._gets = PointReads(self._files)
 
     def __repr__(self) -> str:
         return f"Partition({self._files.name})"
@@ -113,8 +113,25 @@ class Partition:
         config = self._config()
         body, ref = encode_append(table, "key" if config.compacted else "offset")
         most, expiration_ms = config.l0_segments_max, config.transactional_id_expiration_ms
-        stamps: dict[str, Any] = {"producer": producer, "transaction": transaction}
-        return self._run(append(self._files, body, ref, l0_segments_max=most, **stamps, expiration_ms=expiration_ms))
+        how: dict[str, Any] = {"producer": producer, "transaction": transaction, "expiration_ms": expiration_ms}
+        files = self._files.beside()
+        try:
+            offsets = self._appending.append(
+                self._driver, files, body, ref, self._deadline_ms, l0_segments_max=most, **how
+            )
+            self._gets.recent.appended(offsets)
+            return offsets
+        finally:
+            self._learn(files)
+
+    def _learn(self, files: PartitionFiles) -> None:
+        """Know what an append has learned; unless somebody reads just now, and learns it himself."""
+        lock = self._lock.mine()
+        if lock.acquire(blocking=False):
+            try:
+                self._files.learn(files)
+            finally:
+                lock.release()
 
     def begin_upload(self, *, ttl: int | timedelta = timedelta(days=1), upload_id: str | None = None) -> UploadTask:
         """Allow any number of processes to `write_segment` with the task that this returns; `upload` appends what they
@@ -147,10 +164,11 @@ class Partition:
         end = self._head().next_offset
         return range(end, end)
 
-    def lent(self, driver: Driver, config: TopicConfig) -> "Partition":
-        """The same handle, with the same lock, for a caller that waits in its own way and knows the configuration."""
+    def lent(self, driver: Driver, config: TopicConfig, deadline_ms: int | None = None) -> "Partition":
+        """The same handle, with the same lock, for a caller that waits in its own way, at most until `deadline_ms`, and
+        knows the configuration."""
         lent = copy.copy(self)
-        lent._driver, lent._config = driver, lambda: config
+        lent._driver, lent._config, lent._deadline_ms = driver, lambda: config, deadline_ms
         return lent
 
     def transactions(self) -> tuple[TransactionInfo, ...]:
@@ -343,17 +361,9 @@ class Partition:
         >>> [record and record.value for record in part.get_many([b"bela", b"carl", b"ada"], max_staleness_ms=1_000)]
         [b'team', None, b'free']
         """
-        wanted = check_keys(keys, self._files.name)
-        staleness_ms = check_staleness_ms(max_staleness_ms, self._files.name)
-        for _ in range(LOOKS_MAX):
-            snapshot = self._snapshot(self._run(self._recent.within(staleness_ms)), None)
-            try:
-                return snapshot.get_many(wanted)
-            except SnapshotExpired:
-                # SUBTLE! A collection may have deleted what a manifest names that is no longer the head. It says
-                # nothing about the keys: ask the head. Test: tests/log/test_staleness.py
-                staleness_ms = 0
-        raise Unavailable(f"{self._files.name}: collection overtook {LOOKS_MAX} reads; retry")
+        return self._gets.get_many(
+            keys, max_staleness_ms, lambda ms: self._open(self._run(self._gets.recent.within(ms)))
+        )
 
     def snapshot(
         self, pin: str | None = None, ttl: int | timedelta | None = None, *, manifest: int | None = None
@@ -416,9 +426,7 @@ class Partition:
         # A pinned manifest keeps the floor stored when it was pinned.
         floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
         segments, explain = Segments(self._files.keys, self._driver.homes), self._explain_missing
-        points = self._points  # of the latest manifest read: replaced as a whole
-        if points is None or points.manifest is not manifest:
-            self._points = points = Points(segments, self._driver.cache, manifest)
+        points = self._gets.points(segments, self._driver.cache, manifest)
         return Snapshot(segments, points, floor, explain, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
 
     def _commit(self, edit: Edit[Manifest, T]) -> T:

@@ -5,6 +5,7 @@ from lithify.manifest.ages import young
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import InvalidRequest
+from lithify.store.own_lock import OwnLock
 from lithify.store.port import Now
 
 __all__ = ["STALENESS_MS_MAX", "RecentHead", "check_staleness_ms"]
@@ -19,12 +20,22 @@ def check_staleness_ms(given: object, where: str) -> int:
 
 
 class RecentHead:
-    """Not thread-safe: one coroutine at a time."""
+    """Not thread-safe, but for `appended`: one coroutine at a time."""
 
     def __init__(self, files: PartitionFiles) -> None:
         self._files = files
         self._known: Manifest | None = None
         self._asked_ms = 0
+        self._lock = OwnLock()
+        self._appended_to = 0
+
+    def appended(self, offsets: range) -> None:
+        """Who appended through the same handle sees it from now on.
+
+        SUBTLE! `seen` of these files alone does not say so: appends have files of their own, and what they learned is
+        passed on only if nobody reads just then. Test: tests/log/test_staleness.py"""
+        with self._lock.mine():
+            self._appended_to = max(self._appended_to, offsets.stop)
 
     async def within(self, staleness_ms: int) -> Manifest:
         """A manifest that was the head less than `staleness_ms` ago, by the store's clock; 0: the head, as every reader
@@ -38,6 +49,7 @@ class RecentHead:
             known is not None
             and young(self._asked_ms, now_ms, staleness_ms)
             and self._files.manifest.seen.number <= known.id
+            and self._appended_to <= known.next_offset
         ):
             return known
         # SUBTLE! The head is as old as the question: the process may have slept before the reply. Test:

@@ -184,7 +184,8 @@ class Parts:
             ) from None
 
     def _contents(self, reads: Sequence[tuple[SegmentRef, Span]]) -> list[bytes]:
-        outcomes = side_by_side(self._segments, [partial(self._read, ref, span) for ref, span in reads])
+        here = self._segments.homes.here
+        outcomes = here.side_by_side([partial(self._read, ref, span) for ref, span in reads])
         found: list[bytes] = []
         for outcome in outcomes:
             if isinstance(outcome, Exception):
@@ -199,19 +200,6 @@ class Parts:
         except (NotFound, Corrupt) as error:
             error.segment = ref.id  # a store knows only keys
             raise
-
-
-def side_by_side(segments: Segments, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
-    run = getattr(segments.homes.here, "side_by_side", None)
-    if run is not None and len(calls) > 1:
-        return run(calls)
-    outcomes: list[T | Exception] = []
-    for call in calls:
-        try:
-            outcomes.append(call())
-        except Exception as error:  # noqa: BLE001
-            outcomes.append(error)
-    return outcomes
 
 
 def _merged(needs: Mapping[Need, int]) -> list[Need]:

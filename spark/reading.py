@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_lithify.columns import for_spark
 from pyspark_lithify.options import ReadOptions
+from pyspark_lithify.telling import told, told_while_read
 
 if TYPE_CHECKING:
     from lithify.log.snapshot import Snapshot
@@ -38,6 +39,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._columns = columns
 
+    @told
     def partitions(self) -> Sequence[InputPartition]:
         from pyspark_lithify.opening import opened
 
@@ -46,6 +48,7 @@ class BatchReader(DataSourceReader):
         # An empty list makes Spark call `read` with an InputPartition of its own.
         return [ReadPartition(task, spec) for task in tasks] or [ReadPartition(None, spec)]
 
+    @told_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from lithify.log.read_task import read_task
         from lithify.store.opening import open_spec

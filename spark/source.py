@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
+from pyspark_lithify.telling import told
 
 __all__ = ["LithifyDataSource"]
 
@@ -16,12 +17,14 @@ class LithifyDataSource(DataSource):
     def name(cls) -> str:
         return "lithify"
 
+    @told
     def schema(self) -> StructType:
         from pyspark_lithify.columns import spark_schema
         from pyspark_lithify.options import columns_of
 
         return spark_schema(columns_of(self.options))
 
+    @told
     def reader(self, schema: StructType) -> Any:
         from pyspark_lithify.columns import check_given
         from pyspark_lithify.options import read_options
@@ -30,6 +33,7 @@ class LithifyDataSource(DataSource):
         options = read_options(self.options)
         return BatchReader(options, check_given(schema, options.columns))
 
+    @told
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         from pyspark_lithify.columns import check_written
         from pyspark_lithify.options import write_options
@@ -40,6 +44,7 @@ class LithifyDataSource(DataSource):
         check_written(schema)
         return BatchWriter(options, schema)
 
+    @told
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         from pyspark_lithify.columns import check_given
         from pyspark_lithify.options import stream_options
@@ -48,6 +53,7 @@ class LithifyDataSource(DataSource):
         options = stream_options(self.options)
         return StreamReader(options, check_given(schema, options.columns))
 
+    @told
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
         from pyspark_lithify.columns import check_written
         from pyspark_lithify.options import write_options

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 from pyspark_lithify.columns import for_spark
 from pyspark_lithify.options import StreamReadOptions, WriteOptions
+from pyspark_lithify.telling import told, told_while_read
 from pyspark_lithify.writing import Placing, Written, commit, distributed_over, placing, write
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._found: Opened | None = None
         self._last: dict[int, int] | None = None  # of a query with the trigger AvailableNow
 
+    @told
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below
         topic, starting = self._opened(), self._options.starting
         found: dict[int, int] = {}
@@ -75,6 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._check_named(starting, found)
         return self._spelled(found)
 
+    @told
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = self._read(start)
         ends = self._ends() if self._last is None else {**self._last}
@@ -91,12 +94,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = self._options.rows_per_trigger
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
+    @told
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._last = self._ends()
 
+    @told
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return self._spelled(self._ends())
 
+    @told
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A partition that the start does not name was added since: it is read from its first record."""
         (topic, spec), begin = self._open(), self._read(start)
@@ -106,6 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found.append(StretchPartition(Stretch(topic.name, topic.topic_id, number, first, stop), spec))
         return found
 
+    @told_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, StretchPartition):
             return  # Spark's own, where there are none of ours
@@ -238,6 +245,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._schema = schema
         self._placing: Placing = placing(options, schema, None)
 
+    @told
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         assert context is not None, "Spark calls this in a task"
@@ -246,6 +254,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert batch is not None, "a query's tasks know the batch's number"
         return write(_as_before(self._placing, (_application(query_id), int(batch))), iterator, query_id)
 
+    @told
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         written = [message for message in messages if isinstance(message, Written) and message.query_id]
         if written:

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from pyspark_lithify.columns import for_append
 from pyspark_lithify.options import WriteOptions
+from pyspark_lithify.telling import told
 
 if TYPE_CHECKING:
     from lithify.log.topic import Topic
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from lithify.manifest.model import SegmentRef
     from lithify.store.port import StoreSpec
 
-__all__ = ["BatchWriter", "Placing", "Written", "commit", "distributed_over", "placing", "write"]
+__all__ = ["BatchWriter", "Placing", "Rows", "Written", "commit", "distributed_over", "placing", "write"]
 
 BUFFERED_BYTES_MAX = 256 << 20  # of one task; the largest partition's rows are then written as a segment
 _LOOK_EVERY_MS = 1_000
@@ -50,9 +51,11 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._placing = placing(options, schema, options.txn)
 
+    @told
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return write(self._placing, iterator)
 
+    @told
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         commit(self._placing.options, messages, self._placing.options.txn)
 
@@ -95,24 +98,25 @@ def application_over(application: str, count: int) -> str:
 
 def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:
     """In a task: the rows of each partition as one segment, or a few if they are more than memory should hold."""
-    rows = _Rows(placing)
+    context = TaskContext.get()
+    rows = Rows(placing, context.partitionId() if context is not None else 0)
     for batch in batches:
         rows.add(for_append(batch, placing.names))
     return Written(placing.partitions_count, rows.written(), query_id)
 
 
-class _Rows:
-    """Rows of one task by partition, until they are written."""
+class Rows:
+    """Rows of one task by partition, until they are written. `number`: of the task; by it one partition is chosen for
+    its rows without a key."""
 
-    def __init__(self, placing: Placing) -> None:
+    def __init__(self, placing: Placing, number: int) -> None:
         self._placing = placing
         self._tables: defaultdict[int, list[pa.Table]] = defaultdict(list)
         self._bytes: defaultdict[int, int] = defaultdict(int)
         self._topic: Topic | None = None
         self._tasks: dict[int, UploadTask] = {}
         self._written: dict[int, list[tuple[UploadTask, SegmentRef]]] = {}
-        context = TaskContext.get()
-        self._keyless = (context.partitionId() if context is not None else 0) % placing.partitions_count
+        self._keyless = number % placing.partitions_count
 
     def add(self, table: pa.Table) -> None:
         from lithify.segment.partitioner import rows_by_partition
@@ -167,12 +171,18 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
         try:
             _append(topic, number, given, stamp, options.commit_wait_ms)
         except Exception as error:
-            again = "the same txnAppId and txnVersion skip what was appended" if txn else "it would be appended twice"
-            error.add_note(
-                f"Appended before this error: partitions {done or 'none'}. If the write is repeated, {again}."
-            )
+            error.add_note(_reached(error, done, txn is not None))
             raise
         done.append(number)
+
+
+def _reached(error: Exception, done: Sequence[int], again_is_skipped: bool) -> str:
+    from lithify.store.errors import CommitUnknown
+
+    if not done and not isinstance(error, CommitUnknown):
+        return "Nothing was appended."
+    again = "the same txnAppId and txnVersion skip what was appended" if again_is_skipped else "they have it twice"
+    return f"Appended before this error: partitions {list(done) or 'none'}. If the write is repeated, {again}."
 
 
 def _append(

@@ -27,7 +27,7 @@ from lithify.work.spark_conf import parse_spark_conf
 
 __all__ = ["demo"]
 
-COMMITS = 40
+SEGMENTS = {"local": 40, "spark": 20}  # before compaction; on Spark each is a task, whose scheduling costs more
 _NOT_FOR_OWN_S3 = ("AWS_PROFILE", setting("storage.option").variable)
 
 
@@ -41,8 +41,8 @@ _NOT_FOR_OWN_S3 = ("AWS_PROFILE", setting("storage.option").variable)
 def demo(
     invocation: Invocation, records: int, keys: int, engine: str, spark_conf: tuple[str, ...], seed: int, keep: bool
 ) -> None:
-    """Compact generated changes, end to end: a compactor is killed, another takes over, and the result is checked
-    against a dict.
+    """Compact generated changes, end to end: Spark appends them, a compactor is killed, another takes over, and what
+    Spark reads is checked against a dict.
 
     It works in a folder of its own under the warehouse given; with none given, in an S3 that it starts on loopback.
     """
@@ -59,7 +59,7 @@ def demo(
         screen.title(f"lithify demo in {place.url}, engine {engine}{java}")
         if not keep:
             stack.callback(_delete_all, place.open())
-        Story(screen, place).run(change_stream(records, keys, COMMITS, seed))
+        Story(screen, place).run(change_stream(records, keys, SEGMENTS[engine], seed))
         screen.title(f"\nAll verified, in {(monotonic_ms() - began_ms) / 1000:.0f} s.")
         for line in _next_steps(place, keep):
             screen.say(line)
@@ -86,6 +86,7 @@ def _place(stack: ExitStack, invocation: Invocation, env: dict[str, str], folder
         env=env,
         folder=folder,
         engine=engine,
+        options={} if own is not None else options,
         requests=own.counts if own is not None else None,
     )
 

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from lithify.admin.client import Admin
 from lithify.cli.demo.changes import Latest
 from lithify.cli.demo.compactor import CompactorProcess, newest
 from lithify.cli.demo.picture import Picture, measure, picture_table, verify, verify_gets
+from lithify.cli.demo.pipeline import InProcess, OnSpark, Pipeline
 from lithify.cli.demo.screen import Screen
 from lithify.compactor.info import CompactionInfo
 from lithify.gc.collector import GRACE_MS, Collector
@@ -41,6 +43,7 @@ class Place:
     env: Mapping[str, str]  # for the compactor's process
     folder: Path  # for its log and its temporary files
     engine: str
+    options: Mapping[str, Any]  # for reaching the store
     requests: Callable[[], RequestCounts] | None  # of all processes; None: this store does not count them
 
 
@@ -58,40 +61,45 @@ class Story:
         self._counted = RequestCounts()
 
     def run(self, commits: Sequence[pa.Table]) -> None:
-        """Raises Corrupt if a read differs from the dict, Unavailable if a compactor fails."""
-        latest, half = self._append(commits)
+        """Raises Corrupt if a read differs from the dict, Unavailable if a compactor or Spark fails."""
+        with self._pipeline() as pipeline:
+            self._run(commits, pipeline)
+
+    def _run(self, commits: Sequence[pa.Table], pipeline: Pipeline) -> None:
+        latest, half = self._append(commits, pipeline)
         before = self._read("Read it all, before any compaction", latest)
         self._compact()
         self._take_over()
         self._collect(
             f"Collect the garbage without the grace period of {GRACE_MS // 60_000} minutes: nothing else reads here"
         )
-        self._verify(latest, half)
+        self._verify(latest, half, pipeline)
         self._partition.delete_checkpoint(PIN)
         self._collect(f"Delete checkpoint {PIN!r}, and collect what it kept")
         after = self._read("Read it all again", latest)
         self._screen.show(picture_table(before, after))
 
-    def _append(self, commits: Sequence[pa.Table]) -> tuple[Latest, Latest]:
+    def _append(self, commits: Sequence[pa.Table], pipeline: Pipeline) -> tuple[Latest, Latest]:
         """Append all commits; returns the state after them, and the state halfway, where a checkpoint was made."""
         latest, half = Latest(), Latest()
         records = sum(table.num_rows for table in commits)
         took_ms = 0
-        self._screen.step(f"Append {records:,} changes to topic {TOPIC!r} in {len(commits)} commits")
-        with self._screen.bar("appending", len(commits)) as show:
-            for number, table in enumerate(commits, start=1):
+        middle = len(commits) // 2
+        self._screen.step(f"Append {records:,} changes to topic {TOPIC!r} in {len(commits)} {pipeline.parts}")
+        with self._screen.bar(pipeline.doing, 2) as show:
+            for number, tables in enumerate((commits[:middle], commits[middle:]), start=1):
                 began_ms = monotonic_ms()
-                offsets = self._partition.append(table)
+                offsets = pipeline.append(tables)
                 took_ms += monotonic_ms() - began_ms
-                latest.apply(table, offsets)
-                if number == len(commits) // 2:
+                latest.apply(pa.concat_tables(tables), offsets)
+                if number == 1:
                     pinned = self._partition.snapshot(pin=PIN)
                     half = latest.copy()
                     self._screen.say(f"halfway: checkpoint {PIN!r} pins manifest {pinned.manifest_id}")
                 show(number)
         self._screen.say(
-            f"durable in {_seconds(took_ms)}, {records * 1000 // max(1, took_ms):,} records/s; "
-            f"{len(latest.rows):,} users live, {len(latest.gone):,} deleted"
+            f"durable in {_seconds(took_ms)}{pipeline.with_start}; {len(latest.rows):,} users live, "
+            f"{len(latest.gone):,} deleted"
         )
         return latest, half
 
@@ -192,14 +200,19 @@ class Story:
             return "file"
         return "orphan" if self._job().destination in key else "replaced"
 
-    def _verify(self, latest: Latest, half: Latest) -> None:
-        self._screen.step("Verify against a plain dict: every key, offset and value")
-        verify(self._partition.scan().read_all(), latest, "the scan")
+    def _verify(self, latest: Latest, half: Latest, pipeline: Pipeline) -> None:
+        self._screen.step(f"Verify against a plain dict, read with {pipeline.reads}: every key, offset and value")
+        verify(pipeline.latest(), latest, "what was read")
         absent = verify_gets(self._partition, latest)
-        pinned = self._partition.snapshot(pin=PIN)
-        verify(pinned.scan().read_all(), half, f"checkpoint {PIN}")
+        verify(pipeline.latest(PIN), half, f"checkpoint {PIN}")
         self._screen.say(f"now: {len(latest.rows):,} users equal; {absent} deleted or unknown keys are not found")
         self._screen.say(f"checkpoint {PIN!r}: {len(half.rows):,} users equal the dict as it was halfway")
+
+    def _pipeline(self) -> AbstractContextManager[Pipeline]:
+        place = self._place
+        if place.engine == "spark":
+            return OnSpark(place.url, self._partition, place.env, place.folder, place.options)
+        return nullcontext(InProcess(self._partition))
 
     def _compactor(self, take_over: bool = False) -> CompactorProcess:
         place = self._place

@@ -1,5 +1,6 @@
 """The demo and the S3 to play with, run for real."""
 
+import contextlib
 import os
 import re
 import signal
@@ -18,12 +19,14 @@ from lithify.cli.demo.changes import Latest, change_stream
 from lithify.cli.demo.command import demo
 from lithify.cli.demo.compactor import CompactorProcess
 from lithify.cli.demo.picture import measure, verify, verify_gets
+from lithify.cli.demo.pipeline import OnSpark
 from lithify.cli.demo.s3 import OwnS3, kind_of
 from lithify.cli.dev import dev
 from lithify.store.errors import Corrupt, InvalidRequest, Unavailable
 from lithify.work import java
 from tests.processes import running
 
+README = Path(__file__).resolve().parents[2] / "README.md"
 RECORDS, KEYS = 20_000, 2_000
 
 
@@ -84,6 +87,54 @@ def test_the_demo_on_spark_in_an_s3_of_its_own() -> None:
     story = run_demo()
     assert_told(story)
     assert re.search(r"requests of both compactors: [1-9]", story)
+    assert f"Append {RECORDS:,} changes to topic 'users' in 20 tasks of Spark's df.write" in story
+    assert "read with spark.read: every key, offset and value" in story
+    told = {shape(line) for line in story.splitlines()}
+    assert {shape(line) for line in quoted()} <= told
+
+
+def quoted() -> list[str]:
+    """What README.md shows of the demo."""
+    (block,) = re.findall(r"^```\n(3\. Start a compactor.*?)^```$", README.read_text(encoding="utf-8"), re.M | re.S)
+    return block.splitlines()
+
+
+def shape(line: str) -> str:
+    """A line without its figures, which no two runs share; the end of the last one depends on the clock."""
+    line = re.sub(r"[0-9a-f]{8,}|[\d.,]+", "#", line).replace("ranges", "range")
+    return re.sub(r"; committed after .*", "", line)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_secrets_among_storage_options_reach_spark_in_another_way(tmp_path: Path) -> None:
+    """The data source refuses them, since Spark logs options."""
+    table = change_stream(1_000, 50, 1, seed=1)[0]
+    with OwnS3() as own, lithify.open(f"{own.url}/warehouse", storage_options=own.options) as warehouse:
+        part = warehouse.create_topic("users", 1, {"cleanup.policy": "compact"}).partition(0)
+        env = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        java.use_java(env)
+        assert {"key", "secret"} <= set(own.options)
+        with OnSpark(f"{own.url}/warehouse", part, env, tmp_path, own.options) as spark:
+            assert spark.append([table.slice(0, 600), table.slice(600)]) == range(1_000)
+            found, expected = spark.latest(), part.scan().read_all()
+            assert [found[name].to_pylist() for name in ("key", "value", "offset")] == [
+                expected[name].to_pylist() for name in ("key", "value", "offset")
+            ]
+            for process in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):
+                    assert own.options["secret"].encode() not in process.read_bytes().split(b"\0")
+
+
+def test_a_spark_that_fails_ends_the_story_with_its_last_words(tmp_path: Path) -> None:
+    with lithify.open(str(tmp_path / "warehouse")) as warehouse:
+        part = warehouse.create_topic("users").partition(0)
+        env = dict(os.environ) | {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)}
+        with (
+            OnSpark("nonsense://", part, env, tmp_path, {}) as spark,
+            pytest.raises(Unavailable, match="its last words"),
+        ):
+            spark.latest()
 
 
 def test_without_java_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from lithify.log.warehouse import Warehouse
 from tests.sim.cast import STORES_DIFFER_MS, Climate, Violation
 from tests.sim.clients import calm, getters, keepers, members, rest, senders, state_stores, threads, writers
 from tests.sim.clients.bounds import tuned
+from tests.sim.clients.crowds import crowds_of
 from tests.sim.clients.decoded import decoded_once
 from tests.sim.clients.groups import Groups
 from tests.sim.clients.site import TOPIC, Site
@@ -62,6 +63,7 @@ def _plays(dice: random.Random, world: ClientWorld, length: int) -> None:
     site = _site(dice, world)
     gets = random.Random(f"getter/{dice.getstate()[1][:8]}").random() < GETTERS_SHARE
     roster, climate, scheduler = _roster(dice, site), _climate(dice, length), _scheduler(dice, length)
+    roster |= crowds_of(site, world.seed)
     rest.alone(world, _first(dice, site), "first")
     world.climate, world.scheduler, world.turns = climate, scheduler, []
     if gets:  # drawn apart: the other histories stay what they were
