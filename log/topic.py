@@ -17,6 +17,7 @@ from lithify.log.info import Looked, PartitionFailure, PartitionInfo, TopicInfo,
 from lithify.log.intake import Records, prepare
 from lithify.log.latest import Latest
 from lithify.log.partition import Partition
+from lithify.log.placed import check_keys, get_placed
 from lithify.log.positions import check_consumer_name
 from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
@@ -31,8 +32,7 @@ from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.retention import Retention, bounds_before
-from lithify.segment.partitioner import partition_for_key, rows_by_partition
-from lithify.segment.stayed import stays
+from lithify.segment.partitioner import rows_by_partition
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, NotFound
@@ -321,16 +321,20 @@ class Topic:
         parts = [self.partition(number) for number in range(places.partitions)]
         return pinned_topic(self.name, places, parts, check_checkpoint_name(name), self._driver.each)
 
-    def get(self, key: bytes) -> Record | None:
+    def get(self, key: bytes, *, max_staleness_ms: int = 0) -> Record | None:
         """The latest record of `key`; None: there is none, or it was deleted. Looks in the key's present partition, as
-        `scan` does."""
-        if type(key) is not bytes:
-            raise InvalidRequest(f"{self.name}: a key is bytes, not {type(key).__name__}")
+        `scan` does. `max_staleness_ms` as in `Partition.get_many`."""
+        return self.get_many((key,), max_staleness_ms=max_staleness_ms)[0]
+
+    def get_many(self, keys: Iterable[bytes], *, max_staleness_ms: int = 0) -> list[Record | None]:
+        """As `get`, for each of `keys`, in their order; those in one partition from one manifest."""
+        wanted = check_keys(keys, self.name)
         self._fresh_config()
-        places = self.key_places()
-        number = partition_for_key(key, places.counts[-1])
-        found = self.partition(number).get(key)
-        return found if found is None or stays(places, found.key, found.offset, number) else None
+        return get_placed(
+            self.key_places(),
+            wanted,
+            lambda number, mine: self.partition(number).get_many(mine, max_staleness_ms=max_staleness_ms),
+        )
 
     def key_places(self) -> KeyPlaces:
         """Where keys live, and where they lived before the topic grew."""

@@ -11,15 +11,14 @@ import pyarrow as pa
 import structlog
 
 from lithify.log.partition import Partition
+from lithify.log.placed import check_keys, get_placed
 from lithify.log.planning import Wanted, target_of, wanted
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Whole
 from lithify.manifest.places_of_keys import KeyPlaces
-from lithify.segment.partitioner import partition_for_key
 from lithify.segment.read_batches import schema_of
 from lithify.segment.read_task import ReadTask, View
-from lithify.segment.stayed import stays
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 
 __all__ = ["TopicSnapshot", "opened_topic", "pinned_topic"]
@@ -121,11 +120,12 @@ class TopicSnapshot:
 
     def get(self, key: bytes) -> Record | None:
         """As `Topic.get`."""
-        if type(key) is not bytes:
-            raise InvalidRequest(f"{self.topic}: a key is bytes, not {type(key).__name__}")
-        number = partition_for_key(key, self.places.partitions)
-        found = self.partitions[number].get(key)
-        return found if found is None or stays(self.places, found.key, found.offset, number) else None
+        return self.get_many((key,))[0]
+
+    def get_many(self, keys: Iterable[bytes]) -> list[Record | None]:
+        """As `Topic.get_many`."""
+        wanted = check_keys(keys, self.topic)
+        return get_placed(self.places, wanted, lambda number, mine: self.partitions[number].get_many(mine))
 
     def _left_out(self, partition: int, records: int) -> None:
         where = f"{self.topic}/{partition}"

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from lithify.store.cache import Cache
 from lithify.store.homes import Homes, only_here
 from lithify.store.port import (
     Create,
@@ -105,6 +106,7 @@ class Driver:
     def __init__(self, homes: Store | Homes, clock: Clock | None = None) -> None:
         self.homes = homes if isinstance(homes, Homes) else only_here(homes)
         self.store = self.homes.here
+        self.cache = Cache()
         self.answer = store_answers(self.homes, clock)
         self.monotonic_ms: Clock = monotonic_ms  # for spans inside this process
         self.machine_ms: Clock = machine_ms
