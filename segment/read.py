@@ -86,6 +86,8 @@ class SegmentReader:
         self._footer_bytes = min(ref.bytes, _TAIL_BYTES)
         self._whole: memoryview | None = None
         self._footer: Any = None
+        self._window = Window(ref.bytes)
+        self._files: dict[bool, pq.ParquetFile] = {}
         self._row_groups: tuple[RowGroup, ...] | None = None
         if footer is not None:
             self._use(footer)
@@ -167,7 +169,7 @@ class SegmentReader:
             batch = self._decode(part, pieces)
             if part is span.parts[-1]:
                 pieces.clear()  # free them while the last batch is in use
-            batch = self._within(batch, wanted.low, wanted.high)
+            batch = self._within(batch, *_cutting(group, wanted))
             if wanted.from_offset is not None and group.min_offset < wanted.from_offset:
                 batch = batch.filter(from_flags(longs(batch.column("offset")) >= wanted.from_offset))
             if wanted.to_offset is not None and group.max_offset >= wanted.to_offset:
@@ -242,17 +244,24 @@ class SegmentReader:
     def _batch(
         self, group: RowGroup, names: frozenset[str], pieces: list[tuple[int, memoryview]], *, check_pages: bool
     ) -> pa.RecordBatch:
-        file = pq.ParquetFile(
-            pa.PythonFile(Window(pieces, self.ref.bytes), mode="r"),
-            metadata=self.footer,
-            pre_buffer=False,
-            page_checksum_verification=check_pages,
-        )
         stored = None if names >= ALL.names else [self._stored_name(name) for name in names]
-        table = file.read_row_group(group.index, columns=stored, use_threads=False).combine_chunks()
+        file = self._parquet(check_pages=check_pages)
+        with self._window.showing(pieces):
+            table = file.read_row_group(group.index, columns=stored, use_threads=False).combine_chunks()
         rows: Any = table.to_batches()[0]
         columns = [self._column(name, rows, names) for name in RUN.names]
         return pa.RecordBatch.from_arrays(columns, schema=RUN)
+
+    def _parquet(self, *, check_pages: bool) -> pq.ParquetFile:
+        """Made once: that costs as much as to decode a column."""
+        if check_pages not in self._files:
+            self._files[check_pages] = pq.ParquetFile(
+                pa.PythonFile(self._window, mode="r"),
+                metadata=self.footer,
+                pre_buffer=False,
+                page_checksum_verification=check_pages,
+            )
+        return self._files[check_pages]
 
     def _column(self, name: str, rows: Any, names: frozenset[str]) -> pa.Array:
         if name not in names or (name == "horizon_ms" and self.ref.base_offset is not None):
@@ -313,6 +322,14 @@ def _read(store: Store, key: str, segment: str, start: int, length: int) -> memo
     except (NotFound, Corrupt) as error:
         error.segment = segment  # a store knows only keys
         raise
+
+
+def _cutting(group: RowGroup, wanted: Bounds) -> tuple[bytes | None, bytes | None]:
+    """The bounds of keys that leave out some of the row group. The others need not be searched for."""
+    if group.min_key is None or group.max_key is None or group.null_keys:
+        return wanted.low, wanted.high
+    low = wanted.low if wanted.low is not None and group.min_key < wanted.low else None
+    return low, wanted.high if wanted.high is not None and group.max_key >= wanted.high else None
 
 
 def _first_at(keys: Any, bound: bytes) -> int:
