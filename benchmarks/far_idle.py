@@ -17,7 +17,7 @@ __all__ = ["idle"]
 
 _OF_A_TOPIC = 20  # partitions
 _PARTITIONS = 1_000
-_ROUNDS = 60  # of a compactor until looks are as rare as they get, and spread
+_ROUNDS = 40  # of a compactor until looks are as rare as they get, and spread
 _PASSES = 12  # of a collector
 
 

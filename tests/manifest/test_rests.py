@@ -1,5 +1,7 @@
 """When a partition at rest is looked at again (docs/rfcs/0026)."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +37,7 @@ def test_no_chain_is_asked_later_than_the_bound_allows(bound_ms: int, round_ms: 
     found = looks(Rests(bound_ms, round_ms), name, 60 * round_ms + 5 * bound_ms)
     for chain in (0, 1):
         asked = [0, *(now_ms for now_ms, asks in found if asks[chain])]
-        gaps = [later - earlier for earlier, later in zip(asked, asked[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in pairwise(asked)]
         assert max(gaps) <= max(bound_ms, round_ms)
 
 
