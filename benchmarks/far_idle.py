@@ -110,8 +110,7 @@ def _fill(warehouse: lithify.Warehouse, partitions: int) -> None:
     def fill(number: int) -> None:
         config = {"cleanup.policy": "delete"}
         topic = warehouse.create_topic(f"topic-{number:02}", _OF_A_TOPIC, config, probe=False)
-        for partition in range(_OF_A_TOPIC):
-            topic.partition(partition).append([lithify.Record(b"key", b"value")])
+        topic.partition(0).append([lithify.Record(b"key", b"value")])
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(fill, range(partitions // _OF_A_TOPIC)))
