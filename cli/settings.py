@@ -119,15 +119,16 @@ SETTINGS: tuple[Setting, ...] = (
         kind="choice",
         choices=("spark", "local"),
         default="spark",
-        commands="compactor run, verify",
-        meaning="where the work runs: on Spark, or in threads of this process",
+        commands="compactor run, verify, export, append",
+        meaning="where the work runs: on Spark, or in this process. Exports and imports of folders: on Spark "
+        "from 1 GiB on, unless this is given",
     ),
     Setting(
         name="master",
         flag="--master",
         metavar="URL",
         default_text="local[*]",
-        commands="compactor run, verify",
+        commands="compactor run, verify, export, append",
         meaning="Spark master, such as spark://host:7077, or a Spark Connect server, such as sc://host:15002",
     ),
     Setting(
@@ -136,7 +137,7 @@ SETTINGS: tuple[Setting, ...] = (
         metavar="NAME=VALUE",
         repeated=True,
         default_text="none",
-        commands="compactor run, verify",
+        commands="compactor run, verify, export, append",
         meaning="setting for the Spark session that is started, as in spark-submit --conf; it wins over "
         "spark-defaults.conf, and that over lithify's own. The variable takes several, separated by spaces; quote "
         "those that contain spaces",
