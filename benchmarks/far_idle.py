@@ -17,8 +17,8 @@ __all__ = ["idle"]
 
 _OF_A_TOPIC = 20  # partitions
 _PARTITIONS = 1_000
-_ROUNDS = 40  # of a compactor until looks are as rare as they get, and spread
-_PASSES = 12  # of a collector
+_ROUNDS = 28  # of a compactor until looks are as rare as they get, and spread
+_PASSES = 8  # of a collector
 
 
 def idle(site: Site) -> Iterator[FarRow]:
