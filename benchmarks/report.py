@@ -1,5 +1,6 @@
 """The tables, as Markdown that also reads well on a terminal."""
 
+import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -7,14 +8,18 @@ from msgspec.structs import replace
 
 from benchmarks.cluster import OnCluster
 from benchmarks.convergence import Convergence
+from benchmarks.data_source import OnSpark, Times
 from benchmarks.deciding import Deciding
+from benchmarks.far_bars import FAR_HEAD, far_cells
+from benchmarks.far_picture import picture
+from benchmarks.far_rows import FarStore
 from benchmarks.recording import Recording
 from benchmarks.results import Bar, Found, Results, bars
 from benchmarks.scale import slope
 
 __all__ = ["show", "write_readme"]
 
-_BEGIN, _END = "<!-- bench:begin -->", "<!-- bench:end -->"
+_PICTURE = "docs/pictures/far-store.svg"
 _NAMES = {
     "lithify_spark": "lithify, clean on Spark",
     "duckdb_clean": "DuckDB, `qualify row_number()`",
@@ -29,14 +34,26 @@ def show(results: Results) -> str:
 
 
 def write_readme(readme: Path, results: Results) -> None:
-    """Put the tables of contenders and scale between the marks in `readme`, in place of what stands there."""
-    main = replace(results, extremes=[], convergence=[], deciding=[], recording=[], cluster=None)
-    text = readme.read_text()
-    before, begin, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise SystemExit(f"{readme} has no place for the tables: put {_BEGIN} and {_END} on lines of their own")
-    readme.write_text(f"{before}{_BEGIN}\n{show(replace(main, bars=bars(main)))}\n{_END}{after}")
+    """Put the tables of contenders and scale between their marks in `readme`, in place of what stands there, and those
+    of the far store between theirs, with its picture beside; each where it was measured."""
+    main = replace(results, extremes=[], convergence=[], deciding=[], recording=[], cluster=None, far=None)
+    if results.contenders or results.scale:
+        _write(readme, "bench", show(replace(main, bars=bars(main))))
+    if results.far and results.far.rows:
+        far = Results(machine=results.machine, far=results.far)
+        drawn = readme.parent / _PICTURE
+        drawn.parent.mkdir(parents=True, exist_ok=True)
+        drawn.write_text(picture(results.far))
+        _write(readme, "far", show(replace(far, bars=bars(far))))
+
+
+def _write(readme: Path, name: str, tables: str) -> None:
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, found, rest = readme.read_text().partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise SystemExit(f"{readme} has no place for the tables: put {begin} and {end} on lines of their own")
+    readme.write_text(f"{before}{begin}\n{tables}\n{end}{after}")
 
 
 def _parts(results: Results) -> Iterator[str]:
@@ -57,6 +74,10 @@ def _parts(results: Results) -> Iterator[str]:
         yield _recording(results.recording)
     if results.cluster:
         yield _cluster(results.cluster)
+    if results.data_source:
+        yield _data_source(results.data_source)
+    if results.far:
+        yield from _far(results.far)
     if results.bars:
         yield _bars(results.bars)
 
@@ -156,7 +177,29 @@ def _cluster(found: OnCluster) -> str:
         ("one of them alone", f"{found.range_s:.2f}"),
         ("a task that does almost nothing", f"{found.task_s:.3f}"),
     ]
-    return _table(head, rows)
+    ranges = f"A clean of the same: {found.ranges_run} ranges ran, {found.ranges_explained} were explained before."
+    return f"{_table(head, rows)}\n\n{ranges}"
+
+
+def _data_source(found: OnSpark) -> str:
+    million = found.read_rows / 1e6
+    rows = [_times(f"read {million:g} M rows: {name}", each) for name, each in found.reads.items()]
+    for how, (ours, rival) in found.writes.items():
+        million = found.written_rows / 1e6
+        rows.append(_times(f"write {million:g} M rows, {how}: lithify", ours))
+        rows.append(_times(f"write {million:g} M rows, {how}: sorted Parquet", rival))
+    return _table(("Spark, medians", "wall s", "CPU s"), rows)
+
+
+def _times(what: str, found: Times) -> Sequence[str]:
+    return what, f"{statistics.median(found.wall_s):.2f}", f"{statistics.median(found.cpu_s):.2f}"
+
+
+def _far(found: FarStore) -> Iterator[str]:
+    if found.rows:
+        yield _table(FAR_HEAD, list(map(far_cells, found.rows)))
+    for each in found.not_run:
+        yield f"Not measured: {each}."
 
 
 def _bars(found: Sequence[Bar]) -> str:
@@ -165,6 +208,8 @@ def _bars(found: Sequence[Bar]) -> str:
 
 
 def _limit(bar: Bar) -> str:
+    if bar.at_least == bar.at_most:
+        return f"= {bar.at_most:.3g}"
     return f"≤ {bar.at_most:.3g}" if bar.at_least is None else f"≥ {bar.at_least:.3g}"
 
 

@@ -158,7 +158,16 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=15_000,
         commands=_DAEMON,
-        meaning="pause between two rounds; each round looks at every partition",
+        meaning="pause between two rounds; each round looks at every partition that does not rest",
+    ),
+    Setting(
+        name="compactor.rest.ms",
+        flag="--rest-ms",
+        kind="ms",
+        default=300_000,
+        commands=_DAEMON,
+        meaning="where nothing is due, how much later an append or a request of another process may be noticed; the "
+        "longer a partition has rested, the fewer of the rounds look at it. 0: every round looks at every partition",
     ),
     Setting(
         name="compactor.initial.delay.ms",
@@ -223,6 +232,15 @@ SETTINGS: tuple[Setting, ...] = (
         default=600_000,
         commands=_COLLECTING,
         meaning="pause between two collections",
+    ),
+    Setting(
+        name="gc.rest.ms",
+        flag="--gc-rest-ms",
+        kind="ms",
+        default=3_600_000,
+        commands=_COLLECTING,
+        meaning="where there was nothing to collect, how much later a collection may notice that there is; the longer "
+        "that was so, the fewer of the collections look there. 0: every collection looks at every partition",
     ),
     Setting(
         name="gc.grace.ms",

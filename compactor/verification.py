@@ -4,9 +4,12 @@ from collections.abc import Iterator
 
 from lithify.compactor.engine import VerifyOutputs
 from lithify.manifest.ages import young
+from lithify.manifest.model import SegmentRef
 from lithify.segment.segments import Segments
+from lithify.segment.verify import CHECKS_MAX
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, NotFound
+from lithify.store.fetching import begun
 
 __all__ = ["STRETCH_MS", "Verification"]
 
@@ -32,9 +35,13 @@ class Verification:
 
     def _look(self) -> Iterator[None]:
         segments = Segments(self.request.keys, self._driver.homes)
-        for ref in self.request.segments:
+
+        def begin(ref: SegmentRef) -> Iterator[None]:
+            return segments.verify_steps(ref, whole=self.request.whole)
+
+        for ref, steps in begun(begin, self.request.segments, CHECKS_MAX):
             try:
-                yield from segments.verify_steps(ref, whole=self.request.whole)
+                yield from steps
             except (NotFound, Corrupt):
                 self._bad.add(ref.id)
             yield

@@ -135,18 +135,18 @@ def _manifest(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
 
 def _log(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
     known = {ref.id for ref in before.l0}
-    producer = next((p.id for p in after.producers if p.touched_at == after.id and p.batches), "")
-    transaction = next((t for t in after.transactions if _sent(t, before, after)), None)
+    producers = {batch.base_offset: p.id for p in after.producers if p.touched_at == after.id for batch in p.batches}
+    sent = [entry for entry in after.transactions if _sent(entry, before, after)]
     for ref in after.l0:
         if ref.id not in known and ref.base_offset is not None:
-            application, version = ("", None) if transaction is None else (transaction.application, transaction.version)
+            of = next((entry for entry in sent if 0 <= ref.base_offset - entry.base_offset < entry.rows), None)
             yield Appended(
                 segment=ref.id,
                 offset=ref.base_offset,
                 size=amount((ref,)),
-                producer=producer,
-                application=application,
-                version=version,
+                producer=producers.get(ref.base_offset, ""),
+                application="" if of is None else of.application,
+                version=None if of is None else of.version,
             )
     if after.log_start_offset > before.log_start_offset or after.deleted_to > before.deleted_to:
         yield FloorRaised(
@@ -159,8 +159,8 @@ def _log(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:
 
 
 def _sent(entry: Transaction, before: Manifest, after: Manifest) -> bool:
-    """Whether the append that made `after` is the latest of `entry`."""
-    return entry.touched_at == after.id and entry.base_offset == before.next_offset < after.next_offset
+    """Whether an append that made `after` is the latest of `entry`."""
+    return entry.touched_at == after.id and before.next_offset <= entry.base_offset < after.next_offset
 
 
 def _segments(before: Manifest, after: Manifest) -> Iterator[ManifestChange]:

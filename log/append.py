@@ -1,16 +1,18 @@
 """The append protocol (P6, P7), and how to find out whether an unknown append happened. Protocol coroutines.
 
-Upload the segment under an id that begins with the manifest number last read, then commit the edit that names it. A
-warm client without rivals needs two PUTs and one GET.
+Upload the segment under an id that begins with the manifest number last read, then commit the edit that names it,
+alone or with others (docs/rfcs/0024). A warm client without rivals needs two PUTs and one GET.
 """
 
 import contextlib
+import copy
 import re
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from lithify.manifest.appends import Append, BelowOrphanFloor
-from lithify.manifest.commit import Already, Refused
+from lithify.manifest.appends import Append, AppendMany, BelowOrphanFloor, NoneAppended
+from lithify.manifest.commit import WAS_IT_THERE, Already, Refused
 from lithify.manifest.config import slows_from
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.lifetime import Touch
@@ -19,10 +21,13 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import ProducerStamp
 from lithify.manifest.transactions import EXPIRATION_MS, TransactionStamp
 from lithify.manifest.uploads import find_upload, offsets_of
-from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
+from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 from lithify.store.port import NewId, Now, Pause, Put
 
-__all__ = ["OF_UPLOAD", "append", "delay", "outcome", "partition_of"]
+__all__ = ["OF_UPLOAD", "Committing", "append", "commit_many", "delay", "outcome", "partition_of", "unknown_to"]
+
+Committing = Callable[[Append], Awaitable[range]]
+"""Commits one append, whose segment is uploaded; answers with its offsets."""
 
 UPLOADS_MAX = 4  # of one append, each under a new id, because the orphan floor passed the previous one
 DELAY_MS_MAX = 1_000  # of an append to a partition that has almost too many L0 segments
@@ -41,8 +46,10 @@ async def append(
     producer: ProducerStamp | None = None,
     transaction: TransactionStamp | None = None,
     expiration_ms: int = EXPIRATION_MS,
+    commit: Committing | None = None,
 ) -> range:
     """Append the encoded segment `body`, whose reference is `ref` except for its id; answers with its offsets.
+    `commit`: how to commit it beside others; None: alone.
 
     Raises the edit's own refusal or Unavailable (nothing was appended), or CommitUnknown with a token for `outcome`.
     """
@@ -56,15 +63,72 @@ async def append(
                 return known
             await delay(files, l0_segments_max)
             await Put(files.keys.segment(segment_id), body)
-            return (await files.manifest.commit(edit)).result
+            return await (_alone(files, edit) if commit is None else commit(edit))
         except BelowOrphanFloor:
             await files.head()
-        except CommitUnknown as error:
-            raise CommitUnknown(str(error), f"{partition_of(files)}:{error.token}:{segment_id}") from error
     raise Unavailable(
         f"{files.name}: garbage collection overtook {UPLOADS_MAX} uploads of this append; nothing was appended there. "
         "Retry with smaller appends, or give collection a longer grace period"
     )
+
+
+async def _alone(files: PartitionFiles, edit: Append) -> range:
+    (answer,) = await commit_many(files, (edit,))
+    if isinstance(answer, LithifyError):
+        raise answer
+    return answer
+
+
+async def commit_many(files: PartitionFiles, members: Sequence[Append]) -> tuple[range | LithifyError, ...]:
+    """Commit appends, whose segments are uploaded, together; answers for each with what `append` returns or raises."""
+    try:
+        outcome = await files.manifest.offer(AppendMany(tuple(members)))
+    except CommitUnknown as error:
+        # After a refusal some may be in the head that was searched for; whoever is refused there may have been before.
+        known = error.__cause__.answers if isinstance(error.__cause__, NoneAppended) else (None,) * len(members)
+        return tuple(
+            answer if isinstance(answer, range) else unknown_to(files, member, error)
+            for member, answer in zip(members, known, strict=True)
+        )
+    except LithifyError as error:
+        return tuple(copy.copy(error) for _ in members) if len(members) > 1 else (error,)
+    if isinstance(outcome, Refused):
+        assert isinstance(outcome.error, NoneAppended)
+        notes: list[str] = getattr(outcome.error, "__notes__", [])
+        return tuple(
+            answer if isinstance(answer, range) else _noted(answer.error, notes) for answer in outcome.error.answers
+        )
+    # SUBTLE! 1. Our commit with members A and B is number 8, and its outcome unknown. 2. It did happen. A is compacted,
+    # collected, and below the orphan floor; 8 is dead. 3. Number 90 appends B's repeat as already there, with a third,
+    # and refuses A. A's caller would upload it again. Test: tests/protocol/test_p07_groups.py
+    return tuple(
+        answer if isinstance(answer, range) else _refused(files, member, answer, outcome.open)
+        for member, answer in zip(members, outcome.result, strict=True)
+    )
+
+
+def _refused(files: PartitionFiles, member: Append, refused: Refused, open_token: str) -> LithifyError:
+    if not open_token or refused.final:
+        return _noted(refused.error, [WAS_IT_THERE] if open_token else [])
+    why = CommitUnknown(
+        f"{files.name}: whether this append happened is not known ({refused.error}); nothing was deleted. Look it up "
+        "before retrying",
+        open_token,
+    )
+    return unknown_to(files, member, why)
+
+
+def _noted(error: LithifyError, notes: Sequence[str]) -> LithifyError:
+    for note in notes:
+        error.add_note(note)
+    return error
+
+
+def unknown_to(files: PartitionFiles, member: Append, error: CommitUnknown) -> CommitUnknown:
+    """`error`, of a commit, as it is told to one of its members: with a token for `outcome`."""
+    told = CommitUnknown(str(error), f"{partition_of(files)}:{error.token}:{member.segment.id}")
+    told.__cause__ = error
+    return told
 
 
 async def _known_before(files: PartitionFiles, edit: Append) -> range | None:

@@ -37,7 +37,8 @@ def deliver(
     that it did not: Unavailable if the time is over; refusals by the edit, and refused access, at once.
     """
     table = prepare(records, config, now_ms, f"{partition.topic}/{partition.number}", admitted=True)
-    partition = partition.lent(until(driver, deadline_ms, clock, f"{partition.topic}/{partition.number}"), config)
+    where = f"{partition.topic}/{partition.number}"
+    partition = partition.lent(until(driver, deadline_ms, clock, where), config, deadline_ms)
     pause_ms = PAUSE_MS_FIRST
     unknown: CommitUnknown | None = None
     while True:

@@ -9,7 +9,8 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from lithify.log import checkpoints, held, positions
-from lithify.log.append import append, outcome
+from lithify.log.append import outcome
+from lithify.log.appending import Appending
 from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, Consumer, ConsumerConfig
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, bounded, check_poll_ms, check_reset
@@ -47,7 +48,8 @@ T = TypeVar("T")
 
 
 class Partition:
-    """A handle of one partition. Thread-safe: writes take turns, reads run beside them. Made by `Topic.partition`.
+    """A handle of one partition. Thread-safe: threads that append at once share commits (docs/rfcs/0024). Made by
+    `Topic.partition`.
 
     >>> part = lithify.open("memory://example").create_topic("events").partition(0)
     >>> part.append([lithify.Record(b"ada", b"login"), lithify.Record(b"ada", b"logout")])
@@ -66,7 +68,9 @@ class Partition:
         self._config = config
         self._unbounded = unbounded  # the bounds for a manifest that has none
         self._files = PartitionFiles(keys)
-        self._lock = OwnLock()
+        self._lock = OwnLock()  # of `_files`
+        self._appending = Appending(driver, keys)
+        self._deadline_ms: int | None = None  # when the driver stops waiting
 
     def __repr__(self) -> str:
         return f"Partition({self._files.name})"
@@ -107,8 +111,23 @@ class Partition:
         config = self._config()
         body, ref = encode_append(table, "key" if config.compacted else "offset")
         most, expiration_ms = config.l0_segments_max, config.transactional_id_expiration_ms
-        stamps: dict[str, Any] = {"producer": producer, "transaction": transaction}
-        return self._run(append(self._files, body, ref, l0_segments_max=most, **stamps, expiration_ms=expiration_ms))
+        how: dict[str, Any] = {"producer": producer, "transaction": transaction, "expiration_ms": expiration_ms}
+        files = self._files.beside()
+        try:
+            return self._appending.append(
+                self._driver, files, body, ref, self._deadline_ms, l0_segments_max=most, **how
+            )
+        finally:
+            self._learn(files)
+
+    def _learn(self, files: PartitionFiles) -> None:
+        """Know what an append has learned; unless somebody reads just now, and learns it himself."""
+        lock = self._lock.mine()
+        if lock.acquire(blocking=False):
+            try:
+                self._files.learn(files)
+            finally:
+                lock.release()
 
     def begin_upload(self, *, ttl: int | timedelta = timedelta(days=1), upload_id: str | None = None) -> UploadTask:
         """Allow any number of processes to `write_segment` with the task that this returns; `upload` appends what they
@@ -141,10 +160,11 @@ class Partition:
         end = self._head().next_offset
         return range(end, end)
 
-    def lent(self, driver: Driver, config: TopicConfig) -> "Partition":
-        """The same handle, with the same lock, for a caller that waits in its own way and knows the configuration."""
+    def lent(self, driver: Driver, config: TopicConfig, deadline_ms: int | None = None) -> "Partition":
+        """The same handle, with the same lock, for a caller that waits in its own way, at most until `deadline_ms`, and
+        knows the configuration."""
         lent = copy.copy(self)
-        lent._driver, lent._config = driver, lambda: config
+        lent._driver, lent._config, lent._deadline_ms = driver, lambda: config, deadline_ms
         return lent
 
     def transactions(self) -> tuple[TransactionInfo, ...]:

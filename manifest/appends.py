@@ -1,4 +1,4 @@
-"""The edit that appends a segment, and what every append does to a manifest. Pure.
+"""The edits that append a segment, or several at once, and what every append does to a manifest. Pure.
 
 An append needs no epoch. Its segment id is its idempotence token; a producer's sequence numbers and an application's
 transaction versions carry that across restarts (P6, P7).
@@ -13,6 +13,7 @@ from lithify.manifest import time_index
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import (
+    GROUP_MAX,
     PRODUCER_BATCHES_KEPT,
     TIME_INDEX_MAX,
     Bucket,
@@ -26,7 +27,7 @@ from lithify.manifest.retention import floor_at
 from lithify.manifest.transactions import EXPIRATION_MS, Place, TransactionStamp, dated, earlier_version, remember
 from lithify.store.errors import LithifyError, Unavailable
 
-__all__ = ["Append", "BelowOrphanFloor", "appended", "full"]
+__all__ = ["Answers", "Append", "AppendMany", "BelowOrphanFloor", "NoneAppended", "appended", "full"]
 
 
 class BelowOrphanFloor(LithifyError):
@@ -55,6 +56,13 @@ class Append:
     ) -> Next[Manifest, range] | Already[range] | Refused:
         if head is None:
             return not_created()
+        verdict = self.placed(head, number, now_ms)
+        if isinstance(verdict, Next):
+            return Next(_indexed(head, verdict.value, now_ms), verdict.result)
+        return verdict
+
+    def placed(self, head: Manifest, number: int, now_ms: int) -> Next[Manifest, range] | Already[range] | Refused:
+        """As `apply`, but the time index and the floor are left as they are."""
         known = self._known(head)
         if known is not None:
             return known
@@ -88,7 +96,7 @@ class Append:
             if isinstance(found, LithifyError):
                 return Refused(found)
             transactions = found
-        value = replace(appended(head, (self.segment,), number, now_ms), producers=producers, transactions=transactions)
+        value = replace(_placed(head, (self.segment,), number), producers=producers, transactions=transactions)
         return Next(value, range(base, base + rows))
 
     def _known(self, head: Manifest) -> Already[range] | None:
@@ -107,17 +115,78 @@ class Append:
         return None if self.producer is None else earlier_batch(head, self.producer, self.segment.rows)
 
 
+class NoneAppended(LithifyError):
+    """No member of a group was appended, and not all had been before: `answers` says what became of each."""
+
+    def __init__(self, answers: "Answers") -> None:
+        super().__init__("none of several appends was accepted")
+        self.answers = answers
+
+
+Answers = tuple[range | Refused, ...]
+"""Of each member of a group: its offsets, or why it was not appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendMany:
+    """Append what several callers have uploaded, each as `Append` does, one after the other; answers with what became
+    of each (docs/rfcs/0024). A member that is refused changes nothing for those after it.
+
+    A commit is evidence that its head was current, so the refusals in it hold, unless an earlier attempt is open
+    (`Committed.open`).
+    """
+
+    members: tuple[Append, ...]
+
+    repeatable = True  # each member recognises itself, or is refused below the orphan floor
+    frees = False
+
+    def __post_init__(self) -> None:
+        own = {member.segment.id for member in self.members}
+        if len(own) < len(self.members) or not 0 < len(own) <= GROUP_MAX:
+            raise ValueError(f"a group has 1 to {GROUP_MAX} members, and each uploaded a segment of its own")
+
+    def apply(
+        self, head: Manifest | None, number: int, now_ms: int
+    ) -> Next[Manifest, Answers] | Already[Answers] | Refused:
+        if head is None:
+            return not_created()
+        following, answers = head, list[range | Refused]()
+        for member in self.members:
+            verdict = member.placed(following, number, now_ms)
+            if isinstance(verdict, Next):
+                following = verdict.value
+            answers.append(verdict if isinstance(verdict, Refused) else verdict.result)
+        if following is not head:
+            return Next(_indexed(head, following, now_ms), tuple(answers))
+        refused = [answer for answer in answers if isinstance(answer, Refused)]
+        if not refused:
+            return Already(tuple(answers))
+        return Refused(NoneAppended(tuple(answers)), final=all(each.final for each in refused))
+
+
 def appended(head: Manifest, segments: Sequence[SegmentRef], number: int, now_ms: int) -> Manifest:
     """`head` with the records of `segments` behind its last one, in that order, as manifest `number` will have it."""
-    floor, index = _room_in_index(head, len(segments), now_ms)
+    return _indexed(head, _placed(head, segments, number), now_ms)
+
+
+def _placed(head: Manifest, segments: Sequence[SegmentRef], number: int) -> Manifest:
     added: list[SegmentRef] = []
     base = head.next_offset
     for segment in segments:
         end = base + segment.rows
         added.append(replace(segment, base_offset=base, min_offset=base, max_offset=end - 1, added_at=number))
-        index = time_index.grow(index, added[-1])
         base = end
-    return replace(head, l0=(*head.l0, *added), next_offset=base, log_start_offset=floor, time_index=index)
+    return replace(head, l0=(*head.l0, *added), next_offset=base)
+
+
+def _indexed(head: Manifest, following: Manifest, now_ms: int) -> Manifest:
+    """`following`, which appends to `head`, with the floor and the time index that belong to it."""
+    added = following.l0[len(head.l0) :]
+    floor, index = _room_in_index(head, len(added), now_ms)
+    for segment in added:
+        index = time_index.grow(index, segment)
+    return replace(following, log_start_offset=floor, time_index=index)
 
 
 def full(head: Manifest, l0_segments_max: int) -> Unavailable | None:

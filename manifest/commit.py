@@ -79,6 +79,7 @@ class Committed(msgspec.Struct, Generic[S, R], frozen=True):
     version: Version[S]
     result: R
     repeated: bool  # True: it had been committed before, and this call changed nothing
+    open: str = ""  # the token of an earlier attempt whose outcome will never be known, if there was one
 
 
 class _Settled(enum.Enum):
@@ -115,6 +116,17 @@ class Lineage(Generic[S]):
     def seen(self) -> Version[S]:
         """The newest version this client has read or written. A newer one may exist."""
         return self._seen
+
+    def learn(self, other: "Lineage[S]") -> None:
+        """Know what `other`, of the same chain, has seen. `other` may be in use by another thread.
+
+        SUBTLE! Its time first. 1. We read the version it saw a minute ago. 2. It sees a newer one, and when. 3. We read
+        that time: an old version would count as fresh. Test: tests/manifest/test_learning.py
+        """
+        seen_ms = other._seen_ms
+        seen = other._seen
+        if (seen.number, seen_ms) > (self._seen.number, self._seen_ms):
+            self._seen, self._seen_ms = seen, seen_ms
 
     async def read(self, number: int) -> Version[S] | None:
         """Version `number`, or None if it does not exist (yet, or any more)."""
@@ -258,7 +270,8 @@ class Lineage(Generic[S]):
                 await self._saw(Version(number, value))
                 if self._committed is not None:
                     self._committed(head.value, value)
-                return Committed(Version(number, value), verdict.result, repeated=False)
+                token = f"{before[0]}:{before[1]}" if before[0] else ""
+                return Committed(Version(number, value), verdict.result, repeated=False, open=token)
             if number > dead and rival is not None:
                 attempt.open_number, attempt.nonce = before
                 await Pause(min(5 * (losses + 1), 100), gives_way=True)

@@ -13,6 +13,7 @@ __all__ = [
     "COMPLETED_JOBS_MAX",
     "CONSUMERS_MAX",
     "FORMAT",
+    "GROUP_MAX",
     "GROWTHS_MAX",
     "KEY_BOUND_BYTES",
     "KIND",
@@ -78,6 +79,7 @@ SCAN_TTL_MS_MAX = 3_600_000  # a scan's checkpoint expires at most this long aft
 UPLOADS_MAX = 256  # that stand in a partition (docs/rfcs/0019)
 UPLOAD_TTL_MS_MAX = 7 * 86_400_000
 UPLOADED_SEGMENTS_MAX = 4_096  # that one commit appends
+GROUP_MAX = 256  # appends of several callers in one commit (docs/rfcs/0024)
 
 
 class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

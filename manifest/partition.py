@@ -9,6 +9,7 @@ from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Boundary, Manifest
 from lithify.manifest.refusals import topic_gone
+from lithify.manifest.rests import Asks
 from lithify.store.errors import NotFound
 
 __all__ = ["Committed", "File", "PartitionFiles"]
@@ -44,6 +45,18 @@ class PartitionFiles:
         """Another object for the same files, which has read nothing yet."""
         return PartitionFiles(self.keys, self.committed, self.homes)
 
+    def beside(self) -> "PartitionFiles":
+        """Another object for the same files, which knows what this one knows, for another thread."""
+        twin = self.again()
+        twin.learn(self)
+        return twin
+
+    def learn(self, other: "PartitionFiles") -> None:
+        """Know what `other` knows, which may be in use by another thread."""
+        self.boundary.learn(other.boundary)
+        self.manifest.learn(other.manifest)
+        self.compactor.learn(other.compactor)
+
     @property
     def name(self) -> str:
         return f"{self.keys.topic}/{self.keys.partition}"
@@ -71,6 +84,15 @@ class PartitionFiles:
         if manifest.sealed:
             raise topic_gone(manifest)
         return manifest
+
+    async def moved(self, asks: Asks) -> bool:
+        """Whether one of these chains has a number after the newest one seen. Costs a GET each; that there is none
+        proves nothing (P3)."""
+        if asks.manifest and await self.manifest.moved():
+            return True
+        if asks.compactor and await self.compactor.moved():
+            return True
+        return asks.boundary and await self.boundary.moved()
 
     async def compactor_state(self) -> CompactorState | None:
         """The compactor's state, or None if there never was a compactor or a request."""

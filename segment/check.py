@@ -1,5 +1,7 @@
 """Segments to check, and what is wrong with them: data that crosses process borders, without rows or secrets."""
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -8,8 +10,10 @@ from lithify.manifest.homes import where
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.segments import Segments
+from lithify.segment.verify import CHECKS_MAX
 from lithify.store.apart import Fault, attempt
 from lithify.store.errors import ErrorKind
+from lithify.store.fetching import begun
 from lithify.store.homes import Homes
 
 __all__ = ["CheckTask", "Finding", "check_segments", "finding", "unread"]
@@ -54,11 +58,20 @@ def unread(task: CheckTask, why: str) -> tuple[Finding, ...]:
 def check_segments(homes: Homes, task: CheckTask) -> tuple[Finding, ...]:
     """Check the task's segments. Never raises: an object that cannot be read is a finding, under its key."""
     segments = Segments(task.keys, homes)
-    check = segments.verify_rows if task.deep else segments.verify
+
+    def begin(ref: SegmentRef) -> Iterator[None] | Fault:
+        return attempt(lambda: segments.verify_steps(ref, whole=True))
+
+    def end(ref: SegmentRef, steps: Iterator[None]) -> None:
+        if task.deep:
+            segments.check_rows(ref, steps)
+        else:
+            deque(steps, 0)
+
     found: list[Finding] = []
-    for ref in task.segments:
+    for ref, steps in begun(begin, task.segments, CHECKS_MAX):
         key = where(task.keys, ref).key
-        outcome = attempt(lambda ref=ref: check(ref))
+        outcome = steps if isinstance(steps, Fault) else attempt(lambda ref=ref, steps=steps: end(ref, steps))
         if isinstance(outcome, Fault):
             text = outcome.message
             if outcome.kind is ErrorKind.NOT_FOUND:

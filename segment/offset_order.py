@@ -4,13 +4,13 @@ Memory is bounded whatever the partition holds: one row group (≤ 8 MiB) of eac
 in total, and one external sort (about three times 64 MiB; the rest is spilled to the system's temporary folder).
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.model import SegmentRef, SortedRun
+from lithify.segment.ahead import ReadAhead
 from lithify.segment.order import blocks
 from lithify.segment.read import OpenSegment
 from lithify.segment.scan import records
@@ -31,16 +31,12 @@ def in_offset_order(
     sorted_first = {ref.id for ref in scattered}
     stored = (*(ref for run in runs for ref in run.segments), *l0)
     chains = _chains([ref for ref in stored if may_hold(ref, wanted) and ref.id not in sorted_first])
-    fan_in = len(chains) + 1
-
-    def rows(refs: Sequence[SegmentRef]) -> Iterator[pa.RecordBatch]:
-        return Source(refs, open_segment, "offset", wanted, fan_in=fan_in).rows()
-
-    streams: list[Iterator[pa.RecordBatch]] = [
-        itertools.chain.from_iterable(rows([ref]) for ref in chain) for chain in chains
+    fan_in, ahead = len(chains) + 1, ReadAhead()
+    streams = [
+        Source(chain, open_segment, "offset", wanted, fan_in=fan_in, ahead=ahead, apart=True).rows() for chain in chains
     ]
     if scattered:
-        streams.append(rows(scattered))
+        streams.append(Source(scattered, open_segment, "offset", wanted, fan_in=fan_in, ahead=ahead).rows())
     return (records(block.ordered()) for block in blocks(streams, "offset"))
 
 

@@ -1,31 +1,45 @@
 """Read one segment by row groups, pruned by bounds of keys and offsets; every byte used is checked first.
 
-A reader costs one GET for the footer and one for each run of needed row groups. Bytes are used only after their
+A reader costs one GET for the footer and one for each run of needed row groups; a small segment of a far store one for
+all. Bytes are used only after their
 checksum (lithify.segment.footer, lithify.segment.write) matched, so damage raises Corrupt and never gives wrong rows.
 If only some columns of a row group are fetched, Parquet's page checksums take the place of its own (docs/rfcs/0021).
 """
 
-import bisect
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
-from lithify.manifest.bounds import EVERYTHING, Bounds
+from lithify.manifest.bounds import EVERYTHING, Bounds, lies_within
 from lithify.manifest.model import SegmentRef
-from lithify.segment.arrays import ByteStrings, from_flags, from_longs, longs
-from lithify.segment.columns import ALL, GAP_BYTES_MAX, Columns, Window, chunk_pieces, stand_in, without_contents
+from lithify.segment.arrays import from_longs, longs
+from lithify.segment.columns import (
+    ALL,
+    GAP_BYTES_MAX,
+    MOST,
+    Columns,
+    Window,
+    chunk_pieces,
+    joined,
+    stand_in,
+    without_contents,
+)
 from lithify.segment.footer import RowGroup, decode, row_groups, verified
 from lithify.segment.schema import RUN
+from lithify.segment.within import within
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Store
 
-__all__ = ["FETCH_BYTES_MAX", "OpenSegment", "SegmentReader"]
+__all__ = ["FETCH_BYTES_MAX", "OpenSegment", "SegmentReader", "Span"]
 
 FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups, in one fetch; a single row group may be larger
+FAR_FETCH_BYTES_MAX = 4 << 20  # of a far store, where several fetches are under way
+EARLY_BYTES_MAX = 3 << 20  # of the beginning, fetched beside the footer: takes little longer than a round trip
+WHOLE_BYTES_MAX = 512 << 10  # a smaller segment of a far store is fetched whole: that takes less than a round trip more
 _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
 
@@ -42,46 +56,167 @@ class _Needed(NamedTuple):
         return self.ranges == [(self.group.start, self.group.start + self.group.stored_bytes)]
 
 
+class Span(NamedTuple):
+    """Row groups that are fetched together, and the parts of the object (start, length) that are requested for them
+    beside the object's beginning, if that was requested before (`early`)."""
+
+    parts: list[_Needed]
+    requests: list[tuple[int, int]]
+    early: bool
+
+
 class SegmentReader:
-    """Opens the segment `ref` that is stored under `key`. Memory: one fetch and one decoded row group at a time.
+    """Reads the segment `ref` that is stored under `key`. Memory: one fetch and one decoded row group at a time.
     Columns that are not wanted are not decoded and, where that saves enough, not fetched.
 
-    Raises NotFound if the object is gone, Corrupt if it is not what was written.
+    `batches` does it all. Whoever fetches ahead (docs/rfcs/0028) takes the steps one by one: `begin`; `wants` and
+    `open` until the footer is there; for each of the `spans` its requests, and `keep` what was begun with; `rows`. All
+    of it raises NotFound if the object is gone, Corrupt if it is not what was written.
     """
 
     def __init__(
-        self, store: Store, key: str, ref: SegmentRef, *, fetch_bytes: int = FETCH_BYTES_MAX, columns: Columns = ALL
+        self,
+        store: Store,
+        key: str,
+        ref: SegmentRef,
+        *,
+        fetch_bytes: int = FETCH_BYTES_MAX,
+        columns: Columns = ALL,
+        footer: pq.FileMetaData | None = None,
+        opens: bool = True,
     ) -> None:
+        """`footer`: if it is known already. `opens`: whether the footer is read now, and not at its first use."""
         self.ref = ref
         self.key = key
         self.bytes_read = 0
+        self.far = store.far
         self._store = store
-        self._fetch_bytes = fetch_bytes
+        self._fetch_bytes = min(fetch_bytes, FAR_FETCH_BYTES_MAX) if self.far else fetch_bytes
         self._columns = columns
         self._base = ref.base_offset or 0
-        self._footer = self._open_footer()
-        self.row_groups: tuple[RowGroup, ...] = self._guard(lambda: row_groups(self._footer, self._base))
-        if sum(group.rows for group in self.row_groups) != ref.rows:
-            raise self._corrupt("its row count differs from that in the manifest")
+        self._footer_bytes = min(ref.bytes, _TAIL_BYTES)
+        self._end: memoryview | None = None  # what the footer came with, if rows may lie there
+        self._early: memoryview | None = None
+        self._early_bytes = 0
+        self._footer: Any = None
+        self._row_groups: tuple[RowGroup, ...] | None = None
+        if footer is not None:
+            self._use(footer)
+        elif opens:
+            self._open()
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        self._open()
+        return self._footer
+
+    @property
+    def row_groups(self) -> tuple[RowGroup, ...]:
+        self._open()
+        assert self._row_groups is not None
+        return self._row_groups
+
+    def begin(self, wanted: Bounds) -> int:
+        """How many of the object's first bytes to request beside its footer, since they are wanted for sure."""
+        large = self.far and self._row_groups is None and self.ref.bytes > WHOLE_BYTES_MAX
+        if large and self._columns.names >= MOST and lies_within(self.ref, wanted):
+            self._early_bytes = min(EARLY_BYTES_MAX, self._fetch_bytes, self.tail[0])
+        return self._early_bytes
+
+    def keep(self, early: memoryview) -> None:
+        """What the object begins with, as requested by `begin`; until the last of its rows is decoded."""
+        self._early = early
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the footer came with: all of a small segment."""
+        return len(self._end or b"")
 
     def batches(self, wanted: Bounds = EVERYTHING) -> Iterator[pa.RecordBatch]:
         """The rows within `wanted`, in the segment's order, one row group at a time, with schema RUN: offsets absolute,
         L0 rows without a horizon."""
+        for span in self.spans(wanted):
+            pieces = [(start, self.request(start, length)()) for start, length in span.requests]
+            yield from self.rows(span, pieces, wanted)
+
+    def request(self, start: int, length: int) -> Callable[[], memoryview]:
+        """The request for a part of the object. It does not hold this reader."""
+        self.bytes_read += length
+        return partial(_read, self._store, self.key, self.ref.id, start, length)
+
+    def wants(self) -> tuple[int, int] | None:
+        """The part of the object (start, length) that is needed next to open it; None: it is open."""
+        if self._row_groups is not None:
+            return None
+        whole = self.far and self.ref.bytes <= WHOLE_BYTES_MAX
+        return (0, self.ref.bytes) if whole else self.tail
+
+    @property
+    def tail(self) -> tuple[int, int]:
+        """The part of the object with the footer."""
+        return self.ref.bytes - self._footer_bytes, self._footer_bytes
+
+    def open(self, tail: memoryview) -> None:
+        """Go on with the part that it wants."""
+        size = self.ref.bytes
+        if size < 12 or bytes(tail[-4:]) != _MAGIC:
+            raise self._corrupt("it does not end as a Parquet file")
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if length > size - 4:
+            raise self._corrupt("its footer is longer than the object")
+        if length > len(tail):
+            self._footer_bytes = length
+            return
+        footer = verified(bytes(tail[-length:]))
+        if footer is None:
+            raise self._corrupt("its footer fails its checksum")
+        self._use(self._guard(lambda: decode(footer)))
+        if self.far and (len(tail) == size or self._columns.names >= MOST):
+            self._end = tail
+
+    def spans(self, wanted: Bounds) -> list[Span]:
+        """What is fetched for the rows within `wanted`, in their order."""
         needed = [self._needed(group, wanted) for group in self.row_groups if group.meets(wanted)]
-        for run in self._fetches(needed):
-            pieces = self._pieces(run)
-            for part in run:
-                group = part.group
-                batch = self._decode(part, pieces)
-                if part is run[-1]:
-                    pieces = []  # free them while the last batch is in use
-                batch = self._within(batch, wanted.low, wanted.high)
-                if wanted.from_offset is not None and group.min_offset < wanted.from_offset:
-                    batch = batch.filter(from_flags(longs(batch.column("offset")) >= wanted.from_offset))
-                if wanted.to_offset is not None and group.max_offset >= wanted.to_offset:
-                    batch = batch.filter(from_flags(longs(batch.column("offset")) < wanted.to_offset))
-                if batch.num_rows:
-                    yield batch
+        return [self._span(run) for run in self._fetches(needed)]
+
+    def _span(self, run: list[_Needed]) -> Span:
+        ranges = run[0].ranges if len(run) == 1 else [(run[0].ranges[0][0], run[-1].ranges[-1][1])]
+        first, last = self._early_bytes, self.ref.bytes - self.kept_bytes  # between these nothing is there yet
+        missing = [(max(start, first), min(end, last)) for start, end in ranges]
+        requests = [(start, end - start) for start, end in missing if start < end]
+        return Span(run, requests, early=ranges[0][0] < first)
+
+    def rows(
+        self, span: Span, pieces: list[tuple[int, memoryview]], wanted: Bounds = EVERYTHING
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of `span`, as `batches` gives them. `pieces`: what its requests answered, each with its start; they
+        are freed as soon as the last row group is decoded."""
+        first, self._early = (self._early, None) if span.early else (None, self._early)
+        if first is not None:
+            pieces.insert(0, (0, first))
+            reaches = span.parts[-1].group.start + span.parts[-1].group.stored_bytes
+            self._early = first if reaches < len(first) else None
+            del first
+        if self._end is not None:
+            pieces.append((self.ref.bytes - self.kept_bytes, self._end))
+        for part in span.parts:
+            group = part.group
+            batch = self._decode(part, pieces)
+            if part is span.parts[-1]:
+                pieces.clear()  # free them while the last batch is in use
+            batch = within(batch, self.ref.order, group, wanted)
+            if batch.num_rows:
+                yield batch
+
+    def _open(self) -> None:
+        while (wanted := self.wants()) is not None:
+            self.open(self.request(*wanted)())
+
+    def _use(self, footer: pq.FileMetaData) -> None:
+        groups = self._guard(lambda: row_groups(footer, self._base))
+        if sum(group.rows for group in groups) != self.ref.rows:
+            raise self._corrupt("its row count differs from that in the manifest")
+        self._footer, self._row_groups = footer, groups
 
     def _needed(self, group: RowGroup, wanted: Bounds) -> _Needed:
         whole = [(group.start, group.start + group.stored_bytes)]
@@ -89,7 +224,7 @@ class SegmentReader:
         if names >= ALL.names:
             return _Needed(group, names, whole)
         stored = {self._stored_name(name) for name in names}
-        ranges = chunk_pieces(self._footer.row_group(group.index), stored)
+        ranges = chunk_pieces(self.footer.row_group(group.index), stored)
         saved = group.stored_bytes - sum(end - start for start, end in ranges)
         return _Needed(group, names, ranges if saved > GAP_BYTES_MAX else whole)
 
@@ -124,23 +259,10 @@ class SegmentReader:
     def _stored_name(self, name: str) -> str:
         return "offset_delta" if name == "offset" and self.ref.base_offset is not None else name
 
-    def _pieces(self, run: list[_Needed]) -> list[tuple[int, memoryview]]:
-        ranges = run[0].ranges if len(run) == 1 else [(run[0].ranges[0][0], run[-1].ranges[-1][1])]
-        return [(start, self._fetch(start, end - start)) for start, end in ranges]
-
-    def _fetch(self, start: int, length: int) -> memoryview:
-        self.bytes_read += length
-        try:
-            return memoryview(self._store.read(self.key, start, length))
-        except (NotFound, Corrupt) as error:
-            error.segment = self.ref.id  # a store knows only keys
-            raise
-
     def _decode(self, part: _Needed, pieces: list[tuple[int, memoryview]]) -> pa.RecordBatch:
         group, names, whole = part.group, part.names, part.whole
         if whole:
-            start, content = pieces[0]
-            content = content[group.start - start :][: group.stored_bytes]
+            content = joined(pieces, group.start, group.start + group.stored_bytes)
             if xxhash.xxh3_64_hexdigest(content) != group.checksum:
                 raise self._corrupt(f"row group {group.index} fails its checksum")
             pieces = [(group.start, content)]
@@ -154,7 +276,7 @@ class SegmentReader:
     ) -> pa.RecordBatch:
         file = pq.ParquetFile(
             pa.PythonFile(Window(pieces, self.ref.bytes), mode="r"),
-            metadata=self._footer,
+            metadata=self.footer,
             pre_buffer=False,
             page_checksum_verification=check_pages,
         )
@@ -173,39 +295,6 @@ class SegmentReader:
         if name == "value" and name not in self._columns.names:
             return without_contents(column)
         return column
-
-    def _within(self, batch: pa.RecordBatch, low: bytes | None, high: bytes | None) -> pa.RecordBatch:
-        if low is None and high is None:
-            return batch
-        keys: Any = batch.column("key")
-        if self.ref.order == "key":
-            start = _first_at(keys, low) if low is not None else 0
-            stop = _first_at(keys, high) if high is not None else len(keys)
-            return batch.slice(start, max(stop - start, 0))
-        inside = pc.call_function("is_null" if low is None else "is_valid", [keys])
-        if low is not None:
-            inside = pc.call_function(
-                "and", [inside, pc.call_function("greater_equal", [keys, pa.scalar(low, keys.type)])]
-            )
-        if high is not None:
-            below = pc.call_function("less", [keys, pa.scalar(high, keys.type)])
-            inside = pc.call_function("or_kleene" if low is None else "and", [inside, below])
-        return batch.filter(inside)
-
-    def _open_footer(self) -> pq.FileMetaData:
-        size = self.ref.bytes
-        tail = self._fetch(max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
-        if size < 12 or bytes(tail[-4:]) != _MAGIC:
-            raise self._corrupt("it does not end as a Parquet file")
-        length = int.from_bytes(tail[-8:-4], "little") + 8
-        if length > size - 4:
-            raise self._corrupt("its footer is longer than the object")
-        if length > len(tail):
-            tail = self._fetch(size - length, length)
-        footer = verified(bytes(tail[-length:]))
-        if footer is None:
-            raise self._corrupt("its footer fails its checksum")
-        return self._guard(lambda: decode(footer))
 
     def _guard(self, decode: Callable[[], Any]) -> Any:
         """Decode a checked part of the file. If that fails, the file was wrong when it was written: raises Corrupt."""
@@ -227,6 +316,9 @@ OpenSegment = Callable[[SegmentRef, int], SegmentReader]
 """Opens a segment; a fetch has at most so many bytes."""
 
 
-def _first_at(keys: Any, bound: bytes) -> int:
-    """Index of the first row with a key ≥ `bound`. Requires: keys in order, null keys first."""
-    return bisect.bisect_left(ByteStrings(keys), bound, lo=keys.null_count)
+def _read(store: Store, key: str, segment: str, start: int, length: int) -> memoryview:
+    try:
+        return memoryview(store.read(key, start, length))
+    except (NotFound, Corrupt) as error:
+        error.segment = segment  # a store knows only keys
+        raise

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from lithify.manifest.model import SegmentRef
+from lithify.segment.ahead import ReadAhead
 from lithify.segment.arrays import from_flags, longs
 from lithify.segment.columns import Columns
 from lithify.segment.offset_order import in_offset_order
@@ -59,9 +60,7 @@ def _latest(task: ReadTask, open_segment: OpenSegment) -> Iterator[pa.RecordBatc
 
 
 def _as_stored(task: ReadTask, open_segment: OpenSegment) -> Iterator[pa.RecordBatch]:
-    for ref in task.segments:
-        for batch in open_segment(ref, FETCH_BYTES_MAX).batches(task.bounds):
-            yield records(batch)
+    return map(records, ReadAhead().lane(task.segments, open_segment, task.bounds, FETCH_BYTES_MAX).batches())
 
 
 def _projected(batches: Iterable[pa.RecordBatch], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

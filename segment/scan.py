@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.model import SegmentRef, SortedRun
+from lithify.segment.ahead import ReadAhead
 from lithify.segment.arrays import longs, nulls
 from lithify.segment.order import Block, blocks
 from lithify.segment.read import FETCH_BYTES_MAX, OpenSegment
@@ -86,16 +87,11 @@ def latest_by_key(
     streamed += [(ref,) for ref in large]
     alone = {ref.id for ref in large}
     others = [*itertools.chain.from_iterable(rest), *(ref for ref in appends if ref.id not in alone)]
-    fan_in = len(streamed) + 1
-    sources = [Source(refs, open_segment, "key", wanted, fan_in=fan_in).rows() for refs in streamed]
+    fan_in, ahead = len(streamed) + 1, ReadAhead()
+    sources = [Source(refs, open_segment, "key", wanted, fan_in=fan_in, ahead=ahead).rows() for refs in streamed]
     if others:
-        sources.append(external_sort(_stored(others, open_segment, wanted), "key"))
+        sources.append(external_sort(ahead.lane(others, open_segment, wanted, FETCH_BYTES_MAX).batches(), "key"))
     return latest(sources, wanted.from_offset or 0, keep_tombstones=tombstones)
-
-
-def _stored(refs: Sequence[SegmentRef], open_segment: OpenSegment, wanted: Bounds) -> Iterator[pa.RecordBatch]:
-    for ref in refs:
-        yield from open_segment(ref, FETCH_BYTES_MAX).batches(wanted)
 
 
 def get(refs: Iterable[SegmentRef], open_segment: OpenSegment, key: bytes, floor: int) -> pa.RecordBatch | None:

@@ -8,7 +8,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.columns import ALL, Columns
 from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
-from lithify.segment.verify import verify, verify_quick, verify_rows, verify_steps
+from lithify.segment.verify import check_rows, verify, verify_quick, verify_steps
 from lithify.store.homes import Homes
 from lithify.store.port import Store
 
@@ -24,7 +24,8 @@ class Segments:
     homes: Homes
 
     def reader(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX, *, columns: Columns = ALL) -> SegmentReader:
-        return SegmentReader(*self._find(ref), ref, fetch_bytes=fetch_bytes, columns=columns)
+        """It opens the segment at the first use."""
+        return SegmentReader(*self._find(ref), ref, fetch_bytes=fetch_bytes, columns=columns, opens=False)
 
     def verify_quick(self, ref: SegmentRef) -> None:
         verify_quick(*self._find(ref), ref)
@@ -32,8 +33,8 @@ class Segments:
     def verify(self, ref: SegmentRef) -> None:
         verify(*self._find(ref), ref)
 
-    def verify_rows(self, ref: SegmentRef) -> None:
-        verify_rows(*self._find(ref), ref)
+    def check_rows(self, ref: SegmentRef, steps: Iterator[None]) -> None:
+        check_rows(*self._find(ref), ref, steps)
 
     def verify_steps(self, ref: SegmentRef, *, whole: bool) -> Iterator[None]:
         return verify_steps(*self._find(ref), ref, whole=whole)

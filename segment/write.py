@@ -178,6 +178,16 @@ class SegmentWriter:
 
     def close(self) -> SegmentRef:
         """Finish the object and return its reference (`added_at` 0: the commit sets it)."""
+        ref = self.finish()
+        self.publish()
+        return ref
+
+    def publish(self) -> None:
+        """Let the object appear. Requires: `finish` was called."""
+        self._output.close()
+
+    def finish(self) -> SegmentRef:
+        """As `close`, but the object is not there yet."""
         if self._pending:
             self._end_row_group()
         self._sink.hold()
@@ -187,7 +197,6 @@ class SegmentWriter:
         self._prove(footer, self._ref(size, ""))
         checksum = self._sink.release()
         self._file.close()
-        self._output.close()
         return self._ref(size, checksum)
 
     def _prove(self, footer: bytes, ref: SegmentRef) -> None:

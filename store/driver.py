@@ -6,7 +6,8 @@ The only file of the package that reads a clock, waits, or makes random numbers.
 import random
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -28,10 +29,12 @@ from lithify.store.port import (
     Put,
     Request,
     Store,
+    Together,
 )
 
 __all__ = ["Answer", "Clock", "Driver", "drive", "machine_ms", "monotonic_ms", "new_id", "pause", "store_answers"]
 
+A = TypeVar("A")
 T = TypeVar("T")
 _PAUSE_MS_MAX = 1 << 40  # some 34 years; systems refuse to sleep for centuries
 Clock = Callable[[], int]  # -> milliseconds since 1970
@@ -75,6 +78,8 @@ def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: 
                 return tuple(store.folders(prefix))
             case Delete(keys, home):
                 return homes.store(home).delete(keys)
+            case Together(requests):
+                return tuple(store.side_by_side([partial(answer, each) for each in requests]))
             case Now():
                 return store.now() if clock is None else clock()
             case NewId():
@@ -105,6 +110,11 @@ class Driver:
 
     def run(self, coroutine: Coroutine[Request[Any], Any, T]) -> T:
         return drive(coroutine, self.answer)
+
+    def each(self, work: Callable[[A], T], items: Iterable[A]) -> Sequence[T | Exception]:
+        """What `work` returns or raises for each item: side by side if the store answers after a while. Requires:
+        `work` is thread-safe."""
+        return self.store.side_by_side([partial(work, item) for item in items])
 
     def now_ms(self) -> int:
         return self.answer(Now())

@@ -9,11 +9,11 @@ first `create` of a process probes the store.
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import fsspec
 
@@ -24,9 +24,12 @@ from lithify.store.followed_clock import FollowedClock
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 from lithify.store.probe import probe
+from lithify.store.side_by_side import SideBySide
 from lithify.store.urls import shown
 
 __all__ = ["FsspecStore"]
+
+T = TypeVar("T")
 
 # Options of the common filesystems that are certainly not secret; all others are treated as secrets.
 _PUBLIC_OPTIONS = frozenset({"project", "account_name", "host", "port", "default_location", "requester_pays"})
@@ -46,6 +49,7 @@ class FsspecStore(Store):
         self._proven = proven
         self._opened: tuple[int, Any, str] | None = None  # process, filesystem, its root
         self._clock = FollowedClock(self._store_ms, _CLOCK_KEPT_MS)
+        self._side_by_side = SideBySide()
         self._filesystem()
 
     def __repr__(self) -> str:
@@ -202,6 +206,10 @@ class FsspecStore(Store):
 
     def close(self) -> None:
         self._opened = None
+        self._side_by_side.close()
+
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
+        return self._side_by_side.run(calls)
 
     def upload(self, key: str, local: str) -> None:
         """Store the local file `local` under `key`."""

@@ -2,10 +2,10 @@
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,9 +23,12 @@ from lithify.store.port import (
     Store,
     StoreSpec,
 )
+from lithify.store.stirred import tell
 from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
 
 __all__ = ["Metered"]
+
+T = TypeVar("T")
 
 # One lock for all: it is held only for an addition, and processes fork only while it is free.
 _lock = threading.Lock()
@@ -40,6 +43,7 @@ class Metered(Store):
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
+        self.same_as: Hashable | None = None  # equal for stores that are reached in the same way
         self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)  # these are shared with `hasty`
         self._durations = {name: Durations(REQUEST_BOUNDS_S) for name in _TIMED}
         # Known ones begin at 0: a rate cannot see the first of a series that begins with 1.
@@ -65,6 +69,10 @@ class Metered(Store):
     def endpoint_url(self) -> str:
         return self.inner.endpoint_url
 
+    @property
+    def far(self) -> bool:
+        return self.inner.far
+
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
         """How another process opens the same store; see `write_credentials`."""
         return msgspec.structs.replace(self.inner.spec(), credentials_file=credentials_file)
@@ -88,6 +96,8 @@ class Metered(Store):
         with _Timed(self, "creates"):
             outcome = self.inner.create(key, body, frees)
         self._count(conflicts=outcome is Outcome.EXISTS)
+        if outcome is not Outcome.EXISTS:
+            tell(self.url, self.endpoint_url, key)
         if outcome is Outcome.UNKNOWN:
             self.count_failure("creates", ErrorKind.COMMIT_UNKNOWN)
         return outcome
@@ -142,6 +152,9 @@ class Metered(Store):
 
     def close(self) -> None:
         self.inner.close()
+
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
+        return self.inner.side_by_side(calls)
 
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
         return self.inner.remove_stale_temporaries(ours, dry_run=dry_run)

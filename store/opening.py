@@ -1,5 +1,6 @@
 """Opens a store from a URL, or from another process's spec."""
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -39,7 +40,11 @@ def open_store(url: str, options: Mapping[str, Any] | None = None, clock: Clock 
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "file", os.path.abspath(os.path.expanduser(url))
-    return Metered(_open(scheme.lower(), rest, url, options, clock))
+    opened = Metered(_open(scheme.lower(), rest, url, options, clock))
+    # Of the options only a digest is kept: they may be secrets.
+    digest = hashlib.sha256(repr(sorted((options or {}).items(), key=str)).encode()).digest()
+    opened.same_as = url, digest, clock
+    return opened
 
 
 def _open(scheme: str, rest: str, url: str, options: Mapping[str, Any] | None, clock: Clock | None) -> Store:

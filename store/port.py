@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from lithify.store.side_by_side import one_after_the_other
 from lithify.store.timings import RequestTimes
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "RequestCounts",
     "Store",
     "StoreSpec",
+    "Together",
+    "together",
 ]
 
 T = TypeVar("T")
@@ -166,6 +169,27 @@ class Pause(Request[None], msgspec.Struct, frozen=True):
     gives_way: bool = False  # to compaction, or to rivals: skipped when the caller is out of time
 
 
+class Together(Request[tuple[Any, ...]], msgspec.Struct, frozen=True):
+    """Several requests to the store at once (docs/rfcs/0023). They may be applied in any order, each at a time of its
+    own. Answers, once all have ended, with the reply to each in the order of `requests`, or with the exception that it
+    raised: one failure says nothing of the others. If the caller dies meanwhile, each may still arrive.
+    """
+
+    requests: tuple[Request[Any], ...]
+
+
+async def together(requests: Sequence[Request[T]]) -> tuple[T, ...]:
+    """The replies to several requests, which are made at once. Raises the first failure in the order of `requests`,
+    after all have ended: so for reads, or for writes that may be repeated."""
+    if len(requests) == 1:
+        return (await requests[0],)
+    replies = await Together(tuple(requests))
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
+
+
 class StoreSpec(msgspec.Struct, frozen=True):
     """How another process opens the same store. Holds no secret: a worker uses its own credential chain, or on this
     machine the private file `credentials_file` (mode 0600, deleted with its maker).
@@ -266,10 +290,21 @@ class Store(Protocol):
 
     def close(self) -> None: ...
 
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
+        """Make these calls at once if this store answers after a while, each on a thread, else one after the other.
+        Returns what each returned or raised, in order. Calls may themselves make others side by side."""
+        return one_after_the_other(calls)
+
     @property
     def endpoint_url(self) -> str:
         """Where requests go, whatever decided that; "" if `url` says it all."""
         return ""
+
+    @property
+    def far(self) -> bool:
+        """Whether a request takes so long that others are worth making meanwhile (docs/rfcs/0028): not on a disk, nor
+        in memory."""
+        return False
 
     def hasty(self) -> "Store":
         """The same place, with total deadlines of a few seconds: detects an outage while somebody waits."""

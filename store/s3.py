@@ -21,6 +21,7 @@ from lithify.store.s3_reads import Range, modified_ms, read_range
 from lithify.store.s3_repeats import Repeats
 from lithify.store.s3_replies import NotFromS3, marked
 from lithify.store.s3_uploads import abort_stale_uploads
+from lithify.store.side_by_side import SideBySide
 
 __all__ = ["S3Store"]
 
@@ -49,6 +50,7 @@ class S3Store(Store):
         self._clients = S3Clients(self._options)
         self._pause = pause
         self._hasty: S3Store | None = None
+        self._side_by_side = SideBySide()
 
     def __repr__(self) -> str:
         return f"S3Store({self.url!r})"
@@ -64,6 +66,10 @@ class S3Store(Store):
     def endpoint_url(self) -> str:
         """Where requests go, however that was decided: by an option, a variable, a profile, or the region."""
         return str(self.bulk_client().meta.endpoint_url)
+
+    @property
+    def far(self) -> bool:
+        return True
 
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
         """`credentials_file`: as written by `write_credentials`; the spec itself never holds a secret. It names the
@@ -129,7 +135,7 @@ class S3Store(Store):
         if length == 0:
             return b""
         try:
-            body = self._repeats.of_bulk(lambda: self._range(target, start, length)).body
+            body = self._repeats.of_bulk(lambda: self._range(self.bulk_client(), target, start, length)).body
         except FAILURES as error:
             if error_code(error) == _ABSENT:
                 raise NotFound(f"{self._where(key)} does not exist", key) from error
@@ -160,9 +166,9 @@ class S3Store(Store):
 
     def head(self, key: str) -> ObjectInfo | None:
         """By a GET of the first byte: a reply to HEAD has no body, so a proxy's 404 would look like S3's own."""
-        target = self._target(key)
+        target, client = self._target(key), self.conditional_client()  # whose connections `get` has opened
         try:
-            first = self._repeats.of_bulk(lambda: self._range(target, 0, 1))
+            first = self._repeats.of_single(lambda: self._range(client, target, 0, 1))
         except FAILURES as error:
             if error_code(error) == _ABSENT:
                 return None
@@ -230,7 +236,11 @@ class S3Store(Store):
         check_key(key)
         return None
 
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
+        return self._side_by_side.run(calls)
+
     def close(self) -> None:
+        self._side_by_side.close()
         if self._clients.pid == os.getpid():
             self._clients.close()
         if self._hasty is not None:
@@ -263,8 +273,8 @@ class S3Store(Store):
             return False
         return found is not None and found.body == body
 
-    def _range(self, target: dict[str, str], start: int, length: int) -> Range:
-        return read_range(self.bulk_client(), {**target, **self._additional("GetObject")}, start, length)
+    def _range(self, client: Any, target: dict[str, str], start: int, length: int) -> Range:
+        return read_range(client, {**target, **self._additional("GetObject")}, start, length)
 
     def _ask(self, key: str, attempt: Callable[[], T]) -> T:
         """A repeatable request of the bulk client; its failure is explained."""

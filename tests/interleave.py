@@ -4,6 +4,7 @@ lose its reply, fail, land late, or be the last thing its actor does."""
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from lithify.store.errors import Unavailable
@@ -23,7 +24,9 @@ from lithify.store.port import (
     Pause,
     Put,
     Request,
+    Together,
 )
+from lithify.store.side_by_side import one_after_the_other
 from tests.steps import Stepped, folders, listed
 
 PAGE_KEYS = 7
@@ -92,17 +95,18 @@ class World:
             key, body = self._late.pop(self.random.randrange(len(self._late)))
             self._store_if_absent(key, body)
         try:
-            request = actor.go_on()
+            request = None if actor.flight is not None else actor.go_on()
         except StopIteration as stop:
             actor.result, actor.running = stop.value, False
             return
         except Exception as error:  # noqa: BLE001 - kept, for the test to judge
             actor.failed, actor.running = error, False
             return
+        request = actor.to_apply(request, self.random.random)
         try:
-            actor.reply = self._answer(request)
+            actor.applied(self._answer(request), None)
         except Exception as error:  # noqa: BLE001 - thrown into the actor at its next step
-            actor.error = error
+            actor.applied(None, error)
 
     def crash(self, actor: Actor) -> None:
         actor.running = False
@@ -130,6 +134,8 @@ class World:
         return Outcome.UNKNOWN
 
     def _answer(self, request: Request[Any]) -> Any:  # noqa: C901 - one flat table
+        if isinstance(request, Together):  # by hand: one after the other
+            return tuple(one_after_the_other([partial(self._answer, each) for each in request.requests]))
         self.now_ms += self.random.randrange(50)
         idempotent = isinstance(request, Get | Head | Put | List | Delete | Folders)
         if idempotent and self.random.random() < self.fault_share / 10:

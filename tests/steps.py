@@ -7,9 +7,33 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lithify.store.port import Request
+from lithify.store.port import Request, Together
 
-__all__ = ["Stepped", "folders", "listed", "within"]
+__all__ = ["Flight", "Stepped", "folders", "listed", "within"]
+
+
+class Flight:
+    """Requests made together: each is applied at a step of its own, in any order."""
+
+    def __init__(self, together: Together) -> None:
+        self._replies: list[Any] = [None] * len(together.requests)
+        self._left = list(enumerate(together.requests))
+        self._applied = -1
+
+    @property
+    def left(self) -> list[Request[Any]]:
+        """Those that were not applied yet."""
+        return [request for _, request in self._left]
+
+    def take(self, draw: float) -> Request[Any]:
+        """The one to apply now; `draw` is in [0, 1)."""
+        self._applied, request = self._left.pop(int(draw * len(self._left)))
+        return request
+
+    def applied(self, reply: Any) -> tuple[Any, ...] | None:
+        """What came of that one, a reply or an exception; answers with all of them once none is left."""
+        self._replies[self._applied] = reply
+        return None if self._left else tuple(self._replies)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -19,6 +43,7 @@ class Stepped:
     coroutine: Coroutine[Any, Any, Any] | None = None
     reply: Any = None
     error: Exception | None = None
+    flight: Flight | None = None  # what it waits for, if it made several requests
 
     def go_on(self) -> Request[Any]:
         """To its next request. Raises StopIteration with its result, or what it dies of."""
@@ -27,7 +52,26 @@ class Stepped:
         self.reply = self.error = None
         return self.coroutine.send(reply) if error is None else self.coroutine.throw(error)
 
+    def to_apply(self, request: Request[Any] | None, draw: Callable[[], float]) -> Request[Any]:
+        """The request to apply at this step: `request`, or one of those that it, or an earlier one, made together."""
+        if isinstance(request, Together):
+            self.flight = Flight(request)
+        if self.flight is not None:
+            return self.flight.take(draw())
+        assert request is not None
+        return request
+
+    def applied(self, reply: Any, error: Exception | None) -> None:
+        """What came of the request that was applied at this step."""
+        if self.flight is None:
+            self.reply, self.error = reply, error
+            return
+        replies = self.flight.applied(reply if error is None else error)
+        if replies is not None:
+            self.reply, self.error, self.flight = replies, None, None
+
     def close(self) -> None:
+        self.flight = None
         if self.coroutine is not None:
             self.coroutine.close()
 

@@ -1,4 +1,4 @@
-"""An import of a folder of Parquet files: one write, appended in each partition as a whole, once (docs/rfcs/0023).
+"""An import of a folder of Parquet files: one write, appended in each partition as a whole, once (docs/rfcs/0029).
 
 Files are read by Spark's workers or by this process. In each partition all rows of the folder are one transaction, so a
 folder that is imported again appends nothing.

@@ -1,4 +1,4 @@
-"""Exports to folders, and imports of them: many Parquet files, by Spark's workers or in this process (RFC 0023)."""
+"""Exports to folders, and imports of them: many Parquet files, by Spark's workers or in this process (RFC 0029)."""
 
 from pathlib import Path
 from typing import Any

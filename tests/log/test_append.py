@@ -12,7 +12,7 @@ from lithify.log.warehouse import Warehouse
 from lithify.manifest.config import parse
 from lithify.manifest.keys import SegmentId
 from lithify.segment.write import encode_append
-from lithify.store.driver import drive
+from lithify.store.driver import Driver, drive
 from lithify.store.errors import AlreadyExists, CommitUnknown, Unavailable
 from lithify.store.port import Pause, Put
 from tests.clock import HandClock
@@ -149,9 +149,10 @@ def test_a_handle_that_slept_long_looks_before_it_appends(warehouse: Warehouse, 
     assert [record.offset for record in sleeper.read()] == [1, 2, 3]
 
 
-def test_a_commit_to_a_dead_number_is_unknown_and_stays_so(warehouse: Warehouse) -> None:
+def test_a_commit_to_a_dead_number_is_unknown_and_stays_so(warehouse: Warehouse, clock: HandClock) -> None:
     """P4, P7: the body at the dead number may have lived and been collected before the writer looked."""
-    sleeper = warehouse.create_topic("t", config=COMPACTED).partition(0)
+    warehouse.create_topic("t", config=COMPACTED)
+    sleeper = Warehouse(Driver(warehouse.store, clock)).topic("t").partition(0)  # as in another process
     sleeper.append([Record(b"k", b"0")])
     collected_meanwhile(warehouse)
     with pytest.raises(CommitUnknown) as unknown:

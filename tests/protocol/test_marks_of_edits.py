@@ -23,6 +23,7 @@ GROWS = {
     # The log, and what it keeps of its clients.
     *(
         "Append",
+        "AppendMany",
         "AppendUploaded",
         "BeginUpload",
         "OpenProducer",

@@ -34,11 +34,13 @@ __all__ = [
     "TRANSIENT",
     "Life",
     "append_some",
+    "asks",
     "consumer",
     "idempotent",
     "is_no_fault_of_ours",
     "plain",
     "reader",
+    "records",
     "transactional",
 ]
 
@@ -113,7 +115,7 @@ def plain(site: Site) -> Life:
             except (Unavailable, NotFound, Damaged):
                 pass  # refused: it is not there
             if unknown and actor.say.random() < 0.5:
-                await _asks(site, files, handle, *unknown.pop(), settle=actor.say.random() < 0.3)
+                await asks(site, files, handle, *unknown.pop(), settle=actor.say.random() < 0.3)
 
     return live
 
@@ -126,7 +128,7 @@ def is_no_fault_of_ours(error: BaseException | None) -> None:
         error = error.__cause__
 
 
-async def _asks(
+async def asks(
     site: Site,
     files: PartitionFiles,
     handle: Handle,

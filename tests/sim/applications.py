@@ -31,7 +31,7 @@ class Applications:
             self._counts["application that ended gives way" if entry.ended else "application expires"] += 1
             idle_ms = manifest.committed_at_ms - entry.touched_at_ms
             expired = any(idle_ms > config.application_ms for config in configs)
-            if len(previous.transactions) < transactions.TRANSACTIONS_MAX:
+            if len(previous.transactions) + len(found.added) <= transactions.TRANSACTIONS_MAX:
                 return f"application {entry.application} is forgotten, and there is room (P6)"
             if not entry.ended and not (expired and entry.touched_at < previous.orphan_floor):
                 return f"application {entry.application} is forgotten, {idle_ms} ms old (P6)"

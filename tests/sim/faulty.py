@@ -3,6 +3,7 @@ those who use it. What goes wrong is drawn by `World`; here it happens."""
 
 from bisect import bisect_right, insort
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lithify.store.errors import AccessDenied, Unavailable
@@ -30,6 +31,7 @@ __all__ = ["FaultyStore"]
 
 
 WRITES = frozenset((Create, Put, Delete))
+LANDS_LATER: dict[type, str] = {Create: "0.9", Put: "0.5", Delete: "0.6"}
 REFUSED_IN_PART = 0.85  # of faults of a deletion, those from here on: some of the objects are locked
 
 
@@ -57,6 +59,14 @@ class FaultyStore:
     def answer(self, actor: Actor, request: Request[Any], fault: str | None) -> Any:
         self.let_in(actor, type(request).__name__, writes=type(request) in WRITES)
         return self._nodes[type(request)](actor, request, fault)
+
+    def writes(self, request: Request[Any]) -> bool:
+        return type(request) in WRITES
+
+    def arrives_after_all(self, actor: Actor, request: Request[Any]) -> None:
+        """A write that its process had begun when it died."""
+        with suppress(AccessDenied, Unavailable):
+            self.answer(actor, request, LANDS_LATER[type(request)])
 
     def let_in(self, actor: Actor, what: str, *, writes: bool = False) -> None:
         """Raises AccessDenied, and nothing happens."""

@@ -133,28 +133,33 @@ def _came(entry: Any) -> tuple[int, int]:
 
 
 def _append(step: Step) -> Iterator[str]:
+    """One append, those of several callers, or the segments of an upload."""
     previous, manifest = step.previous, step.manifest
     producers, transactions = step.of("producers"), step.of("transactions", "application")
     uploads = step.of("uploads", "name")
     if uploads.added or uploads.removed or uploads.all > 1:
         yield "touches other uploads than its own"
-    added = len(manifest.l0) - len(previous.l0)
-    if manifest.l0[: len(previous.l0)] != previous.l0 or added < 1 or (added > 1 and not uploads.changed):
-        yield "does other than add one segment to L0, or those of an upload"
-    if producers.added or producers.removed or producers.all > 1:
+    added = manifest.l0[len(previous.l0) :]
+    if manifest.l0[: len(previous.l0)] != previous.l0 or not added:
+        yield "does other than add segments to L0"
+    if producers.added or producers.removed or producers.all > len(added):
         yield "touches other producers than its own"
     sent = [*transactions.added, *(now for was, now in transactions.changed if was.touched_at)]  # else it was dated
-    if len(sent) > 1 or len(transactions.removed) > len(transactions.added):
+    callers = 1 if uploads.changed else len(added)
+    if len(sent) > callers or len(transactions.removed) > len(transactions.added):
         yield "touches other applications than its own"
-    rows = manifest.next_offset - previous.next_offset
+    rows = {ref.base_offset: ref.rows for ref in added}
     for was, now in producers.changed:
-        batch = ProducerBatch(was.next_sequence, rows, previous.next_offset)
-        after = replace(was, next_sequence=was.next_sequence + rows, touched_at=manifest.id, batches=now.batches)
+        mine = now.batches[-1]
+        batch = ProducerBatch(was.next_sequence, rows.pop(mine.base_offset, 0), mine.base_offset)
+        after = replace(was, next_sequence=was.next_sequence + mine.rows, touched_at=manifest.id, batches=now.batches)
         kept = now.batches[:-1]
-        if now != after or now.batches[-1] != batch or kept != was.batches[len(was.batches) - len(kept) :]:
+        if now != after or mine != batch or kept != was.batches[len(was.batches) - len(kept) :]:
             yield "does not go on where its producer was"
     if any(_came(now) <= _came(was) for was, now in transactions.changed if was.touched_at):
         yield "goes back to an earlier version of its application"
+    if not uploads.changed and any(rows.pop(entry.base_offset, 0) != entry.rows for entry in sent):
+        yield "does not say where its application's records are"
 
 
 def _producer(step: Step) -> Iterator[str]:

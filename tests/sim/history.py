@@ -17,6 +17,7 @@ from tests.sim.cast import STORES_DIFFER_MS, WORKER, Actor, Climate, Denial, Vio
 from tests.sim.damage import rot
 from tests.sim.engine import Engine
 from tests.sim.foci import FOCI, MOST, SHARES, Focus
+from tests.sim.gatherings import gatherings_of
 from tests.sim.hands import others_of
 from tests.sim.imports import Source, importer
 from tests.sim.letters import five_keys
@@ -117,7 +118,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         site = _site(dice, world, focus, served)
         site.oracle.judge.inputs_max = tuned[INPUTS_MAX]
         by_hand = others_of(site, seed) | wish(site, seed) | owners_of(site, seed, stack)
-        by_hand |= uploads_of(site, seed, stack) | queries_of(site, seed)
+        by_hand |= uploads_of(site, seed, stack) | queries_of(site, seed) | gatherings_of(site, seed)
         world.failed_attempts_max = _failed_attempts_max(seed, stack)
         found = Found(seed, trace=[] if tracing else None)
         try:

@@ -2,6 +2,7 @@
 
 from tests.sim.sabotage_attempts import OF_ATTEMPTS
 from tests.sim.sabotage_data import OF_DATA
+from tests.sim.sabotage_groups import OF_GROUPS
 from tests.sim.sabotage_line import Sabotage
 from tests.sim.sabotage_numbered import OF_NUMBERED_FILES
 from tests.sim.sabotage_pins import OF_PINS
@@ -371,4 +372,5 @@ SABOTAGES = (
     *OF_TIERS,
     *OF_TURNS,
     *OF_UPLOADS,
+    *OF_GROUPS,
 )

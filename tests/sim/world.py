@@ -45,6 +45,7 @@ STALLS_MS_MAX = 60_000
 OUTLIERS_APART = REPLIES_KEPT  # replies of one actor
 LAPTOP_SHARE = 0.1  # of sleeps in which the monotonic clock stands still
 STANDS_STILL = 4  # times as often after a create: what it made may be dead before it looks
+ARRIVES_SHARE = 0.5  # of what a process had in flight when it died
 SLOWNESS = 6  # how much more often a slow actor stands still
 SLOW_SHARE = 0.2
 
@@ -117,6 +118,7 @@ class World:
     def end_all(self) -> None:
         """Everybody dies at once, and what is on its way arrives."""
         for actor in self.actors:
+            self._leave_in_flight(actor)
             actor.close()
         self.actors.clear()
         self.rested = self.rested or self.steps
@@ -147,15 +149,16 @@ class World:
             fault = f"{luck.random():.3f}"
         elif self._dark(request):
             fault = "dark"
-        actor.reply = actor.error = None
+        reply = failure = None
         try:
-            actor.reply = self._do(actor, request, fault)
+            reply = self._do(actor, request, fault)
         except Violation:
             raise
         except Exception as error:  # noqa: BLE001 - thrown into the actor at its next step
-            actor.error = error
+            failure = error
         if self.trace is not None:
-            self._tell(actor, request)
+            self._tell(actor, request, reply, failure)
+        actor.applied(reply, failure)
         if event is not None:
             self._befalls(actor, request, event)
 
@@ -186,6 +189,8 @@ class World:
         if actor.late_reply is not None:
             actor.reply, actor.late_reply = actor.late_reply(), None
         actor.ready, actor.wake_ms = None, min(actor.wake_ms, self.now_ms)  # who was woken early is awake
+        if actor.flight is not None:
+            return actor.to_apply(None, actor.luck.random)
         while True:
             try:
                 request = actor.go_on()
@@ -206,7 +211,7 @@ class World:
             elif kind is Reserve:
                 actor.reply = actor.luck.random() >= self.climate.stop_share
             else:
-                return request
+                return actor.to_apply(request, actor.luck.random)
 
     def _is_told_to_stop(self, actor: Actor) -> bool:
         """While its tasks run it may be told so at any time; else, over a look (tests/sim/wishes.py)."""
@@ -295,11 +300,18 @@ class World:
     def _crash(self, actor: Actor) -> None:
         self.note(actor, "crash")
         assert actor.coroutine is not None
+        self._leave_in_flight(actor)
         actor.close()
         actor.coroutine = actor.reply = actor.error = actor.late_reply = actor.ready = None
         actor.life += 1
         actor.clock = None
         actor.wake_ms = self.now_ms + int(actor.luck.random() ** 2 * 40_000)
+
+    def _leave_in_flight(self, actor: Actor) -> None:
+        """Of the writes that its process had begun when it died, some arrive."""
+        for request in actor.flight.left if actor.flight is not None else ():
+            if self.store.writes(request) and actor.luck.random() < ARRIVES_SHARE:
+                self.store.arrives_after_all(actor, request)
 
     def held(self, *rules: str) -> None:
         """What these rules demand was looked at, and was so."""
@@ -313,10 +325,10 @@ class World:
         if self.trace is not None:
             self.trace.append(f"{self.steps:5}  {actor.name:16} !! {what}")
 
-    def _tell(self, actor: Actor, request: Request[Any]) -> None:
+    def _tell(self, actor: Actor, request: Request[Any], reply: Any, failure: Exception | None) -> None:
         about = getattr(request, "key", None) or getattr(request, "keys", None) or getattr(request, "prefix", "")
         about = about if isinstance(about, str) else " ".join(map(str, about)) if isinstance(about, tuple) else ""
-        found = f"{actor.error!r}" if actor.error is not None else _brief(actor.reply)
+        found = _brief(reply) if failure is None else f"{failure!r}"
         assert self.trace is not None
         line = f"{self.steps:5}  {actor.name:16} {type(request).__name__.lower()} {about[-80:]} -> {found}"
         self.trace.append(f"{line}  [{self.now_ms - START_MS} ms]")

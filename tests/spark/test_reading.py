@@ -126,7 +126,7 @@ def test_gaps(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
     """Of offsets that compaction, retention and a deletion left behind; in one partition, and none in the other."""
     made = warehouse.create_topic("t", partitions=2, config={"cleanup.policy": "compact,delete"})
     for value in (b"1", b"2", b"3"):
-        made.append([lithify.Record(b"k%02d" % n, value) for n in range(12)])
+        made.append([lithify.Record(b"k%02d" % n, value) for n in range(12) if value == b"1" or n % 3])
         made.append([lithify.Record(b"only %s" % value, value), lithify.Record(b"k00", None)])
     compact(warehouse, "t", 0)
     parts = [made.partition(0), made.partition(1)]

@@ -15,6 +15,7 @@ from lithify.log.warehouse import Warehouse
 from tests.sim.cast import STORES_DIFFER_MS, Climate, Violation
 from tests.sim.clients import calm, keepers, members, rest, senders, state_stores, threads, writers
 from tests.sim.clients.bounds import tuned
+from tests.sim.clients.crowds import crowds_of
 from tests.sim.clients.decoded import decoded_once
 from tests.sim.clients.groups import Groups
 from tests.sim.clients.site import TOPIC, Site
@@ -60,6 +61,7 @@ def play(seed: int, *, tracing: bool = False) -> Found:
 def _plays(dice: random.Random, world: ClientWorld, length: int) -> None:
     site = _site(dice, world)
     roster, climate, scheduler = _roster(dice, site), _climate(dice, length), _scheduler(dice, length)
+    roster |= crowds_of(site, world.seed)
     rest.alone(world, _first(dice, site), "first")
     world.climate, world.scheduler, world.turns = climate, scheduler, []
     for name, main in roster.items():

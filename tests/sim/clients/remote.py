@@ -1,8 +1,8 @@
 """The simulated store, as clients use it: ranges are read from it, and large objects are written to it as a whole."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -27,12 +27,15 @@ from lithify.store.port import (
 )
 from tests.sim.cast import Actor
 from tests.sim.clients.fibres import ask
+from tests.sim.clients.threads import side_by_side
 from tests.sim.faulty import FaultyStore
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 __all__ = ["RangedStore", "Read", "Remote"]
+
+T = TypeVar("T")
 
 
 class Read(Request[bytes], msgspec.Struct, frozen=True):
@@ -99,6 +102,9 @@ class Remote(Store):
 
     def local_path(self, key: str) -> Path | None:
         return None
+
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
+        return side_by_side(calls)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -187,4 +187,42 @@ SABOTAGED_WRITERS = (
         "        by_hand = self.before_offset\n        if by_hand",
         "        by_hand = min(self.before_offset + 2, max(head.next_offset, self.before_offset))\n        if by_hand",
     ),
+    Sabotage(
+        "all members of a group are told of the first",
+        "told as it is",
+        "log/commit_queue.py",
+        "                member.told = told\n",
+        "                member.told = flight.answers[0] if told else None\n",
+    ),
+    Sabotage(
+        "who takes over a commit believes that the manifest was created",
+        "told as it is",
+        "log/commit_queue.py",
+        "return Outcome.UNKNOWN  # the",
+        "return Outcome.CREATED  # the",
+    ),
+    Sabotage(
+        "who takes over a commit goes on without the reply",
+        "told as it is",
+        "log/commit_queue.py",
+        "request = self._pending if self._again and self._pending is not None else next(self._commit)",
+        "request = next(self._commit)",
+    ),
+    Sabotage(
+        "what an interrupted leader tried is told as not appended",
+        "told as it is",
+        "log/commit_queue.py",
+        "        if self.answers is not None or self._commit.gi_frame is not None:\n            self._again",
+        "        if self._commit.gi_frame is not None and not self._commit.close():\n"
+        "            gone = __import__('lithify.store.errors', fromlist=['_']).Unavailable\n"
+        "            self.answers = [gone('interrupted') for _ in self.members]\n"
+        "        elif self.answers is not None:\n            self._again",
+    ),
+    Sabotage(
+        "an append that was answered is answered again by the next commit",
+        "once and in order",
+        "log/commit_queue.py",
+        "        group = [self._waiting.popleft()]\n",
+        "        group = [self._waiting[0]]\n",
+    ),
 )

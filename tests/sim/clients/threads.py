@@ -5,17 +5,20 @@ simulator's, and any order of them can come about. Threads change at requests an
 around plain statements is not noticed here.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from lithify.store.port import NewId
+from lithify.store.side_by_side import one_after_the_other
 from tests.sim.clients.fibres import Wait, ask, crashed
 
 __all__ = ["in_place"]
 
+T = TypeVar("T")
 Spawn = Callable[[str, Callable[[], None]], Callable[[], bool]]
 """Begins a thread of the process that runs; answers with who knows its end."""
 
@@ -142,29 +145,31 @@ class Pool:
         """Whoever maps has waited."""
 
     def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        found: list[tuple[list[Any], list[Exception]]] = []
-        threads: list[Thread] = []
-        for item in items:
-            done, failed = list[Any](), list[Exception]()
-            found.append((done, failed))
-            threads.append(Thread(_kept(work, item, done, failed), "pool"))
-            threads[-1].start()
-        for thread in threads:
-            thread.join()
-        for done, failed in found:
-            if failed:
-                raise failed[0]
-            yield done[0]
+        for outcome in side_by_side([partial(work, item) for item in items]):
+            if isinstance(outcome, Exception):
+                raise outcome
+            yield outcome
 
 
-def _kept(work: Callable[[Any], Any], item: Any, done: list[Any], failed: list[Exception]) -> Callable[[], None]:
-    def run() -> None:
-        try:
-            done.append(work(item))
-        except Exception as error:  # noqa: BLE001 - raised where the results are asked for
-            failed.append(error)
+def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
+    """What each returns or raises; each in a thread of its own, unless it is alone."""
+    if len(calls) < 2:
+        return one_after_the_other(calls)
+    outcomes: list[list[T | Exception]] = [[] for _ in calls]
+    threads = [Thread(partial(_kept, call, outcome), "pool") for call, outcome in zip(calls, outcomes, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [outcome for (outcome,) in outcomes]
 
-    return run
+
+def _kept(call: Callable[[], T], outcome: list[T | Exception]) -> None:
+    outcome += one_after_the_other([call])
+
+
+def _one_by_one(do: Callable[[Any], Any], things: Iterable[Any], _: int = 1) -> list[Any]:
+    return [do(thing) for thing in things]
 
 
 def _new_id() -> str:
@@ -178,6 +183,9 @@ def in_place(spawn: Spawn) -> Generator[None]:
         "lithify.log.producer.threading": threading,
         "lithify.log.producer_stamps.ThreadPoolExecutor": Pool,
         "lithify.log.producer.wait": wait,
+        "lithify.gc.collector.many": _one_by_one,
+        "lithify.log.topic.many": _one_by_one,
+        "lithify.log.commit_queue.threading": threading,
         "lithify.log.latest.threading": threading,
         "lithify.log.batches.Future": Future,
         "lithify.store.own_lock.threading": threading,

@@ -185,6 +185,8 @@ class Truth:
             return
         log.manifest = file["id"]
         live: set[int] = set()
+        if sum("base_offset" in each and each["added_at"] == file["id"] for each in file.get("l0", ())) > 1:
+            self.world.counts["commit of several appends"] += 1
         for segment in file.get("l0", ()):
             live |= self._read(folder, segment, log)
         for run in file.get("runs", ()):

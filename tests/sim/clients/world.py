@@ -74,6 +74,7 @@ class ClientWorld(World):
         process = self._process_of[actor]
         for thread in process.threads:
             if thread in self.actors:
+                self._leave_in_flight(thread)
                 thread.close()
                 self.actors.remove(thread)
         super()._crash(process.actor)

@@ -1,6 +1,7 @@
 """Those who append without a producer, and ask what became of what is unknown."""
 
 from collections.abc import Callable
+from functools import partial
 
 from lithify.log.record import Record
 from lithify.log.topic import Topic
@@ -10,7 +11,7 @@ from tests.sim.clients.site import Site
 from tests.sim.clients.truth import KEYS, Row
 from tests.sim.clients.world import Process
 
-__all__ = ["asks_after", "writer"]
+__all__ = ["appends_one", "asks_after", "writer"]
 
 Main = Callable[[Process], None]
 
@@ -34,12 +35,22 @@ def writer(site: Site, appends: int) -> Main:
 
 
 def _append(site: Site, process: Process, topic: Topic, value: str) -> None:
+    appends_one(site, process, topic, value)()
+
+
+def appends_one(site: Site, process: Process, topic: Topic, value: str) -> Callable[[], None]:
+    """What appends it, on whichever thread: what it holds is chosen now."""
     say = process.actor.say
     key, tombstones = say.choice(KEYS), say.choice((0.1, 0.5))
     values = [f"{value}.{n}".encode() for n in range(say.choice((1, 1, 2, 4)))]
     rows = [Row(key, None if say.random() < tombstones else each) for each in values]
     with_values = [row for row in rows if row.value is not None]
     site.truth.known.update(row.value for row in with_values if row.value is not None)
+    return partial(_appends, site, process, topic, key, rows)
+
+
+def _appends(site: Site, process: Process, topic: Topic, key: bytes, rows: list[Row]) -> None:
+    with_values = [row for row in rows if row.value is not None]
     since_ms, slept_ms = site.world.now_ms, process.actor.slept_ms
     try:
         (told,) = topic.append([Record(row.key, row.value) for row in rows]).items()

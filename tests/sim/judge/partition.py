@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from tests.sim.judge.chains import broken
 from tests.sim.judge.floors import log_start, misdated, stored_wrongly
+from tests.sim.judge.groups import appended_wrongly
 from tests.sim.judge.layout import Json, load, segments_of, units_of
 from tests.sim.judge.leases import claimed_wrongly
 from tests.sim.judge.merges import committed_wrongly, merged_wrongly
@@ -120,6 +121,7 @@ class Partition:
         for each in manifest.get("checkpoints", ()):
             self._pinned_by.setdefault(each["id"], asker.who)
         yield from _one(uploaded_wrongly(previous, manifest, asker.lifetimes_ms, asker.uploads_max))
+        yield from _one(appended_wrongly(previous, manifest, asker.configs))
         yield from _one(let_go_wrongly(previous, manifest, self.manifest))
         if job is not None:
             yield from self._merged(job, previous, manifest)

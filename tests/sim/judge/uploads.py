@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from tests.sim.judge.groups import TOGETHER_MAX
 from tests.sim.judge.layout import Json
 
 __all__ = ["AT_MOST", "AtMost", "protected", "uploaded_wrongly"]
@@ -95,7 +96,7 @@ def _appended_wrongly(done: list[str], previous: Json, manifest: Json, most: AtM
     of = {found[1] if (found := OF_AN_UPLOAD.fullmatch(each["id"])) else "" for each in fresh}
     if fresh and of != (set(done) or {""}):
         yield f"appends segments of {sorted(of)}, and what it commits is {done}"
-    if len(fresh) > (most.segments if done else 1) or len(done) > 1:
+    if len(fresh) > (most.segments if done else TOGETHER_MAX) or len(done) > 1:
         yield f"appends {len(fresh)} segments at once"
     at = previous.get("next_offset", 0)
     for each in fresh:

@@ -10,12 +10,14 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from lithify.store.driver import Driver
-from lithify.store.port import NewId, Now, Pause, Request
+from lithify.store.port import NewId, Now, Pause, Request, Together
+from lithify.store.side_by_side import one_after_the_other
 from tests.sim.cast import Violation
 from tests.sim.clients.fibres import Fibre, Wait, ask
 from tests.sim.clients.remote import Remote
@@ -165,11 +167,12 @@ class Clock:
             do()
 
     def _wake(self) -> None:
-        """Those who wait for something that is so by now."""
-        for number in [number for number, (_, wait) in self._waiting.items() if wait.ready()]:
-            thread, _ = self._waiting.pop(number, (None, None))
-            if thread is not None:
-                self.resume(thread, None, None)
+        """Those who wait for something that is so by now, or by what one of these does."""
+        while ready := [number for number, (_, wait) in self._waiting.items() if wait.ready()]:
+            for number in ready:
+                thread, _ = self._waiting.pop(number, (None, None))
+                if thread is not None:
+                    self.resume(thread, None, None)
 
     # --- threads
 
@@ -203,7 +206,7 @@ class Clock:
         if any(wait.ready() for _, wait in self._waiting.values()):
             return self._later(due_ms)
         self.now_ms = due_ms
-        return True, None if kind in (Pause, Spend) else self.store.answer(process, request)
+        return True, self._answer(process, request)
 
     def _later(self, due_ms: int) -> tuple[bool, Any]:
         self._due_ms = due_ms
@@ -218,8 +221,7 @@ class Clock:
             if thread.crashed:
                 return
             try:
-                quiet = type(request) in (Pause, Spend)
-                reply = None if quiet else self.store.answer(thread.process, request)
+                reply = self._answer(thread.process, request)
             except Exception as error:  # noqa: BLE001 - thrown into the thread
                 self.resume(thread, None, error)
             else:
@@ -243,7 +245,16 @@ class Clock:
             return int(request.ms * (0.5 + self.dice.random() / 2))
         if isinstance(request, Spend):
             return request.ms
+        if isinstance(request, Together):
+            return max(map(self.store.latency_ms, request.requests))
         return self.store.latency_ms(request)
+
+    def _answer(self, process: Process, request: Request[Any]) -> Any:
+        if isinstance(request, Pause | Spend):
+            return None
+        if isinstance(request, Together):  # all in the moment when the last one is answered
+            return tuple(one_after_the_other([partial(self._answer, process, each) for each in request.requests]))
+        return self.store.answer(process, request)
 
     def forget_the_dead(self) -> None:
         """Waits of threads that were killed."""

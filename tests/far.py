@@ -1,0 +1,93 @@
+"""A far store without a link: its answers come in waves, each of which is one round trip that a reader waits for."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from lithify.store import fetching
+from lithify.store.fetching import THREADS_MAX, Fetch, Landings
+from lithify.store.memory import MemoryStore
+
+__all__ = ["FarStore", "fetching_threads", "waves"]
+
+
+class FarStore(MemoryStore):
+    """In memory, and yet far: what is read of it is read ahead."""
+
+    @property
+    def far(self) -> bool:
+        return True
+
+
+def fetching_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "lithify-fetch"]
+
+
+class Waves:
+    """`count`: how many round trips were waited for so far. A request of the reader's own thread is one, too."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.largest = 0  # requests of one wave
+        self._changed = threading.Condition()
+        self._requested = self._arrived = self._released = self._ended = 0
+
+    def requested(self) -> None:
+        with self._changed:
+            self._requested += 1
+
+    def arrive(self) -> None:
+        """In a thread of the pool: until the reader waits."""
+        with self._changed:
+            self._arrived += 1
+            mine = self._arrived
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: mine <= self._released)
+
+    def end(self) -> None:
+        with self._changed:
+            self._ended += 1
+            self._changed.notify_all()
+
+    def release(self) -> None:
+        """The reader waits: everything that it could request is requested. All of it is answered."""
+        with self._changed:
+            under_way = min(self._requested - self._released, THREADS_MAX)
+            self._changed.wait_for(lambda: self._arrived - self._released >= under_way)
+            self.count += 1
+            self.largest = max(self.largest, under_way)
+            self._released += under_way
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._ended >= self._released)
+
+
+@contextmanager
+def waves(store: MemoryStore) -> Iterator[Waves]:
+    """Within, answers of `store` come in waves. Its reader runs in this thread."""
+    found, here, read = Waves(), threading.current_thread(), store.read
+    make, tell = Fetch.__init__, Landings.tell
+
+    def reading(key: str, start: int, length: int) -> bytes:
+        if threading.current_thread() is here:
+            found.count += 1
+        else:
+            found.arrive()
+        return read(key, start, length)
+
+    def made(fetch: Any, request: Any, landings: Any) -> None:
+        found.requested()
+        make(fetch, request, landings)
+
+    def told(landings: Landings) -> None:
+        tell(landings)
+        found.end()
+
+    with (
+        patch.object(store, "read", reading),
+        patch.object(fetching.Fetch, "__init__", made),
+        patch.object(Landings, "tell", told),
+        patch.object(Landings, "wait", lambda *_: found.release()),
+    ):
+        yield found
