@@ -70,6 +70,16 @@ def _noted(head: Manifest, mine: Upload | None, done: UploadAppended) -> tuple[U
     return tuple(replace(upload, appended=done) if upload is mine else upload for upload in head.uploads)
 
 
+def _without_the_first_appended(uploads: tuple[Upload, ...]) -> tuple[Upload, ...]:
+    """SUBTLE! 1. A stream appends a batch each ten seconds, each by an upload of its own, which stands for a day. 2.
+    After 256 of them no batch could begin. What was appended needs no entry: the head names its segments, and a commit
+    that is repeated is refused without one. Test: tests/manifest/test_uploads.py
+    """
+    done = [upload for upload in uploads if upload.appended is not None]
+    first = min(done, key=lambda upload: 0 if upload.appended is None else upload.appended.number, default=None)
+    return tuple(upload for upload in uploads if upload is not first)
+
+
 @dataclass(frozen=True, slots=True)
 class BeginUpload:
     """Allow uploads under a new name; answers with the entry. While it stands, the same id is the same upload."""
@@ -107,10 +117,12 @@ class BeginUpload:
         if len(others) >= UPLOADS_MAX:
             others = still_stand(others, now_ms)
         if len(others) >= UPLOADS_MAX:
+            others = _without_the_first_appended(others)
+        if len(others) >= UPLOADS_MAX:
             first_ms = min(upload.expires_at_ms for upload in others) - now_ms
             return Refused(
                 Unavailable(
-                    f"{head.topic}/{head.partition} has {UPLOADS_MAX} uploads, its limit; the first of them expires in "
+                    f"{head.topic}/{head.partition} waits for {UPLOADS_MAX} uploads, its limit; the first expires in "
                     f"{span_text(first_ms)}. Retry then; give uploads a shorter ttl, or begin fewer"
                 )
             )

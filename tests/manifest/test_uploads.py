@@ -50,11 +50,38 @@ def test_at_the_limit_expired_uploads_give_way_and_others_do_not() -> None:
     verdict = BeginUpload(ID, 10).apply(full, 10, 99)
     assert isinstance(verdict, Refused)
     assert isinstance(verdict.error, Unavailable)
-    assert "256 uploads" in str(verdict.error)
+    assert "waits for 256 uploads" in str(verdict.error)
     assert [each.id for each in after(full, BeginUpload(ID, 10), now_ms=101).uploads] == [
         *(each.id for each in uploads[2:]),
         ID,
     ]
+
+
+def test_at_the_limit_the_first_that_was_appended_gives_way() -> None:
+    """Its commit, repeated, is refused and appends nothing."""
+    head, appended = at(FIRST, 1), list[Upload]()
+    for number in range(UPLOADS_MAX + 3):
+        head = after(head, BeginUpload(f"{number:016x}", 1_000), now_ms=1)
+        mine = head.uploads[-1]
+        head = after(head, edit(mine, segment(SegmentId.for_upload(mine.name, "0" * 16))), now_ms=1)
+        head = replace(head, l0=head.l0[-1:], time_index=head.time_index[-1:], log_start_offset=head.next_offset - 1)
+        appended.append(mine)
+    assert [each.name for each in head.uploads] == [each.name for each in appended[3:]]
+    again = edit(appended[0], segment(SegmentId.for_upload(appended[0].name, "0" * 16)))
+    verdict = again.apply(head, head.id + 1, 1)
+    assert isinstance(verdict, Refused)
+    assert isinstance(verdict.error, Unavailable)
+
+
+def test_at_the_limit_one_that_is_not_appended_stays() -> None:
+    head = at(FIRST, 1)
+    for number in range(UPLOADS_MAX):
+        head = after(head, BeginUpload(f"{number:016x}", 1_000), now_ms=1)
+    last = head.uploads[-1]
+    head = after(head, edit(last, segment(SegmentId.for_upload(last.name, "0" * 16))), now_ms=1)
+    full = after(head, BeginUpload(ID, 1_000), now_ms=1)
+    assert [each.id for each in full.uploads] == [*(each.id for each in head.uploads[:-1]), ID]
+    assert isinstance(BeginUpload("a" * 16, 1_000).apply(full, full.id + 1, 1), Refused)
 
 
 @pytest.mark.parametrize("upload_id", ["", "0", "0" * 15, "0" * 17, "0" * 15 + "g", "A" * 16, "0" * 15 + "/"])

@@ -114,7 +114,7 @@ def test_a_commit_that_is_repeated_after_its_segments_are_gone_appends_nothing()
 def test_two_thousand_writes_leave_no_application_behind() -> None:
     head = at(FIRST, 1)
     for now_ms in range(2_000):
-        upload_id, ttl_ms = f"{now_ms:016x}", 100
+        upload_id, ttl_ms = f"{now_ms:016x}", 86_400_000
         head = after(head, BeginUpload(upload_id, ttl_ms), now_ms=now_ms)
         ref = segment(SegmentId.for_upload(head.uploads[-1].name, upload_id))
         head = after(head, edit(head.uploads[-1], ref), now_ms=now_ms)

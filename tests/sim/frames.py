@@ -213,8 +213,9 @@ def _removed_early(step: Step) -> bool:
 def _upload(step: Step) -> Iterator[str]:
     uploads = step.of("uploads", "name")
     told = uploads.all == len(uploads.changed) == 1  # its version had been appended by another
-    if not told and (len(uploads.added) != 1 or uploads.changed or _removed_early(step)):
-        yield "does other than begin one upload, in place of some that have expired"
+    gave_way = len(uploads.removed) == 1 and uploads.removed[0].appended is not None
+    if not told and (len(uploads.added) != 1 or uploads.changed or (_removed_early(step) and not gave_way)):
+        yield "does other than begin one upload, in place of some that have expired, or of one that was appended"
 
 
 def _checkpoint(step: Step) -> Iterator[str]:

@@ -91,6 +91,20 @@ OF_UPLOADS = (
         "others = others[1:]",
     ),
     Sabotage(
+        "at its bound an upload gives way that was not appended",
+        "P22",
+        EDITS,
+        "done = [upload for upload in uploads if upload.appended is not None]",
+        "done = list(uploads)",
+    ),
+    Sabotage(
+        "at its bound the last gives way that was appended",
+        "P22",
+        EDITS,
+        "first = min(done, key=lambda upload",
+        "first = max(done, key=lambda upload",
+    ),
+    Sabotage(
         "an upload lasts as long as it likes",
         "P22",
         EDITS,

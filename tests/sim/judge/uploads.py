@@ -53,9 +53,12 @@ def _wrong(previous: Json, manifest: Json, asked_ms: Collection[int | None], mos
         yield from _begun_wrongly(after[name], manifest, asked_ms)
         if any(each["id"] == after[name]["id"] and "appended" in each for each in before.values()):
             yield f"begins {name} in place of one that was appended"
-    for name in before.keys() - after.keys():
-        if before[name]["expires_at_ms"] > manifest["committed_at_ms"] and not manifest.get("sealed"):
-            yield f"lets go of upload {name}, which has not expired"
+    gone = [before[name] for name in before.keys() - after.keys()]
+    early = [
+        each for each in gone if each["expires_at_ms"] > manifest["committed_at_ms"] and not manifest.get("sealed")
+    ]
+    if early and not _gives_way(early, gone, before, len(after), most):
+        yield f"lets go of uploads {early}, which have not expired"
     done = [name for name in before.keys() & after.keys() if before[name] != after[name]]
     for name in done:
         grown = manifest.get("next_offset", 0) - previous.get("next_offset", 0)
@@ -67,6 +70,16 @@ def _wrong(previous: Json, manifest: Json, asked_ms: Collection[int | None], mos
         if "appended" in before[name] or after[name] not in made:
             yield f"makes {after[name]} of upload {before[name]}, and appends {grown}"
     yield from _appended_wrongly(done, previous, manifest, most)
+
+
+def _gives_way(early: list[Json], gone: list[Json], before: dict[str, Json], count: int, most: AtMost) -> bool:
+    """At the bound, where none has expired, the first that was appended makes room for one that begins."""
+    done = [each["appended"][0] for each in before.values() if "appended" in each]
+    return (
+        early == gone
+        and [each.get("appended", [None])[0] for each in early] == [min(done, default=None)]
+        and (len(before) == count == most.uploads)
+    )
 
 
 def _begun_wrongly(upload: Json, manifest: Json, asked_ms: Collection[int | None]) -> Iterator[str]:
