@@ -1,6 +1,7 @@
 """df.write: one upload and one commit in each partition, repeatable; what it refuses, on the driver (RFC 0022)."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyspark_lithify.writing import Placing, Written, application_over, commit, 
 
 import lithify
 from lithify.log.topic import Topic
-from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.errors import InvalidRequest, NotFound, Unavailable
 from lithify.store.opening import open_store
 
 LONG_AGO = 1_700_000_000_000
@@ -149,7 +150,7 @@ def placing(
     url: str, topic: Topic, count: int | None = None, upload: str = "0123456789abcdef", **options: Any
 ) -> Placing:
     given = write_options({"topic": "t", "path": url} | {name: str(value) for name, value in options.items()})
-    return Placing(given, ("key", "value"), open_store(url).spec(), upload, count or topic.partitions)
+    return Placing(given, ("key", "value"), open_store(url).spec(), upload, count or topic.partitions, topic.topic_id)
 
 
 def test_a_commit_that_is_repeated_appends_nothing_more(url: str, warehouse: lithify.Warehouse) -> None:
@@ -183,6 +184,46 @@ def test_a_version_that_reached_some_partitions_is_finished_where_its_keys_were_
     again = placing(url, topic, count, upload="1" * 16)
     commit(again.options, [write(again, batches(*keys))], txn)
     assert [key for key, _ in kept(topic)] == sorted(key.encode() for key in keys)
+
+
+def made_again(url: str, partitions: int = 1) -> Topic:
+    """By another process."""
+    lithify.open(url).delete_topic("t")
+    return lithify.open(url).create_topic("t", partitions=partitions)
+
+
+@pytest.mark.parametrize("written_before", [0, 1, 2])
+def test_a_topic_that_is_made_again_beneath_a_write_gets_nothing_of_it(
+    url: str, warehouse: lithify.Warehouse, written_before: int
+) -> None:
+    """Its segments are the former topic's, though the uploads of both have the same name: the same id, begun by
+    manifests of the same number."""
+    place = placing(url, warehouse.create_topic("t"))
+    messages = [write(place, batches("a")) for _ in range(written_before)]
+    topic = made_again(url, 4)
+    with pytest.raises(NotFound, match="was deleted"):
+        write(place, batches("b"))
+    if messages:
+        with pytest.raises(NotFound, match="was deleted") as error:
+            commit(place.options, messages, None)
+        assert error.value.__notes__[-1] == "Nothing was appended."
+    assert kept(topic) == []
+    assert kept(lithify.open(url).topic("t")) == []
+
+
+def test_messages_of_two_topics_of_one_name_are_not_appended(url: str, warehouse: lithify.Warehouse) -> None:
+    """As of tasks of an earlier release, which looked at the name alone."""
+    place = placing(url, warehouse.create_topic("t"))
+    old = write(place, batches("a"))
+    topic = made_again(url)
+    new = write(replace(place, topic_id=topic.topic_id), batches("b"))
+    ((task, _),), ((other, _),) = old.segments[0], new.segments[0]
+    assert task.name == other.name
+    for messages in ([old, new], [new, old]):
+        with pytest.raises(NotFound, match="was deleted"):
+            commit(place.options, messages, None)
+    commit(place.options, [new], None)
+    assert [key for key, _ in kept(topic)] == [b"b"]
 
 
 def test_rows_that_memory_should_not_hold_are_written_before_the_end(
