@@ -10,7 +10,7 @@ import pyarrow as pa
 import structlog
 
 from lithify.log.partition import Partition
-from lithify.log.planning import Wanted, target_of, wanted
+from lithify.log.planning import Wanted, held_together, target_of, wanted
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Whole
@@ -93,11 +93,8 @@ class TopicSnapshot:
         )
         wholes = self._wholes(asked)
         target = target_of(self.topic, tasks, target_bytes, wholes)
-        return [
-            task
-            for snapshot, whole in zip(self.partitions, wholes, strict=True)
-            for task in snapshot.cut(whole, target)
-        ]
+        wholes_of = zip(self.partitions, wholes, strict=True)
+        return held_together([task for snapshot, whole in wholes_of for task in snapshot.cut(whole, target)])
 
     def renew(self) -> None:
         """As `Snapshot.renew`, of each partition."""

@@ -75,11 +75,13 @@ def planned(topic: "Topic", options: ReadOptions, columns: Sequence[str]) -> "li
     }
     if options.partitions is None:
         return _of_all(topic, options).plan(**common, tasks=options.tasks)
+    from lithify.log.planning import held_together
+
     found: list[ReadTask] = []
     share = None if options.tasks is None else max(1, options.tasks // len(options.partitions))
     for place, number in enumerate(options.partitions):
         found += _of_one(topic, options, place, number).plan(**common, tasks=share)
-    return found
+    return held_together(found)
 
 
 def _of_all(topic: "Topic", options: ReadOptions) -> "TopicSnapshot":
