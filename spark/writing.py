@@ -116,11 +116,15 @@ class _Rows:
         self._tasks: dict[int, UploadTask] = {}
         self._written: dict[int, list[tuple[UploadTask, SegmentRef]]] = {}
         context = TaskContext.get()
-        self._keyless = (context.partitionId() if context is not None else 0) % placing.partitions_count
+        self._number = context.partitionId() if context is not None else 0
+        self._keyless = self._number % placing.partitions_count
 
     def add(self, table: pa.Table) -> None:
+        from lithify.manifest.model import UPLOADED_SEGMENTS_MAX
         from lithify.segment.partitioner import rows_by_partition
 
+        if self._number >= UPLOADED_SEGMENTS_MAX:
+            raise _too_many(f"this write has more than {UPLOADED_SEGMENTS_MAX} tasks, each with segments of its own")
         for number, rows in rows_by_partition(table, self._placing.partitions_count, self._keyless):
             self._tables[number].append(rows)
             self._bytes[number] += rows.nbytes
@@ -168,8 +172,11 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     for message in written:
         for task, _ in itertools.chain.from_iterable(message.segments.values()):
             _check_same(topic, task.topic_id, "Nothing was appended.")
+    numbers = sorted({number for message in written for number in message.segments})
+    for number in numbers:
+        _check_count(topic, number, sum(len(message.segments.get(number, ())) for message in written))
     done: list[int] = []
-    for number in sorted({number for message in written for number in message.segments}):
+    for number in numbers:
         given = list(itertools.chain.from_iterable(message.segments.get(number, ()) for message in written))
         stamp = None if txn is None else (application_over(txn[0], written[0].partitions_count), txn[1])
         try:
@@ -178,6 +185,26 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
             error.add_note(_reached(error, done, txn is not None))
             raise
         done.append(number)
+
+
+def _check_count(topic: "Topic", number: int, count: int) -> None:
+    """Of all partitions, before something is appended to the first."""
+    from lithify.manifest.model import UPLOADED_SEGMENTS_MAX
+
+    if count > UPLOADED_SEGMENTS_MAX:
+        error = _too_many(f"the tasks wrote {count} segments for {topic.name}/{number}")
+        error.add_note("Nothing was appended.")
+        raise error
+
+
+def _too_many(what: str) -> Exception:
+    from lithify.manifest.model import UPLOADED_SEGMENTS_MAX
+    from lithify.store.errors import InvalidRequest
+
+    return InvalidRequest(
+        f"{what}, and one commit takes {UPLOADED_SEGMENTS_MAX} segments in a partition: write with fewer, larger "
+        "tasks, as df.coalesce(1000).write"
+    )
 
 
 def _check_same(topic: "Topic", topic_id: str, *notes: str) -> None:

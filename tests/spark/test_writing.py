@@ -253,6 +253,49 @@ def test_a_partition_with_too_many_segments_is_waited_for_and_then_said(
     assert error.value.__notes__[-1] == "Nothing was appended."
 
 
+class OfTask:
+    """What Spark tells a task of itself."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return self._number
+
+
+def test_a_task_beyond_those_that_one_commit_takes_says_so_before_it_writes(
+    url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the driver said it, after all tasks had done their work."""
+    place = placing(url, warehouse.create_topic("t"))
+    monkeypatch.setattr("pyspark_lithify.writing.TaskContext.get", lambda: OfTask(4_096))
+    assert write(place, iter(())).segments == {}
+    rows = batches("a", "b")
+    with pytest.raises(InvalidRequest, match=r"more than 4096 tasks.*coalesce"):
+        write(place, rows)
+    assert next(rows).num_rows == 1, "it looked at the first batch alone"
+    monkeypatch.setattr("pyspark_lithify.writing.TaskContext.get", lambda: OfTask(4_095))
+    assert len(write(place, batches("a")).segments[0]) == 1
+
+
+def test_what_one_partition_cannot_take_is_appended_nowhere(
+    url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = warehouse.create_topic("t", partitions=2)
+    place = placing(url, topic)
+    monkeypatch.setattr("pyspark_lithify.writing.BUFFERED_BYTES_MAX", 1)
+    monkeypatch.setattr("lithify.manifest.model.UPLOADED_SEGMENTS_MAX", 3)
+    keys = [f"k{n}" for n in range(20)]
+    ones = [key for key in keys if lithify.partition_for_key(key.encode(), 2) == 1]
+    zero = next(key for key in keys if key not in ones)
+    message = write(place, batches(zero, *ones[:4]))
+    assert [len(each) for each in message.segments.values()] == [1, 4]
+    with pytest.raises(InvalidRequest, match=r"4 segments for t/1.*coalesce") as error:
+        commit(place.options, [message], None)
+    assert error.value.__notes__[-1] == "Nothing was appended."
+    assert kept(topic) == []
+
+
 @pytest.mark.parametrize("second", [{"other": ["x"]}, {"value": [1]}])
 def test_every_batch_is_looked_at(second: dict[str, Any]) -> None:
     names = ("key", "value")
