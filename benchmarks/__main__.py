@@ -1,6 +1,6 @@
 """How fast, at what cost, and in how much memory: every contender on the same machine and data, taking turns.
 
-    make bench                                      all of it; the data take about 6 GB, and are kept between runs
+    make bench                                      all of it; the data take about 10 GB, and are kept between runs
     python -m benchmarks --only lithify_spark,rewrite --runs 5
     python -m benchmarks --only convergence,deciding,recording
                                                     what the policy writes, leaves and costs: needs no rivals
@@ -23,6 +23,7 @@ import msgspec
 
 from benchmarks.cluster import cluster
 from benchmarks.convergence import convergence
+from benchmarks.data_source import data_source
 from benchmarks.deciding import deciding
 from benchmarks.extremes import extremes
 from benchmarks.far import far
@@ -35,7 +36,18 @@ from benchmarks.results import Found, Results, bars
 from benchmarks.scale import large_values, scale
 
 CONTENDERS = ("lithify_spark", "duckdb_clean", "spark_sql", "rewrite", "slatedb_compaction")
-OTHERS = ("requests", "scale", "large_values", "extremes", "convergence", "deciding", "recording", "cluster", "far")
+OTHERS = (
+    "requests",
+    "scale",
+    "large_values",
+    "extremes",
+    "convergence",
+    "deciding",
+    "recording",
+    "cluster",
+    "data_source",
+    "far",
+)
 _ROOT = Path(__file__).parent
 # SlateDB's Python binding puts some ten thousand records a second: it is given a quarter of each segment.
 _SLATEDB_PART = 4
@@ -59,6 +71,7 @@ def main() -> int:
         deciding=deciding() if "deciding" in flags.only else [],
         recording=recording() if "recording" in flags.only else [],
         cluster=cluster(settings.folder, settings.shape, runs) if "cluster" in flags.only else None,
+        data_source=data_source(settings.folder, settings.shape, runs) if "data_source" in flags.only else None,
         far=far(settings.folder, quick=flags.quick) if "far" in flags.only else None,
     )
     results = msgspec.structs.replace(results, bars=bars(results))

@@ -4,6 +4,7 @@ Both clusters do the same merges of key ranges of the benchmark data, with execu
 """
 
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 import lithify
-from benchmarks.generate import TOPIC, Shape, warehouse
+from benchmarks.generate import TOPIC, Shape, copy_warehouse, warehouse
 from lithify.compactor.engines.spark import SparkEngine
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.manifest.jobs import MergeRules
@@ -28,6 +29,7 @@ from lithify.store.driver import new_id
 __all__ = ["OnCluster", "cluster"]
 
 _RANGES = 4
+_TIMES = 3  # the benchmark's usual rows, so that a range takes about two seconds
 _SMALL_TASKS = 40
 _CONF = {
     "spark.driver.host": "127.0.0.1",
@@ -44,6 +46,8 @@ class OnCluster(msgspec.Struct, frozen=True):
     one_s: float  # all large ranges, on one worker
     two_s: float  # on two
     task_s: float  # a small range, one after the other on one worker: what a task costs whatever it does
+    ranges_explained: int  # of a clean of the same data,
+    ranges_run: int  # and how many there were when it ran
 
     @property
     def speed_up(self) -> float:
@@ -95,17 +99,31 @@ def _seconds(engine: SparkEngine, opened: lithify.Warehouse, tasks: Sequence[Mer
     return time.perf_counter() - begin
 
 
+def _ranges_of_a_clean(engine: SparkEngine, root: Path) -> tuple[int, int]:
+    """As `explain` tells them, and as they then run."""
+    opened = lithify.open(root.as_uri())
+    admin = lithify.Admin(opened)
+    expected = admin.explain(TOPIC, 0).estimate
+    lithify.Compactor(opened, engine).run_once()
+    (done,) = admin.compactions()
+    if expected is None or done.status != "completed":
+        raise RuntimeError(f"the clean is {done.status}: {done.error}")
+    return expected.ranges, done.progress.ranges
+
+
 def _measure(folder: Path, shape: Shape, runs: int) -> OnCluster:
     from tests.cluster.standalone import (
         running_cluster,
     )  # and with it PySpark, which the rest of this need not wait for
 
+    shape = msgspec.structs.replace(shape, segments=_TIMES * shape.segments)
     small = msgspec.structs.replace(shape, segments=1, rows=1_000, keys=1_000)
     large, little = (lithify.open(warehouse(folder, each).as_uri()) for each in (shape, small))
     tasks, few = _tasks(large, _RANGES), _tasks(little, 1)
     walls: dict[int, list[float]] = {1: [], 2: []}
     alone: list[float] = []
     each_task: list[float] = []
+    explained = run = 0
     for workers, times in walls.items():
         with tempfile.TemporaryDirectory() as place, running_cluster(Path(place), workers) as running:
             engine = SparkEngine(running.url, config=_CONF)
@@ -115,14 +133,20 @@ def _measure(folder: Path, shape: Shape, runs: int) -> OnCluster:
                 if workers == 1:
                     alone += (_seconds(engine, large, tasks[:1]) for _ in range(runs))
                     each_task += (_seconds(engine, little, few * _SMALL_TASKS) / _SMALL_TASKS for _ in range(runs))
+                else:
+                    copy = copy_warehouse(warehouse(folder, shape), folder / "work-cluster")
+                    explained, run = _ranges_of_a_clean(engine, copy)
             finally:
                 engine.close()
+                shutil.rmtree(folder / "work-cluster", ignore_errors=True)
     return OnCluster(
         ranges=len(tasks),
         range_s=statistics.median(alone),
         one_s=statistics.median(walls[1]),
         two_s=statistics.median(walls[2]),
         task_s=statistics.median(each_task),
+        ranges_explained=explained,
+        ranges_run=run,
     )
 
 

@@ -6,16 +6,17 @@ changed in place). Keys are 16 or 17 bytes, drawn evenly; values compress about 
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 import lithify
 
-__all__ = ["NOW_MS", "TOPIC", "Shape", "copy_warehouse", "tables", "warehouse"]
+__all__ = ["NOW_MS", "TOPIC", "Shape", "copy_warehouse", "distinct", "one_run", "tables", "warehouse"]
 
 TOPIC = "bench"
 NOW_MS = 1_700_000_000_000
@@ -41,11 +42,22 @@ def tables(shape: Shape) -> Iterator[pa.Table]:
     """One table per segment, with columns key, value, timestamp_ms."""
     for seed in range(shape.segments):
         random = np.random.default_rng(seed)
-        # Around the step from 8 to 9 digits, so that both lengths occur and do not sort as the numbers do.
-        drawn = random.integers(0, shape.keys, shape.rows) + 100_000_000 - shape.keys // 2
-        keys = pa.array([b"account-%d" % number for number in drawn.tolist()], pa.binary())
-        times = pa.array(NOW_MS + seed * shape.rows + np.arange(shape.rows), pa.int64())
-        yield pa.table({"key": keys, "value": _values(random, shape), "timestamp_ms": times})
+        yield _table(random, shape, seed, random.integers(0, shape.keys, shape.rows))
+
+
+def distinct(shape: Shape) -> Iterator[pa.Table]:
+    """As `tables`, but each key occurs once."""
+    drawn = np.random.default_rng(shape.segments).permutation(shape.total_rows).reshape(shape.segments, shape.rows)
+    for seed, numbers in enumerate(drawn):
+        yield _table(np.random.default_rng(seed), shape, seed, numbers)
+
+
+def _table(random: np.random.Generator, shape: Shape, seed: int, numbers: npt.NDArray[np.int64]) -> pa.Table:
+    # Around the step from 8 to 9 digits, so that both lengths occur and do not sort as the numbers do.
+    drawn = numbers + 100_000_000 - shape.keys // 2
+    keys = pa.array([b"account-%d" % number for number in drawn.tolist()], pa.binary())
+    times = pa.array(NOW_MS + seed * shape.rows + np.arange(shape.rows), pa.int64())
+    return pa.table({"key": keys, "value": _values(random, shape), "timestamp_ms": times})
 
 
 def _values(random: np.random.Generator, shape: Shape) -> pa.ChunkedArray:
@@ -70,12 +82,29 @@ def warehouse(folder: Path, shape: Shape) -> Path:
     root = folder / shape.name
     if not root.exists():
         begun = folder / f"{shape.name}.part"
-        shutil.rmtree(begun, ignore_errors=True)
-        topic = lithify.open(f"file://{begun}").create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
-        for table in tables(shape):
-            topic.partition(0).append(table)
+        _appended(begun, tables(shape))
         begun.rename(root)
     return root
+
+
+def one_run(folder: Path, shape: Shape) -> Path:
+    """As `warehouse`: as many records, each with a key of its own, in one sorted run."""
+    root = folder / f"{shape.name}-one-run"
+    if not root.exists():
+        begun = folder / f"{shape.name}-one-run.part"
+        opened = _appended(begun, distinct(shape))
+        lithify.Compactor(opened, engine="local").run_once()
+        begun.rename(root)
+    return root
+
+
+def _appended(root: Path, given: Iterable[pa.Table]) -> lithify.Warehouse:
+    shutil.rmtree(root, ignore_errors=True)
+    opened = lithify.open(f"file://{root}")
+    topic = opened.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
+    for table in given:
+        topic.partition(0).append(table)
+    return opened
 
 
 def copy_warehouse(root: Path, to: Path) -> Path:

@@ -18,7 +18,7 @@ import msgspec
 
 from benchmarks.generate import Shape
 
-__all__ = ["Contender", "Remote", "Run", "Settings"]
+__all__ = ["Contender", "Remote", "Run", "Settings", "cpu_seconds"]
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _SAMPLE_S = 0.02
@@ -104,6 +104,11 @@ def _serve(connection: Any, module: str, settings: Settings) -> None:
             connection.send(error)
         if asked == "close":
             return
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of a process and of all that it started, so far."""
+    return _Tree(pid).cpu_seconds()
 
 
 class _Process(msgspec.Struct, frozen=True):

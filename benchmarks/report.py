@@ -1,5 +1,6 @@
 """The tables, as Markdown that also reads well on a terminal."""
 
+import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from msgspec.structs import replace
 
 from benchmarks.cluster import OnCluster
 from benchmarks.convergence import Convergence
+from benchmarks.data_source import OnSpark, Times
 from benchmarks.deciding import Deciding
 from benchmarks.far_bars import FAR_HEAD, far_cells
 from benchmarks.far_picture import picture
@@ -72,6 +74,8 @@ def _parts(results: Results) -> Iterator[str]:
         yield _recording(results.recording)
     if results.cluster:
         yield _cluster(results.cluster)
+    if results.data_source:
+        yield _data_source(results.data_source)
     if results.far:
         yield from _far(results.far)
     if results.bars:
@@ -173,7 +177,22 @@ def _cluster(found: OnCluster) -> str:
         ("one of them alone", f"{found.range_s:.2f}"),
         ("a task that does almost nothing", f"{found.task_s:.3f}"),
     ]
-    return _table(head, rows)
+    ranges = f"A clean of the same: {found.ranges_run} ranges ran, {found.ranges_explained} were explained before."
+    return f"{_table(head, rows)}\n\n{ranges}"
+
+
+def _data_source(found: OnSpark) -> str:
+    million = found.read_rows / 1e6
+    rows = [_times(f"read {million:g} M rows: {name}", each) for name, each in found.reads.items()]
+    for how, (ours, rival) in found.writes.items():
+        million = found.written_rows / 1e6
+        rows.append(_times(f"write {million:g} M rows, {how}: lithify", ours))
+        rows.append(_times(f"write {million:g} M rows, {how}: sorted Parquet", rival))
+    return _table(("Spark, medians", "wall s", "CPU s"), rows)
+
+
+def _times(what: str, found: Times) -> Sequence[str]:
+    return what, f"{statistics.median(found.wall_s):.2f}", f"{statistics.median(found.cpu_s):.2f}"
 
 
 def _far(found: FarStore) -> Iterator[str]:
@@ -189,6 +208,8 @@ def _bars(found: Sequence[Bar]) -> str:
 
 
 def _limit(bar: Bar) -> str:
+    if bar.at_least == bar.at_most:
+        return f"= {bar.at_most:.3g}"
     return f"≤ {bar.at_most:.3g}" if bar.at_least is None else f"≥ {bar.at_least:.3g}"
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from benchmarks.cluster import OnCluster
 from benchmarks.convergence import Convergence
+from benchmarks.data_source import CARRIED, KEYS, OURS, PARQUET, SORTED, OnSpark
 from benchmarks.deciding import Deciding
 from benchmarks.extremes import Extreme
 from benchmarks.far_bars import far_limits
@@ -55,6 +56,7 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True):
     deciding: list[Deciding] = []
     recording: list[Recording] = []
     cluster: OnCluster | None = None
+    data_source: OnSpark | None = None
     far: FarStore | None = None
     bars: list[Bar] = []
 
@@ -70,7 +72,7 @@ def bars(results: Results) -> list[Bar]:
         *(*_speed(results.contenders), *_requests(results.requests), *_memory(results), *_scale(results.scale)),
         *(*_extremes(results.extremes), *_convergence(results.convergence), *_deciding(results.deciding)),
         *_recording(results.recording),
-        *_cluster(results.cluster),
+        *(*_cluster(results.cluster), *_data_source(results.data_source)),
         *(Bar(*limit) for limit in (far_limits(results.far) if results.far else ())),
     ]
 
@@ -80,7 +82,19 @@ def _cluster(found: OnCluster | None) -> Iterator[Bar]:
         return
     yield Bar("two workers of a cluster over one", found.speed_up, at_least=1.6)
     yield Bar("s of scheduling per task on a cluster", found.task_s, at_most=0.15)
-    yield Bar("scheduling, % of a range of 2 s", 100 * found.scheduling_share, at_most=5)
+    yield Bar("scheduling, % of a range", 100 * found.scheduling_share, at_most=5)
+    yield Bar("s of a range on a cluster", found.range_s, at_least=2)
+    yield Bar("ranges that ran over those explained", found.ranges_run / found.ranges_explained, at_least=1, at_most=1)
+
+
+def _data_source(found: OnSpark | None) -> Iterator[Bar]:
+    if found is None:
+        return
+    reads, (ours, rival) = found.reads, found.writes[SORTED]
+    yield Bar("Spark: reading a topic over its Parquet files", reads[OURS].over(reads[PARQUET]), at_most=2)
+    yield Bar("Spark: reading a topic over carrying batches", reads[OURS].over(reads[CARRIED]), at_most=1.3)
+    yield Bar("Spark: one column of five over all", reads[KEYS].over(reads[OURS]), at_most=0.5)
+    yield Bar("Spark: writing a topic over sorted Parquet", ours.over(rival), at_most=1.1)
 
 
 def _speed(found: dict[str, Found]) -> Iterator[Bar]:

@@ -4,12 +4,13 @@ import base64
 import binascii
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from lithify.admin.interruption import told_to_end
 from lithify.cli.invocation import Invocation, command
+from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest, NotFound
@@ -143,7 +144,10 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
 
 @command()
 @click.argument("topic")
-@click.option("--to", "target", required=True, metavar="URL", help="A file or URL: JSON lines, or .parquet.")
+@click.option(
+    *("--to", "target"), required=True, metavar="URL",
+    help="A file or URL: JSON lines, or .parquet. With a / at its end: a folder of Parquet files.",
+)  # fmt: skip
 @_partition
 @click.option(
     "--log", "shape", flag_value="log", help="Every stored record. The default for topics that are not compacted."
@@ -152,13 +156,43 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
     "--latest", "shape", flag_value="latest", help="The latest record of each key. The default for compacted topics."
 )
 @_checkpoint
+@option("engine", default=None, show_default="by size, for folders")
+@option("master")
+@option("compactor.spark_conf")
 def export(
-    invocation: Invocation, topic: str, target: str, partition: int | None, shape: str | None, checkpoint: str | None
+    invocation: Invocation,
+    topic: str,
+    target: str,
+    partition: int | None,
+    shape: str | None,
+    checkpoint: str | None,
+    engine: Literal["spark", "local"] | None,
+    master: str | None,
+    spark_conf: tuple[str, ...],
 ) -> None:
     """Write the records of TOPIC to a file or URL, which appears only when it is complete. If the export fails, the old
-    file stays."""
-    compacted = invocation.warehouse().topic(topic).parsed_config.compacted
-    latest = compacted if shape is None else shape == "latest"
+    file stays.
+
+    A folder gets many Parquet files, and _SUCCESS at last. Spark writes them if there is 1 GiB or more to read;
+    --engine chooses.
+    """
+    opened = invocation.warehouse().topic(topic)
+    latest = opened.parsed_config.compacted if shape is None else shape == "latest"
+    if target.endswith("/"):
+        from lithify.cli.records.folder_exports import export_folder
+        from lithify.cli.records.parts import Where
+
+        with told_to_end(), invocation.output.progress(f"reading {topic}") as tick:
+            rows = export_folder(
+                *(opened, invocation.warehouse().store, target, invocation.options_for(target)),
+                Where(engine, master, spark_conf),
+                latest=latest,
+                partition=partition,
+                checkpoint=checkpoint,
+            )
+            tick(rows)
+        _say_exported(invocation, topic, rows)
+        return
     with told_to_end():
         rows = _write(
             *(invocation, topic, partition, checkpoint, target, None),
@@ -166,9 +200,13 @@ def export(
             latest=latest,
         )
     if target != "-":
-        output = invocation.output
-        value = {"topic": topic, "exported": rows}
-        output.answer(value, lambda: output.line(f"{counted(rows, 'record')} exported from {topic}"))
+        _say_exported(invocation, topic, rows)
+
+
+def _say_exported(invocation: Invocation, topic: str, rows: int) -> None:
+    output = invocation.output
+    value = {"topic": topic, "exported": rows}
+    output.answer(value, lambda: output.line(f"{counted(rows, 'record')} exported from {topic}"))
 
 
 def _found(part: "Partition", checkpoint: str | None) -> "Snapshot":

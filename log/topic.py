@@ -35,6 +35,7 @@ from lithify.segment.stayed import stays
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
+from lithify.store.many import many
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import NewId
 
@@ -156,10 +157,9 @@ class Topic:
         """The topic and its partitions; those that cannot be read are listed under `failures`. Raises NotFound."""
         with self._lock.mine():
             topic = self._read()
-        found = [
-            (number, attempt(lambda number=number: self.partition(number).describe()))
-            for number in range(topic.partitions)
-        ]
+        numbers = range(topic.partitions)
+        infos = many(lambda number: attempt(lambda: self.partition(number).describe()), numbers)
+        found = list(zip(numbers, infos, strict=True))
         return topic_info(
             topic,
             tuple(info for _, info in found if not isinstance(info, Fault)),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lithify.manifest.model import SegmentRef
     from lithify.store.port import StoreSpec
 
-__all__ = ["BatchWriter", "Placing", "Written", "commit", "distributed_over", "placing", "write"]
+__all__ = ["BatchWriter", "Placing", "Rows", "Written", "commit", "distributed_over", "placing", "write"]
 
 BUFFERED_BYTES_MAX = 256 << 20  # of one task; the largest partition's rows are then written as a segment
 _LOOK_EVERY_MS = 1_000
@@ -99,32 +99,34 @@ def application_over(application: str, count: int) -> str:
 
 def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:
     """In a task: the rows of each partition as one segment, or a few if they are more than memory should hold."""
-    rows = _Rows(placing)
+    from lithify.manifest.model import UPLOADED_SEGMENTS_MAX
+
+    context = TaskContext.get()
+    number = context.partitionId() if context is not None else 0
+    rows = Rows(placing, number)
     for batch in batches:
+        if number >= UPLOADED_SEGMENTS_MAX and batch.num_rows:
+            raise _too_many(f"this write has more than {UPLOADED_SEGMENTS_MAX} tasks, each with segments of its own")
         rows.add(for_append(batch, placing.names))
     return Written(placing.partitions_count, rows.written(), query_id)
 
 
-class _Rows:
-    """Rows of one task by partition, until they are written."""
+class Rows:
+    """Rows of one task by partition, until they are written. `number`: of the task; by it one partition is chosen for
+    its rows without a key."""
 
-    def __init__(self, placing: Placing) -> None:
+    def __init__(self, placing: Placing, number: int) -> None:
         self._placing = placing
         self._tables: defaultdict[int, list[pa.Table]] = defaultdict(list)
         self._bytes: defaultdict[int, int] = defaultdict(int)
         self._topic: Topic | None = None
         self._tasks: dict[int, UploadTask] = {}
         self._written: dict[int, list[tuple[UploadTask, SegmentRef]]] = {}
-        context = TaskContext.get()
-        self._number = context.partitionId() if context is not None else 0
-        self._keyless = self._number % placing.partitions_count
+        self._keyless = number % placing.partitions_count
 
     def add(self, table: pa.Table) -> None:
-        from lithify.manifest.model import UPLOADED_SEGMENTS_MAX
         from lithify.segment.partitioner import rows_by_partition
 
-        if self._number >= UPLOADED_SEGMENTS_MAX:
-            raise _too_many(f"this write has more than {UPLOADED_SEGMENTS_MAX} tasks, each with segments of its own")
         for number, rows in rows_by_partition(table, self._placing.partitions_count, self._keyless):
             self._tables[number].append(rows)
             self._bytes[number] += rows.nbytes

@@ -9,12 +9,14 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+import lithify
 from benchmarks.cluster import OnCluster
 from benchmarks.convergence import Convergence
+from benchmarks.data_source import CARRIED, KEYS, OURS, PARQUET, SHUFFLED, SORTED, OnSpark, Times
 from benchmarks.deciding import Deciding
 from benchmarks.far_picture import picture
 from benchmarks.far_rows import FarRow, FarStore
-from benchmarks.generate import Shape, tables, warehouse
+from benchmarks.generate import TOPIC, Shape, distinct, one_run, tables, warehouse
 from benchmarks.measure import Run
 from benchmarks.recording import Recording, recording
 from benchmarks.report import show, write_readme
@@ -50,19 +52,41 @@ def test_bars() -> None:
 
 
 def test_bars_of_a_cluster() -> None:
-    measured = OnCluster(ranges=4, range_s=2, one_s=9, two_s=5, task_s=0.12)
+    measured = OnCluster(ranges=4, range_s=2, one_s=9, two_s=5, task_s=0.12, ranges_explained=7, ranges_run=6)
     found = {bar.what: (bar.measured, bar.met) for bar in bars(Results(machine={}, cluster=measured))}
     assert found == {
         "two workers of a cluster over one": (pytest.approx(1.8), True),
         "s of scheduling per task on a cluster": (0.12, True),
-        "scheduling, % of a range of 2 s": (pytest.approx(6), False),
+        "scheduling, % of a range": (pytest.approx(6), False),
+        "s of a range on a cluster": (2, True),
+        "ranges that ran over those explained": (pytest.approx(6 / 7), False),
     }
+    assert "6 ranges ran, 7 were explained" in show(Results(machine=results().machine, cluster=measured))
+
+
+def test_bars_of_the_data_source() -> None:
+    def times(*wall_s: float) -> Times:
+        return Times(list(wall_s), list(wall_s))
+
+    reads = {PARQUET: times(1, 2, 1), OURS: times(2, 5, 2), CARRIED: times(2, 4, 2), KEYS: times(1, 2, 2)}
+    writes = {SORTED: (times(4), times(4)), SHUFFLED: (times(3), times(4))}
+    found = Results(machine=results().machine, data_source=OnSpark(8_000_000, 4_000_000, reads, writes))
+    assert {bar.what: (bar.measured, bar.met) for bar in bars(found)} == {
+        "Spark: reading a topic over its Parquet files": (2, True),
+        "Spark: reading a topic over carrying batches": (1, True),
+        "Spark: one column of five over all": (0.5, True),
+        "Spark: writing a topic over sorted Parquet": (1, True),
+    }
+    assert "| read 8 M rows: spark.read.parquet " in show(found)
+    assert "| write 4 M rows, by key, after a shuffle: lithify " in show(found)
 
 
 def test_the_readme_gets_the_tables_between_its_marks(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n")
-    more = msgspec.structs.replace(results(), recording=[Recording(40, 2, 3, 4)], cluster=OnCluster(4, 2, 9, 5, 0.1))
+    more = msgspec.structs.replace(
+        results(), recording=[Recording(40, 2, 3, 4)], cluster=OnCluster(4, 2, 9, 5, 0.1, 4, 4)
+    )
     for _ in range(2):
         write_readme(readme, more)
     text = readme.read_text()
@@ -83,6 +107,10 @@ def test_the_data(tmp_path: Path) -> None:
     root = warehouse(tmp_path, shape)
     assert warehouse(tmp_path, shape) == root
     assert len(list(root.rglob("*.parquet"))) == 2
+    each = msgspec.structs.replace(shape, keys=1_000)
+    assert len({key for table in distinct(each) for key in table["key"].to_pylist()}) == 1_000
+    part = lithify.open(one_run(tmp_path, each).as_uri()).topic(TOPIC).partition(0)
+    assert (part.describe().l0, len(part.describe().runs), part.describe().rows) == ((), 1, 1_000)
 
 
 def test_what_the_policy_is_held_to() -> None:

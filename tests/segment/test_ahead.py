@@ -72,7 +72,16 @@ def test_all_sources_are_opened_at_once_and_then_their_rows_are_there(monkeypatc
     assert min(ref.bytes for ref in refs) > 600_000
     with waves(store) as found:
         assert rows(scan(store, refs)) == 96_000
-    assert found.count == 2  # the footers; the rows, which the budget holds
+    assert (found.count, found.largest) == (1, 16)  # footers, and what the segments begin with
+
+
+def test_larger_sources_are_two_round_trips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "EARLY_BYTES_MAX", 300_000)
+    store = FarStore()
+    refs = appends(store, 8, 12_000, 100)
+    with waves(store) as found:
+        assert rows(scan(store, refs)) == 96_000
+    assert (found.count, found.largest) == (2, 16)
 
 
 def test_a_run_is_read_as_far_ahead_as_the_budget_goes(monkeypatch: pytest.MonkeyPatch) -> None:
