@@ -100,6 +100,8 @@ class SegmentReader:
         self._early: memoryview | None = None
         self._early_bytes = 0
         self._footer: Any = None
+        self._window = Window(ref.bytes)
+        self._files: dict[bool, pq.ParquetFile] = {}
         self._row_groups: tuple[RowGroup, ...] | None = None
         if footer is not None:
             self._use(footer)
@@ -278,17 +280,24 @@ class SegmentReader:
     def _batch(
         self, group: RowGroup, names: frozenset[str], pieces: list[tuple[int, memoryview]], *, check_pages: bool
     ) -> pa.RecordBatch:
-        file = pq.ParquetFile(
-            pa.PythonFile(Window(pieces, self.ref.bytes), mode="r"),
-            metadata=self.footer,
-            pre_buffer=False,
-            page_checksum_verification=check_pages,
-        )
         stored = None if names >= ALL.names else [self._stored_name(name) for name in names]
-        table = file.read_row_group(group.index, columns=stored, use_threads=False).combine_chunks()
+        file = self._parquet(check_pages=check_pages)
+        with self._window.showing(pieces):
+            table = file.read_row_group(group.index, columns=stored, use_threads=False).combine_chunks()
         rows: Any = table.to_batches()[0]
         columns = [self._column(name, rows, names) for name in RUN.names]
         return pa.RecordBatch.from_arrays(columns, schema=RUN)
+
+    def _parquet(self, *, check_pages: bool) -> pq.ParquetFile:
+        """Made once: that costs as much as to decode a column."""
+        if check_pages not in self._files:
+            self._files[check_pages] = pq.ParquetFile(
+                pa.PythonFile(self._window, mode="r"),
+                metadata=self.footer,
+                pre_buffer=False,
+                page_checksum_verification=check_pages,
+            )
+        return self._files[check_pages]
 
     def _column(self, name: str, rows: Any, names: frozenset[str]) -> pa.Array:
         if name not in names or (name == "horizon_ms" and self.ref.base_offset is not None):
