@@ -17,10 +17,11 @@ import msgspec
 
 from benchmarks.far_bars import far_limits
 from benchmarks.far_duckdb import duckdb
+from benchmarks.far_idle import idle
 from benchmarks.far_reading import cold, get, read, scan, tail
 from benchmarks.far_rows import FarRow, FarStore
 from benchmarks.far_site import Site, far_site, what_is_missing
-from benchmarks.far_working import append, appends, compact, idle, spark
+from benchmarks.far_working import append, appends, compact, spark
 
 __all__ = ["ROWS", "far"]
 

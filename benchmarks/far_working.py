@@ -1,4 +1,4 @@
-"""Rows of `far` that write: one append, many at a time, compactions, an idle pass."""
+"""Rows of `far` that write: one append, many at a time, compactions."""
 
 import multiprocessing
 import threading
@@ -10,17 +10,14 @@ from typing import Any
 import lithify
 from benchmarks.far_rows import FarRow
 from benchmarks.far_site import Place, Site, timed
-from lithify.store.metered import Metered
 
-__all__ = ["append", "appends", "compact", "idle", "spark"]
+__all__ = ["append", "appends", "compact", "spark"]
 
 _RECORDS = 100
 _THREADS = (1, 8, 32, 64)
 _PROCESSES = 8
 _APPENDING_S = 4.0
 _CONFIG = {"cleanup.policy": "compact"}
-_OF_A_TOPIC = 20  # partitions
-_PARTITIONS = 1_000
 
 
 def _records() -> list[lithify.Record]:
@@ -133,47 +130,3 @@ class _Only:
 
     def __init__(self, warehouse: lithify.Warehouse) -> None:
         self.driver = warehouse.driver
-
-
-def idle(site: Site) -> Iterator[FarRow]:
-    """One pass of a compactor and of a collector in which nothing is due, after another."""
-    partitions = _OF_A_TOPIC if site.quick else _PARTITIONS
-    url = site.fresh_url()
-    _fill(site.near.open(url), partitions)
-    asked: list[int] = []
-
-    def passes(place: Place) -> Callable[[Place], float]:
-        warehouse = place.open(url)
-        compactor, collector = lithify.Compactor(warehouse, engine="local"), lithify.Collector(warehouse)
-
-        def once(_: Place) -> float:
-            store = warehouse.driver.store
-            assert isinstance(store, Metered)
-            before = store.requests()
-            took = timed(lambda: (compactor.run_once(), collector.run_once()))
-            asked.append(_requests(store.requests() - before))
-            return took
-
-        return once
-
-    by_place = {place.name: passes(place) for place in site.places}
-    found = site.alternately(2, lambda place: by_place[place.name](place))
-    yield FarRow.of("idle", f"idle pass over {partitions} partitions", "s", found, requests=asked[-1])
-
-
-def _requests(counts: Any) -> int:
-    names = ("creates", "gets", "reads", "puts", "heads", "lists", "deletes", "output_requests")
-    return sum(getattr(counts, name) for name in names)
-
-
-def _fill(warehouse: lithify.Warehouse, partitions: int) -> None:
-    """With topics in which an append makes nothing due for days."""
-
-    def fill(number: int) -> None:
-        config = {"cleanup.policy": "delete"}
-        topic = warehouse.create_topic(f"topic-{number:02}", _OF_A_TOPIC, config, probe=False)
-        for partition in range(_OF_A_TOPIC):
-            topic.partition(partition).append(_records())
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(fill, range(partitions // _OF_A_TOPIC)))

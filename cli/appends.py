@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -17,6 +17,7 @@ from lithify.store.errors import InvalidRequest
 if TYPE_CHECKING:
     from lithify.cli.records.bulk import Source
     from lithify.cli.records.imports import Import
+    from lithify.cli.records.parts import Where
     from lithify.log.topic import Topic
 
 __all__ = ["append"]
@@ -44,14 +45,18 @@ class _Passing:
 @click.argument("topic")
 @click.option("--partition", type=int, help="Append to this partition. Default: chosen by the key, as in Kafka.")
 @click.option(
-    "--from", "source", default="-", metavar="URL", help="A file or URL: JSON lines, or .parquet.  [default: -]"
-)
+    *("--from", "source"), default="-", metavar="URL",
+    help="A file or URL: JSON lines, or .parquet. With a / at its end: a folder of Parquet files.  [default: -]",
+)  # fmt: skip
 @click.option("--source-id", metavar="ID", help="A name for the source, to resume its import from another URL.")
 @click.option(
     "--new-source", is_flag=True, help="This URL now holds another source: do not resume an earlier import from it."
 )
 @click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Skip the first N records.")
 @option("batch.size")
+@option("engine", default=None, show_default="by size, for folders")
+@option("master")
+@option("compactor.spark_conf")
 def append(
     invocation: Invocation,
     topic: str,
@@ -61,6 +66,9 @@ def append(
     new_source: bool,
     skip: int,
     batch_size: int,
+    engine: Literal["spark", "local"] | None,
+    master: str | None,
+    spark_conf: tuple[str, ...],
 ) -> None:
     """Append records to TOPIC: one JSON object per line, or the rows of a Parquet file.
 
@@ -71,7 +79,17 @@ def append(
     one atomic commit per partition; a bad line ends the command before anything of its batch is written. If it is
     interrupted, run it again: nothing is appended twice. If TOPIC does not exist, the warehouse's settings decide
     whether it is created: see 'lithify warehouse alter'.
+
+    A folder of Parquet files is appended by one commit per partition. Spark reads it if it has 1 GiB or more; --engine
+    chooses.
     """
+    if source.endswith("/"):
+        if partition is not None or skip or new_source:
+            raise InvalidRequest("--partition, --skip and --new-source are for one file; a folder goes in whole")
+        from lithify.cli.records.parts import Where
+
+        _append_folder(invocation, topic, source, source_id, Where(engine, master, spark_conf))
+        return
     from lithify.cli.records import bulk
     from lithify.cli.records.formats import check_format, is_parquet
     from lithify.cli.records.identity import Identity, identify
@@ -113,6 +131,32 @@ def append(
             f"{found.name}: its server reports neither a version nor a modification time, so only {identity.compared} "
             "were compared; if the content has changed, give another --source-id"
         )
+
+
+def _append_folder(invocation: Invocation, name: str, source: str, source_id: str | None, where: "Where") -> None:
+    from pyspark_lithify.options import Common
+
+    from lithify.cli.records.folder_imports import import_folder
+    from lithify.cli.records.imports import check_source_id
+
+    warehouse, output = invocation.warehouse(), invocation.output
+    topic = warehouse.topic(name, for_append=True)
+    given = None if source_id is None else check_source_id(source_id)
+    common = Common(warehouse.store.url, name, invocation.storage_options)
+    with told_to_end(), output.progress(f"appending to {name}") as tick:
+        done = import_folder(
+            *(topic, source, invocation.options_for(source), where),
+            *(common, warehouse.store.spec(), given),
+        )
+        rows = sum(done.appended.values())
+        tick(rows)
+    value = {"topic": name, "appended": rows, "files": done.files, "partitions": done.appended}
+    value["source_id"] = done.source_id
+    if not rows:
+        output.answer(value, lambda: output.line(f"all of {counted(done.files, 'file')} was in {name} before"))
+        return
+    told = f"{counted(rows, 'record')} of {counted(done.files, 'file')} appended to {name}"
+    output.answer(value, lambda: output.line(told))
 
 
 def _say_that_it_grew(topic: "Topic", began_over: int) -> None:

@@ -26,6 +26,7 @@ def gc() -> None:
 @click.option("--sweep", is_flag=True, help="One pass that also lists every object and deletes orphans.")
 @option("gc.grace.ms")
 @option("gc.interval.ms")
+@option("gc.rest.ms")
 @option("gc.sweep.interval.ms")
 def run(
     invocation: Invocation,
@@ -34,6 +35,7 @@ def run(
     sweep: bool,
     gc_grace_ms: int,
     gc_interval_ms: int,
+    gc_rest_ms: int,
     gc_sweep_interval_ms: int,
 ) -> int:
     """Delete what was replaced at least a grace period ago, unless a checkpoint pins it."""
@@ -42,7 +44,8 @@ def run(
 
     check_grace(gc_grace_ms, "--gc-grace-ms")
     if not (once or dry_run or sweep):
-        collector = make_collector(invocation.warehouse(), gc_grace_ms)
+        warehouse = invocation.warehouse()
+        collector = make_collector(warehouse, gc_grace_ms, interval_ms=gc_interval_ms, rest_ms=gc_rest_ms)
         run_parts(invocation, collector=(collector, gc_interval_ms, gc_sweep_interval_ms))
         return 0
     with invocation.output.progress("collecting"):

@@ -4,12 +4,13 @@ import base64
 import binascii
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from lithify.admin.interruption import told_to_end
 from lithify.cli.invocation import Invocation, command
+from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest, NotFound
@@ -118,8 +119,7 @@ def scan(
 def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoint: str | None) -> None:
     """Print the latest record of KEY in TOPIC, as a line of JSON."""
     from lithify.cli.records.lines import record_line
-    from lithify.segment.partitioner import partition_for_key
-    from lithify.segment.stayed import stays
+    from lithify.log.placed import here, partition_now
 
     try:
         wanted = base64.b64decode(key, validate=True) if is_base64 else key.encode()
@@ -129,21 +129,25 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
         ) from None
     opened = invocation.warehouse().topic(topic)
     places = opened.key_places()
-    number = partition_for_key(wanted, places.partitions)
+    number = partition_now(places, wanted)
     if checkpoint is not None and places.growths:  # the checkpoint may be older: its partitions decide
         then = opened.pinned(checkpoint)
-        places, number = then.places, partition_for_key(wanted, then.places.partitions)
+        places, number = then.places, partition_now(then.places, wanted)
         record = then.partitions[number].get(wanted)
     else:
         record = _found(opened.partition(number), checkpoint).get(wanted)
-    if record is None or not stays(places, record.key, record.offset, number):
+    record = here(places, record, number)
+    if record is None:
         raise NotFound(f"{topic} has no record of this key, or it was deleted")
     sys.stdout.buffer.write(record_line(record, number))
 
 
 @command()
 @click.argument("topic")
-@click.option("--to", "target", required=True, metavar="URL", help="A file or URL: JSON lines, or .parquet.")
+@click.option(
+    *("--to", "target"), required=True, metavar="URL",
+    help="A file or URL: JSON lines, or .parquet. With a / at its end: a folder of Parquet files.",
+)  # fmt: skip
 @_partition
 @click.option(
     "--log", "shape", flag_value="log", help="Every stored record. The default for topics that are not compacted."
@@ -152,13 +156,43 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
     "--latest", "shape", flag_value="latest", help="The latest record of each key. The default for compacted topics."
 )
 @_checkpoint
+@option("engine", default=None, show_default="by size, for folders")
+@option("master")
+@option("compactor.spark_conf")
 def export(
-    invocation: Invocation, topic: str, target: str, partition: int | None, shape: str | None, checkpoint: str | None
+    invocation: Invocation,
+    topic: str,
+    target: str,
+    partition: int | None,
+    shape: str | None,
+    checkpoint: str | None,
+    engine: Literal["spark", "local"] | None,
+    master: str | None,
+    spark_conf: tuple[str, ...],
 ) -> None:
     """Write the records of TOPIC to a file or URL, which appears only when it is complete. If the export fails, the old
-    file stays."""
-    compacted = invocation.warehouse().topic(topic).parsed_config.compacted
-    latest = compacted if shape is None else shape == "latest"
+    file stays.
+
+    A folder gets many Parquet files, and _SUCCESS at last. Spark writes them if there is 1 GiB or more to read;
+    --engine chooses.
+    """
+    opened = invocation.warehouse().topic(topic)
+    latest = opened.parsed_config.compacted if shape is None else shape == "latest"
+    if target.endswith("/"):
+        from lithify.cli.records.folder_exports import export_folder
+        from lithify.cli.records.parts import Where
+
+        with told_to_end(), invocation.output.progress(f"reading {topic}") as tick:
+            rows = export_folder(
+                *(opened, invocation.warehouse().store, target, invocation.options_for(target)),
+                Where(engine, master, spark_conf),
+                latest=latest,
+                partition=partition,
+                checkpoint=checkpoint,
+            )
+            tick(rows)
+        _say_exported(invocation, topic, rows)
+        return
     with told_to_end():
         rows = _write(
             *(invocation, topic, partition, checkpoint, target, None),
@@ -166,9 +200,13 @@ def export(
             latest=latest,
         )
     if target != "-":
-        output = invocation.output
-        value = {"topic": topic, "exported": rows}
-        output.answer(value, lambda: output.line(f"{counted(rows, 'record')} exported from {topic}"))
+        _say_exported(invocation, topic, rows)
+
+
+def _say_exported(invocation: Invocation, topic: str, rows: int) -> None:
+    output = invocation.output
+    value = {"topic": topic, "exported": rows}
+    output.answer(value, lambda: output.line(f"{counted(rows, 'record')} exported from {topic}"))
 
 
 def _found(part: "Partition", checkpoint: str | None) -> "Snapshot":

@@ -22,7 +22,9 @@ __all__ = ["make_collector", "run_parts"]
 log = structlog.wrap_logger(logging.getLogger("lithify.service"))
 
 
-def make_collector(warehouse: "Warehouse", grace_ms: int, events: "Sink" = log_event) -> "Collector":
+def make_collector(
+    warehouse: "Warehouse", grace_ms: int, events: "Sink" = log_event, *, interval_ms: int = 0, rest_ms: int = 0
+) -> "Collector":
     """Of a service. Raises InvalidRequest if the grace period is shorter than writers need."""
     from lithify.admin.garbage import check_grace
     from lithify.gc.collector import Collector
@@ -30,7 +32,7 @@ def make_collector(warehouse: "Warehouse", grace_ms: int, events: "Sink" = log_e
     check_grace(grace_ms, "--gc-grace-ms")
     if grace_ms == 0:
         log.warning("there is no grace period: others who use the warehouse now may get CommitUnknown")
-    return Collector(warehouse, grace_ms=grace_ms, events=events)
+    return Collector(warehouse, grace_ms=grace_ms, interval_ms=interval_ms, rest_ms=rest_ms, events=events)
 
 
 def run_parts(

@@ -45,6 +45,7 @@ def compactor() -> None:
 @option("compactor.spark_conf")
 @option("compactor.executor.wait.ms")
 @option("compactor.interval.ms")
+@option("compactor.rest.ms")
 @option("compactor.initial.delay.ms")
 @option("compactor.concurrency")
 @option("compactor.parallelism")
@@ -52,6 +53,7 @@ def compactor() -> None:
 @option("compactor.probe")
 @option("gc")
 @option("gc.interval.ms")
+@option("gc.rest.ms")
 @option("gc.grace.ms")
 @option("gc.sweep.interval.ms")
 @http_options
@@ -79,6 +81,7 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
             made,
             concurrency=settings["concurrency"],
             interval_ms=settings["interval_ms"],
+            rest_ms=settings["rest_ms"],
             bytes_in_flight=settings["bytes_in_flight"],
             events=events,
         )
@@ -89,7 +92,13 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
     with closing(compactor_with(events)) as compactor:
         collecting = None
         if settings["gc"]:
-            collector = make_collector(warehouse, settings["gc_grace_ms"], events)
+            collector = make_collector(
+                warehouse,
+                settings["gc_grace_ms"],
+                events,
+                interval_ms=settings["gc_interval_ms"],
+                rest_ms=settings["gc_rest_ms"],
+            )
             collecting = (collector, settings["gc_interval_ms"], settings["gc_sweep_interval_ms"])
         compacting = (compactor, settings["interval_ms"], settings["initial_delay_ms"], take_over)
         run_parts(invocation, compacting, collecting, server)

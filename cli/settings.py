@@ -119,15 +119,16 @@ SETTINGS: tuple[Setting, ...] = (
         kind="choice",
         choices=("spark", "local"),
         default="spark",
-        commands="compactor run, verify",
-        meaning="where the work runs: on Spark, or in threads of this process",
+        commands="compactor run, verify, export, append",
+        meaning="where the work runs: on Spark, or in this process. Exports and imports of folders: on Spark "
+        "from 1 GiB on, unless this is given",
     ),
     Setting(
         name="master",
         flag="--master",
         metavar="URL",
         default_text="local[*]",
-        commands="compactor run, verify",
+        commands="compactor run, verify, export, append",
         meaning="Spark master, such as spark://host:7077, or a Spark Connect server, such as sc://host:15002",
     ),
     Setting(
@@ -136,7 +137,7 @@ SETTINGS: tuple[Setting, ...] = (
         metavar="NAME=VALUE",
         repeated=True,
         default_text="none",
-        commands="compactor run, verify",
+        commands="compactor run, verify, export, append",
         meaning="setting for the Spark session that is started, as in spark-submit --conf; it wins over "
         "spark-defaults.conf, and that over lithify's own. The variable takes several, separated by spaces; quote "
         "those that contain spaces",
@@ -157,7 +158,16 @@ SETTINGS: tuple[Setting, ...] = (
         smallest=1,
         default=15_000,
         commands=_DAEMON,
-        meaning="pause between two rounds; each round looks at every partition",
+        meaning="pause between two rounds; each round looks at every partition that does not rest",
+    ),
+    Setting(
+        name="compactor.rest.ms",
+        flag="--rest-ms",
+        kind="ms",
+        default=300_000,
+        commands=_DAEMON,
+        meaning="where nothing is due, how much later an append or a request of another process may be noticed; the "
+        "longer a partition has rested, the fewer of the rounds look at it. 0: every round looks at every partition",
     ),
     Setting(
         name="compactor.initial.delay.ms",
@@ -222,6 +232,15 @@ SETTINGS: tuple[Setting, ...] = (
         default=600_000,
         commands=_COLLECTING,
         meaning="pause between two collections",
+    ),
+    Setting(
+        name="gc.rest.ms",
+        flag="--gc-rest-ms",
+        kind="ms",
+        default=3_600_000,
+        commands=_COLLECTING,
+        meaning="where there was nothing to collect, how much later a collection may notice that there is; the longer "
+        "that was so, the fewer of the collections look there. 0: every collection looks at every partition",
     ),
     Setting(
         name="gc.grace.ms",

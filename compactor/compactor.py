@@ -11,12 +11,14 @@ from lithify.compactor.service import Place, Service, Tell
 from lithify.compactor.turns import Turns
 from lithify.events.event_log import guarded, log_event
 from lithify.events.types import Sink
+from lithify.manifest.rests import Rests
 from lithify.store.driver import Driver
 from lithify.store.errors import EpochRegression, InvalidRequest
 
 __all__ = ["Compactor", "WarehouseLike", "make_engine"]
 
 IDLE_MS = 15_000
+REST_MS = 300_000
 
 
 class WarehouseLike(Protocol):
@@ -56,7 +58,10 @@ class Compactor:
     - `engine`: "spark" (the default; its session starts when the first job is due), "local", or an engine.
     - `concurrency`: how many jobs run at once. If all of them are long, one short job and one requested by a person run
       besides (docs/rfcs/0014).
-    - `interval_ms`: the pause between two rounds; each round looks at every partition.
+    - `interval_ms`: the pause between two rounds; each round looks at every partition that does not rest.
+    - `rest_ms`: where nothing is due, what other processes append or request is noticed after this time at most; what
+      this process does there, and what falls due by time, in the next round. The longer a partition has rested, the
+      rarer it is asked for, from every round on (docs/rfcs/0026). 0: every round looks at every partition.
     - `bytes_in_flight`: how many bytes of Parquet all jobs together may read at once; None: any number. A larger job
       runs
       alone, except for one short job, which does not count.
@@ -73,6 +78,7 @@ class Compactor:
         *,
         concurrency: int = 2,
         interval_ms: int = IDLE_MS,
+        rest_ms: int = REST_MS,
         bytes_in_flight: int | None = None,
         events: Sink = log_event,
     ) -> None:
@@ -84,10 +90,12 @@ class Compactor:
         self._scheduler: Scheduler[Place] | None = None  # of the latest run
         worker = f"{socket.gethostname()}:{os.getpid()}"
         told = guarded(events)
-        self._service = Service(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told)
+        rests = Rests(rest_ms, interval_ms)
+        self._service = Service(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told, rests)
 
     def run_once(self, take_over: bool = False) -> MaintenanceReport:
-        """Look at all partitions and work until nothing is due, the most urgent first.
+        """Look at all partitions that do not rest (`rest_ms`; in a new compactor none does), and work until nothing is
+        due, the most urgent first.
 
         `take_over` also claims partitions whose compactor is at work. A failure in one partition is in its report and
         stops no other; a topic that cannot be read has one report, whose partition is None. Raises Fenced if others

@@ -19,6 +19,7 @@ __all__ = ["Scheduler", "Turned", "Work"]
 
 K = TypeVar("K", bound=Hashable)
 _What = Literal["found", "looked", "turned"]
+LOOKS_AT_ONCE = 32  # they wait for the store; as many as its client keeps connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Turned:
 
 
 class Work(Protocol[K]):
-    """What runs in the threads of the pool. An exception from one of these ends the loop and is raised there."""
+    """What runs in the threads of two pools. An exception from one of these ends the loop and is raised there."""
 
     def find(self) -> Iterable[K]:
         """Everything there is to look at."""
@@ -54,7 +55,8 @@ class _Done(Generic[K]):
 
 
 class Scheduler(Generic[K]):
-    """Runs up to `concurrency` looks and as many edits at once; `turns` limits the jobs."""
+    """Runs up to LOOKS_AT_ONCE looks at once, in threads of their own, and `concurrency` edits; `turns` limits the
+    jobs."""
 
     def __init__(self, work: Work[K], turns: Turns[K], concurrency: int, interval_ms: int) -> None:
         self._work = work
@@ -62,7 +64,7 @@ class Scheduler(Generic[K]):
         self._concurrency = concurrency
         self._interval_ms = interval_ms
         self._mailbox: queue.SimpleQueue[_Done[K] | None] = queue.SimpleQueue()  # its put is reentrant
-        self._under_way = 0  # in the pool
+        self._under_way = 0  # in the pools
         self._in_round = False
         self._holds_jobs = False  # true until the round is over
         self._finding = False
@@ -78,12 +80,15 @@ class Scheduler(Generic[K]):
 
     def run(self, *, once: bool) -> None:
         """Run until `leave` is called, or with `once` until nothing wants a turn any more."""
-        # Looks, edits, jobs, one short and one requested job: none of them waits for another's thread.
-        with ThreadPoolExecutor(3 * self._concurrency + 2, thread_name_prefix="lithify-compactor") as pool:
+        # Edits, jobs, one short and one requested job: none of them waits for another's thread, nor for a look's.
+        with (
+            ThreadPoolExecutor(2 * self._concurrency + 2, thread_name_prefix="lithify-compactor") as pool,
+            ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="lithify-look") as looks,
+        ):
             try:
-                self._begin_round(pool)
+                self._begin_round(looks)
                 while True:
-                    self._go_on(pool, once=once)
+                    self._go_on(pool, looks, once=once)
                     if not self._under_way and (self.leaving or once):
                         return
                     self._hear()
@@ -91,11 +96,11 @@ class Scheduler(Generic[K]):
                 # However the loop ended: running work is told to stop, and the pool waits for it.
                 self.leaving = True
 
-    def _go_on(self, pool: ThreadPoolExecutor, *, once: bool) -> None:
+    def _go_on(self, pool: ThreadPoolExecutor, looks: ThreadPoolExecutor, *, once: bool) -> None:
         if self.leaving:
             return
-        while self._to_look and self._looking < self._concurrency:
-            self._look(pool, self._to_look.popleft())
+        while self._to_look and self._looking < LOOKS_AT_ONCE:
+            self._look(looks, self._to_look.popleft())
         if self._in_round and not (self._finding or self._to_look or self._looking):
             self._in_round = self._holds_jobs = False
             self._next_round_ms = monotonic_ms() + self._interval_ms
@@ -103,7 +108,7 @@ class Scheduler(Generic[K]):
             key, want = turn
             self._submit(pool, "turned", key, lambda key=key, want=want: self._work.turn(key, want))
         if not self._in_round and monotonic_ms() >= self._next_round_ms and (self._under_way or not once):
-            self._begin_round(pool)
+            self._begin_round(looks)
 
     def _begin_round(self, pool: ThreadPoolExecutor) -> None:
         self._in_round = self._finding = True

@@ -20,10 +20,14 @@ from lithify.manifest.ages import young
 from lithify.manifest.catalog import partition_keys
 from lithify.manifest.ended import Known
 from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.rests import EVERY_ROUND, Rests
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import ErrorKind
+from lithify.store.many import many
+from lithify.store.stirred import Stirred
 
 __all__ = ["WAITS_LONG_MS", "Place", "Service", "Tell", "kind_of_rest"]
 
@@ -55,8 +59,11 @@ class Service:
         worker: str,
         stopping: Callable[[], bool],
         events: Sink,
+        rests: Rests = EVERY_ROUND,
     ) -> None:
         self._driver = driver
+        self._rests_by = rests
+        self._stirred = Stirred(driver.store.url, driver.store.endpoint_url)
         self._engine = engine
         self._budget = Budget(bytes_in_flight)
         self._worker = worker
@@ -204,10 +211,18 @@ class Service:
         unread: list[PartitionReport] = []
         found: list[PartitionKeys] = []
         kept: set[PartitionKeys] = set()
+        # What this process writes while we look is told in the next round.
+        stirred = frozenset(self._stirred.taken())
         names, _ = self._driver.run(self._known.topics())
-        for name in names:
-            topic = self._topics.setdefault(name, ServedTopic(name, self._driver))
-            read = attempt(topic.read)
+        topics = [self._topics.setdefault(name, ServedTopic(name, self._driver)) for name in names]
+        restless = {keys.topic for keys, partition in self._partitions.items() if not partition.rests}
+
+        def read_topic(name: str) -> TopicFile | Fault:
+            topic, anew = self._topics[name], name in restless or f"{name}/" in stirred
+            return attempt(lambda: topic.read_at_rest(self._rests_by, anew=anew))
+
+        reads = many(read_topic, names)
+        for name, topic, read in zip(names, topics, reads, strict=True):
             if isinstance(read, Fault) and read.kind is ErrorKind.NOT_FOUND:
                 continue
             self._troubles.tell("topic skipped", read, name)
@@ -222,8 +237,10 @@ class Service:
                     topic,
                     self._events,
                     stands_by=self._serves,
+                    rests=self._rests_by,
                 )
                 self._partitions[keys] = partition
+                partition.stirred |= keys.root in stirred
                 partition.take_over |= self._take_over
                 found.append(keys)
         # Deleted topics are forgotten: a long-running service sees many of them.

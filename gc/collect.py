@@ -36,6 +36,7 @@ from lithify.store.port import Now
 
 __all__ = ["Pass", "collect", "collect_deleted", "sweep"]
 
+_FOR_EVER_MS = 1 << 45  # a thousand years
 AGED_LOOK_BACK_MAX = 64  # boundary files read to find one that is a grace period old
 
 
@@ -50,6 +51,8 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0  # retired segments that wait for the boundary
     checkpoints_expired: int = 0
     finished: bool = False  # sealed, and empty: later passes have nothing to do here
+    # Until a file of the partition changes, later passes have nothing to do here before this time; None: they may have.
+    rests_until_ms: int | None = None
 
     def then(self, later: "Pass") -> "Pass":
         """Both as one; an object that both deleted (in a dry run, would delete) counts once."""
@@ -122,6 +125,7 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
             await files.manifest.commit(forget)
         refused += await delete(freed)
     kept = [*left.kept, *(await _waiting(files, manifest, grace_ms, forgotten) if dry_run else ())]
+    quiet = not (going or left.segments or looked_at or freed or over or handed or full or refused)
     return Pass(
         deleted=gone([*garbage, *freed], refused),
         refused=tuple(refused),
@@ -129,10 +133,20 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         boundary=dead,
         waiting=len(manifest.retired) - len(going) - len(handed),
         checkpoints_expired=len(over),
+        rests_until_ms=_rests_until(files, manifest, boundary.value, now_ms) if quiet else None,
         finished=manifest.sealed
         and not (manifest.retired or manifest.checkpoints or manifest.unpinned or freed)
         and not waits(manifest, boundary.value, files.compactor.seen.number, files.homes),
     )
+
+
+def _rests_until(files: PartitionFiles, manifest: Manifest, boundary: Boundary | None, now_ms: int) -> int | None:
+    if manifest.retired or manifest.unpinned or manifest.sealed:
+        return None
+    if waits(manifest, boundary, files.compactor.seen.number, files.homes):
+        return None
+    ends_ms = [c.expires_at_ms for c in manifest.checkpoints] + [upload.expires_at_ms for upload in manifest.uploads]
+    return min((ms for ms in ends_ms if ms is not None), default=now_ms + _FOR_EVER_MS)
 
 
 async def _waiting(

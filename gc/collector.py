@@ -1,7 +1,8 @@
 """The collector: one pass over every partition of every topic, including deleted topics."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -21,13 +22,19 @@ from lithify.manifest.catalog import partition_keys
 from lithify.manifest.ended import Known, Marks
 from lithify.manifest.keys import PartitionKeys, is_segment_key
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.rests import BOUNDARY_MS, Rest, Rests
 from lithify.manifest.words import counted
 from lithify.store.apart import Ending, Fault, attempt, ending_of
 from lithify.store.driver import Driver
 from lithify.store.errors import ErrorKind, InvalidRequest
+from lithify.store.many import AT_ONCE, many
+from lithify.store.stirred import Stirred
 
 __all__ = ["GRACE_MS", "GRACE_MS_MIN", "Collector", "GcReport", "PartitionGc"]
 
+SWEEPS_AT_ONCE = 4  # each holds a listing of its partition
+INTERVAL_MS = 600_000
+REST_MS = 3_600_000
 GRACE_MS = 3_600_000  # how long a superseded manifest stays readable (P17)
 # A writer builds on a head that it saw up to FRESH_MS ago, and may take minutes to learn whether its commit succeeded;
 # the next number must not die in that time. Test: tests/protocol/test_p17_grace.py
@@ -41,6 +48,28 @@ class WarehouseLike(Protocol):
 
     @property
     def driver(self) -> Driver: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Resting:
+    """A partition in which a pass found nothing to do."""
+
+    rest: Rest
+    until_ms: int  # then something falls due
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A topic in a pass. `todo`: partitions, and whether they are of a deleted life."""
+
+    name: str
+    marks: Marks
+    lives: Lives
+    todo: list[tuple[PartitionKeys, bool]]
+    done: "list[PartitionGc]"
+    whole: bool  # all lives are known
+    read: bool = True
 
 
 class PartitionGc(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +117,10 @@ class Collector:
     >>> len(report.deleted), report.bytes_deleted
     (0, 0)
 
-    `grace_ms`: how long a manifest stays readable after it was superseded. `events`: a function that is called with
+    `grace_ms`: how long a manifest stays readable after it was superseded. `rest_ms`: how much later a pass may notice
+    what happened in a partition in which there was nothing to do; the longer that was so, the fewer of the passes,
+    `interval_ms` apart, look there (docs/rfcs/0026). What this process does there, the next pass sees; 0: every pass
+    looks at every partition. `events`: a function that is called with
     each event (docs/rfcs/0015); by default events are logged.
 
     Any number of collectors may run, in any number of processes (P19). Use a grace period below GRACE_MS_MIN, as in
@@ -96,7 +128,15 @@ class Collector:
     and writers CommitUnknown for appends whose outcome can no longer be known.
     """
 
-    def __init__(self, warehouse: WarehouseLike, *, grace_ms: int = GRACE_MS, events: Sink = log_event) -> None:
+    def __init__(
+        self,
+        warehouse: WarehouseLike,
+        *,
+        grace_ms: int = GRACE_MS,
+        interval_ms: int = INTERVAL_MS,
+        rest_ms: int = REST_MS,
+        events: Sink = log_event,
+    ) -> None:
         if grace_ms < 0:
             raise InvalidRequest(f"grace_ms is {grace_ms}; it must be at least 0")
         if 0 < grace_ms < GRACE_MS_MIN:
@@ -109,6 +149,9 @@ class Collector:
         self._grace_ms = grace_ms
         self._topics: dict[str, Lives] = {}
         self._partitions: dict[PartitionKeys, PartitionFiles] = {}
+        self._resting: dict[PartitionKeys, _Resting] = {}
+        self._rests = Rests(rest_ms, interval_ms, BOUNDARY_MS)
+        self._stirred = Stirred(warehouse.driver.store.url, warehouse.driver.store.endpoint_url)
         self._known = Known()
         self._events = guarded(events)
         self._troubles = Troubles(self._events)
@@ -131,8 +174,9 @@ class Collector:
                 awake[name] = Marks()
             else:
                 partitions += self._unannounced(name, Lives(name, 0), dry_run)
-        for name, marks in awake.items():
-            partitions += self._topic(name, marks, dry_run, sweep)
+        stirred = frozenset(self._stirred.taken())  # what this process writes from here on, the next pass sees
+        self._resting = {keys: each for keys, each in self._resting.items() if keys.root not in stirred}
+        partitions += self._topics_of(awake, dry_run, sweep)
         self._forget(awake)
         self._troubles.keep({*awake, *resting})
         report = GcReport(dry_run=dry_run, swept=sweep, partitions=tuple(partitions))
@@ -151,22 +195,41 @@ class Collector:
             return msgspec.structs.replace(report, fault=found)
         return msgspec.structs.replace(report, temporaries=found)
 
-    def _topic(self, name: str, marks: Marks, dry_run: bool, sweeping: bool) -> list[PartitionGc]:
+    def _topics_of(self, awake: Mapping[str, Marks], dry_run: bool, sweeping: bool) -> list[PartitionGc]:
+        """All topics, many at a time: first what they are, then their partitions, then what is over."""
+        at_once = SWEEPS_AT_ONCE if sweeping else AT_ONCE
+        opened = many(lambda each: self._opened(*each, sweeping), awake.items(), at_once)
+
+        def collected(work: "tuple[_Opened, PartitionKeys, bool]") -> PartitionGc:
+            topic, keys, deleted = work
+            return self._collected(keys, deleted, topic.lives, dry_run, sweeping)
+
+        todo = [(topic, *each) for topic in opened for each in topic.todo]
+        for (topic, *_), done in zip(todo, many(collected, todo, at_once), strict=True):
+            topic.done.append(done)
+        ended = many(lambda topic: [*topic.done, *self._ended(topic, dry_run, sweeping)], opened, at_once)
+        return [each for done in ended for each in done]
+
+    def _opened(self, name: str, marks: Marks, sweeping: bool) -> "_Opened":
         # A sweep also looks at finished partitions, so it begins with the first life.
         lives = Lives(name, 0) if sweeping else self._topics.setdefault(name, Lives(name, marks.over))
         known = attempt(lambda: self._driver.run(lives.refresh()))
         self._troubles.tell("topic skipped", known, name)
         if isinstance(known, Fault):
-            return [_unread(name, known)]
+            return _Opened(name, marks, lives, [], [_unread(name, known)], whole=False, read=False)
         damaged = None if lives.damage is None else Fault.of(lives.damage)
         self._troubles.tell("an older version of a topic is damaged", damaged, name)
-        partitions = [_unread(name, damaged)] if damaged else []
-        for topic in known:
-            todo = [keys for keys in partition_keys(topic) if not lives.is_finished(keys)]
-            partitions += [self._collected(keys, topic.deleted, lives, dry_run, sweeping) for keys in todo]
-        said = attempt(lambda: self._driver.run(lives.say_what_is_over(marks))) if not dry_run else None
+        todo = [(keys, topic.deleted) for topic in known for keys in partition_keys(topic)]
+        todo = [(keys, deleted) for keys, deleted in todo if not lives.is_finished(keys)]
+        return _Opened(name, marks, lives, todo, [_unread(name, damaged)] if damaged else [], whole=not damaged)
+
+    def _ended(self, topic: "_Opened", dry_run: bool, sweeping: bool) -> list[PartitionGc]:
+        if not topic.read:
+            return []
+        lives, name = topic.lives, topic.name
+        said = attempt(lambda: self._driver.run(lives.say_what_is_over(topic.marks))) if not dry_run else None
         self._troubles.tell("end of a topic not noted", said, name)
-        return partitions + (self._unannounced(name, lives, dry_run) if sweeping and not damaged else [])
+        return self._unannounced(name, lives, dry_run) if sweeping and topic.whole else []
 
     def _unannounced(self, name: str, lives: Lives, dry_run: bool) -> list[PartitionGc]:
         found = attempt(lambda: self._driver.run(sweep_unannounced(name, self._grace_ms, dry_run=dry_run)))
@@ -184,6 +247,7 @@ class Collector:
         """Forget topics that are over, or whose folder is gone."""
         kept = set(awake)
         self._topics = {name: lives for name, lives in self._topics.items() if name in kept}
+        self._resting = {keys: each for keys, each in self._resting.items() if keys.topic in kept}
         self._partitions = {
             keys: files
             for keys, files in self._partitions.items()
@@ -202,6 +266,7 @@ class Collector:
         self._troubles.tell("partition not collected", done, keys.topic, keys.partition, keys.topic_id)
         if isinstance(done, Fault):
             self._partitions.pop(keys, None)  # the next pass trusts nothing that this one has read
+            self._resting.pop(keys, None)
             return msgspec.structs.replace(blank, fault=done)
         if done.finished and not dry_run:
             lives.finished(keys)
@@ -229,6 +294,12 @@ class Collector:
         )
 
     def _collect(self, keys: PartitionKeys, deleted: bool, dry_run: bool, sweeping: bool) -> Pass:
+        resting = None if deleted or dry_run or sweeping else self._resting.get(keys)
+        if resting is not None and self._still_rests(keys, resting):
+            return Pass(boundary=resting.boundary)
+        self._resting.pop(keys, None)
+        # It is known to rest since before anything was read: what comes meanwhile is asked for.
+        began_ms = self._driver.now_ms()
         files = self._partitions.setdefault(
             keys, PartitionFiles(keys, changes_to(self._events), self._driver.homes.names)
         )
@@ -236,7 +307,19 @@ class Collector:
         done = self._driver.run(does(files, self._grace_ms, dry_run=dry_run))
         if sweeping and not (done.finished and not self._driver.run(has_segments(keys.root))):
             done = done.then(self._driver.run(sweep(files, self._grace_ms, dry_run=dry_run)))
+        if done.rests_until_ms is not None and not dry_run:
+            rest = self._rests.begin(keys.root, began_ms)
+            self._resting[keys] = _Resting(rest, done.rests_until_ms, done.boundary)
         return done
+
+    def _still_rests(self, keys: PartitionKeys, resting: _Resting) -> bool:
+        """Whether there is nothing to do, as far as is known or asked now."""
+        now_ms = self._driver.now_ms()
+        asks = resting.rest.asks(now_ms)
+        if now_ms >= resting.until_ms or self._driver.run(self._partitions[keys].moved(asks)):
+            return False
+        resting.rest.asked(asks, now_ms)
+        return True
 
 
 def _ended(report: GcReport) -> CollectionEnded:

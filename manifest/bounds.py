@@ -4,7 +4,7 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["EVERYTHING", "Bounded", "Bounds", "may_hold"]
+__all__ = ["EVERYTHING", "Bounded", "Bounds", "lies_within", "may_hold"]
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -52,3 +52,14 @@ def may_hold(ref: Bounded, wanted: Bounds) -> bool:
     reaches_up = ref.max_key is None or ref.max_key >= wanted.low
     reaches_down = wanted.high is None or ref.min_key is None or ref.min_key < wanted.high
     return reaches_up and reaches_down
+
+
+def lies_within(ref: Bounded, wanted: Bounds) -> bool:
+    """Whether every record of `ref` is within, for all that its bounds tell; of null keys they tell nothing."""
+    if wanted.from_offset is not None and ref.min_offset < wanted.from_offset:
+        return False
+    if wanted.to_offset is not None and ref.max_offset >= wanted.to_offset:
+        return False
+    if wanted.low is not None and (ref.min_key is None or ref.min_key < wanted.low):
+        return False
+    return wanted.high is None or (ref.max_key is not None and ref.max_key < wanted.high)

@@ -9,6 +9,7 @@ from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Boundary, Manifest
 from lithify.manifest.refusals import topic_gone
+from lithify.manifest.rests import Asks
 from lithify.store.errors import NotFound
 
 __all__ = ["Committed", "File", "PartitionFiles"]
@@ -83,6 +84,15 @@ class PartitionFiles:
         if manifest.sealed:
             raise topic_gone(manifest)
         return manifest
+
+    async def moved(self, asks: Asks) -> bool:
+        """Whether one of these chains has a number after the newest one seen. Costs a GET each; that there is none
+        proves nothing (P3)."""
+        if asks.manifest and await self.manifest.moved():
+            return True
+        if asks.compactor and await self.compactor.moved():
+            return True
+        return asks.boundary and await self.boundary.moved()
 
     async def compactor_state(self) -> CompactorState | None:
         """The compactor's state, or None if there never was a compactor or a request."""

@@ -21,7 +21,7 @@ from lithify.store.fetching import Fetch, Landings
 
 __all__ = ["AHEAD_BYTES_MAX", "Lane", "ReadAhead"]
 
-AHEAD_BYTES_MAX = 32 << 20  # requested and not yet taken, of all sources together
+AHEAD_BYTES_MAX = 24 << 20  # requested and not yet taken, of all sources together
 _OPENED_MAX = 32  # segments of one source
 
 Pieces = list[tuple[int, memoryview]]
@@ -93,6 +93,8 @@ class _Begun:
         self.reader = reader
         self.error = error
         self.opening: Fetch[memoryview] | None = None
+        self.early: Fetch[memoryview] | None = None
+        self.early_bytes = 0
         self.spans: deque[tuple[Span, list[Fetch[memoryview]]]] = deque()  # requested
         self.coming: deque[Span] = deque()  # to be requested
         self.kept_bytes = 0  # what it was opened with, if that has its rows
@@ -134,7 +136,7 @@ class Lane:
                 yield begun.ref, self._rows(begun)
                 if begun.reader is not None:
                     self.bytes_read += begun.reader.bytes_read
-                self._hold(-begun.kept_bytes)
+                self._let_go(begun)
                 self._begun.popleft()
         finally:
             self._begun.clear()
@@ -151,8 +153,12 @@ class Lane:
             if not begun.spans:
                 self._request_of(begun)
             span, fetches = begun.spans.popleft()
+            if span.early and begun.early is not None:
+                self._keep(begun, begun.early)
             pieces = self._pieces(span, fetches)
             fetches.clear()
+            if span.last:
+                self._let_go(begun)
             self._ahead.go_on()
             yield from self._reader(begun).rows(span, pieces, self._wanted)
 
@@ -175,6 +181,17 @@ class Lane:
                 self._ahead.wait(begun.opening)
             self._look(begun)
 
+    def _let_go(self, begun: _Begun) -> None:
+        """Nothing more is needed of it."""
+        self._hold(-begun.kept_bytes - (begun.early_bytes if begun.early is not None else 0))
+        begun.kept_bytes, begun.early = 0, None
+
+    def _keep(self, begun: _Begun, early: Fetch[memoryview]) -> None:
+        self._ahead.wait(early)
+        begun.early = None
+        self._hold(-begun.early_bytes)
+        self._reader(begun).keep(early.answer())
+
     def _pieces(self, span: Span, fetches: list[Fetch[memoryview]]) -> Pieces:
         for each in fetches:
             self._ahead.wait(each)
@@ -188,10 +205,11 @@ class Lane:
             if begun.error is not None or not begun.far:
                 return None
             if begun.coming:
-                return _bytes(begun.coming[0])
+                # Records that are row groups by themselves are fetched when they are needed: a merge holds each of
+                # them several times already.
+                return None if begun.ref.max_row_bytes else _bytes(begun.coming[0])
             if begun.opening is None and not begun.is_open:
-                assert begun.reader is not None
-                return _length(begun.reader)
+                return _length(begun)
         return self._next_opening()
 
     def _next_opening(self) -> int | None:
@@ -200,7 +218,7 @@ class Lane:
         if sum(begun.ref.bytes for begun in self._begun) >= AHEAD_BYTES_MAX:
             return None
         begun = self._begin()
-        return _length(begun.reader) if begun.far and begun.reader is not None else None
+        return _length(begun) if begun.far else None
 
     def request(self) -> None:
         """What `next_bytes` told of."""
@@ -213,6 +231,7 @@ class Lane:
         ref = self._left.popleft()
         try:
             begun = _Begun(ref, self._open_segment(ref, self._fetch_bytes), None)
+            begun.early_bytes = begun.reader.begin(self._wanted) if begun.reader is not None else 0
         except Exception as error:  # noqa: BLE001 - it is raised when the segment's turn comes
             begun = _Begun(ref, None, error.with_traceback(None))
         self._begun.append(begun)
@@ -229,6 +248,9 @@ class Lane:
         assert wanted is not None
         self._hold(wanted[1])
         begun.opening = self._ahead.fetch(reader.request(*wanted))
+        if begun.early_bytes and begun.early is None:
+            self._hold(begun.early_bytes)
+            begun.early = self._ahead.fetch(reader.request(0, begun.early_bytes))
 
     def _look(self, begun: _Begun) -> None:
         """Open it, if what that takes is there."""
@@ -258,6 +280,7 @@ def _bytes(span: Span) -> int:
     return sum(length for _, length in span.requests)
 
 
-def _length(reader: SegmentReader | None) -> int | None:
-    wanted = reader.wants() if reader is not None else None
-    return None if wanted is None else wanted[1]
+def _length(begun: _Begun) -> int | None:
+    """Of what is requested to open it."""
+    wanted = begun.reader.wants() if begun.reader is not None else None
+    return None if wanted is None else wanted[1] + (0 if begun.early else begun.early_bytes)

@@ -13,7 +13,17 @@ import pyarrow as pa
 
 from lithify.segment.schema import RUN
 
-__all__ = ["ALL", "GAP_BYTES_MAX", "Columns", "Window", "chunk_pieces", "stand_in", "without_contents"]
+__all__ = [
+    "ALL",
+    "GAP_BYTES_MAX",
+    "MOST",
+    "Columns",
+    "Window",
+    "chunk_pieces",
+    "joined",
+    "stand_in",
+    "without_contents",
+]
 
 GAP_BYTES_MAX = 256 << 10  # between wanted columns: below that, one fetch of both is cheaper than two
 
@@ -27,6 +37,7 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 ALL = Columns(frozenset(RUN.names))
+MOST = ALL.names - {"horizon_ms"}  # what nearly all bytes are of
 
 
 def stand_in(name: str, rows: int) -> pa.Array:
@@ -65,6 +76,14 @@ def chunk_pieces(group: Any, wanted: Iterable[str], gap_bytes_max: int | None = 
     return found
 
 
+def joined(pieces: list[tuple[int, memoryview]], start: int, end: int) -> memoryview:
+    """A part of the object, from pieces in its order. Raises ValueError if they do not hold all of it."""
+    found = [piece[max(start - at, 0) : end - at] for at, piece in pieces if at < end and at + len(piece) > start]
+    if sum(map(len, found)) != end - start:
+        raise ValueError("a read outside what was fetched")
+    return found[0] if len(found) == 1 else memoryview(b"".join(found))
+
+
 class Window:
     """Pieces of an object as a file of its size, since pyarrow asks for absolute positions."""
 
@@ -92,12 +111,9 @@ class Window:
         return self._at
 
     def read(self, length: int) -> memoryview:
-        for start, content in self._pieces:
-            begin = self._at - start
-            if begin >= 0 and begin + length <= len(content):
-                self._at += length
-                return content[begin : begin + length]
-        raise ValueError("a read outside what was fetched")
+        found = joined(self._pieces, self._at, self._at + length)
+        self._at += length
+        return found
 
     def close(self) -> None:
         self.closed = True

@@ -6,29 +6,39 @@ checksum (lithify.segment.footer, lithify.segment.write) matched, so damage rais
 If only some columns of a row group are fetched, Parquet's page checksums take the place of its own (docs/rfcs/0021).
 """
 
-import bisect
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
-from lithify.manifest.bounds import EVERYTHING, Bounds
+from lithify.manifest.bounds import EVERYTHING, Bounds, lies_within
 from lithify.manifest.model import SegmentRef
-from lithify.segment.arrays import ByteStrings, from_flags, from_longs, longs
-from lithify.segment.columns import ALL, GAP_BYTES_MAX, Columns, Window, chunk_pieces, stand_in, without_contents
+from lithify.segment.arrays import from_longs, longs
+from lithify.segment.columns import (
+    ALL,
+    GAP_BYTES_MAX,
+    MOST,
+    Columns,
+    Window,
+    chunk_pieces,
+    joined,
+    stand_in,
+    without_contents,
+)
 from lithify.segment.footer import RowGroup, decode, row_groups, verified
 from lithify.segment.schema import RUN
+from lithify.segment.within import within
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Store
 
-__all__ = ["FETCH_BYTES_MAX", "OpenSegment", "SegmentReader", "Span"]
+__all__ = ["FAR_FETCH_BYTES_MAX", "FETCH_BYTES_MAX", "OpenSegment", "SegmentReader", "Span"]
 
 FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups, in one fetch; a single row group may be larger
 FAR_FETCH_BYTES_MAX = 4 << 20  # of a far store, where several fetches are under way
+EARLY_BYTES_MAX = 3 << 20  # of the beginning, fetched beside the footer: takes little longer than a round trip
 WHOLE_BYTES_MAX = 512 << 10  # a smaller segment of a far store is fetched whole: that takes less than a round trip more
 _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
@@ -47,20 +57,22 @@ class _Needed(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Row groups that are fetched together, and the parts of the object (start, length) that are requested for it;
-    none if they are there already."""
+    """Row groups that are fetched together, and the parts of the object (start, length) that are requested for them
+    beside the object's beginning, if that was requested before (`early`). `last`: no other follows."""
 
     parts: list[_Needed]
     requests: list[tuple[int, int]]
+    early: bool
+    last: bool
 
 
 class SegmentReader:
     """Reads the segment `ref` that is stored under `key`. Memory: one fetch and one decoded row group at a time.
     Columns that are not wanted are not decoded and, where that saves enough, not fetched.
 
-    `batches` does it all. Whoever fetches ahead (docs/rfcs/0028) takes the steps one by one: `wants` and `open` until
-    the footer is there, then for each of the `spans` its requests, then `rows`. All of it raises NotFound if the object
-    is gone, Corrupt if it is not what was written.
+    `batches` does it all. Whoever fetches ahead (docs/rfcs/0028) takes the steps one by one: `begin`; `wants` and
+    `open` until the footer is there; for each of the `spans` its requests, and `keep` what was begun with; `rows`. All
+    of it raises NotFound if the object is gone, Corrupt if it is not what was written.
     """
 
     def __init__(
@@ -84,7 +96,9 @@ class SegmentReader:
         self._columns = columns
         self._base = ref.base_offset or 0
         self._footer_bytes = min(ref.bytes, _TAIL_BYTES)
-        self._whole: memoryview | None = None
+        self._end: memoryview | None = None  # what the footer came with, if rows may lie there
+        self._early: memoryview | None = None
+        self._early_bytes = 0
         self._footer: Any = None
         self._window = Window(ref.bytes)
         self._files: dict[bool, pq.ParquetFile] = {}
@@ -105,10 +119,22 @@ class SegmentReader:
         assert self._row_groups is not None
         return self._row_groups
 
+    def begin(self, wanted: Bounds) -> int:
+        """How many of the object's first bytes to request beside its footer, since they are wanted for sure."""
+        large = self.ref.bytes > WHOLE_BYTES_MAX and not self.ref.max_row_bytes
+        closed = self._row_groups is None
+        if self.far and large and closed and self._columns.names >= MOST and lies_within(self.ref, wanted):
+            self._early_bytes = min(EARLY_BYTES_MAX, self._fetch_bytes, self.tail[0])
+        return self._early_bytes
+
+    def keep(self, early: memoryview) -> None:
+        """What the object begins with, as requested by `begin`; until the last of its rows is decoded."""
+        self._early = early
+
     @property
     def kept_bytes(self) -> int:
-        """Of a small segment that was fetched whole."""
-        return len(self._whole or b"")
+        """What the footer came with: all of a small segment."""
+        return len(self._end or b"")
 
     def batches(self, wanted: Bounds = EVERYTHING) -> Iterator[pa.RecordBatch]:
         """The rows within `wanted`, in the segment's order, one row group at a time, with schema RUN: offsets absolute,
@@ -149,31 +175,42 @@ class SegmentReader:
         if footer is None:
             raise self._corrupt("its footer fails its checksum")
         self._use(self._guard(lambda: decode(footer)))
-        if self.far and len(tail) == size:
-            self._whole = tail
+        if self.far and (len(tail) == size or self._columns.names >= MOST):
+            self._end = tail
 
     def spans(self, wanted: Bounds) -> list[Span]:
         """What is fetched for the rows within `wanted`, in their order."""
         needed = [self._needed(group, wanted) for group in self.row_groups if group.meets(wanted)]
-        return [Span(run, [] if self._whole is not None else _requests(run)) for run in self._fetches(needed)]
+        runs = list(self._fetches(needed))
+        return [self._span(run, last=run is runs[-1]) for run in runs]
+
+    def _span(self, run: list[_Needed], *, last: bool) -> Span:
+        ranges = run[0].ranges if len(run) == 1 else [(run[0].ranges[0][0], run[-1].ranges[-1][1])]
+        there, there_again = self._early_bytes, self.ref.bytes - self.kept_bytes
+        missing = [(max(start, there), min(end, there_again)) for start, end in ranges]
+        requests = [(start, end - start) for start, end in missing if start < end]
+        return Span(run, requests, early=ranges[0][0] < there, last=last)
 
     def rows(
         self, span: Span, pieces: list[tuple[int, memoryview]], wanted: Bounds = EVERYTHING
     ) -> Iterator[pa.RecordBatch]:
         """The rows of `span`, as `batches` gives them. `pieces`: what its requests answered, each with its start; they
         are freed as soon as the last row group is decoded."""
-        if self._whole is not None:
-            pieces = [(0, self._whole)]
+        first, self._early = (self._early, None) if span.early else (None, self._early)
+        if first is not None:
+            pieces.insert(0, (0, first))
+            reaches = span.parts[-1].group.start + span.parts[-1].group.stored_bytes
+            self._early = first if reaches < len(first) else None
+            del first
+        if self._end is not None:
+            pieces.append((self.ref.bytes - self.kept_bytes, self._end))
+            self._end = None if span.last else self._end
         for part in span.parts:
             group = part.group
             batch = self._decode(part, pieces)
             if part is span.parts[-1]:
                 pieces.clear()  # free them while the last batch is in use
-            batch = self._within(batch, *_cutting(group, wanted))
-            if wanted.from_offset is not None and group.min_offset < wanted.from_offset:
-                batch = batch.filter(from_flags(longs(batch.column("offset")) >= wanted.from_offset))
-            if wanted.to_offset is not None and group.max_offset >= wanted.to_offset:
-                batch = batch.filter(from_flags(longs(batch.column("offset")) < wanted.to_offset))
+            batch = within(batch, self.ref.order, group, wanted)
             if batch.num_rows:
                 yield batch
 
@@ -231,8 +268,7 @@ class SegmentReader:
     def _decode(self, part: _Needed, pieces: list[tuple[int, memoryview]]) -> pa.RecordBatch:
         group, names, whole = part.group, part.names, part.whole
         if whole:
-            start, content = pieces[0]
-            content = content[group.start - start :][: group.stored_bytes]
+            content = joined(pieces, group.start, group.start + group.stored_bytes)
             if xxhash.xxh3_64_hexdigest(content) != group.checksum:
                 raise self._corrupt(f"row group {group.index} fails its checksum")
             pieces = [(group.start, content)]
@@ -273,24 +309,6 @@ class SegmentReader:
             return without_contents(column)
         return column
 
-    def _within(self, batch: pa.RecordBatch, low: bytes | None, high: bytes | None) -> pa.RecordBatch:
-        if low is None and high is None:
-            return batch
-        keys: Any = batch.column("key")
-        if self.ref.order == "key":
-            start = _first_at(keys, low) if low is not None else 0
-            stop = _first_at(keys, high) if high is not None else len(keys)
-            return batch.slice(start, max(stop - start, 0))
-        inside = pc.call_function("is_null" if low is None else "is_valid", [keys])
-        if low is not None:
-            inside = pc.call_function(
-                "and", [inside, pc.call_function("greater_equal", [keys, pa.scalar(low, keys.type)])]
-            )
-        if high is not None:
-            below = pc.call_function("less", [keys, pa.scalar(high, keys.type)])
-            inside = pc.call_function("or_kleene" if low is None else "and", [inside, below])
-        return batch.filter(inside)
-
     def _guard(self, decode: Callable[[], Any]) -> Any:
         """Decode a checked part of the file. If that fails, the file was wrong when it was written: raises Corrupt."""
         try:
@@ -311,27 +329,9 @@ OpenSegment = Callable[[SegmentRef, int], SegmentReader]
 """Opens a segment; a fetch has at most so many bytes."""
 
 
-def _requests(run: list[_Needed]) -> list[tuple[int, int]]:
-    ranges = run[0].ranges if len(run) == 1 else [(run[0].ranges[0][0], run[-1].ranges[-1][1])]
-    return [(start, end - start) for start, end in ranges]
-
-
 def _read(store: Store, key: str, segment: str, start: int, length: int) -> memoryview:
     try:
         return memoryview(store.read(key, start, length))
     except (NotFound, Corrupt) as error:
         error.segment = segment  # a store knows only keys
         raise
-
-
-def _cutting(group: RowGroup, wanted: Bounds) -> tuple[bytes | None, bytes | None]:
-    """The bounds of keys that leave out some of the row group. The others need not be searched for."""
-    if group.min_key is None or group.max_key is None or group.null_keys:
-        return wanted.low, wanted.high
-    low = wanted.low if wanted.low is not None and group.min_key < wanted.low else None
-    return low, wanted.high if wanted.high is not None and group.max_key >= wanted.high else None
-
-
-def _first_at(keys: Any, bound: bytes) -> int:
-    """Index of the first row with a key ≥ `bound`. Requires: keys in order, null keys first."""
-    return bisect.bisect_left(ByteStrings(keys), bound, lo=keys.null_count)

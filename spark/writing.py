@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lithify.manifest.model import SegmentRef
     from lithify.store.port import StoreSpec
 
-__all__ = ["BatchWriter", "Placing", "Written", "commit", "distributed_over", "placing", "write"]
+__all__ = ["BatchWriter", "Placing", "Rows", "Written", "commit", "distributed_over", "placing", "write"]
 
 BUFFERED_BYTES_MAX = 256 << 20  # of one task; the largest partition's rows are then written as a segment
 _LOOK_EVERY_MS = 1_000
@@ -98,24 +98,25 @@ def application_over(application: str, count: int) -> str:
 
 def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:
     """In a task: the rows of each partition as one segment, or a few if they are more than memory should hold."""
-    rows = _Rows(placing)
+    context = TaskContext.get()
+    rows = Rows(placing, context.partitionId() if context is not None else 0)
     for batch in batches:
         rows.add(for_append(batch, placing.names))
     return Written(placing.partitions_count, rows.written(), query_id)
 
 
-class _Rows:
-    """Rows of one task by partition, until they are written."""
+class Rows:
+    """Rows of one task by partition, until they are written. `number`: of the task; by it one partition is chosen for
+    its rows without a key."""
 
-    def __init__(self, placing: Placing) -> None:
+    def __init__(self, placing: Placing, number: int) -> None:
         self._placing = placing
         self._tables: defaultdict[int, list[pa.Table]] = defaultdict(list)
         self._bytes: defaultdict[int, int] = defaultdict(int)
         self._topic: Topic | None = None
         self._tasks: dict[int, UploadTask] = {}
         self._written: dict[int, list[tuple[UploadTask, SegmentRef]]] = {}
-        context = TaskContext.get()
-        self._keyless = (context.partitionId() if context is not None else 0) % placing.partitions_count
+        self._keyless = number % placing.partitions_count
 
     def add(self, table: pa.Table) -> None:
         from lithify.segment.partitioner import rows_by_partition

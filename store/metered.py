@@ -23,6 +23,7 @@ from lithify.store.port import (
     Store,
     StoreSpec,
 )
+from lithify.store.stirred import tell
 from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
 
 __all__ = ["Metered"]
@@ -95,6 +96,8 @@ class Metered(Store):
         with _Timed(self, "creates"):
             outcome = self.inner.create(key, body, frees)
         self._count(conflicts=outcome is Outcome.EXISTS)
+        if outcome is not Outcome.EXISTS:
+            tell(self.url, self.endpoint_url, key)
         if outcome is Outcome.UNKNOWN:
             self.count_failure("creates", ErrorKind.COMMIT_UNKNOWN)
         return outcome

@@ -18,6 +18,7 @@ from botocore.exceptions import BotoCoreError
 from lithify.store.errors import InvalidRequest
 from lithify.store.s3_replies import ReplyParsers
 from lithify.store.s3_way import way_to
+from lithify.store.side_by_side import THREADS_MAX
 
 __all__ = ["SECRET_OPTIONS", "S3Options"]
 
@@ -31,7 +32,7 @@ _KNOWN_ADDITIONAL = frozenset(
     }
 )
 _CREDENTIALS_IN_URL = re.compile(r"://[^/]*@")
-_CONNECTIONS_MAX = 32
+_CONNECTIONS_MAX = 2 * THREADS_MAX  # those beside the pool's read and upload; a client keeps no more open
 _CONNECT_TIMEOUT_S = 5
 _CREATE_READ_TIMEOUT_S = 10
 _BULK_READ_TIMEOUT_S = 60

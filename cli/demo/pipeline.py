@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lithify.cli.records.formats import parquet_name
 from lithify.log.partition import Partition
 from lithify.store.errors import Corrupt, Unavailable
 
@@ -103,7 +104,7 @@ class OnSpark:
 
     def append(self, tables: Sequence[pa.Table]) -> range:
         table, start = pa.concat_tables(tables), self._partition.snapshot().next_offset
-        file = self._folder / f"changes-{start}.parquet"
+        file = self._folder / parquet_name(f"changes-{start}")
         pq.write_table(table.append_column("position", pa.array(range(table.num_rows), pa.int64())), file)
         self._obey(_Order(self._partition.topic, str(file), tasks=len(tables)))
         end = self._partition.snapshot().next_offset
@@ -112,7 +113,7 @@ class OnSpark:
         return range(start, end)
 
     def latest(self, checkpoint: str | None = None) -> pa.Table:
-        file = self._folder / "read.parquet"
+        file = self._folder / parquet_name("read")
         self._obey(_Order(self._partition.topic, str(file), checkpoint=checkpoint))
         return pq.read_table(file).sort_by("key")
 

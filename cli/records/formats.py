@@ -14,7 +14,7 @@ import pyarrow as pa
 from lithify.store.errors import InvalidRequest
 from lithify.store.urls import shown
 
-__all__ = ["check_format", "compressed", "decompressed", "is_parquet"]
+__all__ = ["check_format", "compressed", "decompressed", "is_parquet", "parquet_name"]
 
 _PARQUET = "parquet"
 _COMPRESSED = ("gz", "bz2", "xz", "zst")
@@ -37,6 +37,10 @@ def _suffix(url: str) -> str:
 
 def is_parquet(url: str) -> bool:
     return _suffix(url) == _PARQUET
+
+
+def parquet_name(stem: str) -> str:
+    return f"{stem}.{_PARQUET}"
 
 
 def check_format(url: str) -> None:

@@ -268,9 +268,10 @@ def test_what_takes_no_writes_is_not_called_damaged(on_files: Lithify, target: s
 
 def test_a_name_that_ends_as_a_folder_s_is_none_of_a_file(on_files: Lithify, tmp_path: Path) -> None:
     on_files.ok("topic", "create", "users")
-    on_files.refused("export", "users", "--to", f"{tmp_path}/new/", code=2, saying="/new/ is a folder; name a file in")
+    (tmp_path / "old").mkdir()
+    on_files.refused("export", "users", "--to", f"{tmp_path}/old", code=2, saying="/old is a folder; name a file in")
     on_files.refused("export", "users", "--to", "", code=2, saying="an empty URL was given")
-    assert not list(tmp_path.glob("new*"))
+    assert not list((tmp_path / "old").iterdir())
 
 
 def test_what_cannot_be_written_is_told_before_anything_is_read(
@@ -393,6 +394,6 @@ def test_s3_where_nothing_can_be_written_says_so_at_once(
     for url, saying in (
         ("s3://no-such-bucket-here/out.jsonl", "NoSuchBucket"),
         ("s3://bucket", "names no object"),
-        ("s3://bucket/folder/", "names no object"),
+        ("s3://no-such-bucket-here/folder/", "NoSuchBucket"),
     ):
         lithify.refused("export", "users", "--to", url, code=2, saying=saying)

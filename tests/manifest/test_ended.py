@@ -41,10 +41,10 @@ class Town:
         topic.partition(0).append([lithify.Record(key=b"k", value=b"v")])
 
     def collector(self) -> lithify.Collector:
-        return lithify.Collector(self.warehouse, grace_ms=GRACE_MS)
+        return lithify.Collector(self.warehouse, grace_ms=GRACE_MS, rest_ms=0)
 
     def compactor(self) -> lithify.Compactor:
-        return lithify.Compactor(self.warehouse, engine="local")
+        return lithify.Compactor(self.warehouse, engine="local", rest_ms=0)
 
     def collect(self, collector: lithify.Collector, passes: int = 4) -> None:
         for _ in range(passes):

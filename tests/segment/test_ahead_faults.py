@@ -78,7 +78,7 @@ READINGS: list[Callable[[FarStore, Any], Iterator[Any]]] = [scan, log, merge]
 @pytest.fixture(autouse=True)
 def small_fetches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(read, "WHOLE_BYTES_MAX", 3_000)
-    monkeypatch.setattr(read, "FAR_FETCH_BYTES_MAX", 1)
+    monkeypatch.setattr(read, "FAR_FETCH_BYTES_MAX", 300_000)
     gc.collect()
     gc.disable()  # what is left behind must not be found by it
     yield

@@ -13,8 +13,10 @@ from lithify.compactor.served import LOOK_AGAIN
 from lithify.compactor.service import Place
 from lithify.compactor.turns import Turns, Want
 from lithify.manifest.catalog import keep_bounds
+from lithify.manifest.config import TopicConfig
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.rests import Rest, Rests
 from lithify.store.errors import CommitUnknown, Fenced
 from lithify.store.port import Now, Pause
 from tests.sim.actors import TRANSIENT, Life
@@ -29,6 +31,7 @@ MAIN = ""
 PLACES = {MAIN: Place(PartitionKeys(TOPIC, "", 0)), BESIDE: Place(PartitionKeys(TOPIC, "", 0), beside=True)}
 SLOW_SHARE, SLOW_MS = {MAIN: 0.8, BESIDE: 0.2}, 60_000  # so many jobs take so long, at most
 STANDS_BY_SHARE = 0.25  # of services from their start
+RESTS_ROUNDS = 8  # within which what others write is noticed
 POLLS = 4  # looks at the tasks of a job in the time that one may take
 
 
@@ -115,7 +118,8 @@ def daemon(
 
 async def _serves(site: Site, actor: Actor, process: Process, take_over_share: float) -> None:
     """Raises Fenced."""
-    handle, resting = await opened(site, actor), False
+    handle, rest = await opened(site, actor), None
+    rests = Rests(RESTS_ROUNDS * site.rest_ms, site.rest_ms, site.grace_ms)
     while True:
         try:
             config = await handle.fresh()
@@ -124,21 +128,24 @@ async def _serves(site: Site, actor: Actor, process: Process, take_over_share: f
                 config, files = handle.config, PartitionFiles(handle.keys)
                 process.coordinator = Coordinator(files, actor.name, stands_by=process.stands_by)
             coordinator = process.coordinator
-            if resting and not await coordinator.changed() and await coordinator.still_waits(config) is not None:
+            if rest is not None and await _still_rests(coordinator, config, rest):
+                site.world.counts["rested"] += 1
                 await Pause(site.rest(actor))
                 continue
+            rest = None
             takes_over = actor.say.random() < take_over_share
             await coordinator.files.head()
             await coordinator.files.compactor_state()
             want = coordinator.want(config, await Now(), take_over=takes_over) or LOOK_AGAIN
             await process.turn(site, actor, MAIN, want, lambda: False)
             site.oracle.begins(actor.author)
-            config = await handle.fresh()
+            config, began_ms = await handle.fresh(), await Now()
             await keep_bounds(coordinator.files, handle.topic)
             site.oracle.may_take_over(actor.author, takes_over)
             step = await stepped(site, actor, coordinator, config, takes_over)
             site.world.counts[f"step: {step.outcome}"] += 1
-            resting = step.outcome in ("idle", "waiting")
+            # As a service has it: what comes after the step read the heads is asked for.
+            rest = rests.begin(actor.name, began_ms) if step.outcome.rests else None
             process.over(MAIN)
             if step.outcome != "worked":
                 await Pause(site.rest(actor))
@@ -148,6 +155,15 @@ async def _serves(site: Site, actor: Actor, process: Process, take_over_share: f
             site.world.counts[f"compactor met {type(error).__name__}"] += 1
             process.over(MAIN)
             await Pause(site.rest(actor))
+
+
+async def _still_rests(coordinator: Coordinator, config: TopicConfig, rest: Rest) -> bool:
+    now_ms = await Now()
+    asks = rest.asks(now_ms)
+    if await coordinator.files.moved(asks) or await coordinator.still_waits(config) is None:
+        return False
+    rest.asked(asks, now_ms)
+    return True
 
 
 async def _relieves(site: Site, actor: Actor, process: Process) -> None:

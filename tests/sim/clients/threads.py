@@ -168,6 +168,10 @@ def _kept(call: Callable[[], T], outcome: list[T | Exception]) -> None:
     outcome += one_after_the_other([call])
 
 
+def _one_by_one(do: Callable[[Any], Any], things: Iterable[Any], _: int = 1) -> list[Any]:
+    return [do(thing) for thing in things]
+
+
 def _new_id() -> str:
     return ask(NewId())
 
@@ -179,11 +183,13 @@ def in_place(spawn: Spawn) -> Generator[None]:
         "lithify.log.producer.threading": threading,
         "lithify.log.producer_stamps.ThreadPoolExecutor": Pool,
         "lithify.log.producer.wait": wait,
+        "lithify.gc.collector.many": _one_by_one,
+        "lithify.log.topic.many": _one_by_one,
         "lithify.log.commit_queue.threading": threading,
         "lithify.log.latest.threading": threading,
         "lithify.log.batches.Future": Future,
         "lithify.store.own_lock.threading": threading,
-        "lithify.segment.execute.new_id": _new_id,
+        "lithify.segment.outputs.new_id": _new_id,
         # What a merge costs is written down: figures of other lengths would make it another history.
         "lithify.segment.execute._cpu_ms": lambda: 0,
         "lithify.segment.execute._peak_memory_bytes": lambda: 0,

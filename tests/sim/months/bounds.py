@@ -10,6 +10,7 @@ __all__ = [
     "LISTS",
     "ORPHAN_MS",
     "PASS_MS",
+    "REST_MS",
     "ROUND_MS",
     "SERVED_AGAIN_MS",
     "SHORT_BYTES",
@@ -23,6 +24,7 @@ __all__ = [
 
 # How the services of the months are run.
 ROUND_MS = 3 * MINUTE_MS  # --interval-ms
+REST_MS = 12 * MINUTE_MS  # --rest-ms; that of collection has its default
 PASS_MS = 15 * MINUTE_MS  # of collection
 SWEEP_MS = DAY_MS
 GRACE_MS = HOUR_MS  # the default of --gc-grace-ms (docs/cli.md, "Settings")
@@ -39,18 +41,19 @@ COLLECTED_AGAIN_MS = 2 * PASS_MS
 SHORT_BYTES = 256 << 20
 SHORT_MS = MINUTE_MS
 TURNS = 4
-EDIT_MS = 3 * ROUND_MS + SHORT_MS
+# RFC 0026: what others append where nothing was due is noticed within the rest.
+EDIT_MS = REST_MS + 3 * ROUND_MS + SHORT_MS
 
 
 def short_ms(partitions: int) -> int:
     """How long what a short job pays may wait."""
-    return TURNS * partitions * SHORT_MS + 2 * ROUND_MS
+    return REST_MS + TURNS * partitions * SHORT_MS + 2 * ROUND_MS
 
 
 def long_ms(partitions: int, job_ms: int) -> int:
     """How long any other debt may wait, where of two workers one has the job of hours and another job takes `job_ms` at
     most."""
-    return TURNS * partitions * max(job_ms, SHORT_MS) + 2 * ROUND_MS
+    return REST_MS + TURNS * partitions * max(job_ms, SHORT_MS) + 2 * ROUND_MS
 
 
 # RFC 0005: the boundary reaches the heads that a boundary file noted, once that is a grace period old; one ages at a

@@ -75,7 +75,7 @@ class Process:
     def driver(self) -> Driver:
         driver: Any = Driver(Remote())
         driver.answer = ask
-        driver.monotonic_ms = lambda: self.clock.now_ms
+        driver.monotonic_ms = driver.machine_ms = lambda: self.clock.now_ms
         return driver
 
     def spawn(self, body: Callable[[], None]) -> None:
@@ -167,11 +167,12 @@ class Clock:
             do()
 
     def _wake(self) -> None:
-        """Those who wait for something that is so by now."""
-        for number in [number for number, (_, wait) in self._waiting.items() if wait.ready()]:
-            thread, _ = self._waiting.pop(number, (None, None))
-            if thread is not None:
-                self.resume(thread, None, None)
+        """Those who wait for something that is so by now, or by what one of these does."""
+        while ready := [number for number, (_, wait) in self._waiting.items() if wait.ready()]:
+            for number in ready:
+                thread, _ = self._waiting.pop(number, (None, None))
+                if thread is not None:
+                    self.resume(thread, None, None)
 
     # --- threads
 

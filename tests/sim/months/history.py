@@ -27,7 +27,7 @@ from tests.sim.months.site import Site
 from tests.sim.months.stand_ins import in_place
 from tests.sim.months.topics import TOPICS, Shape
 
-__all__ = ["Found", "play"]
+__all__ = ["Found", "play", "quiet"]
 
 LOOK_MS, TIDY_MS = 15 * MINUTE_MS, HOUR_MS
 REST_DAYS = 4  # all lags, horizons and grace periods one after the other
@@ -64,7 +64,7 @@ def play(
     clock.store = site.bucket
     ledger = Ledger(site)
     found = Found(seed, days, site, ledger, Debts(ledger), Rubbish(ledger), clock.counts)
-    with _quiet(), in_place(clock):
+    with quiet(), in_place(clock):
         try:
             _plays(found, site, rests=rests, tells=tells)
         except Violation as violation:
@@ -95,7 +95,7 @@ def _plays(found: Found, site: Site, *, rests: bool, tells: Callable[[Found], No
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     logging.disable(logging.CRITICAL)
     gc.disable()
     try:

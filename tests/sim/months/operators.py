@@ -26,7 +26,7 @@ from tests.sim.months.topics import TOPICS, Shape
 if TYPE_CHECKING:
     from tests.sim.months.site import Site
 
-__all__ = ["begin"]
+__all__ = ["begin", "make"]
 
 PINNED = ("hot", "bursty", "events", "large", "rare")
 LATE_MS = 9 * DAY_MS  # after which a pin without a time to live is deleted
@@ -59,7 +59,7 @@ def begin(site: "Site") -> None:
     process("comer and goer", _comes_and_goes)
 
 
-def _make(site: "Site", shape: Shape) -> None:
+def make(site: "Site", shape: Shape) -> None:
     while True:
         with outages(site, "create"):
             try:
@@ -77,7 +77,7 @@ def _make(site: "Site", shape: Shape) -> None:
 def _creates(site: "Site") -> None:
     for shape in site.shapes:
         if shape.name != "passing":
-            _make(site, shape)
+            make(site, shape)
 
 
 def _alter(site: "Site", name: str, changes: dict[str, str | None], partitions: int | None = None) -> None:
@@ -116,7 +116,7 @@ def _grows(site: "Site") -> None:
 def _comes_and_goes(site: "Site") -> None:
     shape = next(each for each in TOPICS if each.name == "passing")
     while not site.load_is_over:
-        _make(site, shape)
+        make(site, shape)
         ask(Spend(3 * DAY_MS))
         with outages(site, "delete"):
             lineage = topic_lineage(shape.name)

@@ -6,7 +6,7 @@ from tests.sim.months.bounds import BOUNDARY_STEP, GARBAGE_MS, LISTS, ORPHAN_MS,
 from tests.sim.months.clock import HOUR_MS, MINUTE_MS
 from tests.sim.months.history import Found
 
-__all__ = ["table"]
+__all__ = ["USD", "table"]
 
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 OF_COLLECTION = {

@@ -37,4 +37,18 @@ SABOTAGES = (
         'be about to begin" if may_come else None',
         'be about to begin" if seen is not None else None',
     ),
+    Sabotage(
+        "who has rested for long is never asked again",
+        "RFC 0026",
+        "manifest/rests.py",
+        "(rests.bound_ms - rests.round_ms) // 2",
+        "1 << 50",
+    ),
+    Sabotage(
+        "what falls due by time does not end a rest",
+        "RFC 0026",
+        "compactor/served.py",
+        "drive(coordinator.still_waits(self.topic.config), answers) if self._resting else None",
+        'Step(StepEnd.IDLE, "at rest") if self._resting else None',
+    ),
 )

@@ -8,7 +8,15 @@ from lithify.compactor.info import PartitionReport
 from lithify.gc.collector import GRACE_MS, Collector
 from lithify.store.errors import Fenced, Unavailable
 from tests.sim.clients.fibres import ask
-from tests.sim.months.bounds import COLLECTED_AGAIN_MS, PASS_MS, ROUND_MS, SERVED_AGAIN_MS, STORE_BACK_MS, SWEEP_MS
+from tests.sim.months.bounds import (
+    COLLECTED_AGAIN_MS,
+    PASS_MS,
+    REST_MS,
+    ROUND_MS,
+    SERVED_AGAIN_MS,
+    STORE_BACK_MS,
+    SWEEP_MS,
+)
 from tests.sim.months.clock import DAY_MS, HOUR_MS, MINUTE_MS, Process, Spend
 from tests.sim.months.engine import VirtualEngine
 from tests.sim.months.site import Site, WarehouseFace
@@ -41,7 +49,8 @@ class Daemon:
 
         def main(process: Process) -> None:
             engine = VirtualEngine(process, site.bucket, self._fleet.merged)
-            compactor = Compactor(WarehouseFace(process.driver), engine, concurrency=CONCURRENCY, interval_ms=ROUND_MS)
+            face = WarehouseFace(process.driver)
+            compactor = Compactor(face, engine, concurrency=CONCURRENCY, interval_ms=ROUND_MS, rest_ms=REST_MS)
             leaves = dice.randrange(2 * HOUR_MS, 3 * DAY_MS)
             killed = dice.random() < KILLED_SHARE
             site.clock.after(leaves, lambda: self._leave(process, compactor, killed=killed))
@@ -118,7 +127,8 @@ class Fleet:
         site = self._site
 
         def main(process: Process) -> None:
-            collector, swept_ms = Collector(WarehouseFace(process.driver), grace_ms=GRACE_MS), 0
+            face = WarehouseFace(process.driver)
+            collector, swept_ms = Collector(face, grace_ms=GRACE_MS, interval_ms=PASS_MS), 0
             while True:
                 ask(Spend(PASS_MS))
                 sweeps = site.clock.now_ms - swept_ms >= SWEEP_MS

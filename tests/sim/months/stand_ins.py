@@ -68,6 +68,7 @@ class Pool:
 def in_place(clock: Clock) -> Generator[None]:
     stands_in = {
         "lithify.compactor.scheduler.ThreadPoolExecutor": Pool,
+        "lithify.store.many.ThreadPoolExecutor": Pool,
         "lithify.compactor.scheduler.queue": SimpleNamespace(SimpleQueue=Mailbox, Empty=queue.Empty),
         "lithify.compactor.scheduler.monotonic_ms": lambda: clock.now_ms,
         "lithify.compactor.served.threading": SimpleNamespace(Lock=Lock),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tests.sim.months.clock import DAY_MS, HOUR_MS, MINUTE_MS, START_MS
 
-__all__ = ["TOPICS", "Shape", "many"]
+__all__ = ["TOPICS", "Shape", "idle", "many"]
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 Rest = Callable[[int, Any], float]
@@ -106,6 +106,17 @@ TOPICS = (
     Shape("fickle", _config("compact", max_compaction_lag_ms=6 * HOURS), each(20 * MINUTE_MS), deletes=0.1),
     Shape("passing", _config("compact", max_compaction_lag_ms=HOURS), each(20 * MINUTE_MS)),
 )
+
+
+def idle(partitions: int, of_a_topic: int = 20) -> tuple[Shape, ...]:
+    """A warehouse at rest: so many partitions, each with a few appends in its first minutes, and none after."""
+    counts = [min(of_a_topic, partitions - first) for first in range(0, partitions, of_a_topic)]
+    config = _config("delete")
+
+    def rest(now_ms: int, dice: Any) -> float:
+        return 4 * MINUTE_MS * dice.random() if now_ms - START_MS < 5 * MINUTE_MS else 1_000 * DAY_MS
+
+    return tuple(Shape(f"idle-{number:02}", config, rest, partitions=count) for number, count in enumerate(counts))
 
 
 def many(partitions: int, of_a_topic: int = 20) -> tuple[Shape, ...]:

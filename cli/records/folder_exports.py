@@ -1,0 +1,101 @@
+"""An export to a folder: a Parquet file for each task of a plan, written by Spark's workers or by this process.
+
+`_SUCCESS` is written last, as Spark does: a folder without it is not complete.
+"""
+
+import functools
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from fsspec.implementations.local import LocalFileSystem
+
+from lithify.cli.records.bulk import file_system
+from lithify.cli.records.explained import explained_target
+from lithify.cli.records.formats import parquet_name
+from lithify.cli.records.parts import Where, check_travels, in_parts, where_to_work
+from lithify.cli.records.sinks import open_sink
+from lithify.log.read_task import read_task
+from lithify.log.topic import Topic
+from lithify.segment.read_task import ReadTask
+from lithify.store.errors import InvalidRequest
+from lithify.store.opening import open_spec
+from lithify.store.port import Store, StoreSpec
+from lithify.store.urls import shown
+
+__all__ = ["export_folder"]
+
+HELD_FOR = timedelta(hours=1)  # each task that is read renews it
+_DONE = "_SUCCESS"
+
+
+def export_folder(
+    topic: Topic,
+    store: Store,
+    target: str,
+    options: Mapping[str, Any],
+    where: Where,
+    *,
+    latest: bool,
+    partition: int | None = None,
+    checkpoint: str | None = None,
+) -> int:
+    """Write the topic, or one partition of it, to the folder `target`, which ends in "/" and must be empty; returns the
+    number of records. Pins what it reads. Raises as exports to files do, and InvalidRequest if the folder has files."""
+    _check_empty(target, options)
+    tasks = _planned(topic, latest, partition, checkpoint)
+    where = where_to_work(where, sum(task.bytes for task in tasks))
+    if where.engine == "spark":
+        spec = store.spec()
+        check_travels(spec)
+        part = functools.partial(_on_worker, tasks, spec, target, dict(options))
+    else:
+        part = functools.partial(_written, tasks, store, target, dict(options))
+    rows = sum(msgspec.json.decode(reply, type=int) for reply in in_parts(part, len(tasks), where))
+    with open_sink(target + _DONE, options):
+        pass
+    return rows
+
+
+def _planned(topic: Topic, latest: bool, partition: int | None, checkpoint: str | None) -> list[ReadTask]:
+    view = "latest" if latest else "log"
+    if partition is None:
+        whole = topic.snapshot(HELD_FOR) if checkpoint is None else topic.pinned(checkpoint)
+        return whole.plan(view=view)
+    part = topic.partition(partition)
+    found = part.snapshot(ttl=HELD_FOR) if checkpoint is None else part.pinned(checkpoint)
+    return found.plan(view=view)
+
+
+def _check_empty(target: str, options: Mapping[str, Any]) -> None:
+    with explained_target(shown(target)):
+        system, path = file_system(target, options)
+        there = bool(system.exists(path) and system.find(path))
+        if not there and isinstance(system, LocalFileSystem):
+            system.makedirs(path, exist_ok=True)  # elsewhere folders are names, and s3fs would make the bucket
+    if there:
+        raise InvalidRequest(f"{shown(target)} has files in it: name a new folder, or remove what is there")
+
+
+def _on_worker(tasks: list[ReadTask], spec: StoreSpec, target: str, options: dict[str, Any], number: int) -> bytes:
+    return _written(tasks, open_spec(spec), target, options, number)
+
+
+def _written(tasks: list[ReadTask], store: Store, target: str, options: dict[str, Any], number: int) -> bytes:
+    """One file. Written twice it is the same, and each time it appears whole."""
+    task, rows = tasks[number], 0
+    reader = read_task(task, store)
+    first = next(_batches(reader), None)
+    if first is not None:
+        with open_sink(parquet_name(f"{target}part-{number:05}"), options) as sink:
+            sink.write(first, task.partition)
+            for batch in _batches(reader):
+                sink.write(batch, task.partition)
+            rows = sink.rows
+    return msgspec.json.encode(rows)
+
+
+def _batches(reader: pa.RecordBatchReader) -> Any:
+    return (batch for batch in reader if batch.num_rows)

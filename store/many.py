@@ -1,0 +1,41 @@
+"""The same blocking work on many things at a time, in threads that do nothing else."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["AT_ONCE", "many"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+AT_ONCE = 32  # as many as a store's client keeps connections
+
+
+def many(do: Callable[[T], R], things: Iterable[T], at_once: int = AT_ONCE) -> list[R]:
+    """What `do` answers for each of `things`, in their order. Raises what it raised first, when all have ended."""
+    todo = deque(enumerate(things))
+    count = len(todo)
+    found: dict[int, R] = {}
+    raised: list[Exception] = []
+
+    def work() -> None:
+        while not raised:
+            try:
+                at, thing = todo.popleft()
+            except IndexError:
+                return
+            try:
+                found[at] = do(thing)
+            except Exception as error:  # noqa: BLE001 - raised again below, in the thread that asked
+                raised.append(error)
+
+    if min(count, at_once) <= 1:
+        work()
+    else:
+        with ThreadPoolExecutor(min(count, at_once), thread_name_prefix="lithify-many") as pool:
+            for _ in range(min(count, at_once)):
+                pool.submit(work)
+    if raised:
+        raise raised[0]
+    return [found[at] for at in range(count)]
