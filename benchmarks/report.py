@@ -200,7 +200,7 @@ def _cluster(found: OnCluster) -> str:
         ("one of them alone", f"{found.range_s:.2f}"),
         ("a task that does almost nothing", f"{found.task_s:.3f}"),
     ]
-    ranges = f"A clean of the same: {found.ranges_run} ranges ran, {found.ranges_explained} were explained before."
+    ranges = f"A compaction of the same: {found.ranges_run} ranges ran, {found.ranges_explained} were explained before."
     return f"{_table(head, rows)}\n\n{ranges}"
 
 
