@@ -46,7 +46,8 @@ def write_readme(readme: Path, results: Results) -> None:
         drawn = readme.parent / _PICTURE
         drawn.parent.mkdir(parents=True, exist_ok=True)
         drawn.write_text(picture(results.far))
-        _write(readme, "far", show(replace(far, bars=bars(far))))
+        tables = show(replace(far, bars=bars(far)))
+        _write(readme, "far", f"![how long each takes, near and far]({_PICTURE})\n\n{tables}")
 
 
 def _write(readme: Path, name: str, tables: str) -> None:
