@@ -15,6 +15,7 @@ from benchmarks.far_rows import FarStore
 from benchmarks.generate import Shape
 from benchmarks.measure import Run
 from benchmarks.points import Points
+from benchmarks.producing import Produced
 from benchmarks.recording import Recording
 from benchmarks.requests import Requests
 from benchmarks.scale import Point, slope
@@ -56,6 +57,7 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True):
     convergence: list[Convergence] = []
     deciding: list[Deciding] = []
     recording: list[Recording] = []
+    producer: list[Produced] = []
     cluster: OnCluster | None = None
     points: Points | None = None
     data_source: OnSpark | None = None
@@ -74,6 +76,7 @@ def bars(results: Results) -> list[Bar]:
         *(*_speed(results.contenders), *_requests(results.requests), *_memory(results), *_scale(results.scale)),
         *(*_extremes(results.extremes), *_convergence(results.convergence), *_deciding(results.deciding)),
         *_recording(results.recording),
+        *(Bar(f"records a second: {each.what}", each.per_s, at_least=150_000) for each in results.producer),
         *_points(results.points),
         *(*_cluster(results.cluster), *_data_source(results.data_source)),
         *(Bar(*limit) for limit in (far_limits(results.far) if results.far else ())),

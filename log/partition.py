@@ -15,7 +15,7 @@ from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, Consumer, ConsumerConf
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, bounded, check_poll_ms, check_reset
 from lithify.log.follow import follow as _follow
-from lithify.log.info import PartitionInfo, describe
+from lithify.log.info import Looked, PartitionInfo, described, look
 from lithify.log.intake import Records, prepare
 from lithify.log.names import check_name
 from lithify.log.opening import Opening, Start
@@ -393,7 +393,14 @@ class Partition:
         self._run(checkpoints.delete(self._files, checkpoints.check_checkpoint_name(name)))
 
     def describe(self) -> PartitionInfo:
-        return self._run(describe(self._files, self._bounded(self._head()), self._config()))
+        return self.described(self.look())
+
+    def look(self) -> Looked:
+        """What `described` goes by; needs no configuration."""
+        return self._run(look(self._files))
+
+    def described(self, looked: Looked) -> PartitionInfo:
+        return described(looked, self._bounded(looked.head), self._config(), self._driver.now_ms())
 
     def delete_records(self, before_offset: int) -> int:
         """Move the log start offset up to `before_offset` by hand (KIP-107; -1: to the end); returns it. Readers see it

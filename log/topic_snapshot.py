@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import structlog
@@ -25,6 +26,10 @@ __all__ = ["TopicSnapshot", "opened_topic", "pinned_topic"]
 NAMED_MAX = 16  # partitions without a checkpoint, in a message
 
 log = structlog.wrap_logger(logging.getLogger("lithify.log"))
+
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +132,24 @@ class TopicSnapshot:
         log.warning("a scan leaves out what keys left behind when the topic grew", partition=where, records=records)
 
 
-def pinned_topic(topic: str, places: KeyPlaces, parts: Sequence[Partition], name: str) -> TopicSnapshot:
+class Each(Protocol):
+    """As `Driver.each`."""
+
+    def __call__(self, work: Callable[[A], T], items: Iterable[A], /) -> Sequence[T | Exception]: ...
+
+
+def pinned_topic(topic: str, places: KeyPlaces, parts: Sequence[Partition], name: str, each: Each) -> TopicSnapshot:
     """What checkpoint `name` pins. If only partitions added later lack it, the result is the topic before it grew.
     Requires: `parts` are all that `places` counts. Raises NotFound, naming the partitions without it."""
     found: dict[int, Snapshot] = {}
     missing: dict[int, NotFound] = {}
-    for part in parts:
-        try:
-            found[part.number] = part.pinned(name)
-        except NotFound as error:
-            missing[part.number] = error
+    for part, outcome in zip(parts, each(lambda part: part.pinned(name), parts), strict=True):
+        if isinstance(outcome, NotFound):
+            missing[part.number] = outcome
+        elif isinstance(outcome, Exception):
+            raise outcome
+        else:
+            found[part.number] = outcome
     if not found:
         raise missing[0]
     then = places if not missing else _places_before(places, found)
@@ -152,6 +165,7 @@ def opened_topic(
     part: Callable[[int], Partition],
     ttl: int | timedelta | None,
     manifests: Sequence[int] | None,
+    each: Each,
 ) -> TopicSnapshot:
     """A snapshot of each partition: the newest, or the `manifests` by number. If fewer are given than the topic has
     partitions, it is the topic when it had so many. Pins that were made are let go if another cannot be made."""
@@ -165,16 +179,18 @@ def opened_topic(
                 f"{topic}: {len(manifests)} manifests were given; give one for each of its {places.partitions} "
                 "partitions, in their order"
             )
-    found: list[Snapshot] = []
-    try:
-        for number in range(then.partitions):
-            manifest = None if manifests is None else manifests[number]
-            found.append(part(number).snapshot(ttl=ttl, manifest=manifest))
-    except LithifyError:
+
+    def opened(number: int) -> Snapshot:
+        return part(number).snapshot(ttl=ttl, manifest=None if manifests is None else manifests[number])
+
+    outcomes = each(opened, range(then.partitions))
+    found = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
+    failed = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+    if failed is not None:
         for snapshot in found if manifests is None else ():
             with contextlib.suppress(LithifyError):  # it expires
                 snapshot.release()
-        raise
+        raise failed
     return TopicSnapshot(topic, tuple(found), then)
 
 

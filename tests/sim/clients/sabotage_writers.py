@@ -212,8 +212,9 @@ SABOTAGED_WRITERS = (
         "what an interrupted leader tried is told as not appended",
         "told as it is",
         "log/commit_queue.py",
-        "        if self.answers is not None or self._commit.gi_frame is not None:\n            self._again",
-        "        if self._commit.gi_frame is not None and not self._commit.close():\n"
+        "        if self.answers is not None or getgeneratorstate(self._commit) != GEN_CLOSED:\n"
+        "            self._again",
+        "        if getgeneratorstate(self._commit) != GEN_CLOSED and not self._commit.close():\n"
         "            gone = __import__('lithify.store.errors', fromlist=['_']).Unavailable\n"
         "            self.answers = [gone('interrupted') for _ in self.members]\n"
         "        elif self.answers is not None:\n            self._again",
