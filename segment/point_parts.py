@@ -193,9 +193,10 @@ class SegmentMap:
         wanted = self.row_groups[group]
         if xxhash.xxh3_64_hexdigest(content) != wanted.checksum:
             raise ValueError(f"row group {group} fails its checksum")
-        window = Window([(wanted.start, memoryview(content))], self._size)
-        file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=self._footer, pre_buffer=False)
-        table = file.read_row_group(group, use_threads=False).combine_chunks()
+        window = Window(self._size)
+        with window.showing([(wanted.start, memoryview(content))]):
+            file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=self._footer, pre_buffer=False)
+            table = file.read_row_group(group, use_threads=False).combine_chunks()
         if table.num_rows != wanted.rows:
             raise ValueError(f"row group {group} has another number of rows than the footer says")
         batches: list[pa.RecordBatch] = table.to_batches()
