@@ -94,9 +94,10 @@ def test_unknown_at_the_deadline_says_so_and_deletes_nothing() -> None:
 
 def test_what_certainly_did_not_happen_is_unavailable() -> None:
     held = Held(new_partition(), PartitionFiles(KEYS).manifest.commit(Append(segment("000000000001-x"), L0_MAX)))
-    assert isinstance(held.request, Together)  # the search for the head
+    asked = held.until(lambda request: isinstance(request, Together))  # the search for the head
+    assert isinstance(asked, Together)
     with pytest.raises(Unavailable):
-        held.reply((Unavailable("no answer"),) * len(held.request.requests))
+        held.reply((Unavailable("no answer"),) * len(asked.requests))
 
 
 def test_a_warm_commit_is_one_put_and_one_get() -> None:
