@@ -13,6 +13,7 @@ from benchmarks.deciding import Deciding
 from benchmarks.far_bars import FAR_HEAD, far_cells
 from benchmarks.far_picture import picture
 from benchmarks.far_rows import FarStore
+from benchmarks.points import Points
 from benchmarks.producing import Produced
 from benchmarks.recording import Recording
 from benchmarks.results import Bar, Found, Results, bars
@@ -77,12 +78,26 @@ def _parts(results: Results) -> Iterator[str]:
         yield _producer(results.producer)
     if results.cluster:
         yield _cluster(results.cluster)
+    if results.points:
+        yield _points(results.points)
     if results.data_source:
         yield _data_source(results.data_source)
     if results.far:
         yield from _far(results.far)
     if results.bars:
         yield _bars(results.bars)
+
+
+def _points(found: Points) -> str:
+    rows = [
+        ("one by one, nothing cached before", found.first),
+        ("one by one, the head checked each time", found.head_checked),
+        ("one by one, a staleness allowed", found.stale),
+        ("get_many of 10,000, nothing cached before", found.many_first),
+        ("get_many of 10,000", found.many),
+    ]
+    head = (f"random keys of {found.rows / 1e6:g} M, one run", "a second", "per CPU second")
+    return _table(head, [(what, f"{rate.per_s:,.0f}", f"{rate.per_cpu_s:,.0f}") for what, rate in rows])
 
 
 def _contenders(found: dict[str, Found]) -> str:

@@ -8,16 +8,16 @@ SABOTAGED_WRITERS = (
     Sabotage(
         "what a key left behind is shown",
         "growth",
-        "log/topic.py",
-        "return found if found is None or stays(places, found.key, found.offset, number) else None",
+        "log/placed.py",
+        "return found if stays(places, found.key, found.offset, number) else None",
         "return found",
     ),
     Sabotage(
         "keys are looked for where they were",
         "growth",
-        "log/topic.py",
-        "number = partition_for_key(key, places.counts[-1])",
-        "number = partition_for_key(key, places.counts[0])",
+        "log/placed.py",
+        "partitions_for_keys(pa.array(keys, pa.binary()), places.counts[-1])",
+        "partitions_for_keys(pa.array(keys, pa.binary()), places.counts[0])",
     ),
     Sabotage(
         "two batches of one partition are sent at once",
