@@ -51,7 +51,9 @@ class Crowd:
     def edit(self, number: int, **stamps: Any) -> Append:
         return Append(segment(SegmentId.for_append(1, f"{number:016x}")), L0_MAX, **stamps)
 
-    def member(self, number: int, answer: Answer | None = None, deadline_ms: int | None = None, **stamps: Any) -> Member:
+    def member(
+        self, number: int, answer: Answer | None = None, deadline_ms: int | None = None, **stamps: Any
+    ) -> Member:
         files = PartitionFiles(self.keys)
         return Member(self.edit(number, **stamps), files, answer or self.warehouse.driver.answer, deadline_ms)
 

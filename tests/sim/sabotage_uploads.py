@@ -79,9 +79,9 @@ OF_UPLOADS = (
         "P22",
         EDITS,
         "            return Refused(\n                Unavailable(\n"
-        '                    f"{head.topic}/{head.partition} has',
+        '                    f"{head.topic}/{head.partition} waits',
         "            _ = Refused(\n                Unavailable(\n"
-        '                    f"{head.topic}/{head.partition} has',
+        '                    f"{head.topic}/{head.partition} waits',
     ),
     Sabotage(
         "at its bound an upload gives way that has not expired",
@@ -96,13 +96,6 @@ OF_UPLOADS = (
         EDITS,
         "done = [upload for upload in uploads if upload.appended is not None]",
         "done = list(uploads)",
-    ),
-    Sabotage(
-        "at its bound the last gives way that was appended",
-        "P22",
-        EDITS,
-        "first = min(done, key=lambda upload",
-        "first = max(done, key=lambda upload",
     ),
     Sabotage(
         "an upload lasts as long as it likes",

@@ -46,7 +46,11 @@ def _of_clients(fresh: Sequence[Json], previous: Json, manifest: Json) -> Iterat
                 continue
             done = each["batches"][-1] if names == "producers" else each
             places.append((done["base_offset"], done["rows"]))
-            if names == "producers" and was is not None and each["next_sequence"] != was["next_sequence"] + done["rows"]:
+            if (
+                names == "producers"
+                and was is not None
+                and each["next_sequence"] != was["next_sequence"] + done["rows"]
+            ):
                 yield f"moves producer {each['id']} by more than one append (RFC 0024)"
         there = {(ref["base_offset"], ref["rows"]) for ref in fresh}
         if len(set(places)) < len(places) or not there.issuperset(places):
