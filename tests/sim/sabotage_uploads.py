@@ -79,9 +79,9 @@ OF_UPLOADS = (
         "P22",
         EDITS,
         "            return Refused(\n                Unavailable(\n"
-        '                    f"{head.topic}/{head.partition} waits',
+        '                    f"{head.topic}/{head.partition} has',
         "            _ = Refused(\n                Unavailable(\n"
-        '                    f"{head.topic}/{head.partition} waits',
+        '                    f"{head.topic}/{head.partition} has',
     ),
     Sabotage(
         "at its bound an upload gives way that has not expired",
@@ -94,8 +94,29 @@ OF_UPLOADS = (
         "at its bound an upload gives way that was not appended",
         "P22",
         EDITS,
-        "done = [upload for upload in uploads if upload.appended is not None]",
-        "done = list(uploads)",
+        "first = min(done, key=lambda each: each[:2], default=(0, 0, None))",
+        "first = min([(0, 0, uploads[0])], key=lambda each: each[:2])",
+    ),
+    Sabotage(
+        "at its bound the upload gives way that was appended last",
+        "P22",
+        EDITS,
+        "first = min(done,",
+        "first = max(done,",
+    ),
+    Sabotage(
+        "an upload that was appended gives way although there is room",
+        "P22",
+        EDITS,
+        "if len(others) >= UPLOADS_MAX:\n            others = _without_first_appended",
+        "if len(others) >= 1:\n            others = _without_first_appended",
+    ),
+    Sabotage(
+        "where one has expired one that was appended gives way, too",
+        "P22",
+        EDITS,
+        "others = still_stand(others, now_ms)\n        if len(others) >= UPLOADS_MAX:",
+        "others = still_stand(others, now_ms)\n        if others:",
     ),
     Sabotage(
         "an upload lasts as long as it likes",

@@ -8,16 +8,16 @@ SABOTAGED_WRITERS = (
     Sabotage(
         "what a key left behind is shown",
         "growth",
-        "log/topic.py",
-        "return found if found is None or stays(places, found.key, found.offset, number) else None",
+        "log/placed.py",
+        "return found if stays(places, found.key, found.offset, number) else None",
         "return found",
     ),
     Sabotage(
         "keys are looked for where they were",
         "growth",
-        "log/topic.py",
-        "number = partition_for_key(key, places.counts[-1])",
-        "number = partition_for_key(key, places.counts[0])",
+        "log/placed.py",
+        "partitions_for_keys(pa.array(keys, pa.binary()), places.counts[-1])",
+        "partitions_for_keys(pa.array(keys, pa.binary()), places.counts[0])",
     ),
     Sabotage(
         "two batches of one partition are sent at once",
@@ -212,8 +212,9 @@ SABOTAGED_WRITERS = (
         "what an interrupted leader tried is told as not appended",
         "told as it is",
         "log/commit_queue.py",
-        "        if self.answers is not None or self._commit.gi_frame is not None:\n            self._again",
-        "        if self._commit.gi_frame is not None and not self._commit.close():\n"
+        "        if self.answers is not None or getgeneratorstate(self._commit) != GEN_CLOSED:\n"
+        "            self._again",
+        "        if getgeneratorstate(self._commit) != GEN_CLOSED and not self._commit.close():\n"
         "            gone = __import__('lithify.store.errors', fromlist=['_']).Unavailable\n"
         "            self.answers = [gone('interrupted') for _ in self.members]\n"
         "        elif self.answers is not None:\n            self._again",

@@ -189,7 +189,7 @@ def in_place(spawn: Spawn) -> Generator[None]:
         "lithify.log.latest.threading": threading,
         "lithify.log.batches.Future": Future,
         "lithify.store.own_lock.threading": threading,
-        "lithify.segment.execute.new_id": _new_id,
+        "lithify.segment.outputs.new_id": _new_id,
         # What a merge costs is written down: figures of other lengths would make it another history.
         "lithify.segment.execute._cpu_ms": lambda: 0,
         "lithify.segment.execute._peak_memory_bytes": lambda: 0,
