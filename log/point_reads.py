@@ -1,4 +1,4 @@
-"""Gets of a partition: from a head that is recent enough, and whatever is collected meanwhile (docs/rfcs/0025)."""
+"""Gets of a partition, from a head that is recent enough, whatever is collected meanwhile (docs/rfcs/0025)."""
 
 from collections.abc import Callable, Iterable
 

@@ -4,7 +4,7 @@ Parts are kept under the key of their object: objects never change, so a part is
 fetches, decoded, beside the cache.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ Made = tuple[Name, Any, int]  # a part with its name and about its size in memor
 
 WAVE_BYTES = 16 << 20  # fetched at once, as they are stored
 WAVE_PARTS = 256
-DENSE = 24  # so many keys in one row group are looked for in all of it, without its index
+INDEX_BYTES = 4 << 20  # of neighbouring row groups, fetched together
 GAP_BYTES_MAX = 64 << 10  # between two spans: below that, one request for both is faster than two
 _BROKEN = (pa.ArrowException, OSError, ValueError, KeyError, IndexError, AttributeError, TypeError, OverflowError)
 
@@ -41,7 +41,7 @@ class Need:
     spans: list[Span]
     make: Callable[[list[bytes]], list[Made]]  # of the bytes of the spans; it raises what _BROKEN lists
     whole: Callable[[], "Need"] | None = None  # the row group that it is a part of
-    looks: float = 1  # so many of them are worth all of that
+    share: float = 1  # of that
 
 
 class Parts:
@@ -72,25 +72,35 @@ class Parts:
         )
 
     def index(self, ref: SegmentRef, segment: SegmentMap, group: int) -> RowGroupIndex | Need | None:
-        """None: the row group has none."""
+        """None: the row group has none. Those of its neighbours are fetched with it, and decoded when they are used."""
         name = (*segment.name, group)
         found = self._indexes.get(name)
         if found is not None:
             return found
-        found = self._known(name)
-        if found is not None:
-            self._indexes[name] = found
-            return found
-        spans = segment.index_spans(group)
+        stored = self._known(name)
+        if stored is None:
+            if not segment.index_spans(group):
+                return None
+            groups = segment.index_window(group, INDEX_BYTES)
+            return self._need((*segment.name, "indexes", groups[0]), lambda: self._index_need(ref, segment, groups))
+        if isinstance(stored, RowGroupIndex):
+            found = stored
+        else:
+            found = self._guarded(ref, lambda: segment.index(group, stored))
+            self._cache.put(name, found, found.bytes)
+        self._indexes[name] = found
+        return found
+
+    def _index_need(self, ref: SegmentRef, segment: SegmentMap, groups: Sequence[int]) -> Need:
+        spans = {group: segment.index_spans(group) or [] for group in groups}
 
         def make(contents: list[bytes]) -> list[Made]:
-            index = segment.index(group, contents)
-            return [(name, index, index.bytes)]
+            rest = iter(contents)
+            parts = {group: [next(rest) for _ in mine] for group, mine in spans.items()}
+            return [((*segment.name, group), mine, sum(map(len, mine))) for group, mine in parts.items()]
 
-        if not spans:
-            return None
-        whole = self._whole(ref, segment, group)
-        return self._need(name, lambda: Need(name, ref, spans, make, whole, DENSE))
+        name = (*segment.name, "indexes", groups[0])
+        return Need(name, ref, [span for mine in spans.values() for span in mine], make)
 
     def known_rows(self, segment: SegmentMap, group: int, stripe: int) -> Rows | None:
         return self._known_rows((*segment.name, group, stripe))
@@ -126,29 +136,29 @@ class Parts:
         spans = segment.stripe_spans(group, stripe, index)
         if index is None or stripe == WHOLE:
             return Need(name, ref, spans, make)
-        return Need(name, ref, spans, make, self._whole(ref, segment, group), len(index.stripes) / 2)
+        return Need(name, ref, spans, make, self._whole(ref, segment, group), 1 / len(index.stripes))
 
     def _whole(self, ref: SegmentRef, segment: SegmentMap, group: int) -> Callable[[], Need]:
         return partial(self._rows, (*segment.name, group, WHOLE), ref, segment, group, WHOLE, None)
 
     def _need(self, name: Name, make: Callable[[], Need]) -> Need:
-        """The same one for all looks: they are counted."""
+        """The same one for all looks."""
         found = self._needs.get(name)
         if found is None:
             found = self._needs[name] = make()
         return found
 
-    def fetch(self, needs: Mapping[Need, int]) -> None:
-        """Fetch some of these together, at least one, in place of the last wave; each with the number of looks that
-        wait for it. Whoever needs the others asks for them again. Raises NotFound, Corrupt, Unavailable, InvalidRequest
-        for a segment that cannot be reached."""
+    def fetch(self, needs: Iterable[Need]) -> None:
+        """Fetch some of these together, at least one, in place of the last wave. Whoever needs the others asks for them
+        again. Raises NotFound, Corrupt, Unavailable, InvalidRequest for a segment that cannot be reached."""
         self._fetched, self._needs, self._absent = {}, {}, set()
         wave = list(_wave(_merged(needs)))
         asked = [(need, _joined(need.spans)) for need in wave]
         contents = iter(self._contents([(need.ref, span) for need, spans in asked for span in spans]))
         for need, spans in asked:
             bodies = [(start, next(contents)) for start, _ in spans]
-            for name, part, size in self._made(need, [_piece(bodies, span) for span in need.spans]):
+            pieces = [_piece(bodies, span) for span in need.spans]
+            for name, part, size in self._guarded(need.ref, partial(need.make, pieces)):
                 self._fetched[name] = part
                 self._cache.put(name, part, size)
 
@@ -170,17 +180,17 @@ class Parts:
             made.append(((*name, 0, WHOLE), rows, rows.bytes))
         return made
 
-    def _made(self, need: Need, pieces: list[bytes]) -> list[Made]:
+    def _guarded(self, ref: SegmentRef, make: Callable[[], T]) -> T:
         try:
-            return need.make(pieces)
+            return make()
         except _BROKEN as error:
             what = str(error) if type(error) is ValueError else f"it cannot be decoded ({type(error).__name__})"
-            _, key = where(self._segments.keys, need.ref)
+            _, key = where(self._segments.keys, ref)
             raise Corrupt(
                 f"segment {key}: {what}. Restore the object from a copy, or run `lithify verify` to find all that is "
                 "damaged",
                 key,
-                need.ref.id,
+                ref.id,
             ) from None
 
     def _contents(self, reads: Sequence[tuple[SegmentRef, Span]]) -> list[bytes]:
@@ -202,15 +212,15 @@ class Parts:
             raise
 
 
-def _merged(needs: Mapping[Need, int]) -> list[Need]:
-    """A row group of which much is needed is read whole: that is one request and one decoding."""
-    parts: dict[Name, int] = {}
-    for need, looks in needs.items():
-        group = need.name[:3]
-        parts[group] = parts.get(group, 0) + (looks if len(need.name) == len(group) else 1)
+def _merged(needs: Iterable[Need]) -> list[Need]:
+    """A row group of which more than half is needed is read whole: that is one request and one decoding."""
+    given, shares = list(needs), dict[Name, float]()
+    for need in given:
+        if need.whole is not None:
+            shares[need.name[:3]] = shares.get(need.name[:3], 0) + need.share
     left: dict[Name, Need] = {}
-    for need in needs:
-        if need.whole is not None and parts[need.name[:3]] > max(need.looks, 1):
+    for need in given:
+        if need.whole is not None and need.share < 0.5 < shares[need.name[:3]]:
             whole = (*need.name[:3], WHOLE)
             if whole not in left:
                 left[whole] = need.whole()

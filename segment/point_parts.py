@@ -143,6 +143,18 @@ class SegmentMap:
         found = parts_of(self._metadata, group)
         return None if found is None else [span for span in found if span[1]]
 
+    def index_window(self, group: int, bytes_max: int) -> range:
+        """The row groups around `group` whose indexes are fetched with its own, always the same ones."""
+        start, size = 0, 0
+        for number in range(len(self.row_groups)):
+            mine = sum(length for _, length in self.index_spans(number) or [])
+            if size and size + mine > bytes_max:
+                if number > group:
+                    return range(start, number)
+                start, size = number, 0
+            size += mine
+        return range(start, len(self.row_groups))
+
     def index(self, group: int, contents: Sequence[bytes]) -> RowGroupIndex:
         """Made of what lies at `index_spans`. Raises ValueError."""
         found, rest = list[bytes](), iter(contents)

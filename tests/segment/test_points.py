@@ -174,7 +174,6 @@ def test_every_changed_byte_is_noticed_or_changes_nothing(
     step: int, several: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts_module, "TAIL_BYTES", 8)  # so that each part is fetched by itself
-    monkeypatch.setattr(parts_module, "DENSE", 1_000)
     rows = [{**row, "headers": HEADERS[3]} if several and row["offset"] % 5 == 0 else row for row in DAMAGED]
     origin = MemoryStore()
     ref = stored(origin, "1-a", rows, group=24, page=8)

@@ -13,16 +13,10 @@ SABOTAGED_GETTERS = (
         "            and staleness_ms\n",
     ),
     Sabotage(
-        "a head is as old as the reply",
-        "how old a get may be",
-        "log/recent.py",
-        "        self._asked_ms = now_ms\n",
-        "        self._asked_ms = await Now()\n",
-    ),
-    Sabotage(
         "what this handle appended is not looked for",
         "how old a get may be",
         "log/recent.py",
+        "            and self._files.manifest.seen.number <= known.id\n"
         "            and self._appended_to <= known.next_offset\n",
         "",
     ),

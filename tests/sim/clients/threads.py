@@ -184,7 +184,6 @@ def in_place(spawn: Spawn) -> Generator[None]:
         "lithify.log.producer_stamps.ThreadPoolExecutor": Pool,
         "lithify.log.producer.wait": wait,
         "lithify.gc.collector.many": _one_by_one,
-        "lithify.log.topic.many": _one_by_one,
         "lithify.log.commit_queue.threading": threading,
         "lithify.log.latest.threading": threading,
         "lithify.log.batches.Future": Future,
