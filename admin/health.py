@@ -100,10 +100,10 @@ def _checked(reading: Reading) -> Iterator[Check]:
     stalled = stalled_by_future(head, floor, now_ms)
     if stalled is not None:
         yield Check(where, "warning", stalled)
-    standing = still_stand(head.uploads, now_ms)
+    standing = [upload for upload in still_stand(head.uploads, now_ms) if upload.appended is None]
     if len(standing) == UPLOADS_MAX:
         first_ms = min(upload.expires_at_ms for upload in standing) - now_ms
-        text = f"{UPLOADS_MAX} uploads stand, its limit, so no other can begin until the first expires in"
+        text = f"{UPLOADS_MAX} uploads were not appended, its limit, so no other can begin until the first expires in"
         yield Check(where, "warning", f"{text} {span_text(first_ms)}; give uploads a shorter ttl")
     waits = overdue(reading)
     if waits is not None:

@@ -46,7 +46,8 @@ def write_readme(readme: Path, results: Results) -> None:
         drawn = readme.parent / _PICTURE
         drawn.parent.mkdir(parents=True, exist_ok=True)
         drawn.write_text(picture(results.far))
-        _write(readme, "far", show(replace(far, bars=bars(far))))
+        tables = show(replace(far, bars=bars(far)))
+        _write(readme, "far", f"![how long each takes, near and far]({_PICTURE})\n\n{tables}")
 
 
 def _write(readme: Path, name: str, tables: str) -> None:
@@ -200,7 +201,7 @@ def _cluster(found: OnCluster) -> str:
         ("one of them alone", f"{found.range_s:.2f}"),
         ("a task that does almost nothing", f"{found.task_s:.3f}"),
     ]
-    ranges = f"A clean of the same: {found.ranges_run} ranges ran, {found.ranges_explained} were explained before."
+    ranges = f"A compaction of the same: {found.ranges_run} ranges ran, {found.ranges_explained} were explained before."
     return f"{_table(head, rows)}\n\n{ranges}"
 
 

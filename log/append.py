@@ -211,7 +211,7 @@ async def outcome(files: PartitionFiles, token: str, *, settle: bool = False) ->
         )
     why = f"the manifests of that time (number {number}) were collected"
     if upload is not None:
-        why = f"upload {upload} has expired and was removed"
+        why = f"upload {upload} was removed: it had expired, or others needed its place after it was appended"
     raise CommitUnknown(
         f"{files.name}: whether the append happened can no longer be determined: {why}. Look for the records in the "
         "log",

@@ -1,6 +1,9 @@
 """Opening a manifest for a reader, and keeping it readable while somebody reads (docs/rfcs/0016, 0021). Protocol
 coroutines."""
 
+from collections import deque
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from lithify.log import checkpoints
@@ -11,11 +14,12 @@ from lithify.segment.read_task import Hold
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound, SnapshotExpired
 from lithify.store.port import NewId, Now
 
-__all__ = ["Renewal", "at", "hold_of", "opened", "renewed"]
+__all__ = ["Renewal", "Renewals", "at", "hold_of", "opened", "renewed"]
 
 Opened = tuple[Manifest, Checkpoint | None]
 
 RENEWALS = 3  # in one ttl: a renewal that fails, or comes late, leaves time for two more
+AROUND = 6  # in one ttl: how often a reader gets around to all the pins that its task carries
 FAILED = 12  # of a ttl: the time until another attempt
 LOOKS_MAX = 2
 
@@ -109,6 +113,9 @@ class Renewal:
         self._due_ms: int | None = _due_ms(hold.expires_at_ms, hold.ttl_ms)
         self._failed = False
 
+    def due(self, now_ms: int) -> bool:
+        return self._due_ms is not None and self._due_ms <= now_ms
+
     async def keep(self) -> bool:
         """Renew the pin if it is due; costs nothing before that. Returns whether the pin is known to last. Never raises
         a LithifyError: what is read is right, and whoever meets a missing file is told."""
@@ -124,3 +131,32 @@ class Renewal:
             return False
         self._due_ms = None if expires_at_ms is None else _due_ms(expires_at_ms, self._hold.ttl_ms)
         return expires_at_ms is not None
+
+
+class Renewals:
+    """Renews the pins of a query on behalf of one reader of it: that of its own partition whenever it is due, and those
+    of others in turn, few at a time, because other readers do the same."""
+
+    def __init__(self, own: Renewal, others: Iterable[Renewal], ttl_ms: int) -> None:
+        self._own = own
+        self._others = deque(others)
+        self._ttl_ms = ttl_ms
+        self._kept_ms: int | None = None
+
+    async def keep(self) -> None:
+        """To be called again and again: however far apart, each pin that is due has its turn within a sixth of the
+        ttl. Never raises a LithifyError."""
+        await self._own.keep()
+        if not self._others:
+            return
+        now_ms = await Now()
+        passed_ms = now_ms - (now_ms if self._kept_ms is None else self._kept_ms)
+        self._kept_ms = now_ms
+        turns = 1 + len(self._others) * passed_ms * AROUND // self._ttl_ms
+        for _ in range(len(self._others)):
+            if turns and self._others[0].due(now_ms):
+                await self._others[0].keep()
+                turns -= 1
+            elif not turns:
+                break
+            self._others.rotate(-1)

@@ -138,8 +138,8 @@ class Partition:
         wrote. For up to `ttl` (milliseconds or a timedelta; at most 7 days) no collector deletes it.
 
         Whoever chooses `upload_id` (16 hexadecimal digits) may begin the upload again: while it stands it is the same
-        one, afterwards another. Raises InvalidRequest, Unavailable: 256 uploads stand here; NotFound: the topic was
-        deleted; CommitUnknown: begin again.
+        one, afterwards another. Raises InvalidRequest, Unavailable: 256 uploads stand here that were not appended;
+        NotFound: the topic was deleted; CommitUnknown: begin again.
         """
         begun = self._run(begin_upload(self._files, upload_id, checkpoints.ttl_ms_of(ttl) or 0))
         return UploadTask.of(self._files.keys, begun, self._config())
@@ -147,12 +147,13 @@ class Partition:
     def upload(
         self, task: UploadTask, segments: Sequence[SegmentRef | None], txn: tuple[str, int] | None = None
     ) -> range:
-        """Append what `write_segment` answered, as one atomic commit of at most 4,096 segments; answers with the
-        offsets, in the order of `segments`. While the upload stands, a second call appends nothing, and answers with
-        the offsets of the first. `txn` as in `append`; without segments nothing is committed.
+        """Append what `write_segment` answered to this very task, as one atomic commit of at most 4,096 segments;
+        answers with the offsets, in the order of `segments`. While the upload stands, a second call appends nothing,
+        and answers with the offsets of the first; once it has expired, or 256 others needed its place, it is refused.
+        `txn` as in `append`; without segments nothing is committed.
 
-        Raises errors as `append`; Unavailable: this call appended nothing (too many L0 segments, or the upload has
-        expired and was removed); CommitUnknown: call it again, or give the token to `outcome`.
+        Raises errors as `append`; Unavailable: this call appended nothing (too many L0 segments, or the upload
+        was removed); CommitUnknown: call it again, or give the token to `outcome`.
         """
         transaction, given = stamp_of(txn), tuple(ref for ref in segments if ref is not None)
         check_task(task, self._files)

@@ -1,23 +1,25 @@
 """What a plan or a scan of a snapshot is asked for, and cutting it into tasks (docs/rfcs/0021)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from lithify.manifest.model import SegmentRef
 from lithify.segment.read_plan import TARGET_BYTES, Part, large, parts_of, planned
-from lithify.segment.read_task import ReadTask, View
+from lithify.segment.read_task import Beside, ReadTask, View
 from lithify.segment.schema import RECORDS
 from lithify.segment.segments import Segments
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["Wanted", "check_offsets", "cut", "target_of", "wanted"]
+__all__ = ["BESIDE_MAX", "Wanted", "check_offsets", "cut", "held_together", "target_of", "wanted"]
 
 FOOTERS_AT_ONCE = 8  # the footers of large segments are read at the same time: each is one request
 TASKS_MAX = 1_000_000
 TASKS_MULTIPLE = 4
+BESIDE_MAX = 64  # pins of other partitions that a task carries: 5 KB
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -123,3 +125,24 @@ def cut(whole: ReadTask, segments: Segments, target_bytes: int) -> list[ReadTask
     with ThreadPoolExecutor(min(FOOTERS_AT_ONCE, len(opened))) as pool:
         parts = dict(zip((ref.id for ref in opened), pool.map(read, opened), strict=True))
     return list(planned(whole, parts, target_bytes))
+
+
+def held_together(tasks: Sequence[ReadTask]) -> list[ReadTask]:
+    """The tasks of one query, each with pins of its other partitions too.
+
+    SUBTLE! 1. A query of two partitions is planned, and both are pinned for an hour. 2. Its workers read partition 0,
+    for two hours, and renew its pin. 3. Nobody renews the pin of partition 1, and what it kept is collected. 4. The
+    query fails at partition 1, though it has read all the time. Test: tests/log/test_held_together.py
+
+    Each carries a share of them, if they are many, and begins at another one: so that a few tasks that follow each
+    other carry all, and workers that begin at the same time look at different ones.
+    """
+    holds = {task.partition: task.hold for task in tasks if task.hold is not None}
+    pins = [Beside(number, hold) for number, hold in sorted(holds.items())]
+    shares = -(-len(pins) // BESIDE_MAX)
+    found: list[ReadTask] = []
+    for index, task in enumerate(tasks):
+        mine = [pin for pin in pins[index % shares :: shares] if pin.partition != task.partition] if pins else []
+        first = (index // shares) % len(mine) if mine else 0
+        found.append(replace(task, beside=(*mine[first:], *mine[:first])))
+    return found

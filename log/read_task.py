@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import structlog
 
-from lithify.log.held import Renewal
+from lithify.log.held import Renewal, Renewals
 from lithify.log.whole import Whole
 from lithify.manifest.missing import explain_missing
 from lithify.manifest.partition import PartitionFiles
@@ -25,7 +25,8 @@ log = structlog.wrap_logger(logging.getLogger("lithify.log"))
 
 def read_task(task: ReadTask, store: Store | Homes, clock: Clock | None = None) -> pa.RecordBatchReader:
     """The records of a task of `Snapshot.plan`, with its columns. `store` is that of the warehouse, opened here (see
-    `lithify.store.opening`). Meanwhile the snapshot's pin is renewed, if it has one.
+    `lithify.store.opening`). Meanwhile the snapshot's pin is renewed, if it has one, and those of
+    the plan's other partitions.
 
     Reading it twice gives the same. Raises SnapshotExpired if the manifest is no longer retained, Corrupt, Unavailable.
     """
@@ -35,7 +36,7 @@ def read_task(task: ReadTask, store: Store | Homes, clock: Clock | None = None) 
 
 
 def _kept(task: ReadTask, driver: Driver, files: PartitionFiles) -> Iterator[pa.RecordBatch]:
-    renewal = None if task.hold is None else Renewal(files, task.hold)
+    renewal = _renewals(task, files)
     try:
         if renewal is not None:
             driver.run(renewal.keep())
@@ -46,6 +47,13 @@ def _kept(task: ReadTask, driver: Driver, files: PartitionFiles) -> Iterator[pa.
     except NotFound as missing:
         head = driver.run(files.head())
         raise explain_missing(head, files.boundary.seen.value, task.manifest_id, missing) from missing
+
+
+def _renewals(task: ReadTask, files: PartitionFiles) -> Renewals | None:
+    if task.hold is None:
+        return None
+    others = [Renewal(PartitionFiles(keys), hold) for keys, hold in task.holds if keys != task.keys]
+    return Renewals(Renewal(files, task.hold), others, task.hold.ttl_ms)
 
 
 def _left_out(partition: int, records: int) -> None:

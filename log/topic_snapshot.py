@@ -12,7 +12,7 @@ import structlog
 
 from lithify.log.partition import Partition
 from lithify.log.placed import check_keys, get_placed
-from lithify.log.planning import Wanted, target_of, wanted
+from lithify.log.planning import Wanted, held_together, target_of, wanted
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Whole
@@ -97,11 +97,8 @@ class TopicSnapshot:
         )
         wholes = self._wholes(asked)
         target = target_of(self.topic, tasks, target_bytes, wholes)
-        return [
-            task
-            for snapshot, whole in zip(self.partitions, wholes, strict=True)
-            for task in snapshot.cut(whole, target)
-        ]
+        wholes_of = zip(self.partitions, wholes, strict=True)
+        return held_together([task for snapshot, whole in wholes_of for task in snapshot.cut(whole, target)])
 
     def renew(self) -> None:
         """As `Snapshot.renew`, of each partition."""

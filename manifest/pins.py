@@ -156,7 +156,7 @@ class CreateCheckpoint:
         going = _gives_way(self.owner, others, now_ms)
         kept = tuple(c for c in others if c.id not in going)
         if sum(c.owner == self.owner for c in kept) >= PINS_MAX[self.owner]:
-            return Refused(_too_many(head, self.owner, kept))
+            return Refused(_too_many(head, self.owner, kept, now_ms))
         mine = Checkpoint(
             id=self.id,
             owner=self.owner,
@@ -188,10 +188,14 @@ def _gives_way(owner: PinOwner, pins: Sequence[Checkpoint], now_ms: int) -> froz
     return frozenset(pin.id for pin in going)
 
 
-def _too_many(head: Manifest, owner: PinOwner, pins: Sequence[Checkpoint]) -> LithifyError:
+def _too_many(head: Manifest, owner: PinOwner, pins: Sequence[Checkpoint], now_ms: int) -> LithifyError:
     place, most = f"{head.topic}/{head.partition}", PINS_MAX[owner]
     if owner != "user":
-        return Unavailable(f"{place} is read by {most} {owner}s at once, its limit: retry when one of them has ended")
+        first_ms = min(pin.expires_at_ms or now_ms for pin in pins if pin.owner == owner) - now_ms
+        return Unavailable(
+            f"{place} has {most} pins of {owner}s, its limit. A pin stays until it is released, or expires after its "
+            f"last renewal; the first expires in {span_text(first_ms)}. Retry then, or read without a pin"
+        )
     oldest = by_manifest([pin for pin in pins if pin.owner == owner])[0]
     told = let_go_text(head.topic, oldest)
     return Unavailable(f"{place} has {most} checkpoints, its limit. Delete one first; for the oldest, {told}")

@@ -49,6 +49,19 @@ def still_stand(uploads: tuple[Upload, ...], now_ms: int) -> tuple[Upload, ...]:
     return tuple(upload for upload in uploads if not ran_out(upload, now_ms))
 
 
+def _without_first_appended(uploads: tuple[Upload, ...]) -> tuple[Upload, ...]:
+    """At the bound the upload that was appended first gives way, though it has not expired.
+
+    SUBTLE! Never one that was not appended: 1. U is begun, and its segments are uploaded. 2. Others begin until U gives
+    way. 3. A sweep deletes them. 4. The driver of U is refused after hours of work. Whoever repeats the commit of an
+    appended one that gave way is refused too, or told by its transaction, and appends nothing. Test:
+    tests/protocol/test_p22_uploads.py
+    """
+    done = [(upload.appended.number, upload.begun_at, upload) for upload in uploads if upload.appended is not None]
+    first = min(done, key=lambda each: each[:2], default=(0, 0, None))[2]
+    return tuple(upload for upload in uploads if upload is not first)
+
+
 def find_upload(head: Manifest, name: str) -> Upload | None:
     """SUBTLE! By number and id. 1. Upload U of number 40 expires and is removed, its segments are swept. 2. Whoever
     chooses the id begins it again, at number 90. 3. A driver that was away since commits segments of number 40. By the
@@ -107,11 +120,14 @@ class BeginUpload:
         if len(others) >= UPLOADS_MAX:
             others = still_stand(others, now_ms)
         if len(others) >= UPLOADS_MAX:
+            others = _without_first_appended(others)
+        if len(others) >= UPLOADS_MAX:
             first_ms = min(upload.expires_at_ms for upload in others) - now_ms
             return Refused(
                 Unavailable(
-                    f"{head.topic}/{head.partition} has {UPLOADS_MAX} uploads, its limit; the first of them expires in "
-                    f"{span_text(first_ms)}. Retry then; give uploads a shorter ttl, or begin fewer"
+                    f"{head.topic}/{head.partition} has {UPLOADS_MAX} uploads that were not appended, its limit; the "
+                    f"first of them expires in {span_text(first_ms)}. Retry then; give uploads a shorter ttl, or begin "
+                    "fewer"
                 )
             )
         mine = Upload(id=self.id, begun_at=number, expires_at_ms=now_ms + self.ttl_ms)
@@ -188,9 +204,9 @@ class AppendUploaded:
 
     def _gone(self, head: Manifest) -> Unavailable:
         return Unavailable(
-            f"{head.topic}/{head.partition}: upload {self.name} has expired and was removed. This call appended "
-            "nothing; if an earlier one was never answered, look for its records first. Then begin another upload, "
-            "and write its segments again"
+            f"{head.topic}/{head.partition}: upload {self.name} was removed: it had expired, or it was appended and "
+            "others needed its place. This call appended nothing; if an earlier one was never answered, look for its "
+            "records first. Then begin another upload, and write its segments again"
         )
 
     def _transactions(

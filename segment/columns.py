@@ -3,7 +3,7 @@
 Every batch has the schema RUN, whatever is read: a column that is not wanted stands there without its contents.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -95,7 +95,7 @@ class Window:
         self._at = 0
 
     @contextmanager
-    def showing(self, pieces: list[tuple[int, memoryview]]) -> Iterator[None]:
+    def showing(self, pieces: list[tuple[int, memoryview]]) -> Generator[None]:
         """Within the block, these can be read: each with its position in the object."""
         self._pieces = pieces
         try:

@@ -80,6 +80,9 @@ def rows_by_partition(table: pa.Table, partitions: int, keyless: int) -> Iterato
     partition of those without a key."""
     if not table.num_rows:
         return
+    if partitions == 1:
+        yield 0, table
+        return
     places = partitions_for_keys(table.column("key").chunk(0), partitions)
     places[places < 0] = keyless
     for number in np.unique(places).tolist():

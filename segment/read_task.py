@@ -13,7 +13,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef, SortedRun
 from lithify.manifest.places_of_keys import KeyPlaces
 
-__all__ = ["Hold", "ReadTask", "View"]
+__all__ = ["Beside", "Hold", "ReadTask", "View"]
 
 View = Literal["latest", "log"]
 """`latest`: the latest record of each key, as `scan` shows it. `log`: every stored record, as `read` does."""
@@ -25,6 +25,13 @@ class Hold(msgspec.Struct, frozen=True):
     id: str  # of the checkpoint
     ttl_ms: int
     expires_at_ms: int  # by the store's clock, when the task was made
+
+
+class Beside(msgspec.Struct, frozen=True, array_like=True):
+    """The pin of another partition of the plan, which the task's readers renew too."""
+
+    partition: int
+    hold: Hold
 
 
 class ReadTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +52,19 @@ class ReadTask(msgspec.Struct, frozen=True, kw_only=True):
     l0: tuple[SegmentRef, ...]
     places: KeyPlaces | None = None  # of the keys of a topic that has grown, for `latest`
     hold: Hold | None = None
+    beside: tuple[Beside, ...] = ()
     rows: int
     bytes: int
 
     @property
     def partition(self) -> int:
         return self.keys.partition
+
+    @property
+    def holds(self) -> list[tuple[PartitionKeys, Hold]]:
+        """Its own pin, if it has one, and those of other partitions of its topic."""
+        others = [(msgspec.structs.replace(self.keys, partition=each.partition), each.hold) for each in self.beside]
+        return others if self.hold is None else [(self.keys, self.hold), *others]
 
     @property
     def segments(self) -> tuple[SegmentRef, ...]:

@@ -1,8 +1,10 @@
 """spark.read: one snapshot for each DataFrame, planned into tasks on the driver, read on executors (RFC 0021, 0022)."""
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -11,6 +13,7 @@ from pyspark_lithify.options import ReadOptions
 from pyspark_lithify.telling import told, told_while_read
 
 if TYPE_CHECKING:
+    from lithify.log.partition import Partition
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
     from lithify.log.topic_snapshot import TopicSnapshot
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["HELD_FOR", "BatchReader", "ReadPartition"]
 
 HELD_FOR = timedelta(hours=1)  # each task that is read renews it
+
+T = TypeVar("T")
 
 
 class ReadPartition(InputPartition):
@@ -75,17 +80,25 @@ def planned(topic: "Topic", options: ReadOptions, columns: Sequence[str]) -> "li
     }
     if options.partitions is None:
         return _of_all(topic, options).plan(**common, tasks=options.tasks)
+    from lithify.log.planning import held_together
+
     found: list[ReadTask] = []
     share = None if options.tasks is None else max(1, options.tasks // len(options.partitions))
     for place, number in enumerate(options.partitions):
         found += _of_one(topic, options, place, number).plan(**common, tasks=share)
-    return found
+    return held_together(found)
 
 
 def _of_all(topic: "Topic", options: ReadOptions) -> "TopicSnapshot":
     if options.checkpoint is not None:
         return topic.pinned(options.checkpoint)
-    return topic.snapshot(HELD_FOR if options.pin else None, manifests=options.manifests)
+    if options.manifests is None:
+        return _held(topic.snapshot, topic.name) if options.pin else topic.snapshot()
+    found = topic.snapshot(manifests=options.manifests)
+    if not options.pin:
+        return found
+    held = [_kept(topic.partition(number), manifest) for number, manifest in enumerate(options.manifests)]
+    return dataclasses.replace(found, partitions=tuple(held))
 
 
 def _of_one(topic: "Topic", options: ReadOptions, place: int, number: int) -> "Snapshot":
@@ -93,4 +106,38 @@ def _of_one(topic: "Topic", options: ReadOptions, place: int, number: int) -> "S
     if options.checkpoint is not None:
         return part.pinned(options.checkpoint)
     manifest = None if options.manifests is None else options.manifests[place]
-    return part.snapshot(ttl=HELD_FOR if options.pin else None, manifest=manifest)
+    if not options.pin:
+        return part.snapshot(manifest=manifest)
+    if manifest is None:
+        return _held(lambda ttl: part.snapshot(ttl=ttl), f"{topic.name}/{number}")
+    return _kept(part, manifest)
+
+
+def _held(take: "Callable[[timedelta | None], T]", where: str) -> T:
+    """A new snapshot with a pin; without one where none can be made, as where so many DataFrames were made within the
+    hour that their pins are at the limit."""
+    from lithify.store.errors import AccessDenied, Unavailable
+
+    try:
+        return take(HELD_FOR)
+    except AccessDenied:
+        raise  # who may not write says pin=false
+    except Unavailable as error:
+        found = take(None)
+        logging.getLogger("lithify.spark").warning(
+            "%s is read without a pin: if the query takes longer than the collector's grace period it may fail with "
+            "SnapshotExpired (%s)",
+            where,
+            error,
+        )
+        return found
+
+
+def _kept(part: "Partition", manifest: int) -> "Snapshot":
+    """That manifest. If a scan pins it, the pin is renewed; otherwise it cannot be pinned any more (P20)."""
+    from lithify.store.errors import SnapshotExpired
+
+    try:
+        return part.snapshot(ttl=HELD_FOR, manifest=manifest)
+    except SnapshotExpired:
+        return part.snapshot(manifest=manifest)

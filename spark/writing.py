@@ -45,6 +45,7 @@ class Placing:
     spec: "StoreSpec"
     upload_id: str
     partitions_count: int
+    topic_id: str
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -73,7 +74,7 @@ def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | No
     count = topic.partitions_now()
     if txn is not None:
         count = distributed_over(topic, txn, count)
-    return Placing(options, tuple(field.name for field in schema), spec, new_id(), count)
+    return Placing(options, tuple(field.name for field in schema), spec, new_id(), count, topic.topic_id)
 
 
 def distributed_over(topic: "Topic", txn: tuple[str, int], now: int) -> int:
@@ -98,9 +99,14 @@ def application_over(application: str, count: int) -> str:
 
 def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:
     """In a task: the rows of each partition as one segment, or a few if they are more than memory should hold."""
+    from lithify.manifest.model import UPLOADED_SEGMENTS_MAX
+
     context = TaskContext.get()
-    rows = Rows(placing, context.partitionId() if context is not None else 0)
+    number = context.partitionId() if context is not None else 0
+    rows = Rows(placing, number)
     for batch in batches:
+        if number >= UPLOADED_SEGMENTS_MAX and batch.num_rows:
+            raise _too_many(f"this write has more than {UPLOADED_SEGMENTS_MAX} tasks, each with segments of its own")
         rows.add(for_append(batch, placing.names))
     return Written(placing.partitions_count, rows.written(), query_id)
 
@@ -150,6 +156,7 @@ class Rows:
             options = self._placing.options
             if self._topic is None:
                 self._topic = topic_on_executor(self._placing.spec, options.common.topic)
+                _check_same(self._topic, self._placing.topic_id)
             part = self._topic.partition(number)
             self._tasks[number] = part.begin_upload(ttl=options.upload_ttl_ms, upload_id=self._placing.upload_id)
         return self._tasks[number]
@@ -164,8 +171,14 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     if not written:
         return
     topic, _ = opened(options.common)
+    for message in written:
+        for task, _ in itertools.chain.from_iterable(message.segments.values()):
+            _check_same(topic, task.topic_id, "Nothing was appended.")
+    numbers = sorted({number for message in written for number in message.segments})
+    for number in numbers:
+        _check_count(topic, number, sum(len(message.segments.get(number, ())) for message in written))
     done: list[int] = []
-    for number in sorted({number for message in written for number in message.segments}):
+    for number in numbers:
         given = list(itertools.chain.from_iterable(message.segments.get(number, ()) for message in written))
         stamp = None if txn is None else (application_over(txn[0], written[0].partitions_count), txn[1])
         try:
@@ -174,6 +187,43 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
             error.add_note(_reached(error, done, txn is not None))
             raise
         done.append(number)
+
+
+def _check_count(topic: "Topic", number: int, count: int) -> None:
+    """Of all partitions, before something is appended to the first."""
+    from lithify.manifest.model import UPLOADED_SEGMENTS_MAX
+
+    if count > UPLOADED_SEGMENTS_MAX:
+        error = _too_many(f"the tasks wrote {count} segments for {topic.name}/{number}")
+        error.add_note("Nothing was appended.")
+        raise error
+
+
+def _too_many(what: str) -> Exception:
+    from lithify.manifest.model import UPLOADED_SEGMENTS_MAX
+    from lithify.store.errors import InvalidRequest
+
+    return InvalidRequest(
+        f"{what}, and one commit takes {UPLOADED_SEGMENTS_MAX} segments in a partition: write with fewer, larger "
+        "tasks, as df.coalesce(1000).write"
+    )
+
+
+def _check_same(topic: "Topic", topic_id: str, *notes: str) -> None:
+    """SUBTLE! A topic may be made again beneath a write. 1. A task writes segments for the first one. 2. It is deleted,
+    and made again under its name. 3. Another task begins the same upload there; it may get the same number, so it has
+    the same name. 4. We append the segments of both to the second topic, which does not have those of the first: it is
+    corrupt for good. Test: tests/spark/test_writing.py
+    """
+    from lithify.store.errors import NotFound
+
+    if topic.topic_id != topic_id:
+        error = NotFound(
+            f"topic {topic.name} was deleted while it was written, and another one has its name: write again"
+        )
+        for note in notes:
+            error.add_note(note)
+        raise error
 
 
 def _reached(error: Exception, done: Sequence[int], again_is_skipped: bool) -> str:
@@ -198,7 +248,7 @@ def _append(
     from lithify.store.driver import pause
     from lithify.store.errors import AlreadyExists, InvalidRequest, Unavailable
 
-    tasks = {task.name: task for task, _ in given}
+    tasks = {(task.keys, task.name): task for task, _ in given}
     if len(tasks) > 1:
         raise InvalidRequest(
             f"{topic.name}/{number}: the upload expired while tasks wrote. Write again, with a larger uploadTtlMs"

@@ -164,7 +164,7 @@ def test_a_far_store_has_a_table_and_a_picture_of_its_own_in_the_readme(tmp_path
     readme.write_text("<!-- bench:begin -->\nkept\n<!-- bench:end -->\n<!-- far:begin -->\n<!-- far:end -->\n")
     write_readme(readme, Results(machine=results().machine, far=far_store()))
     text = readme.read_text()
-    assert text.startswith("<!-- bench:begin -->\nkept\n<!-- bench:end -->\n<!-- far:begin -->\n2 processors")
+    assert text.startswith("<!-- bench:begin -->\nkept\n<!-- bench:end -->\n<!-- far:begin -->\n![how long")
     drawn = (tmp_path / "docs/pictures/far-store.svg").read_text()
     assert drawn == picture(far_store())
     tree = ElementTree.fromstring(drawn)

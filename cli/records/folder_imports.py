@@ -95,7 +95,7 @@ def import_folder(
         return FolderImport(source_id, len(folder.files), {})
     if given is None:
         _check_unchanged(topic, folder, known, url)
-    placing = Placing(WriteOptions(common), (), spec, new_id(), count)
+    placing = Placing(WriteOptions(common), (), spec, new_id(), count, topic.topic_id)
     parts = cut(folder.sizes)
     part = functools.partial(_written, placing, folder.files, parts, dict(options))
     replies = in_parts(part, len(parts), where_to_work(where, sum(folder.sizes)))

@@ -42,8 +42,8 @@ def test_doctor_warns_where_no_other_upload_can_begin(
 ) -> None:
     monkeypatch.setattr("lithify.admin.health.UPLOADS_MAX", 2)
     part.begin_upload()
-    assert not [check for check in users.json("doctor")["checks"] if "uploads stand" in check["detail"]]
+    assert not [check for check in users.json("doctor")["checks"] if "uploads were not appended" in check["detail"]]
     part.begin_upload()
-    (warned,) = [check for check in users.json("doctor")["checks"] if "uploads stand" in check["detail"]]
+    (warned,) = [check for check in users.json("doctor")["checks"] if "uploads were not appended" in check["detail"]]
     assert (warned["name"], warned["verdict"]) == ("users/0", "warning")
     assert "the first expires in" in warned["detail"]

@@ -257,7 +257,7 @@ def test_pins_are_let_go_if_one_partition_cannot_be_pinned(
     topic = warehouse.create_topic("t", partitions=3, config=COMPACTED)
     topic.partition(2).snapshot(ttl=60_000)
     monkeypatch.setitem(__import__("lithify.manifest.pins", fromlist=["PINS_MAX"]).PINS_MAX, "scan", 1)
-    with pytest.raises(Exception, match="is read by 1 scans at once"):
+    with pytest.raises(Exception, match="has 1 pins of scans, its limit"):
         topic.snapshot(ttl=60_000)
     assert [len(topic.partition(number).checkpoints(owner=None)) for number in range(3)] == [0, 0, 1]
 

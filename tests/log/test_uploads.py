@@ -118,7 +118,7 @@ def test_who_chooses_the_id_finds_the_upload_again_while_it_stands(tmp_path: Pat
     lithify.Collector(warehouse).run_once()
     another = part.begin_upload(upload_id=ID)
     assert (another.upload_id, another.begun_at > task.begun_at) == (ID, True)
-    with pytest.raises(Unavailable, match="has expired and was removed"):
+    with pytest.raises(Unavailable, match="was removed: it had expired"):
         part.upload(task, refs)
     with pytest.raises(InvalidRequest, match="was not uploaded under upload"):
         part.upload(another, refs)

@@ -2,12 +2,15 @@
 and collectors: tests/protocol/test_p22_uploads.py."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
-from lithify.manifest.commit import Already, Refused
+from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import (
     TIME_INDEX_MAX,
@@ -19,6 +22,7 @@ from lithify.manifest.model import (
     SegmentRef,
     Transaction,
     Upload,
+    UploadAppended,
 )
 from lithify.manifest.retention import floor_at
 from lithify.manifest.transactions import TransactionStamp
@@ -50,11 +54,48 @@ def test_at_the_limit_expired_uploads_give_way_and_others_do_not() -> None:
     verdict = BeginUpload(ID, 10).apply(full, 10, 99)
     assert isinstance(verdict, Refused)
     assert isinstance(verdict.error, Unavailable)
-    assert "256 uploads" in str(verdict.error)
+    assert "256 uploads that were not appended" in str(verdict.error)
     assert [each.id for each in after(full, BeginUpload(ID, 10), now_ms=101).uploads] == [
         *(each.id for each in uploads[2:]),
         ID,
     ]
+
+
+def test_at_the_limit_the_one_that_was_appended_first_gives_way() -> None:
+    """Not the one that was begun first: its driver may have needed hours, and may still repeat its commit."""
+    uploads = tuple(Upload(id=f"{n:016x}", begun_at=1 + n, expires_at_ms=100) for n in range(UPLOADS_MAX))
+    done = {3: 2_000, 7: 300, 9: 1_000}
+    uploads = tuple(
+        replace(each, appended=UploadAppended(done[n], 0, 1)) if n in done else each for n, each in enumerate(uploads)
+    )
+    full = replace(at(FIRST, 5_000), uploads=uploads, next_offset=1, log_start_offset=1)
+    assert [each.id for each in after(full, BeginUpload(ID, 10), now_ms=0).uploads] == [
+        *(each.id for n, each in enumerate(uploads) if n != 7),
+        ID,
+    ]
+
+
+@given(steps=st.lists(st.tuples(st.sampled_from(["begin", "append", "again"]), st.integers(0, 9)), max_size=60))
+def test_a_begin_is_refused_only_where_nothing_can_give_way(steps: list[tuple[str, int]]) -> None:
+    """And a commit that is repeated, whatever became of its entry, appends nothing."""
+    head, begun, done = at(FIRST, 1), list[Upload](), set[str]()
+    with patch("lithify.manifest.uploads.UPLOADS_MAX", 3):
+        for number, (what, which) in enumerate(steps):
+            if what == "begin":
+                verdict = BeginUpload(f"{number:016x}", DAY_MS).apply(head, head.id + 1, number)
+                assert isinstance(verdict, Refused) == (sum(u.appended is None for u in head.uploads) >= 3)
+            else:
+                of = [upload for upload in begun if (upload.name in done) == (what == "again")]
+                if not of:
+                    continue
+                upload = of[which % len(of)]
+                ref = segment(SegmentId.for_upload(upload.name, "0" * 16))
+                verdict = edit(upload, ref).apply(head, head.id + 1, number)
+                assert isinstance(verdict, Next) == (what == "append"), "what was not appended can be"
+                done.add(upload.name)
+            if isinstance(verdict, Next):
+                head = replace(verdict.value, id=head.id + 1)
+                begun += [upload for upload in head.uploads if upload.begun_at == head.id]
 
 
 @pytest.mark.parametrize("upload_id", ["", "0", "0" * 15, "0" * 17, "0" * 15 + "g", "A" * 16, "0" * 15 + "/"])

@@ -111,16 +111,19 @@ def test_a_commit_that_is_repeated_after_its_segments_are_gone_appends_nothing()
     assert head_of(world) == head
 
 
-def test_two_thousand_writes_leave_no_application_behind() -> None:
+@pytest.mark.parametrize("numbered", [False, True])
+def test_two_thousand_writes_of_a_day_are_appended_and_leave_no_application_behind(numbered: bool) -> None:
+    """Their uploads all stand for a day: at the bound those that were appended first give way."""
     head = at(FIRST, 1)
     for now_ms in range(2_000):
-        upload_id, ttl_ms = f"{now_ms:016x}", 100
-        head = after(head, BeginUpload(upload_id, ttl_ms), now_ms=now_ms)
+        upload_id = f"{now_ms:016x}"
+        head = after(head, BeginUpload(upload_id, DAY_MS), now_ms=now_ms)
         ref = segment(SegmentId.for_upload(head.uploads[-1].name, upload_id))
-        head = after(head, edit(head.uploads[-1], ref), now_ms=now_ms)
+        stamp = TransactionStamp("query", now_ms) if numbered else None
+        head = after(head, edit(head.uploads[-1], ref, transaction=stamp), now_ms=now_ms)
         head = replace(head, l0=head.l0[-1:], time_index=head.time_index[-1:])  # what came before was dropped
         head = replace(head, log_start_offset=head.next_offset - 1)
-    assert (len(head.transactions), len(head.uploads) <= UPLOADS_MAX, head.next_offset) == (0, True, 2_000)
+    assert (len(head.transactions), len(head.uploads), head.next_offset) == (int(numbered), UPLOADS_MAX, 2_000)
 
 
 def test_readers_see_all_segments_of_a_batch_or_none() -> None:
@@ -161,7 +164,7 @@ def test_an_upload_that_expired_stands_until_a_commit_removes_it() -> None:
     assert append(world, files, upload, ref) == range(1)
     world.alone(collect(files, GRACE_MS))
     assert head_of(world).uploads == ()
-    with pytest.raises(Unavailable, match="has expired and was removed"):
+    with pytest.raises(Unavailable, match="was removed: it had expired"):
         append(world, files, upload, ref)
 
 
@@ -201,6 +204,73 @@ def test_begun_twice_it_is_the_same_upload_and_begun_after_it_is_gone_another() 
     with pytest.raises(Unavailable, match="removed"):
         append(world, PartitionFiles(KEYS), first, ref)
     assert append(world, files, second, world.alone(write(second))).stop == head_of(world).next_offset
+
+
+# --- at the bound
+
+
+BOUND = 4
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lithify.manifest.uploads.UPLOADS_MAX", BOUND)
+
+
+def others(world: World, files: PartitionFiles, begun: int = BOUND, *, appended: bool = True) -> None:
+    """Others begin so many uploads, and append each."""
+    for _ in range(begun):
+        upload = world.alone(begin(files))
+        if appended:
+            append(world, files, upload, world.alone(write(upload)))
+
+
+@pytest.mark.usefixtures("few")
+def test_what_gave_way_at_the_bound_and_is_committed_again_appends_nothing() -> None:
+    """1. A commit's answer is lost. 2. Others are begun until its entry gives way, and its segments are compacted
+    and collected. 3. The driver repeats its commit."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    upload = world.alone(begin(files))
+    refs = [world.alone(write(upload, 2)) for _ in range(2)]
+    token = unanswered(world, upload, *refs, arrives=True).token
+    others(world, files)
+    time_passes(world, 4)
+    head = head_of(world)
+    assert upload.name not in [each.name for each in head.uploads]
+    with pytest.raises(Unavailable, match="others needed its place"):
+        append(world, PartitionFiles(KEYS), upload, *refs)
+    with pytest.raises(CommitUnknown, match="others needed its place"):
+        world.alone(outcome(PartitionFiles(KEYS), token))
+    assert head_of(world) == head
+
+
+@pytest.mark.usefixtures("few")
+def test_what_gave_way_at_the_bound_is_told_by_its_transaction() -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    upload, stamp = world.alone(begin(files, ID)), TransactionStamp("query", 7)
+    ref = world.alone(write(upload, 2))
+    append(world, files, upload, ref, transaction=stamp)
+    others(world, files)
+    assert append(world, PartitionFiles(KEYS), upload, ref, transaction=stamp) == range(2)
+    another = world.alone(begin(files, ID))
+    assert another.begun_at > upload.begun_at
+    ref = world.alone(write(another, 2))
+    assert append(world, PartitionFiles(KEYS), another, ref, transaction=stamp) == range(2)
+
+
+@pytest.mark.usefixtures("few")
+def test_what_was_not_appended_never_gives_way() -> None:
+    """A write of many hours beside thousands of short ones; and no other can begin, once nothing but such stands."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    upload = world.alone(begin(files))
+    ref = world.alone(write(upload))
+    others(world, files, 2 * BOUND)
+    time_passes(world, 2)
+    assert append(world, files, upload, ref).stop == head_of(world).next_offset
+    others(world, files, BOUND, appended=False)
+    assert all(each.appended is None for each in head_of(world).uploads)
+    with pytest.raises(Unavailable, match="4 uploads that were not appended"):
+        world.alone(begin(files))
 
 
 # --- what ends it
@@ -296,7 +366,7 @@ def test_once_its_upload_is_gone_nobody_can_tell() -> None:
     token = unanswered(world, upload, world.alone(write(upload)), arrives=True).token
     world.now_ms += GRACE_MS
     world.alone(collect(PartitionFiles(KEYS), GRACE_MS))
-    with pytest.raises(CommitUnknown, match="has expired and was removed"):
+    with pytest.raises(CommitUnknown, match="was removed: it had expired"):
         world.alone(outcome(PartitionFiles(KEYS), token))
 
 

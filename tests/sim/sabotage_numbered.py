@@ -24,7 +24,7 @@ OF_NUMBERED_FILES = (
         "P3",
         "manifest/commit.py",
         "dead, found = await both(self._dead(), self._whole(found))",
-        "dead, found = await both(self._dead(), self._forward(low))",
+        "dead, found = await both(self._dead(), self._forward(low))\n            low = Version(dead, None)",
     ),
     Sabotage(
         "an absent number below one that is there ends a search",

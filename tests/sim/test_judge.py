@@ -14,7 +14,7 @@ from tests.sim.judge.owners import let_go_by_another
 from tests.sim.judge.pins import pinned_wrongly
 from tests.sim.judge.records import Record, Records
 from tests.sim.judge.settings import KEEP_ALL, Settings, settings
-from tests.sim.judge.uploads import AT_MOST, protected, uploaded_wrongly
+from tests.sim.judge.uploads import AT_MOST, AtMost, protected, uploaded_wrongly
 
 
 def log(*buckets: list[int], **retention: int) -> Json:
@@ -222,6 +222,31 @@ APPENDED = uploaded(DONE, number=10, next_offset=32, l0=TWO_SEGMENTS)
 def test_an_upload_begins_is_appended_and_ends_as_it_may(previous: Json, manifest: Json, wrong: str | None) -> None:
     found = uploaded_wrongly(previous, manifest, {50}, AT_MOST)
     assert found is None if wrong is None else found is not None and wrong in found, found
+
+
+SECOND = {"id": "1" * 16, "begun_at": 8, "expires_at_ms": 150, "appended": [9, 28, 2]}
+THIRD = {"id": "2" * 16, "begun_at": 11, "expires_at_ms": 150}
+FULL = uploaded(DONE, SECOND, number=10)
+
+
+@pytest.mark.parametrize(
+    ("previous", "left", "right"),
+    [
+        (FULL, (DONE, THIRD), True),
+        (FULL, (SECOND, THIRD), False),  # it was appended later
+        (FULL, (THIRD,), False),
+        (FULL, (DONE,), False),  # none is begun
+        (uploaded(DONE, number=10), (THIRD,), False),  # there was room
+        (uploaded(DONE, UPLOAD | {"id": "3" * 16, "begun_at": 2}, number=10), (DONE, THIRD), False),  # not appended
+        (uploaded(DONE, SECOND | {"expires_at_ms": 100}, number=10), (THIRD,), False),  # one had expired: room
+        (uploaded(DONE, SECOND | {"expires_at_ms": 100}, number=10), (DONE, THIRD), True),
+    ],
+)
+def test_at_the_bound_the_upload_that_was_appended_first_gives_way(
+    previous: Json, left: tuple[Json, ...], right: bool
+) -> None:
+    found = uploaded_wrongly(previous, uploaded(*left, number=11), {50}, AtMost(2, 3))
+    assert (found is None) == right, found
 
 
 def test_what_is_named_after_an_upload_that_stands_may_not_be_deleted() -> None:

@@ -192,6 +192,9 @@ class Truth:
             self._count(kind)
         if "uploads" in step.changed:
             self.world.held("P22")
+            now_ms = manifest.committed_at_ms
+            if kind == "upload" and any(each.expires_at_ms > now_ms for each in step.of("uploads", "name").removed):
+                self._count("upload in place of one that was appended")
 
     def _count(self, what: str) -> None:
         self.world.counts[f"commit: {what}"] += 1

@@ -1,6 +1,7 @@
 """df.write: one upload and one commit in each partition, repeatable; what it refuses, on the driver (RFC 0022)."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyspark_lithify.writing import Placing, Written, application_over, commit, 
 
 import lithify
 from lithify.log.topic import Topic
-from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.errors import InvalidRequest, NotFound, Unavailable
 from lithify.store.opening import open_store
 
 LONG_AGO = 1_700_000_000_000
@@ -149,7 +150,7 @@ def placing(
     url: str, topic: Topic, count: int | None = None, upload: str = "0123456789abcdef", **options: Any
 ) -> Placing:
     given = write_options({"topic": "t", "path": url} | {name: str(value) for name, value in options.items()})
-    return Placing(given, ("key", "value"), open_store(url).spec(), upload, count or topic.partitions)
+    return Placing(given, ("key", "value"), open_store(url).spec(), upload, count or topic.partitions, topic.topic_id)
 
 
 def test_a_commit_that_is_repeated_appends_nothing_more(url: str, warehouse: lithify.Warehouse) -> None:
@@ -185,6 +186,46 @@ def test_a_version_that_reached_some_partitions_is_finished_where_its_keys_were_
     assert [key for key, _ in kept(topic)] == sorted(key.encode() for key in keys)
 
 
+def made_again(url: str, partitions: int = 1) -> Topic:
+    """By another process."""
+    lithify.open(url).delete_topic("t")
+    return lithify.open(url).create_topic("t", partitions=partitions)
+
+
+@pytest.mark.parametrize("written_before", [0, 1, 2])
+def test_a_topic_that_is_made_again_beneath_a_write_gets_nothing_of_it(
+    url: str, warehouse: lithify.Warehouse, written_before: int
+) -> None:
+    """Its segments are the former topic's, though the uploads of both have the same name: the same id, begun by
+    manifests of the same number."""
+    place = placing(url, warehouse.create_topic("t"))
+    messages = [write(place, batches("a")) for _ in range(written_before)]
+    topic = made_again(url, 4)
+    with pytest.raises(NotFound, match="was deleted"):
+        write(place, batches("b"))
+    if messages:
+        with pytest.raises(NotFound, match="was deleted") as error:
+            commit(place.options, messages, None)
+        assert error.value.__notes__[-1] == "Nothing was appended."
+    assert kept(topic) == []
+    assert kept(lithify.open(url).topic("t")) == []
+
+
+def test_messages_of_two_topics_of_one_name_are_not_appended(url: str, warehouse: lithify.Warehouse) -> None:
+    """As of tasks of an earlier release, which looked at the name alone."""
+    place = placing(url, warehouse.create_topic("t"))
+    old = write(place, batches("a"))
+    topic = made_again(url)
+    new = write(replace(place, topic_id=topic.topic_id), batches("b"))
+    ((task, _),), ((other, _),) = old.segments[0], new.segments[0]
+    assert task.name == other.name
+    for messages in ([old, new], [new, old]):
+        with pytest.raises(NotFound, match="was deleted"):
+            commit(place.options, messages, None)
+    commit(place.options, [new], None)
+    assert [key for key, _ in kept(topic)] == [b"b"]
+
+
 def test_rows_that_memory_should_not_hold_are_written_before_the_end(
     url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +251,49 @@ def test_a_partition_with_too_many_segments_is_waited_for_and_then_said(
         commit(place.options, [write(place, batches("a"))], None)
     assert pauses.count(1_000) >= 3
     assert error.value.__notes__[-1] == "Nothing was appended."
+
+
+class OfTask:
+    """What Spark tells a task of itself."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return self._number
+
+
+def test_a_task_beyond_those_that_one_commit_takes_says_so_before_it_writes(
+    url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the driver said it, after all tasks had done their work."""
+    place = placing(url, warehouse.create_topic("t"))
+    monkeypatch.setattr("pyspark_lithify.writing.TaskContext.get", lambda: OfTask(4_096))
+    assert write(place, iter(())).segments == {}
+    rows = batches("a", "b")
+    with pytest.raises(InvalidRequest, match=r"more than 4096 tasks.*coalesce"):
+        write(place, rows)
+    assert next(rows).num_rows == 1, "it looked at the first batch alone"
+    monkeypatch.setattr("pyspark_lithify.writing.TaskContext.get", lambda: OfTask(4_095))
+    assert len(write(place, batches("a")).segments[0]) == 1
+
+
+def test_what_one_partition_cannot_take_is_appended_nowhere(
+    url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = warehouse.create_topic("t", partitions=2)
+    place = placing(url, topic)
+    monkeypatch.setattr("pyspark_lithify.writing.BUFFERED_BYTES_MAX", 1)
+    monkeypatch.setattr("lithify.manifest.model.UPLOADED_SEGMENTS_MAX", 3)
+    keys = [f"k{n}" for n in range(20)]
+    ones = [key for key in keys if lithify.partition_for_key(key.encode(), 2) == 1]
+    zero = next(key for key in keys if key not in ones)
+    message = write(place, batches(zero, *ones[:4]))
+    assert [len(each) for each in message.segments.values()] == [1, 4]
+    with pytest.raises(InvalidRequest, match=r"4 segments for t/1.*coalesce") as error:
+        commit(place.options, [message], None)
+    assert error.value.__notes__[-1] == "Nothing was appended."
+    assert kept(topic) == []
 
 
 @pytest.mark.parametrize("second", [{"other": ["x"]}, {"value": [1]}])

@@ -16,8 +16,12 @@ class Clocks:
         self.monotonic_ms += 0 if asleep else ms
 
 
+class Unknowing(MemoryStore):
+    knows_time = False
+
+
 def dated(clocks: Clocks, *, asleep: bool) -> int:
-    driver = Driver(MemoryStore(clock=lambda: clocks.store_ms))
+    driver = Driver(Unknowing(clock=lambda: clocks.store_ms))
     driver.monotonic_ms, driver.machine_ms = lambda: clocks.monotonic_ms, lambda: clocks.machine_ms
 
     async def ask() -> None:

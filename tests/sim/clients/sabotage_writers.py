@@ -195,31 +195,6 @@ SABOTAGED_WRITERS = (
         "                member.told = flight.answers[0] if told else None\n",
     ),
     Sabotage(
-        "who takes over a commit believes that the manifest was created",
-        "told as it is",
-        "log/commit_queue.py",
-        "return Outcome.UNKNOWN  # the",
-        "return Outcome.CREATED  # the",
-    ),
-    Sabotage(
-        "who takes over a commit goes on without the reply",
-        "told as it is",
-        "log/commit_queue.py",
-        "request = self._pending if self._again and self._pending is not None else next(self._commit)",
-        "request = next(self._commit)",
-    ),
-    Sabotage(
-        "what an interrupted leader tried is told as not appended",
-        "told as it is",
-        "log/commit_queue.py",
-        "        if self.answers is not None or getgeneratorstate(self._commit) != GEN_CLOSED:\n"
-        "            self._again",
-        "        if getgeneratorstate(self._commit) != GEN_CLOSED and not self._commit.close():\n"
-        "            gone = __import__('lithify.store.errors', fromlist=['_']).Unavailable\n"
-        "            self.answers = [gone('interrupted') for _ in self.members]\n"
-        "        elif self.answers is not None:\n            self._again",
-    ),
-    Sabotage(
         "an append that was answered is answered again by the next commit",
         "once and in order",
         "log/commit_queue.py",

@@ -47,7 +47,7 @@ class ClientWorld(World):
             driver: Any = Driver(Remote())
             driver.answer = ask
             process = Process(self, actor, driver)
-            driver.monotonic_ms = driver.machine_ms = process.monotonic_ms
+            driver.monotonic_ms = process.monotonic_ms
             self._process_of[actor] = process
             return Fibre(lambda: main(process))
 

@@ -53,9 +53,7 @@ def _wrong(previous: Json, manifest: Json, asked_ms: Collection[int | None], mos
         yield from _begun_wrongly(after[name], manifest, asked_ms)
         if any(each["id"] == after[name]["id"] and "appended" in each for each in before.values()):
             yield f"begins {name} in place of one that was appended"
-    for name in before.keys() - after.keys():
-        if before[name]["expires_at_ms"] > manifest["committed_at_ms"] and not manifest.get("sealed"):
-            yield f"lets go of upload {name}, which has not expired"
+    yield from _let_go_wrongly(before, after, manifest, most)
     done = [name for name in before.keys() & after.keys() if before[name] != after[name]]
     for name in done:
         grown = manifest.get("next_offset", 0) - previous.get("next_offset", 0)
@@ -67,6 +65,17 @@ def _wrong(previous: Json, manifest: Json, asked_ms: Collection[int | None], mos
         if "appended" in before[name] or after[name] not in made:
             yield f"makes {after[name]} of upload {before[name]}, and appends {grown}"
     yield from _appended_wrongly(done, previous, manifest, most)
+
+
+def _let_go_wrongly(before: dict[str, Json], after: dict[str, Json], manifest: Json, most: AtMost) -> Iterator[str]:
+    """One that has not expired leaves only where it was appended, before all others that stand; in place of one that is
+    begun, and where there was no room for that."""
+    standing = {name: each for name, each in before.items() if each["expires_at_ms"] > manifest["committed_at_ms"]}
+    early = [] if manifest.get("sealed") else [name for name in before if name in standing and name not in after]
+    done = [(each["appended"][0], each["begun_at"], name) for name, each in standing.items() if "appended" in each]
+    gives_way = [min(done)[2]] if done and len(standing) >= most.uploads and after.keys() - before.keys() else []
+    if early and early != gives_way:
+        yield f"lets go of upload {early[0]}, which has not expired; {gives_way or 'none'} may give way"
 
 
 def _begun_wrongly(upload: Json, manifest: Json, asked_ms: Collection[int | None]) -> Iterator[str]:

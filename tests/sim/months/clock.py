@@ -75,7 +75,7 @@ class Process:
     def driver(self) -> Driver:
         driver: Any = Driver(Remote())
         driver.answer = ask
-        driver.monotonic_ms = driver.machine_ms = lambda: self.clock.now_ms
+        driver.monotonic_ms = lambda: self.clock.now_ms
         return driver
 
     def spawn(self, body: Callable[[], None]) -> None:
