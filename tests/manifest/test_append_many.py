@@ -134,13 +134,7 @@ def test_each_append_has_its_event(drawn: list[tuple[str, int, int]]) -> None:
         (each.segment.id, answer.start, "" if each.producer is None else each.producer.id)
         + (("", None) if each.transaction is None else (each.transaction.application, each.transaction.version))
         for each, answer in zip(members, verdict.result, strict=True)
-<<<<<<< HEAD
-        if isinstance(answer, range)
-        and each.segment.id not in {ref.id for ref in HEAD.l0}
-        and answer.start >= HEAD.next_offset
-=======
         if isinstance(answer, range) and each.segment.id not in before and answer.start >= HEAD.next_offset
->>>>>>> 9f415bdc18985f21fa8630ab52142d336ea683e6
     ]
     found = [
         (each.segment, each.offset, each.producer, each.application, each.version)

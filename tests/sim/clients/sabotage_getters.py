@@ -20,18 +20,4 @@ SABOTAGED_GETTERS = (
         "            and self._appended_to <= known.next_offset\n",
         "",
     ),
-    Sabotage(
-        "what was collected beneath a get is told to its caller",
-        "how old a get may be",
-        "log/point_reads.py",
-        "            except SnapshotExpired:\n                # SUBTLE! A collection",
-        "            except NotImplementedError:\n                # SUBTLE! A collection",
-    ),
-    Sabotage(
-        "an older segment wins if it was looked at last",
-        "how old a get may be",
-        "segment/points.py",
-        "and (best is None or outcome.offset > best.offset)",
-        "",
-    ),
 )
