@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from lithify.admin.partitions import Answers, Failed, Places
-from lithify.log.info import PartitionFailure, PartitionInfo, TopicInfo, topic_info
-from lithify.log.info import describe as _described
+from lithify.log.info import PartitionFailure, PartitionInfo, TopicInfo, described, look, topic_info
 from lithify.log.warehouse import Warehouse
 from lithify.manifest import catalog
 from lithify.manifest.catalog import topic_lineage
@@ -16,8 +15,9 @@ from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import bounds_before
 from lithify.manifest.walk import FoundPartition, topics_found
-from lithify.store.apart import Fault, attempt
+from lithify.store.apart import Fault
 from lithify.store.errors import InvalidRequest
+from lithify.store.port import Now
 
 __all__ = [
     "LogStart",
@@ -105,10 +105,10 @@ def describe_topic(known: KnownPartitions, name: str) -> TopicInfo:
     places = Places.of(known, name)
     infos: list[PartitionInfo] = []
     failures: list[PartitionFailure] = []
-    for found in places.chosen:
-        info = attempt(lambda found=found: describe(known, found))
-        if isinstance(info, Fault):
-            failures.append(PartitionFailure(found.keys.partition, info))
+    outcomes = known.driver.each(lambda found: describe(known, found), places.chosen)
+    for found, info in zip(places.chosen, outcomes, strict=True):
+        if isinstance(info, Exception):
+            failures.append(PartitionFailure(found.keys.partition, Fault.of(info)))
         else:
             infos.append(info)
     return topic_info(places.topic, tuple(infos), tuple(failures))
@@ -116,8 +116,8 @@ def describe_topic(known: KnownPartitions, name: str) -> TopicInfo:
 
 def describe(known: KnownPartitions, found: FoundPartition) -> PartitionInfo:
     async def read(files: PartitionFiles) -> PartitionInfo:
-        head = await files.live_head()
-        return await _described(files, bounded(head, found.topic), parse(found.topic.config))
+        looked = await look(files)
+        return described(looked, bounded(looked.head, found.topic), parse(found.topic.config), await Now())
 
     return known.run(found.keys, read)
 

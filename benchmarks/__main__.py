@@ -29,6 +29,8 @@ from benchmarks.extremes import extremes
 from benchmarks.far import far
 from benchmarks.generate import Shape
 from benchmarks.measure import Remote, Run, Settings
+from benchmarks.points import points
+from benchmarks.producing import producing
 from benchmarks.recording import recording
 from benchmarks.report import show, write_readme
 from benchmarks.requests import requests
@@ -44,9 +46,11 @@ OTHERS = (
     "convergence",
     "deciding",
     "recording",
+    "producer",
     "cluster",
     "data_source",
     "far",
+    "points",
 )
 _ROOT = Path(__file__).parent
 # SlateDB's Python binding puts some ten thousand records a second: it is given a quarter of each segment.
@@ -70,7 +74,9 @@ def main() -> int:
         convergence=convergence(flags.quick) if "convergence" in flags.only else [],
         deciding=deciding() if "deciding" in flags.only else [],
         recording=recording() if "recording" in flags.only else [],
+        producer=producing(settings.folder, quick=flags.quick) if "producer" in flags.only else [],
         cluster=cluster(settings.folder, settings.shape, runs) if "cluster" in flags.only else None,
+        points=points(settings.folder, quick=flags.quick) if "points" in flags.only else None,
         data_source=data_source(settings.folder, settings.shape, runs) if "data_source" in flags.only else None,
         far=far(settings.folder, quick=flags.quick) if "far" in flags.only else None,
     )

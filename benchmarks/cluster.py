@@ -46,7 +46,7 @@ class OnCluster(msgspec.Struct, frozen=True):
     one_s: float  # all large ranges, on one worker
     two_s: float  # on two
     task_s: float  # a small range, one after the other on one worker: what a task costs whatever it does
-    ranges_explained: int  # of a clean of the same data,
+    ranges_explained: int  # of a compaction of the same data,
     ranges_run: int  # and how many there were when it ran
 
     @property
@@ -99,16 +99,16 @@ def _seconds(engine: SparkEngine, opened: lithify.Warehouse, tasks: Sequence[Mer
     return time.perf_counter() - begin
 
 
-def _ranges_of_a_clean(engine: SparkEngine, root: Path) -> tuple[int, int]:
-    """As `explain` tells them, and as they then run."""
+def _ranges_of_a_compaction(engine: SparkEngine, root: Path) -> tuple[int, int]:
+    """Of the next one, as `explain` tells them, and as they then run."""
     opened = lithify.open(root.as_uri())
     admin = lithify.Admin(opened)
     expected = admin.explain(TOPIC, 0).estimate
     lithify.Compactor(opened, engine).run_once()
-    (done,) = admin.compactions()
-    if expected is None or done.status != "completed":
-        raise RuntimeError(f"the clean is {done.status}: {done.error}")
-    return expected.ranges, done.progress.ranges
+    first = min(admin.compactions(), key=lambda job: job.created_at)
+    if expected is None or first.status != "completed":
+        raise RuntimeError(f"the compaction is {first.status}: {first.error}")
+    return expected.ranges, first.progress.ranges
 
 
 def _measure(folder: Path, shape: Shape, runs: int) -> OnCluster:
@@ -135,7 +135,7 @@ def _measure(folder: Path, shape: Shape, runs: int) -> OnCluster:
                     each_task += (_seconds(engine, little, few * _SMALL_TASKS) / _SMALL_TASKS for _ in range(runs))
                 else:
                     copy = copy_warehouse(warehouse(folder, shape), folder / "work-cluster")
-                    explained, run = _ranges_of_a_clean(engine, copy)
+                    explained, run = _ranges_of_a_compaction(engine, copy)
             finally:
                 engine.close()
                 shutil.rmtree(folder / "work-cluster", ignore_errors=True)

@@ -31,9 +31,8 @@ def far_limits(found: FarStore) -> Iterator[Limit]:
     for row in found.rows:
         if row.row in _RATIOS:
             yield f"far over near: {row.what}", row.ratio, _RATIO_MAX, None
-        if row.row == "idle":
-            yield f"far s: {row.what}", row.far, _IDLE_S, None
         if row.row == "idle" and "looks at all" not in row.what:
+            yield f"far s: {row.what}", row.far, _IDLE_S, None
             yield f"requests: {row.what}", row.requests or 0, _IDLE_REQUESTS, None
     if (ours := found[OURS]) and (theirs := found[THEIRS]):
         yield "DuckDB's far s over our scan's", theirs.far / ours.far, None, 1

@@ -17,8 +17,8 @@ __all__ = ["idle"]
 
 _OF_A_TOPIC = 20  # partitions
 _PARTITIONS = 1_000
-_ROUNDS = 60  # of a compactor until looks are as rare as they get, and spread
-_PASSES = 12  # of a collector
+_ROUNDS = 28  # of a compactor until looks are as rare as they get, and spread
+_PASSES = 8  # of a collector
 
 
 def idle(site: Site) -> Iterator[FarRow]:
@@ -110,8 +110,7 @@ def _fill(warehouse: lithify.Warehouse, partitions: int) -> None:
     def fill(number: int) -> None:
         config = {"cleanup.policy": "delete"}
         topic = warehouse.create_topic(f"topic-{number:02}", _OF_A_TOPIC, config, probe=False)
-        for partition in range(_OF_A_TOPIC):
-            topic.partition(partition).append([lithify.Record(b"key", b"value")])
+        topic.partition(0).append([lithify.Record(b"key", b"value")])
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(fill, range(partitions // _OF_A_TOPIC)))

@@ -13,6 +13,8 @@ from benchmarks.deciding import Deciding
 from benchmarks.far_bars import FAR_HEAD, far_cells
 from benchmarks.far_picture import picture
 from benchmarks.far_rows import FarStore
+from benchmarks.points import Points
+from benchmarks.producing import Produced
 from benchmarks.recording import Recording
 from benchmarks.results import Bar, Found, Results, bars
 from benchmarks.scale import slope
@@ -36,7 +38,7 @@ def show(results: Results) -> str:
 def write_readme(readme: Path, results: Results) -> None:
     """Put the tables of contenders and scale between their marks in `readme`, in place of what stands there, and those
     of the far store between theirs, with its picture beside; each where it was measured."""
-    main = replace(results, extremes=[], convergence=[], deciding=[], recording=[], cluster=None, far=None)
+    main = replace(results, extremes=[], convergence=[], deciding=[], recording=[], producer=[], cluster=None, far=None)
     if results.contenders or results.scale:
         _write(readme, "bench", show(replace(main, bars=bars(main))))
     if results.far and results.far.rows:
@@ -44,7 +46,8 @@ def write_readme(readme: Path, results: Results) -> None:
         drawn = readme.parent / _PICTURE
         drawn.parent.mkdir(parents=True, exist_ok=True)
         drawn.write_text(picture(results.far))
-        _write(readme, "far", show(replace(far, bars=bars(far))))
+        tables = show(replace(far, bars=bars(far)))
+        _write(readme, "far", f"![how long each takes, near and far]({_PICTURE})\n\n{tables}")
 
 
 def _write(readme: Path, name: str, tables: str) -> None:
@@ -72,14 +75,30 @@ def _parts(results: Results) -> Iterator[str]:
         yield _deciding(results.deciding)
     if results.recording:
         yield _recording(results.recording)
+    if results.producer:
+        yield _producer(results.producer)
     if results.cluster:
         yield _cluster(results.cluster)
+    if results.points:
+        yield _points(results.points)
     if results.data_source:
         yield _data_source(results.data_source)
     if results.far:
         yield from _far(results.far)
     if results.bars:
         yield _bars(results.bars)
+
+
+def _points(found: Points) -> str:
+    rows = [
+        ("one by one, nothing cached before", found.first),
+        ("one by one, the head checked each time", found.head_checked),
+        ("one by one, a staleness allowed", found.stale),
+        ("get_many of 10,000, nothing cached before", found.many_first),
+        ("get_many of 10,000", found.many),
+    ]
+    head = (f"random keys of {found.rows / 1e6:g} M, one run", "a second", "per CPU second")
+    return _table(head, [(what, f"{rate.per_s:,.0f}", f"{rate.per_cpu_s:,.0f}") for what, rate in rows])
 
 
 def _contenders(found: dict[str, Found]) -> str:
@@ -169,6 +188,11 @@ def _recording(found: Sequence[Recording]) -> str:
     return _table(head, rows)
 
 
+def _producer(found: Sequence[Produced]) -> str:
+    head = ("records into a folder, one by one", "records a second", "per second of CPU")
+    return _table(head, [(each.what, f"{each.per_s:,.0f}", f"{each.per_cpu_s:,.0f}") for each in found])
+
+
 def _cluster(found: OnCluster) -> str:
     head = ("cluster of this machine", "s")
     rows = [
@@ -177,7 +201,7 @@ def _cluster(found: OnCluster) -> str:
         ("one of them alone", f"{found.range_s:.2f}"),
         ("a task that does almost nothing", f"{found.task_s:.3f}"),
     ]
-    ranges = f"A clean of the same: {found.ranges_run} ranges ran, {found.ranges_explained} were explained before."
+    ranges = f"A compaction of the same: {found.ranges_run} ranges ran, {found.ranges_explained} were explained before."
     return f"{_table(head, rows)}\n\n{ranges}"
 
 

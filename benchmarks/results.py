@@ -14,6 +14,8 @@ from benchmarks.far_bars import far_limits
 from benchmarks.far_rows import FarStore
 from benchmarks.generate import Shape
 from benchmarks.measure import Run
+from benchmarks.points import Points
+from benchmarks.producing import Produced
 from benchmarks.recording import Recording
 from benchmarks.requests import Requests
 from benchmarks.scale import Point, slope
@@ -55,7 +57,9 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True):
     convergence: list[Convergence] = []
     deciding: list[Deciding] = []
     recording: list[Recording] = []
+    producer: list[Produced] = []
     cluster: OnCluster | None = None
+    points: Points | None = None
     data_source: OnSpark | None = None
     far: FarStore | None = None
     bars: list[Bar] = []
@@ -72,9 +76,19 @@ def bars(results: Results) -> list[Bar]:
         *(*_speed(results.contenders), *_requests(results.requests), *_memory(results), *_scale(results.scale)),
         *(*_extremes(results.extremes), *_convergence(results.convergence), *_deciding(results.deciding)),
         *_recording(results.recording),
+        *(Bar(f"records a second: {each.what}", each.per_s, at_least=150_000) for each in results.producer),
+        *_points(results.points),
         *(*_cluster(results.cluster), *_data_source(results.data_source)),
         *(Bar(*limit) for limit in (far_limits(results.far) if results.far else ())),
     ]
+
+
+def _points(found: Points | None) -> Iterator[Bar]:
+    if found is None:
+        return
+    yield Bar("gets a second, the head checked each time", found.head_checked.per_s, at_least=1_000)
+    yield Bar("gets a second, a staleness allowed", found.stale.per_s, at_least=10_000)
+    yield Bar("keys a second of get_many", found.many.per_s, at_least=50_000)
 
 
 def _cluster(found: OnCluster | None) -> Iterator[Bar]:

@@ -119,8 +119,7 @@ def scan(
 def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoint: str | None) -> None:
     """Print the latest record of KEY in TOPIC, as a line of JSON."""
     from lithify.cli.records.lines import record_line
-    from lithify.segment.partitioner import partition_for_key
-    from lithify.segment.stayed import stays
+    from lithify.log.placed import here, partition_now
 
     try:
         wanted = base64.b64decode(key, validate=True) if is_base64 else key.encode()
@@ -130,14 +129,15 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
         ) from None
     opened = invocation.warehouse().topic(topic)
     places = opened.key_places()
-    number = partition_for_key(wanted, places.partitions)
+    number = partition_now(places, wanted)
     if checkpoint is not None and places.growths:  # the checkpoint may be older: its partitions decide
         then = opened.pinned(checkpoint)
-        places, number = then.places, partition_for_key(wanted, then.places.partitions)
+        places, number = then.places, partition_now(then.places, wanted)
         record = then.partitions[number].get(wanted)
     else:
         record = _found(opened.partition(number), checkpoint).get(wanted)
-    if record is None or not stays(places, record.key, record.offset, number):
+    record = here(places, record, number)
+    if record is None:
         raise NotFound(f"{topic} has no record of this key, or it was deleted")
     sys.stdout.buffer.write(record_line(record, number))
 

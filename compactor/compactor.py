@@ -94,7 +94,8 @@ class Compactor:
         self._service = Service(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told, rests)
 
     def run_once(self, take_over: bool = False) -> MaintenanceReport:
-        """Look at all partitions and work until nothing is due, the most urgent first.
+        """Look at all partitions that do not rest (`rest_ms`; in a new compactor none does), and work until nothing is
+        due, the most urgent first.
 
         `take_over` also claims partitions whose compactor is at work. A failure in one partition is in its report and
         stops no other; a topic that cannot be read has one report, whose partition is None. Raises Fenced if others

@@ -9,7 +9,7 @@ from lithify.manifest.jobs import Estimate, Kind, summed_up
 from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit
-from lithify.segment.read import FETCH_BYTES_MAX
+from lithify.segment.read import FAR_FETCH_BYTES_MAX
 from lithify.segment.sort import SORT_BYTES
 from lithify.segment.source import FETCHES_BYTES
 
@@ -47,7 +47,7 @@ def estimate(reading: Reading, chosen: Sequence[Unit], kind: Kind, ranges: int |
     clean_rows, clean_bytes = _stays(chosen, reading) if kind == "clean" and config.compacted else (0, 0)
     output_bytes = max(round(input_bytes * kept_bytes), clean_bytes)
     outputs = max(-(-output_bytes // max(config.output_bytes, 1)), ranges)
-    fetch_bytes = min(FETCH_BYTES_MAX, FETCHES_BYTES // max(len(chosen), 1))
+    fetch_bytes = min(FAR_FETCH_BYTES_MAX, FETCHES_BYTES // max(len(chosen), 1))
     segments = sum(len(u.segments) for u in chosen)
     opened = ranges * len(chosen) + segments  # each range opens one segment of each source, and runs a few more
     return Estimate(

@@ -124,8 +124,8 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
             forget = Collect(dead, forgotten, over, looked_at, homes=files.homes, always=raises)
             await files.manifest.commit(forget)
         refused += await delete(freed)
-    quiet = not (going or left.segments or looked_at or freed or over or handed or full or refused)
     kept = [*left.kept, *(await _waiting(files, manifest, grace_ms, forgotten) if dry_run else ())]
+    quiet = not (going or left.segments or looked_at or freed or over or handed or full or refused)
     return Pass(
         deleted=gone([*garbage, *freed], refused),
         refused=tuple(refused),

@@ -141,7 +141,9 @@ async def _known_before(files: PartitionFiles, edit: Append) -> range | None:
         if fresh:
             await files.head()
         head = files.manifest.seen
-        verdict = edit.apply(head.value, head.number + 1, await Now())
+        if head.value is None:
+            return None
+        verdict = edit.placed(head.value, head.number + 1, await Now())
         if isinstance(verdict, Already):
             return verdict.result
         if not isinstance(verdict, Refused):

@@ -10,7 +10,7 @@ from lithify.log.producer_config import ProducerConfig
 from lithify.log.record import Record
 from lithify.store.errors import InvalidRequest, LithifyError
 
-__all__ = ["Batch", "Batches", "Delivery", "taken_bytes", "wait_s"]
+__all__ = ["RECORD_OVERHEAD_BYTES", "Batch", "Batches", "Delivery", "taken_bytes", "wait_s"]
 
 RECORD_OVERHEAD_BYTES = 256  # of the Python objects for a small record
 HEADER_OVERHEAD_BYTES = 160  # of those for each header
@@ -97,6 +97,8 @@ class Batches:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
+        self._batch_records, self._batch_size = config.batch_records, config.batch_size
+        self._buffer_memory = config.buffer_memory
         self._queues: dict[int, _Queue] = {}
         self._sending: dict[Batch, None] = {}  # in the order in which they were taken
         self.bytes = 0  # of everything not settled yet
@@ -106,21 +108,24 @@ class Batches:
 
     def has_room(self, more_bytes: int) -> bool:
         """Whether a record of `more_bytes` (`taken_bytes`) fits. One larger than the whole buffer is accepted alone."""
-        return self.bytes == 0 or self.bytes + more_bytes <= self._config.buffer_memory
+        return self.bytes == 0 or self.bytes + more_bytes <= self._buffer_memory
 
     def add(self, partition: int, record: Record, more_bytes: int, now_ms: int) -> tuple[Batch, int]:
         """Add the record to its partition's open batch; returns the batch, and the record's index in it."""
-        queue = self._queues.setdefault(partition, _Queue())
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = _Queue()
         if not queue.waiting or not queue.waiting[-1].open:
             queue.waiting.append(Batch(partition, now_ms + self._config.linger_ms))
         batch = queue.waiting[-1]
         batch.records.append(record)
         batch.bytes += more_bytes
         self.bytes += more_bytes
-        if len(batch.records) >= self._config.batch_records or batch.bytes >= self._config.batch_size:
+        count = len(batch.records)
+        if count >= self._batch_records or batch.bytes >= self._batch_size:
             batch.open = False
             batch.due_at_ms = min(batch.due_at_ms, now_ms)
-        return batch, len(batch.records) - 1
+        return batch, count - 1
 
     def hurry(self, now_ms: int) -> bool:
         """Make all waiting batches due now, whatever they would linger. Records can still join them until they are

@@ -1,12 +1,13 @@
 """Threads of this process that append to one partition share commits: one of them commits for all that wait
 (docs/rfcs/0024). No thread of its own: whoever is first while no commit is in flight leads.
 
-A commit in flight is a coroutine that waits for one reply. If its leader is interrupted, another member goes on with it.
+A commit in flight is a coroutine that waits for one reply. If its leader is interrupted, another member continues it.
 """
 
 import threading
 from collections import deque
 from collections.abc import Generator, Sequence
+from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
 from lithify.log.append import commit_many, unknown_to
@@ -193,7 +194,7 @@ class _Flight:
         if not here:
             self._commit.close()
             return True
-        if self.answers is not None or self._commit.gi_frame is not None:
+        if self.answers is not None or getgeneratorstate(self._commit) != GEN_CLOSED:
             self._again = self._pending is not None
         elif not self._tried:
             self.members = here

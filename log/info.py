@@ -1,5 +1,7 @@
 """What `describe` reports about a topic and its partitions."""
 
+from typing import NamedTuple
+
 import msgspec
 
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
@@ -12,9 +14,19 @@ from lithify.manifest.reading import Reading
 from lithify.manifest.retention import logical_size, stalled_by_future
 from lithify.store.apart import Ending, Fault, ending_of
 from lithify.store.errors import Corrupt, InvalidRequest
-from lithify.store.port import Now
+from lithify.store.in_step import both
 
-__all__ = ["PartitionFailure", "PartitionInfo", "RunInfo", "SegmentInfo", "TopicInfo", "describe", "topic_info"]
+__all__ = [
+    "Looked",
+    "PartitionFailure",
+    "PartitionInfo",
+    "RunInfo",
+    "SegmentInfo",
+    "TopicInfo",
+    "described",
+    "look",
+    "topic_info",
+]
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True, rename={"home": "store"}):
@@ -91,15 +103,30 @@ def segment_info(ref: SegmentRef) -> SegmentInfo:
     return SegmentInfo(**{name: getattr(ref, name) for name in SegmentInfo.__struct_fields__})
 
 
-async def describe(files: PartitionFiles, head: Manifest, config: TopicConfig) -> PartitionInfo:
-    """`head`, and what is due by it and by the jobs."""
-    state: CompactorState | None = None
-    damaged: Fault | None = None
+class Looked(NamedTuple):
+    """What describing a partition goes by."""
+
+    head: Manifest
+    state: CompactorState | None
+    damaged: Fault | None  # why the jobs are not known
+
+
+async def look(files: PartitionFiles) -> Looked:
+    """Raises NotFound if the topic was deleted."""
+    head, (state, damaged) = await both(files.live_head(), _state(files))
+    return Looked(head, state, damaged)
+
+
+async def _state(files: PartitionFiles) -> tuple[CompactorState | None, Fault | None]:
     try:
-        state = await files.compactor_state()
+        return await files.compactor_state(), None
     except (Corrupt, InvalidRequest) as error:
-        damaged = Fault.of(error)
-    return _info(Reading.of(head, state, config, await Now()), damaged)
+        return None, Fault.of(error)
+
+
+def described(looked: Looked, manifest: Manifest, config: TopicConfig, now_ms: int) -> PartitionInfo:
+    """`manifest`: the head that was looked at, with the bounds in force."""
+    return _info(Reading.of(manifest, looked.state, config, now_ms), looked.damaged)
 
 
 def _info(reading: Reading, damaged: Fault | None) -> PartitionInfo:

@@ -40,7 +40,7 @@ def prepare(
     if isinstance(records, pa.Table | pa.RecordBatch):
         table = normalise(records, now_ms)
     else:
-        table = _table(records, now_ms, where)
+        table = _columns(records, now_ms) if admitted and isinstance(records, list) else _table(records, now_ms, where)
     if table.num_rows and not admitted:
         place = _Place(where, first)
         _check_keys(table, config, place)
@@ -67,6 +67,10 @@ def _table(records: object, now_ms: int, where: str) -> pa.Table:
         if total_bytes > APPEND_BYTES_MAX:
             raise _too_large(where)
         rows.append(record)
+    return _columns(rows, now_ms)
+
+
+def _columns(rows: list[Record], now_ms: int) -> pa.Table:
     times = (now_ms if row.timestamp_ms is None else row.timestamp_ms for row in rows)
     headers = pa.nulls(len(rows), _HEADERS)
     if any(row.headers for row in rows):

@@ -13,12 +13,12 @@ class OwnProcess:
     """
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
+        self.pid = os.getpid()
 
     @property
     def is_here(self) -> bool:
-        return self._pid == os.getpid()
+        return self.pid == os.getpid()
 
     def check(self, what: str) -> None:
         if not self.is_here:
-            raise InvalidRequest(f"{what} belongs to process {self._pid}; open another one here")
+            raise InvalidRequest(f"{what} belongs to process {self.pid}; open another one here")

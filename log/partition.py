@@ -15,10 +15,11 @@ from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, Consumer, ConsumerConf
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, bounded, check_poll_ms, check_reset
 from lithify.log.follow import follow as _follow
-from lithify.log.info import PartitionInfo, describe
+from lithify.log.info import Looked, PartitionInfo, described, look
 from lithify.log.intake import Records, prepare
 from lithify.log.names import check_name
 from lithify.log.opening import Opening, Start
+from lithify.log.point_reads import PointReads
 from lithify.log.positions import Holds
 from lithify.log.record import Record
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
@@ -71,6 +72,7 @@ class Partition:
         self._lock = OwnLock()  # of `_files`
         self._appending = Appending(driver, keys)
         self._deadline_ms: int | None = None  # when the driver stops waiting
+        self._gets = PointReads(self._files)
 
     def __repr__(self) -> str:
         return f"Partition({self._files.name})"
@@ -114,9 +116,11 @@ class Partition:
         how: dict[str, Any] = {"producer": producer, "transaction": transaction, "expiration_ms": expiration_ms}
         files = self._files.beside()
         try:
-            return self._appending.append(
+            offsets = self._appending.append(
                 self._driver, files, body, ref, self._deadline_ms, l0_segments_max=most, **how
             )
+            self._gets.recent.appended(offsets)
+            return offsets
         finally:
             self._learn(files)
 
@@ -342,9 +346,25 @@ class Partition:
         """The latest record of each key with low ≤ key < high, in key order; deleted keys only with `tombstones`."""
         return self.snapshot().scan(tombstones, low=low, high=high, columns=columns)
 
-    def get(self, key: bytes) -> Record | None:
-        """The latest record of `key`; None: there is none, or it was deleted."""
-        return self.snapshot().get(key)
+    def get(self, key: bytes, *, max_staleness_ms: int = 0) -> Record | None:
+        """The latest record of `key`; None: there is none, or it was deleted. `max_staleness_ms` as in `get_many`."""
+        return self.get_many((key,), max_staleness_ms=max_staleness_ms)[0]
+
+    def get_many(self, keys: Iterable[bytes], *, max_staleness_ms: int = 0) -> list[Record | None]:
+        """As `get`, for each of `keys`, in their order, all from one manifest.
+
+        With `max_staleness_ms` (at most an hour) that manifest may be one that was the newest less than so long ago: it
+        has every append that was acknowledged before that, and every one through this handle. If nothing of what it
+        needs is new to this process, the call makes no request. Retention by time counts as ever.
+
+        >>> part = lithify.open("memory://example").create_topic("users").partition(0)
+        >>> _ = part.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
+        >>> [record and record.value for record in part.get_many([b"bela", b"carl", b"ada"], max_staleness_ms=1_000)]
+        [b'team', None, b'free']
+        """
+        return self._gets.get_many(
+            keys, max_staleness_ms, lambda ms: self._open(self._run(self._gets.recent.within(ms)))
+        )
 
     def snapshot(
         self, pin: str | None = None, ttl: int | timedelta | None = None, *, manifest: int | None = None
@@ -374,7 +394,14 @@ class Partition:
         self._run(checkpoints.delete(self._files, checkpoints.check_checkpoint_name(name)))
 
     def describe(self) -> PartitionInfo:
-        return self._run(describe(self._files, self._bounded(self._head()), self._config()))
+        return self.described(self.look())
+
+    def look(self) -> Looked:
+        """What `described` goes by; needs no configuration."""
+        return self._run(look(self._files))
+
+    def described(self, looked: Looked) -> PartitionInfo:
+        return described(looked, self._bounded(looked.head), self._config(), self._driver.now_ms())
 
     def delete_records(self, before_offset: int) -> int:
         """Move the log start offset up to `before_offset` by hand (KIP-107; -1: to the end); returns it. Readers see it
@@ -407,7 +434,8 @@ class Partition:
         # A pinned manifest keeps the floor stored when it was pinned.
         floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
         segments, explain = Segments(self._files.keys, self._driver.homes), self._explain_missing
-        return Snapshot(segments, manifest, floor, explain, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
+        points = self._gets.points(segments, self._driver.cache, manifest)
+        return Snapshot(segments, points, floor, explain, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
 
     def _commit(self, edit: Edit[Manifest, T]) -> T:
         return self._run(self._files.manifest.commit(edit)).result

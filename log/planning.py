@@ -18,6 +18,7 @@ __all__ = ["BESIDE_MAX", "Wanted", "check_offsets", "cut", "held_together", "tar
 
 FOOTERS_AT_ONCE = 8  # the footers of large segments are read at the same time: each is one request
 TASKS_MAX = 1_000_000
+TASKS_MULTIPLE = 4
 BESIDE_MAX = 64  # pins of other partitions that a task carries: 5 KB
 
 
@@ -89,18 +90,27 @@ def check_offsets(where: str, start: object, end: object) -> None:
 
 def target_of(where: str, tasks: object, target_bytes: object, wholes: Iterable[ReadTask]) -> int:
     """Bytes of one task, if `wholes` are cut."""
+    stored_bytes = sum(ref.bytes for whole in wholes for ref in whole.segments)
     if tasks is not None:
         if type(tasks) is not int or not 1 <= tasks <= TASKS_MAX:
             raise InvalidRequest(f"{where}: tasks must be an integer from 1 to {TASKS_MAX}")
         if target_bytes is not None:
             raise InvalidRequest(f"{where}: give either tasks or target_bytes")
-        stored_bytes = sum(ref.bytes for whole in wholes for ref in whole.segments)
         return max(1, -(-stored_bytes // tasks))
     if target_bytes is None:
-        return TARGET_BYTES
+        return _even(stored_bytes)
     if type(target_bytes) is not int or target_bytes < 1:
         raise InvalidRequest(f"{where}: target_bytes must be an integer above 0")
     return target_bytes
+
+
+def _even(stored_bytes: int) -> int:
+    """Bytes of a task, so that a few of them are a multiple of four: two, four or eight cores then share them evenly.
+    Of five, two cores would do three rounds."""
+    count = -(-stored_bytes // TARGET_BYTES)
+    if count <= 1:
+        return TARGET_BYTES
+    return -(-stored_bytes // (-(-count // TASKS_MULTIPLE) * TASKS_MULTIPLE))
 
 
 def cut(whole: ReadTask, segments: Segments, target_bytes: int) -> list[ReadTask]:

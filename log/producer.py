@@ -5,13 +5,15 @@ elsewhere fences this one.
 """
 
 import contextlib
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from types import TracebackType
+from typing import NamedTuple
 
-from lithify.log.batches import Batch, Batches, Delivery, taken_bytes, wait_s
+from lithify.log.batches import RECORD_OVERHEAD_BYTES, Batch, Batches, Delivery, taken_bytes, wait_s
 from lithify.log.delivering import deliver
 from lithify.log.intake import timestamp_problem
 from lithify.log.latest import Latest
@@ -31,6 +33,14 @@ from lithify.store.port import NewId
 __all__ = ["Delivery", "Producer"]
 
 SENDERS_MAX = 8  # threads, and so simultaneous appends
+
+
+class _Moment(NamedTuple):
+    """What `append` goes by for a millisecond."""
+
+    clock_ms: int
+    now_ms: int  # by the store's clock
+    config: TopicConfig
 
 
 class Producer:
@@ -88,6 +98,7 @@ class Producer:
         self._failures: list[Failure] = []  # one per sender at most: nothing is sent after a failure
         self._closing = False
         self._closed = False  # nothing is in flight any more, and failures were reported
+        self._moment: _Moment | None = None
         self._senders = self._start(min(SENDERS_MAX, len(self._partitions)))
 
     def _start(self, senders: int) -> list[threading.Thread]:
@@ -135,23 +146,42 @@ class Producer:
         """Hand over one record; it is durable once the delivery is done, or after `flush`. Waits while the buffer is
         full, at most max.block.ms. If it raises, this record was not appended: InvalidRequest or Unavailable because of
         the record itself, or the kind of an earlier failure."""
-        self._check_process()
-        deadline_ms = self._clock() + self._config.max_block_ms
-        now_ms = self._now_ms()
-        record = Record(key, value, now_ms if timestamp_ms is None else timestamp_ms, headers)
-        size = self._check(record, now_ms, self._topic_config.get(self._config.max_block_ms))
-        record = Record(record.key, record.value, record.timestamp_ms, tuple((n, v) for n, v in record.headers))
+        if self._process.pid != os.getpid():
+            self._check_process()
+        clock_ms = self._clock()
+        moment = self._moment
+        # What can be asked once a millisecond is not asked for each record: the time, the configuration, growth.
+        if moment is None or moment.clock_ms != clock_ms:
+            moment = self._look(clock_ms)
+        if type(key) is bytes and type(value) is bytes and timestamp_ms is None and headers == ():
+            record, size = Record(key, value, moment.now_ms), len(key) + len(value)
+            if size > moment.config.max_message_bytes:
+                raise self._too_large(size, moment.config)
+            taken = size + RECORD_OVERHEAD_BYTES
+        else:
+            record = Record(key, value, moment.now_ms if timestamp_ms is None else timestamp_ms, headers)
+            taken = self._check(record, moment.now_ms, moment.config)
+            record = Record(record.key, record.value, record.timestamp_ms, tuple((n, v) for n, v in record.headers))
         with self._changed:
-            self._wait_for_room(size, deadline_ms)
-            self._grow()
-            lingers_from_ms = self._clock()
-            batch, index = self._batches.add(self._place(key), record, size, lingers_from_ms)
+            if self._waiting or self._failures or self._closing or not self._batches.has_room(taken):
+                self._wait_for_room(taken, clock_ms + self._config.max_block_ms)
+                clock_ms = self._clock()
+            batch, index = self._batches.add(self._place(key), record, taken, clock_ms)
             if key is None:
                 self._keyless = batch
             # Wake a sender for a batch that is due, or for a new batch, whose lingering it will time.
-            if index == 0 or batch.due_at_ms <= lingers_from_ms:
+            if index == 0 or batch.due_at_ms <= clock_ms:
                 self._changed.notify_all()
             return Delivery(batch, index)
+
+    def _look(self, clock_ms: int) -> "_Moment":
+        """Raises NotFound if the topic was deleted."""
+        now_ms = self._now_ms()
+        moment = _Moment(clock_ms, now_ms, self._topic_config.get(self._config.max_block_ms))
+        with self._changed:
+            self._grow()
+        self._moment = moment
+        return moment
 
     def _now_ms(self) -> int:
         """The store's clock; if it cannot be read, its last reading plus the time since by this process's clock."""
@@ -174,9 +204,12 @@ class Producer:
             raise InvalidRequest(f"topic {self._topic}: the record {problem}. It was not appended")
         size = record_bytes(record)
         if size > config.max_message_bytes:
-            limit = f"max.message.bytes ({config.max_message_bytes})"
-            raise InvalidRequest(f"topic {self._topic}: the record has {size} bytes, more than {limit}")
+            raise self._too_large(size, config)
         return taken_bytes(record, size)
+
+    def _too_large(self, size: int, config: TopicConfig) -> InvalidRequest:
+        limit = f"max.message.bytes ({config.max_message_bytes})"
+        return InvalidRequest(f"topic {self._topic}: the record has {size} bytes, more than {limit}")
 
     def _grow(self) -> None:
         """Start using partitions that were added. It waits for nothing: the sender of a partition's first batch opens

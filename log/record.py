@@ -6,7 +6,9 @@ from types import NoneType
 import msgspec
 import pyarrow as pa
 
-__all__ = ["HEADERS_MAX", "Headers", "Record", "record_bytes", "record_problem", "to_records"]
+from lithify.segment.point_parts import Row
+
+__all__ = ["HEADERS_MAX", "Headers", "Record", "record_bytes", "record_problem", "to_record", "to_records"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -79,6 +81,11 @@ def record_bytes(record: Record) -> int:
 def _counted(length: int) -> int:
     """So many bytes, and the varint of their number before them: 7 bits per byte, after its sign."""
     return length + (length.bit_length() + 7) // 7
+
+
+def to_record(row: Row) -> Record:
+    pairs = tuple((pair["key"], pair["value"]) for pair in row.headers) if row.headers else ()
+    return Record(row.key, row.value, row.timestamp_ms, pairs, row.offset)
 
 
 def to_records(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:

@@ -4,6 +4,7 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +13,11 @@ import structlog
 from lithify.log.checkpoints import check_checkpoint_name
 from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, ConsumerConfig
 from lithify.log.follow import POLL_MS, OffsetReset, check_reset
-from lithify.log.info import PartitionFailure, TopicInfo, topic_info
+from lithify.log.info import Looked, PartitionFailure, PartitionInfo, TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
 from lithify.log.latest import Latest
 from lithify.log.partition import Partition
+from lithify.log.placed import check_keys, get_placed
 from lithify.log.positions import check_consumer_name
 from lithify.log.producer import Producer
 from lithify.log.producer_config import parse_producer_config
@@ -30,12 +32,10 @@ from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.retention import Retention, bounds_before
-from lithify.segment.partitioner import partition_for_key, rows_by_partition
-from lithify.segment.stayed import stays
+from lithify.segment.partitioner import rows_by_partition
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
-from lithify.store.errors import InvalidRequest, LithifyError, NotFound
-from lithify.store.many import many
+from lithify.store.errors import CommitUnknown, InvalidRequest, NotFound
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import NewId
 
@@ -155,16 +155,31 @@ class Topic:
 
     def describe(self) -> TopicInfo:
         """The topic and its partitions; those that cannot be read are listed under `failures`. Raises NotFound."""
-        with self._lock.mine():
-            topic = self._read()
-        numbers = range(topic.partitions)
-        infos = many(lambda number: attempt(lambda: self.partition(number).describe()), numbers)
-        found = list(zip(numbers, infos, strict=True))
+        known = self.partitions
+        topic, *looked = self._driver.each(self._looked_at, (None, *range(known)))
+        if isinstance(topic, Exception):
+            raise topic
+        looked += self._driver.each(self._looked_at, range(known, self.partitions))  # it has grown
+        found = [(number, attempt(partial(self._described, number, each))) for number, each in enumerate(looked)]
         return topic_info(
-            topic,
+            self._topic,
             tuple(info for _, info in found if not isinstance(info, Fault)),
             tuple(PartitionFailure(n, it) for n, it in found if isinstance(it, Fault)),
         )
+
+    def _looked_at(self, number: int | None) -> Looked | None:
+        """A partition as it is now; None: the configuration."""
+        if number is not None:
+            return self.partition(number).look()
+        with self._lock.mine():
+            self._read()
+        return None
+
+    def _described(self, number: int, looked: Looked | Exception | None) -> PartitionInfo:
+        if isinstance(looked, Exception):
+            raise looked
+        assert looked is not None
+        return self.partition(number).described(looked)
 
     def _read(self) -> TopicFile:
         """Read the configuration. Requires: the lock is held. One GET if nothing has changed."""
@@ -199,18 +214,19 @@ class Topic:
         """Append records, or a table, each to the partition of its key; returns the offsets in each partition.
 
         Keys go where Kafka's default partitioner puts them; all keyless records of one append go to one partition,
-        those of the next append to another. Each partition's part is atomic, the whole is not: if one fails, the
-        error's notes say what was appended before. Raises as `Partition.append`; if any record is invalid, nothing is
-        appended.
+        those of the next append to another. Each partition's part is atomic, the whole is not: the parts are appended
+        side by side, and if some fail, the notes of the error say which, and what was appended. Raises as
+        `Partition.append`, CommitUnknown if that is so of any part; if any record is invalid, nothing is appended.
         """
         table = self.prepare(records)
-        partitions, done = self.partitions, dict[int, range]()
-        for number, part in rows_by_partition(table, partitions, next(self._sticky) % partitions):
-            try:
-                done[number] = self.partition(number).append_prepared(part)
-            except LithifyError as error:
-                error.add_note(f"appended before, by partition: {done or 'nothing'}")
-                raise
+        partitions = self.partitions
+        parts = list(rows_by_partition(table, partitions, next(self._sticky) % partitions))
+        outcomes = self._driver.each(lambda part: self.partition(part[0]).append_prepared(part[1]), parts)
+        found = {number: outcome for (number, _), outcome in zip(parts, outcomes, strict=True)}
+        done = {number: outcome for number, outcome in found.items() if not isinstance(outcome, Exception)}
+        failed = {number: outcome for number, outcome in found.items() if isinstance(outcome, Exception)}
+        if failed:
+            raise _worst(failed, done)
         return done
 
     def prepare(self, records: Records, *, first: int = 0) -> pa.Table:
@@ -294,7 +310,7 @@ class Topic:
         """A snapshot of each partition, one after the other: the newest, or those `manifests`, a number for each. `ttl`
         as in `Partition.snapshot`: it keeps them readable."""
         self._fresh_config()
-        return opened_topic(self.name, self.key_places(), self.partition, ttl, manifests)
+        return opened_topic(self.name, self.key_places(), self.partition, ttl, manifests, self._driver.each)
 
     def pinned(self, name: str) -> TopicSnapshot:
         """What the checkpoint `name` of each partition pins. If it was made before the topic grew, it shows the topic
@@ -303,18 +319,22 @@ class Topic:
         self._fresh_config()
         places = self.key_places()
         parts = [self.partition(number) for number in range(places.partitions)]
-        return pinned_topic(self.name, places, parts, check_checkpoint_name(name))
+        return pinned_topic(self.name, places, parts, check_checkpoint_name(name), self._driver.each)
 
-    def get(self, key: bytes) -> Record | None:
+    def get(self, key: bytes, *, max_staleness_ms: int = 0) -> Record | None:
         """The latest record of `key`; None: there is none, or it was deleted. Looks in the key's present partition, as
-        `scan` does."""
-        if type(key) is not bytes:
-            raise InvalidRequest(f"{self.name}: a key is bytes, not {type(key).__name__}")
+        `scan` does. `max_staleness_ms` as in `Partition.get_many`."""
+        return self.get_many((key,), max_staleness_ms=max_staleness_ms)[0]
+
+    def get_many(self, keys: Iterable[bytes], *, max_staleness_ms: int = 0) -> list[Record | None]:
+        """As `get`, for each of `keys`, in their order; those in one partition from one manifest."""
+        wanted = check_keys(keys, self.name)
         self._fresh_config()
-        places = self.key_places()
-        number = partition_for_key(key, places.counts[-1])
-        found = self.partition(number).get(key)
-        return found if found is None or stays(places, found.key, found.offset, number) else None
+        return get_placed(
+            self.key_places(),
+            wanted,
+            lambda number, mine: self.partition(number).get_many(mine, max_staleness_ms=max_staleness_ms),
+        )
 
     def key_places(self) -> KeyPlaces:
         """Where keys live, and where they lived before the topic grew."""
@@ -323,3 +343,14 @@ class Topic:
             growths = self._driver.run(growths_of(self._lineage, topic))
             known = self._key_places = topic.id, KeyPlaces(growths, topic.partitions)
         return known[1]
+
+
+def _worst(failed: Mapping[int, Exception], done: Mapping[int, range]) -> Exception:
+    """The failure to raise, which tells of the others: one whose outcome is unknown, else the first."""
+    error = next((error for error in failed.values() if isinstance(error, CommitUnknown)), next(iter(failed.values())))
+    for number, other in failed.items():
+        if other is not error:
+            token = f", with token {other.token}" if isinstance(other, CommitUnknown) else ""
+            error.add_note(f"partition {number} failed, too: {other}{token}")
+    error.add_note(f"appended, by partition: {dict(done) or 'nothing'}")
+    return error

@@ -5,20 +5,20 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import structlog
 
 from lithify.log.partition import Partition
+from lithify.log.placed import check_keys, get_placed
 from lithify.log.planning import Wanted, held_together, target_of, wanted
 from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Whole
 from lithify.manifest.places_of_keys import KeyPlaces
-from lithify.segment.partitioner import partition_for_key
 from lithify.segment.read_batches import schema_of
 from lithify.segment.read_task import ReadTask, View
-from lithify.segment.stayed import stays
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 
 __all__ = ["TopicSnapshot", "opened_topic", "pinned_topic"]
@@ -26,6 +26,10 @@ __all__ = ["TopicSnapshot", "opened_topic", "pinned_topic"]
 NAMED_MAX = 16  # partitions without a checkpoint, in a message
 
 log = structlog.wrap_logger(logging.getLogger("lithify.log"))
+
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +117,36 @@ class TopicSnapshot:
 
     def get(self, key: bytes) -> Record | None:
         """As `Topic.get`."""
-        if type(key) is not bytes:
-            raise InvalidRequest(f"{self.topic}: a key is bytes, not {type(key).__name__}")
-        number = partition_for_key(key, self.places.partitions)
-        found = self.partitions[number].get(key)
-        return found if found is None or stays(self.places, found.key, found.offset, number) else None
+        return self.get_many((key,))[0]
+
+    def get_many(self, keys: Iterable[bytes]) -> list[Record | None]:
+        """As `Topic.get_many`."""
+        wanted = check_keys(keys, self.topic)
+        return get_placed(self.places, wanted, lambda number, mine: self.partitions[number].get_many(mine))
 
     def _left_out(self, partition: int, records: int) -> None:
         where = f"{self.topic}/{partition}"
         log.warning("a scan leaves out what keys left behind when the topic grew", partition=where, records=records)
 
 
-def pinned_topic(topic: str, places: KeyPlaces, parts: Sequence[Partition], name: str) -> TopicSnapshot:
+class Each(Protocol):
+    """As `Driver.each`."""
+
+    def __call__(self, work: Callable[[A], T], items: Iterable[A], /) -> Sequence[T | Exception]: ...
+
+
+def pinned_topic(topic: str, places: KeyPlaces, parts: Sequence[Partition], name: str, each: Each) -> TopicSnapshot:
     """What checkpoint `name` pins. If only partitions added later lack it, the result is the topic before it grew.
     Requires: `parts` are all that `places` counts. Raises NotFound, naming the partitions without it."""
     found: dict[int, Snapshot] = {}
     missing: dict[int, NotFound] = {}
-    for part in parts:
-        try:
-            found[part.number] = part.pinned(name)
-        except NotFound as error:
-            missing[part.number] = error
+    for part, outcome in zip(parts, each(lambda part: part.pinned(name), parts), strict=True):
+        if isinstance(outcome, NotFound):
+            missing[part.number] = outcome
+        elif isinstance(outcome, Exception):
+            raise outcome
+        else:
+            found[part.number] = outcome
     if not found:
         raise missing[0]
     then = places if not missing else _places_before(places, found)
@@ -149,6 +162,7 @@ def opened_topic(
     part: Callable[[int], Partition],
     ttl: int | timedelta | None,
     manifests: Sequence[int] | None,
+    each: Each,
 ) -> TopicSnapshot:
     """A snapshot of each partition: the newest, or the `manifests` by number. If fewer are given than the topic has
     partitions, it is the topic when it had so many. Pins that were made are let go if another cannot be made."""
@@ -162,16 +176,18 @@ def opened_topic(
                 f"{topic}: {len(manifests)} manifests were given; give one for each of its {places.partitions} "
                 "partitions, in their order"
             )
-    found: list[Snapshot] = []
-    try:
-        for number in range(then.partitions):
-            manifest = None if manifests is None else manifests[number]
-            found.append(part(number).snapshot(ttl=ttl, manifest=manifest))
-    except LithifyError:
+
+    def opened(number: int) -> Snapshot:
+        return part(number).snapshot(ttl=ttl, manifest=None if manifests is None else manifests[number])
+
+    outcomes = each(opened, range(then.partitions))
+    found = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
+    failed = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+    if failed is not None:
         for snapshot in found if manifests is None else ():
             with contextlib.suppress(LithifyError):  # it expires
                 snapshot.release()
-        raise
+        raise failed
     return TopicSnapshot(topic, tuple(found), then)
 
 

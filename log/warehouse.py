@@ -124,9 +124,8 @@ class Warehouse:
         created. Reading never creates a topic.
         """
         lineage = topic_lineage(name)
-        asked_ms = self.driver.now_ms()
         try:
-            return Topic(self.driver, lineage, self.driver.run(live_topic(lineage, name)), asked_ms)
+            return Topic(self.driver, lineage, *self.driver.dated(live_topic(lineage, name)))
         except NotFound as missing:
             if not for_append:
                 raise

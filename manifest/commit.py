@@ -5,7 +5,7 @@ P1-P4 of docs/protocol.md; each race is described beside the line that prevents 
 """
 
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -13,10 +13,12 @@ import msgspec
 
 from lithify.manifest.ages import young
 from lithify.manifest.codec import check_belongs, decode, encode
+from lithify.manifest.gallop import STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, LithifyError, Unavailable
-from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause
+from lithify.store.in_step import both
+from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause, together
 
 __all__ = ["FRESH_MS", "WAS_IT_THERE", "Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
 
@@ -24,7 +26,6 @@ CREATE_ATTEMPTS_MAX = 10  # of one body at one number, with pauses of 50 ms doub
 # Of one edit, at successive numbers: with 40 concurrent writers one commit takes about 40 attempts.
 COMMIT_ATTEMPTS_MAX = 1_000
 FRESH_MS = 60_000  # how long a head may be built upon without another look; well below any grace period (P17)
-DISTANCE_MAX = 1 << 62  # of one step of the head search: keys have 20 digits
 WAS_IT_THERE = "it is not known whether this happened earlier; no trace of it is left"
 SEARCH_ROUNDS_MAX = 32  # restarts of one head search, because the boundary overtook it
 
@@ -93,7 +94,8 @@ class Lineage(Generic[S]):
     """One client's view of a chain: the newest version it has seen, and the protocol to continue from there.
 
     `dead_at` returns the largest dead number of a chain that is collected, for one GET of the boundary's next number.
-    None for chains whose files are never deleted: there an absent N+1 alone proves that N is the head.
+    None for chains whose files are never deleted: there an absent N+1 alone proves that N is the head. These files are
+    small.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Lineage(Generic[S]):
         self._committed = committed
         self._seen: Version[S] = Version(0, None)
         self._seen_ms = 0
+        self._searched = False  # whether `seen` was the head once
 
     @property
     def seen(self) -> Version[S]:
@@ -155,56 +158,75 @@ class Lineage(Generic[S]):
         return await Get(self.chain.key(self._seen.number + 1)) is not None
 
     async def refresh(self) -> Version[S]:
-        """The head (P3). Costs two GETs if nothing has changed."""
+        """The head (P3). Costs two GETs, one after the other, if nothing has changed."""
         low = self._seen
-        if low.number == 0:
-            low = Version(await self._dead(), None)
+        if self._searched or self._dead_at is None:
+            found = await self._search(low)
+        else:
+            # Cold: where the numbers begin is asked together with a search from 1, which is right if nothing was
+            # collected yet. Otherwise that search ends too low, or at a manifest that a checkpoint keeps.
+            dead, found = await both(self._dead(), self._search(low))
+            if dead and (found is None or found.number <= dead):
+                found = await self._search(Version(dead, None))
         for _ in range(SEARCH_ROUNDS_MAX):
-            found = await self._forward(low)
             # SUBTLE! An absent N+1 does not prove that N is the head. 1. We read N. 2. Others commit far ahead; N and
             # N+1 are collected. 3. We find no N+1. The proof is a boundary that is read after N+1 was found absent, and
-            # is still below N. Test: tests/protocol/test_p03_head_search.py
-            dead = await self._dead()
+            # is still below N. So it is never asked for together with N+1, however much that would save; N's content
+            # may be, for it never changes. Test: tests/protocol/test_p03_head_search.py
+            dead, found = await both(self._dead(), self._whole(found))
             if found is not None and (found.number > dead or found.number == dead == 0):
                 await self._saw(found)
                 return found
-            low = Version(dead, None)
+            found = await self._search(Version(dead, None))
         raise Unavailable(f"{self.chain.prefix}: collection overtook the search for the head; retry")
 
+    async def _search(self, low: Version[S]) -> Version[S] | None:
+        """The last number of the dense stretch above `low` (seen, or the boundary); not always with its content. None:
+        what was found has vanished again."""
+        there = low.number == 0  # nothing at all is an answer, a boundary with nothing above it is none
+        if low.value is not None or (there and self._searched):
+            try:
+                step = await self.read(low.number + 1)
+            except Corrupt:
+                # It is there. If it is the head, whoever needs it meets the damage later; what came after it does not
+                # need it.
+                step = Version(low.number + 1, None)
+            if step is None:
+                return low
+            low, there = step, True
+        objects: dict[int, Object] = {}
+
+        async def look(numbers: Sequence[int]) -> Sequence[bool]:
+            keys = map(self.chain.key, numbers)
+            if self._dead_at is not None:
+                return [found is not None for found in await together([Head(key) for key in keys])]
+            replies = await together([Get(key) for key in keys])  # small files: the last one need not be asked again
+            objects.update((number, found) for number, found in zip(numbers, replies, strict=True) if found is not None)
+            return [found is not None for found in replies]
+
+        end = await end_of_stretch(low.number, look, STRIDES_FIRST_SMALL if self._dead_at is None else STRIDES_FIRST)
+        if end is None:
+            raise Unavailable(
+                f"{self.chain.prefix}: every number seems to exist, so something other than the store may be "
+                "answering. Check proxies, and retry"
+            )
+        if end == low.number:
+            return low if there else None
+        return self._decoded(end, objects[end]) if end in objects else Version(end, None)
+
+    async def _whole(self, found: Version[S] | None) -> Version[S] | None:
+        """`found` with its content; None if it has vanished."""
+        if found is None or found.value is not None or found.number == 0:
+            return found
+        return await self.read(found.number)
+
     async def _forward(self, low: Version[S]) -> Version[S] | None:
-        """Gallop from `low` (seen, or the boundary) to the last number of the dense stretch above it. None: what was
-        found has vanished again."""
-        try:
-            step = await self.read(low.number + 1)
-        except Corrupt:
-            # It is there. If it is the head, whoever needs it meets the damage below; what came after it does not need
-            # it.
-            step = Version(low.number + 1, None)
-        if step is None:
-            return low if low.value is not None or low.number == 0 else None
-        low, distance = step, 1
-        while True:
-            # Each round doubles the distance. After some 60 rounds it is not the store that answers.
-            if distance > DISTANCE_MAX:
-                raise Unavailable(
-                    f"{self.chain.prefix}: every number seems to exist, so something other than the store may be "
-                    "answering. Check proxies, and retry"
-                )
-            if await Head(self.chain.key(low.number + distance)) is None:
-                break
-            low, distance = Version(low.number + distance, None), distance * 2
-        high = low.number + distance
-        while high - low.number > 1:
-            middle = (low.number + high) // 2
-            if await Head(self.chain.key(middle)) is None:
-                high = middle
-            else:
-                low = Version(middle, None)
-        return low if low.value is not None else await self.read(low.number)
+        """The last version of the dense stretch above `low`, which was read."""
+        return await self._whole(await self._search(low))
 
     async def _saw(self, version: Version[S]) -> None:
         if version.number >= self._seen.number:
-            self._seen, self._seen_ms = version, await Now()
+            self._seen, self._seen_ms, self._searched = version, await Now(), True
 
     async def commit(self, edit: Edit[S, R]) -> Committed[S, R]:
         """Apply `edit` to the head and create the next number; after a lost race, apply it to the new head (P1, P2,

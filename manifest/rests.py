@@ -10,7 +10,7 @@ from typing import NamedTuple
 __all__ = ["BOUNDARY_MS", "COLLECTED_AFTER_MS", "EVERY_ROUND", "Asks", "Rest", "Rests"]
 
 COLLECTED_AFTER_MS = 300_000  # no number is collected sooner after its creation: the shortest grace period of services
-BOUNDARY_MS = 3_600_000  # the boundary of a partition at rest is asked for at least so often
+BOUNDARY_MS = 4 * 3_600_000  # the boundary of a partition at rest is asked for at least so often
 _PHASES = 1 << 16
 
 
@@ -34,8 +34,9 @@ class Rest:
         self._round_ms = rests.round_ms
         self._most_ms = (rests.bound_ms - rests.round_ms) // 2  # between two looks
         self._collected_after_ms = rests.collected_after_ms
-        self._grows = 0.5 + phase / 2
-        self._since_ms = self._manifest_ms = self._compactor_ms = self._boundary_ms = now_ms
+        self._grows = 0.3 + 0.7 * phase
+        self._since_ms = self._manifest_ms = self._compactor_ms = now_ms
+        self._boundary_ms = now_ms - int(phase * BOUNDARY_MS)
 
     def asks(self, now_ms: int) -> Asks:
         """What to ask now."""

@@ -21,7 +21,7 @@ from lithify.store.fetching import Fetch, Landings
 
 __all__ = ["AHEAD_BYTES_MAX", "Lane", "ReadAhead"]
 
-AHEAD_BYTES_MAX = 32 << 20  # requested and not yet taken, of all sources together
+AHEAD_BYTES_MAX = 24 << 20  # requested and not yet taken, of all sources together
 _OPENED_MAX = 32  # segments of one source
 
 Pieces = list[tuple[int, memoryview]]
@@ -136,7 +136,7 @@ class Lane:
                 yield begun.ref, self._rows(begun)
                 if begun.reader is not None:
                     self.bytes_read += begun.reader.bytes_read
-                self._hold(-begun.kept_bytes - (begun.early_bytes if begun.early is not None else 0))
+                self._let_go(begun)
                 self._begun.popleft()
         finally:
             self._begun.clear()
@@ -157,6 +157,8 @@ class Lane:
                 self._keep(begun, begun.early)
             pieces = self._pieces(span, fetches)
             fetches.clear()
+            if span.last:
+                self._let_go(begun)
             self._ahead.go_on()
             yield from self._reader(begun).rows(span, pieces, self._wanted)
 
@@ -179,6 +181,11 @@ class Lane:
                 self._ahead.wait(begun.opening)
             self._look(begun)
 
+    def _let_go(self, begun: _Begun) -> None:
+        """Nothing more is needed of it."""
+        self._hold(-begun.kept_bytes - (begun.early_bytes if begun.early is not None else 0))
+        begun.kept_bytes, begun.early = 0, None
+
     def _keep(self, begun: _Begun, early: Fetch[memoryview]) -> None:
         self._ahead.wait(early)
         begun.early = None
@@ -198,7 +205,9 @@ class Lane:
             if begun.error is not None or not begun.far:
                 return None
             if begun.coming:
-                return _bytes(begun.coming[0])
+                # Records that are row groups by themselves are fetched when they are needed: a merge holds each of
+                # them several times already.
+                return None if begun.ref.max_row_bytes else _bytes(begun.coming[0])
             if begun.opening is None and not begun.is_open:
                 return _length(begun)
         return self._next_opening()

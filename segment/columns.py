@@ -3,7 +3,8 @@
 Every batch has the schema RUN, whatever is read: a column that is not wanted stands there without its contents.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -88,11 +89,19 @@ class Window:
 
     closed = False
 
-    def __init__(self, pieces: list[tuple[int, memoryview]], size: int) -> None:
-        """`pieces`: each with its position in the object."""
-        self._pieces = pieces
+    def __init__(self, size: int) -> None:
+        self._pieces: list[tuple[int, memoryview]] = []
         self._size = size
         self._at = 0
+
+    @contextmanager
+    def showing(self, pieces: list[tuple[int, memoryview]]) -> Generator[None]:
+        """Within the block, these can be read: each with its position in the object."""
+        self._pieces = pieces
+        try:
+            yield
+        finally:
+            self._pieces = []
 
     def seek(self, position: int, whence: int = 0) -> int:
         self._at = position + (0, self._at, self._size)[whence]

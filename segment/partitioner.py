@@ -3,6 +3,7 @@
 Source: Kafka's BuiltInPartitioner and Utils.murmur2 (Austin Appleby's MurmurHash2, seed 0x9747b28c), Apache-2.0.
 """
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,8 +27,8 @@ def murmur2(key: bytes) -> int:
     """The signed 32-bit MurmurHash2 of `key`, as Kafka computes it."""
     whole = len(key) & ~3
     h = (_SEED ^ len(key)) & _WORD
-    for at in range(0, whole, 4):
-        k = int.from_bytes(key[at : at + 4], "little") * _M & _WORD
+    for word in struct.unpack_from(f"<{whole >> 2}I", key):
+        k = word * _M & _WORD
         k = (k ^ k >> _R) * _M & _WORD
         h = h * _M & _WORD ^ k
     if whole < len(key):
@@ -43,7 +44,7 @@ def partition_for_key(key: bytes, partitions: int) -> int:
         raise InvalidRequest(
             "give a key as bytes, and a number of partitions from 1; records without a key go anywhere"
         )
-    return (murmur2(key) & _POSITIVE) % partitions
+    return 0 if partitions == 1 else (murmur2(key) & _POSITIVE) % partitions
 
 
 def partitions_for_keys(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64]:
@@ -78,6 +79,9 @@ def rows_by_partition(table: pa.Table, partitions: int, keyless: int) -> Iterato
     """The rows of each partition that has some, in their order. `table` has its rows in one chunk. `keyless`: the
     partition of those without a key."""
     if not table.num_rows:
+        return
+    if partitions == 1:
+        yield 0, table
         return
     places = partitions_for_keys(table.column("key").chunk(0), partitions)
     places[places < 0] = keyless

@@ -34,7 +34,7 @@ from lithify.segment.within import within
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.port import Store
 
-__all__ = ["FETCH_BYTES_MAX", "OpenSegment", "SegmentReader", "Span"]
+__all__ = ["FAR_FETCH_BYTES_MAX", "FETCH_BYTES_MAX", "OpenSegment", "SegmentReader", "Span"]
 
 FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups, in one fetch; a single row group may be larger
 FAR_FETCH_BYTES_MAX = 4 << 20  # of a far store, where several fetches are under way
@@ -58,11 +58,12 @@ class _Needed(NamedTuple):
 
 class Span(NamedTuple):
     """Row groups that are fetched together, and the parts of the object (start, length) that are requested for them
-    beside the object's beginning, if that was requested before (`early`)."""
+    beside the object's beginning, if that was requested before (`early`). `last`: no other follows."""
 
     parts: list[_Needed]
     requests: list[tuple[int, int]]
     early: bool
+    last: bool
 
 
 class SegmentReader:
@@ -99,6 +100,8 @@ class SegmentReader:
         self._early: memoryview | None = None
         self._early_bytes = 0
         self._footer: Any = None
+        self._window = Window(ref.bytes)
+        self._files: dict[bool, pq.ParquetFile] = {}
         self._row_groups: tuple[RowGroup, ...] | None = None
         if footer is not None:
             self._use(footer)
@@ -118,8 +121,9 @@ class SegmentReader:
 
     def begin(self, wanted: Bounds) -> int:
         """How many of the object's first bytes to request beside its footer, since they are wanted for sure."""
-        large = self.far and self._row_groups is None and self.ref.bytes > WHOLE_BYTES_MAX
-        if large and self._columns.names >= MOST and lies_within(self.ref, wanted):
+        large = self.ref.bytes > WHOLE_BYTES_MAX and not self.ref.max_row_bytes
+        closed = self._row_groups is None
+        if self.far and large and closed and self._columns.names >= MOST and lies_within(self.ref, wanted):
             self._early_bytes = min(EARLY_BYTES_MAX, self._fetch_bytes, self.tail[0])
         return self._early_bytes
 
@@ -177,14 +181,15 @@ class SegmentReader:
     def spans(self, wanted: Bounds) -> list[Span]:
         """What is fetched for the rows within `wanted`, in their order."""
         needed = [self._needed(group, wanted) for group in self.row_groups if group.meets(wanted)]
-        return [self._span(run) for run in self._fetches(needed)]
+        runs = list(self._fetches(needed))
+        return [self._span(run, last=run is runs[-1]) for run in runs]
 
-    def _span(self, run: list[_Needed]) -> Span:
+    def _span(self, run: list[_Needed], *, last: bool) -> Span:
         ranges = run[0].ranges if len(run) == 1 else [(run[0].ranges[0][0], run[-1].ranges[-1][1])]
-        first, last = self._early_bytes, self.ref.bytes - self.kept_bytes  # between these nothing is there yet
-        missing = [(max(start, first), min(end, last)) for start, end in ranges]
+        there, there_again = self._early_bytes, self.ref.bytes - self.kept_bytes
+        missing = [(max(start, there), min(end, there_again)) for start, end in ranges]
         requests = [(start, end - start) for start, end in missing if start < end]
-        return Span(run, requests, early=ranges[0][0] < first)
+        return Span(run, requests, early=ranges[0][0] < there, last=last)
 
     def rows(
         self, span: Span, pieces: list[tuple[int, memoryview]], wanted: Bounds = EVERYTHING
@@ -199,6 +204,7 @@ class SegmentReader:
             del first
         if self._end is not None:
             pieces.append((self.ref.bytes - self.kept_bytes, self._end))
+            self._end = None if span.last else self._end
         for part in span.parts:
             group = part.group
             batch = self._decode(part, pieces)
@@ -274,17 +280,24 @@ class SegmentReader:
     def _batch(
         self, group: RowGroup, names: frozenset[str], pieces: list[tuple[int, memoryview]], *, check_pages: bool
     ) -> pa.RecordBatch:
-        file = pq.ParquetFile(
-            pa.PythonFile(Window(pieces, self.ref.bytes), mode="r"),
-            metadata=self.footer,
-            pre_buffer=False,
-            page_checksum_verification=check_pages,
-        )
         stored = None if names >= ALL.names else [self._stored_name(name) for name in names]
-        table = file.read_row_group(group.index, columns=stored, use_threads=False).combine_chunks()
+        file = self._parquet(check_pages=check_pages)
+        with self._window.showing(pieces):
+            table = file.read_row_group(group.index, columns=stored, use_threads=False).combine_chunks()
         rows: Any = table.to_batches()[0]
         columns = [self._column(name, rows, names) for name in RUN.names]
         return pa.RecordBatch.from_arrays(columns, schema=RUN)
+
+    def _parquet(self, *, check_pages: bool) -> pq.ParquetFile:
+        """Made once: that costs as much as to decode a column."""
+        if check_pages not in self._files:
+            self._files[check_pages] = pq.ParquetFile(
+                pa.PythonFile(self._window, mode="r"),
+                metadata=self.footer,
+                pre_buffer=False,
+                page_checksum_verification=check_pages,
+            )
+        return self._files[check_pages]
 
     def _column(self, name: str, rows: Any, names: frozenset[str]) -> pa.Array:
         if name not in names or (name == "horizon_ms" and self.ref.base_offset is not None):

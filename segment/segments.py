@@ -25,24 +25,25 @@ class Segments:
 
     def reader(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX, *, columns: Columns = ALL) -> SegmentReader:
         """It opens the segment at the first use."""
-        return SegmentReader(*self._find(ref), ref, fetch_bytes=fetch_bytes, columns=columns, opens=False)
+        return SegmentReader(*self.find(ref), ref, fetch_bytes=fetch_bytes, columns=columns, opens=False)
 
     def verify_quick(self, ref: SegmentRef) -> None:
-        verify_quick(*self._find(ref), ref)
+        verify_quick(*self.find(ref), ref)
 
     def verify(self, ref: SegmentRef) -> None:
-        verify(*self._find(ref), ref)
+        verify(*self.find(ref), ref)
 
     def check_rows(self, ref: SegmentRef, steps: Iterator[None]) -> None:
-        check_rows(*self._find(ref), ref, steps)
+        check_rows(*self.find(ref), ref, steps)
 
     def verify_steps(self, ref: SegmentRef, *, whole: bool) -> Iterator[None]:
-        return verify_steps(*self._find(ref), ref, whole=whole)
+        return verify_steps(*self.find(ref), ref, whole=whole)
 
     def refuse_unreachable(self, refs: Iterable[SegmentRef]) -> None:
         refuse_unreachable(self.keys, refs, self.homes.names)
 
-    def _find(self, ref: SegmentRef) -> tuple[Store, str]:
+    def find(self, ref: SegmentRef) -> tuple[Store, str]:
+        """The store of a segment, and its key there."""
         self.refuse_unreachable([ref])
         home, key = where(self.keys, ref)
         return self.homes.store(home), key

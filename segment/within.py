@@ -15,12 +15,20 @@ __all__ = ["within"]
 
 def within(batch: pa.RecordBatch, order: str, group: RowGroup, wanted: Bounds) -> pa.RecordBatch:
     """The rows of `batch`, which are those of `group` in `order`, within `wanted`."""
-    batch = _of_keys(batch, order, wanted.low, wanted.high)
+    batch = _of_keys(batch, order, *_cutting(group, wanted))
     if wanted.from_offset is not None and group.min_offset < wanted.from_offset:
         batch = batch.filter(from_flags(longs(batch.column("offset")) >= wanted.from_offset))
     if wanted.to_offset is not None and group.max_offset >= wanted.to_offset:
         batch = batch.filter(from_flags(longs(batch.column("offset")) < wanted.to_offset))
     return batch
+
+
+def _cutting(group: RowGroup, wanted: Bounds) -> tuple[bytes | None, bytes | None]:
+    """The bounds of keys that leave out some of the row group. The others need not be searched for."""
+    if group.min_key is None or group.max_key is None or group.null_keys:
+        return wanted.low, wanted.high
+    low = wanted.low if wanted.low is not None and group.min_key < wanted.low else None
+    return low, wanted.high if wanted.high is not None and group.max_key >= wanted.high else None
 
 
 def _of_keys(batch: pa.RecordBatch, order: str, low: bytes | None, high: bytes | None) -> pa.RecordBatch:

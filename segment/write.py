@@ -20,20 +20,21 @@ from lithify.manifest.model import SegmentRef
 from lithify.segment.arrays import from_longs
 from lithify.segment.extent import Extent, Order, key_bounds, row_bytes
 from lithify.segment.footer import PLACEHOLDERS, ROW_GROUP_CHECKSUMS, decode, problem, row_groups, seal, verified
+from lithify.segment.page_index import PAGE_INDEXES, placeholder, put
 from lithify.segment.schema import L0, RUN
 from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.port import OutputFile
 
-__all__ = ["ROW_GROUP_BYTES_MAX", "ROW_GROUP_ROWS_MAX", "SegmentWriter", "encode_append"]
+__all__ = ["PAGE_ROWS_MAX", "ROW_GROUP_BYTES_MAX", "ROW_GROUP_ROWS_MAX", "SegmentWriter", "encode_append"]
 
 ROW_GROUP_ROWS_MAX = 65_536
 ROW_GROUP_BYTES_MAX = 4 << 20  # in memory: a merge holds one per source, three times over at its peak
 
 _NUMBERS = ("offset", "offset_delta", "timestamp_ms")  # blocks of near values: as small as with zstd, and far cheaper
-_BLOOM_FILTERS = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters  # new in pyarrow 24
+_OPTIONS = inspect.signature(pq.ParquetWriter.__init__).parameters  # not every version has all of those used here
 _BLOOM_FALSE_POSITIVES = 0.05
 _PAGE_BYTES = 1 << 20
-_BATCH_ROWS = 8192
+PAGE_ROWS_MAX = 8192  # the pages of all columns end at the same rows, so that some rows can be read alone
 
 
 class _Sink:
@@ -41,6 +42,7 @@ class _Sink:
     footer's checksum can be inserted before they leave."""
 
     closed = False
+    indexed = False  # whether the footer has a place for the checksums of page indexes
 
     def __init__(self, output: OutputFile) -> None:
         self._output = output
@@ -71,10 +73,13 @@ class _Sink:
         self._held = bytearray()
 
     def seal(self) -> bytes:
-        """Insert the footer's checksum into the held bytes; returns the footer, its length and the magic."""
+        """Insert the footer's checksums into the held bytes; returns the footer, its length and the magic."""
         assert self._held is not None
         footer = len(self._held) - 8 - int.from_bytes(self._held[-8:-4], "little")
-        self._held[footer:] = seal(bytes(self._held[footer:]))
+        content = bytes(self._held[footer:])
+        if self.indexed:
+            content = put(content, bytes(self._held[:footer]), self._bytes)
+        self._held[footer:] = seal(content)
         return bytes(self._held[footer:])
 
     def release(self) -> str:
@@ -119,6 +124,7 @@ class SegmentWriter:
         schema: pa.Schema = RUN,
         row_group_bytes: int = ROW_GROUP_BYTES_MAX,
         row_group_rows: int = ROW_GROUP_ROWS_MAX,
+        page_rows: int = PAGE_ROWS_MAX,
     ) -> None:
         self._id = segment_id
         self._order: Order = order
@@ -127,6 +133,7 @@ class SegmentWriter:
         self._sink = _Sink(output)
         self._row_group_bytes = row_group_bytes
         self._row_group_rows = row_group_rows
+        self._page_rows = page_rows
         self._file = pa.PythonFile(self._sink, mode="w")
         self._parquet: Any = None  # opened at the first row group, whose size is the best estimate for the others
         self._pending: list[pa.RecordBatch] = []
@@ -168,10 +175,11 @@ class SegmentWriter:
 
     def _end_row_group(self) -> None:
         if self._parquet is None:
-            self._parquet = _parquet_writer(self._file, self._schema, self._order, self._pending_rows)
+            self._parquet = _parquet_writer(self._file, self._schema, self._order, self._pending_rows, self._page_rows)
             self._sink.end_row_group()  # the magic number at the object's start is in no row group
         table = pa.Table.from_batches(self._pending, schema=self._schema)
         self._parquet.write_table(table, row_group_size=self._pending_rows)
+        self._sink.indexed |= self._pending_rows > self._page_rows
         self._digests.append(self._sink.end_row_group())
         self._pending = []
         self._pending_rows = self._pending_bytes = 0
@@ -191,7 +199,8 @@ class SegmentWriter:
         if self._pending:
             self._end_row_group()
         self._sink.hold()
-        self._parquet.add_key_value_metadata({ROW_GROUP_CHECKSUMS: "".join(self._digests), **PLACEHOLDERS})
+        indexes = {PAGE_INDEXES: placeholder(len(self._digests))} if self._sink.indexed else {}
+        self._parquet.add_key_value_metadata({ROW_GROUP_CHECKSUMS: "".join(self._digests), **indexes, **PLACEHOLDERS})
         self._parquet.close()
         footer, size = self._sink.seal(), self._sink.tell()
         self._prove(footer, self._ref(size, ""))
@@ -240,11 +249,13 @@ class SegmentWriter:
         )
 
 
-def _parquet_writer(file: Any, schema: pa.Schema, order: Order, row_group_rows: int) -> Any:
+def _parquet_writer(file: Any, schema: pa.Schema, order: Order, row_group_rows: int, page_rows: int) -> Any:
     offset = pq.SortingColumn(2)
     options: dict[str, Any] = {"write_statistics": [name for name in schema.names if name not in ("value", "headers")]}
-    if _BLOOM_FILTERS:
+    if "bloom_filter_options" in _OPTIONS:
         options["bloom_filter_options"] = {"key": {"ndv": row_group_rows, "fpp": _BLOOM_FALSE_POSITIVES}}
+    if "max_rows_per_page" in _OPTIONS:
+        options["max_rows_per_page"] = page_rows
     return pq.ParquetWriter(
         file,
         schema,
@@ -253,7 +264,7 @@ def _parquet_writer(file: Any, schema: pa.Schema, order: Order, row_group_rows: 
         use_dictionary=False,
         column_encoding={name: "DELTA_BINARY_PACKED" for name in schema.names if name in _NUMBERS},
         data_page_size=_PAGE_BYTES,
-        write_batch_size=_BATCH_ROWS,
+        write_batch_size=page_rows,
         write_page_index=True,
         write_page_checksum=True,
         store_schema=False,

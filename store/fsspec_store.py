@@ -62,6 +62,10 @@ class FsspecStore(Store):
     def url(self) -> str:
         return self._url
 
+    @property
+    def far(self) -> bool:
+        return self._url.partition("://")[0] in _CONDITIONAL
+
     def spec(self) -> StoreSpec:
         """The options that the filesystem was made with, including fsspec's own configuration. Options that may be
         secret are only named; a worker without them refuses to run."""

@@ -147,6 +147,10 @@ class Metered(Store):
     def now(self) -> int:
         return self.inner.now()
 
+    @property
+    def knows_time(self) -> bool:
+        return self.inner.knows_time
+
     def local_path(self, key: str) -> Path | None:
         return self.inner.local_path(key)
 

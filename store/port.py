@@ -284,6 +284,11 @@ class Store(Protocol):
         ...
 
     def now(self) -> int: ...
+    @property
+    def knows_time(self) -> bool:
+        """Whether `now` can answer at once, without a request."""
+        return True
+
     def local_path(self, key: str) -> Path | None:
         """The path of the object as a plain local file (for memory-mapping), or None if it is not one."""
         ...

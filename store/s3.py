@@ -232,6 +232,10 @@ class S3Store(Store):
             raise InvalidRequest(f"{self.url}: the store's replies carry no Date, so it has no clock; inject one")
         return known
 
+    @property
+    def knows_time(self) -> bool:
+        return self._clock.sure
+
     def local_path(self, key: str) -> Path | None:
         check_key(key)
         return None

@@ -1,7 +1,7 @@
 """A far store without a link: its answers come in waves, each of which is one round trip that a reader waits for."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -66,15 +66,18 @@ class Waves:
 @contextmanager
 def waves(store: MemoryStore) -> Iterator[Waves]:
     """Within, answers of `store` come in waves. Its reader runs in this thread."""
-    found, here, read = Waves(), threading.current_thread(), store.read
+    found, here = Waves(), threading.current_thread()
     make, tell = Fetch.__init__, Landings.tell
 
-    def reading(key: str, start: int, length: int) -> bytes:
-        if threading.current_thread() is here:
-            found.count += 1
-        else:
-            found.arrive()
-        return read(key, start, length)
+    def gated(ask: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(*given: Any) -> Any:
+            if threading.current_thread() is here:
+                found.count += 1
+            else:
+                found.arrive()
+            return ask(*given)
+
+        return asked
 
     def made(fetch: Any, request: Any, landings: Any) -> None:
         found.requested()
@@ -85,7 +88,8 @@ def waves(store: MemoryStore) -> Iterator[Waves]:
         found.end()
 
     with (
-        patch.object(store, "read", reading),
+        patch.object(store, "read", gated(store.read)),
+        patch.object(store, "head", gated(store.head)),
         patch.object(fetching.Fetch, "__init__", made),
         patch.object(Landings, "tell", told),
         patch.object(Landings, "wait", lambda *_: found.release()),

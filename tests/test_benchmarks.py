@@ -18,6 +18,7 @@ from benchmarks.far_picture import picture
 from benchmarks.far_rows import FarRow, FarStore
 from benchmarks.generate import TOPIC, Shape, distinct, one_run, tables, warehouse
 from benchmarks.measure import Run
+from benchmarks.producing import producing
 from benchmarks.recording import Recording, recording
 from benchmarks.report import show, write_readme
 from benchmarks.results import Bar, Found, Results, bars
@@ -163,7 +164,7 @@ def test_a_far_store_has_a_table_and_a_picture_of_its_own_in_the_readme(tmp_path
     readme.write_text("<!-- bench:begin -->\nkept\n<!-- bench:end -->\n<!-- far:begin -->\n<!-- far:end -->\n")
     write_readme(readme, Results(machine=results().machine, far=far_store()))
     text = readme.read_text()
-    assert text.startswith("<!-- bench:begin -->\nkept\n<!-- bench:end -->\n<!-- far:begin -->\n2 processors")
+    assert text.startswith("<!-- bench:begin -->\nkept\n<!-- bench:end -->\n<!-- far:begin -->\n![how long")
     drawn = (tmp_path / "docs/pictures/far-store.svg").read_text()
     assert drawn == picture(far_store())
     tree = ElementTree.fromstring(drawn)
@@ -196,3 +197,17 @@ def test_what_recording_costs_is_told_and_does_not_grow_with_the_ranges() -> Non
     assert bar.met
     assert [each.bytes_per_range < 20_000 for each in found.recording] == [False, True, True]
     assert "KB written per range" in show(found)
+
+
+def test_what_a_producer_takes_is_told_for_each_kind(tmp_path: Path) -> None:
+    machine = {"processors": "2", "architecture": "z80", "python": "3.11", "pyarrow": "26", "pyspark": "4"}
+    found = Results(machine=machine, producer=producing(tmp_path, quick=True))
+    assert [each.what for each in found.producer] == [
+        "producer, 1 partition",
+        "idempotent producer, 1 partition",
+        "producer, 4 partitions",
+    ]
+    assert all(each.per_s > 0 and each.per_cpu_s > 0 for each in found.producer)
+    assert [bar.at_least for bar in bars(found)] == [150_000] * 3
+    assert "| producer, 4 partitions " in show(found)
+    assert list(tmp_path.iterdir()) == []

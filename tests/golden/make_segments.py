@@ -21,6 +21,7 @@ __all__ = ["FOLDER", "ROWS", "appended", "compacted"]
 
 FOLDER = Path(__file__).parent / f"v{FORMAT}" / "segments"
 NAME, ZEROS = b"lithify.footer.xxh3", b"0" * 16
+INDEXES = b"lithify.page_indexes"
 HEADERS = [{"key": "lithify.footer.xxh3", "value": ZEROS}, {"key": "", "value": None}]
 
 
@@ -46,6 +47,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "run-name": rows(b"a", NAME, NAME, NAME, b"z", b"z"),
     # Here, besides, the checksum was written over the zeros of a key.
     "append-name-and-zeros": rows(NAME + ZEROS, b"z"),
+    # Its pages have one row each, its row groups four; a key looks like the entry with their positions (RFC 0025).
+    "run-of-pages": rows(b"a", b"b", b"b", INDEXES, INDEXES + b"0" * 140, b"z"),
     "run-name-and-zeros": rows(b"a", NAME, NAME, b"n" + ZEROS + b"-" + ZEROS, b"z", b"z"),
 }
 
@@ -65,7 +68,8 @@ def compacted(name: str) -> tuple[bytes, SegmentRef]:
         for number, each in enumerate(ROWS[name])
     ]
     store = MemoryStore()
-    writer = SegmentWriter(store.output("s"), "000000000007-0a1b2c3d-2-0-89abcdef", order, row_group_rows=2)
+    sizes = {"row_group_rows": 4, "page_rows": 1} if name == "run-of-pages" else {"row_group_rows": 2}
+    writer = SegmentWriter(store.output("s"), "000000000007-0a1b2c3d-2-0-89abcdef", order, **sizes)
     writer.write(pa.RecordBatch.from_pylist(stored, schema=RUN))
     ref = writer.close()
     return store.read("s", 0, ref.bytes), ref

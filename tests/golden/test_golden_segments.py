@@ -14,6 +14,7 @@ from lithify.segment.verify import verify_quick, verify_rows
 from lithify.store.errors import Corrupt
 from lithify.store.memory import MemoryStore
 from tests.golden.make_segments import FOLDER, NAME, ROWS, ZEROS, appended, compacted
+from tests.segment.points import KEYS, manifest, points
 
 MISPLACED = [name for name in ROWS if name.endswith("zeros")]
 
@@ -61,6 +62,18 @@ def test_each_of_its_keys_is_found(name: str) -> None:
     for key in {row["key"] for row in ROWS[name]} - {None}:
         found = [row for batch in opened(body, ref).batches(Bounds.of_key(key)) for row in batch.to_pylist()]
         assert [row["value"] for row in found] == [row["value"] for row in ROWS[name] if row["key"] == key]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_point_reads_find_each_of_its_keys(name: str) -> None:
+    body, ref = stored(name)
+    store = MemoryStore()
+    store.put(KEYS.segment(ref.id), body)
+    known = rows_of(name, 0 if name.startswith("append") else 10)
+    keys = {row["key"] for row in known} - {None}
+    found = points(store, manifest([ref])).latest([*keys, b"nowhere"], 0)
+    latest = {row["key"]: (row["value"], row["offset"]) for row in known if row["key"] is not None}
+    assert {key: (row.value, row.offset) for key, row in found.items()} == latest
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lithify
-from lithify.log.append import partition_of
+from lithify.log.append import outcome, partition_of
 from lithify.log.commit_queue import CommitQueue, Member
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.appends import Append
@@ -19,7 +19,7 @@ from lithify.manifest.producers import ProducerStamp
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.driver import Answer
 from lithify.store.errors import AccessDenied, CommitUnknown, InvalidRequest, LithifyError, Unavailable
-from lithify.store.port import Create, Get, Outcome, Request
+from lithify.store.port import Create, Get, Outcome, Put, Request
 from tests.log.compaction import files_of
 from tests.log.producing import WAIT_MS
 from tests.protocol.scene import L0_MAX, segment
@@ -44,14 +44,17 @@ class Crowd:
         self.warehouse = warehouse
         self.keys = files_of(warehouse, "t").keys
         self.queue = CommitQueue(self.keys)
-        self.queue._waiting = self.arrivals = Arrivals()
+        self.arrivals = Arrivals()
+        vars(self.queue)["_waiting"] = self.arrivals
         self.told: dict[int, range | BaseException] = {}
-        self._threads: list[threading.Thread] = []
+        self.threads: list[threading.Thread] = []
 
     def edit(self, number: int, **stamps: Any) -> Append:
         return Append(segment(SegmentId.for_append(1, f"{number:016x}")), L0_MAX, **stamps)
 
-    def member(self, number: int, answer: Answer | None = None, deadline_ms: int | None = None, **stamps: Any) -> Member:
+    def member(
+        self, number: int, answer: Answer | None = None, deadline_ms: int | None = None, **stamps: Any
+    ) -> Member:
         files = PartitionFiles(self.keys)
         return Member(self.edit(number, **stamps), files, answer or self.warehouse.driver.answer, deadline_ms)
 
@@ -62,8 +65,8 @@ class Crowd:
             except BaseException as error:  # noqa: BLE001 - for the test to judge
                 self.told[number] = error
 
-        self._threads.append(threading.Thread(target=run))
-        self._threads[-1].start()
+        self.threads.append(threading.Thread(target=run))
+        self.threads[-1].start()
         assert self.arrivals.joined.acquire(timeout=WAIT_MS / 1000)
 
     def behind(self, *members: Member) -> None:
@@ -79,7 +82,7 @@ class Crowd:
             return plain(request)
 
         self.joins(0, self.member(0, answer))
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join(WAIT_MS / 1000)
             assert not thread.is_alive(), "somebody waits for ever"
 
@@ -182,7 +185,7 @@ REQUESTS = 7  # of a commit, about
 def test_who_is_interrupted_leaves_the_others_whole(
     crowd: Crowd, at: int, asked: bool, fault: type[BaseException]
 ) -> None:
-    """At each request of the commit that it leads, before it was made or after. A MemoryError ends the commit itself."""
+    """At each request of the commit that it leads, before it was made or after. A MemoryError ends the commit."""
     plain, requests, interrupted = crowd.warehouse.driver.answer, 0, False
 
     def answer(request: Request[Any]) -> Any:
@@ -207,24 +210,19 @@ def test_who_is_interrupted_leaves_the_others_whole(
             assert isinstance(told, CommitUnknown)
             assert fault is MemoryError, "only if the commit itself had ended"
             files = PartitionFiles(crowd.keys)
-            found = crowd.warehouse.driver.run(lithify_outcome(files, told.token))
+            found = crowd.warehouse.driver.run(outcome(files, told.token, settle=True))
             assert (found is not None) == (str(number) in stored)
             assert told.token.startswith(partition_of(files))
     assert stored.count("1") <= 1
     crowd.joins(9, crowd.member(9))
-    crowd._threads[-1].join(WAIT_MS / 1000)
+    crowd.threads[-1].join(WAIT_MS / 1000)
     assert isinstance(crowd.told[9], range), "the queue goes on"
-
-
-def lithify_outcome(files: PartitionFiles, token: str) -> Any:
-    from lithify.log.append import outcome
-
-    return outcome(files, token, settle=True)
 
 
 def test_who_is_interrupted_in_the_queue_leaves_it(crowd: Crowd) -> None:
     """Its wait is interrupted, as by Ctrl-C in the main thread."""
-    waits = crowd.queue._changed.wait
+    changed: Any = vars(crowd.queue)["_changed"]
+    waits = changed.wait
     doomed: list[int] = []
 
     def wait(timeout: float | None = None) -> bool:
@@ -232,7 +230,7 @@ def test_who_is_interrupted_in_the_queue_leaves_it(crowd: Crowd) -> None:
             raise KeyboardInterrupt
         return waits(timeout)
 
-    crowd.queue._changed.wait = wait  # type: ignore[method-assign]
+    changed.wait = wait
     gone = crowd.member(2)
     joins = crowd.arrivals.append
 
@@ -295,14 +293,15 @@ def test_threads_of_one_handle_append_each_once(warehouse: Warehouse) -> None:
 
 
 def uploads_meet(part: lithify.Partition, meets: Callable[[], None]) -> None:
-    plain = part._driver.answer
+    driver: Any = vars(part)["_driver"]
+    plain = driver.answer
 
     def answer(request: Request[Any]) -> Any:
-        if type(request).__name__ == "Put":
+        if isinstance(request, Put):
             meets()
         return plain(request)
 
-    part._driver.answer = answer
+    driver.answer = answer
 
 
 def test_uploads_are_made_side_by_side(warehouse: Warehouse) -> None:

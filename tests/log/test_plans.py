@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -10,10 +11,12 @@ import pyarrow as pa
 import pytest
 
 from lithify.log.partition import Partition
+from lithify.log.planning import target_of
 from lithify.log.read_task import read_task
 from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
+from lithify.segment.read_plan import TARGET_BYTES
 from lithify.segment.read_task import ReadTask
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, OffsetOutOfRange
@@ -88,6 +91,14 @@ def test_small_appends_alone_are_a_few_tasks_by_keys_and_as_many_as_asked_for_in
         assert len(log) == 20
         assert {len(task.l0) for task in log} <= {1, 2, 3}
         assert in_any_order(union(log, warehouse.store)) == in_any_order(part.read_batches().read_all().to_pylist())
+
+
+@pytest.mark.parametrize(("stored_mib", "tasks"), [(1, 1), (128, 1), (129, 4), (512, 4), (644, 8), (1_537, 16)])
+def test_several_tasks_are_a_multiple_of_four_so_that_cores_share_them_evenly(stored_mib: int, tasks: int) -> None:
+    whole: Any = SimpleNamespace(segments=[SimpleNamespace(bytes=stored_mib << 20)])
+    target = target_of("users", None, None, [whole])
+    assert -(-(stored_mib << 20) // target) == tasks
+    assert target <= TARGET_BYTES
 
 
 def test_nothing_to_read_is_no_task(warehouse: Warehouse) -> None:

@@ -225,6 +225,7 @@ class History:
             plan, self.weather._plan = self.weather._plan, iter(lambda: Fault.NONE, None)
             self.known = self.look()
             self.weather.spells, self.weather._plan = spells, plan
+            self.clock.now_ms += 1  # a producer looks once a millisecond
 
     def _append(self, which: int) -> None:
         value = b"%d:" % (len(self.sent) + len(self.refused)) + b"x" * 100 * which

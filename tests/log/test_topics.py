@@ -105,13 +105,24 @@ def test_keyless_records_stay_together_and_take_turns(warehouse: Warehouse) -> N
     assert sorted(place[0] for place in places[:3]) == sorted(place[0] for place in places[3:]) == [0, 1, 2]
 
 
-def test_a_part_that_fails_says_what_was_appended_before(warehouse: Warehouse) -> None:
+def test_a_part_that_fails_says_what_was_appended(warehouse: Warehouse) -> None:
     topic = warehouse.create_topic("t", partitions=2, config={"l0.segments.max": 1})
     topic.partition(1).append([Record(b"full", b"")])
     with pytest.raises(Unavailable) as failed:
         topic.append(KEYED)
     count = sum(partition_for_key(record.key or b"", 2) == 0 for record in KEYED)
-    assert failed.value.__notes__ == [f"appended before, by partition: {{0: range(0, {count})}}"]
+    assert failed.value.__notes__ == [f"appended, by partition: {{0: range(0, {count})}}"]
+
+
+def test_each_part_that_fails_is_told(warehouse: Warehouse) -> None:
+    topic = warehouse.create_topic("t", partitions=3, config={"l0.segments.max": 1})
+    for number in (0, 2):
+        topic.partition(number).append([Record(b"full", b"")])
+    with pytest.raises(Unavailable, match="t/0") as failed:
+        topic.append(KEYED)
+    also, appended = failed.value.__notes__
+    assert also.startswith("partition 2 failed, too: t/2")
+    assert appended.startswith("appended, by partition: {1: range(0, ")
 
 
 def test_a_partition_describes_itself(warehouse: Warehouse, clock: HandClock) -> None:

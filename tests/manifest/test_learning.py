@@ -31,6 +31,7 @@ class Slow(Lineage[Any]):
 def test_an_old_version_never_counts_as_fresh() -> None:
     chain = PartitionFiles(KEYS).manifest
     teacher = Slow(chain.chain, chain.kind, lambda *_: None)
-    teacher._seen, teacher._seen_ms = Version(7, at(FIRST, 7)), 100
+    vars(teacher).update(_seen=Version(7, at(FIRST, 7)), _seen_ms=100)
     chain.learn(teacher)
-    assert (chain._seen.number, chain._seen_ms) == (9, 100), "older than it is, never fresher"
+    assert chain.seen.number == 9
+    assert vars(chain)["_seen_ms"] == 100, "older than it is, never fresher"

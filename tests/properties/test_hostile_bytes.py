@@ -39,8 +39,8 @@ def play_chunk(chunk: int, engine: Engine, alphabet_of: Callable[[random.Random]
         history = History(seed, log, clock, alphabet=alphabet_of(dice))
         step_bytes, range_bytes, group_bytes = dice.choice((1, 200, 4096)), dice.choice((1, 1_500, 1 << 25)), 1
         with (
-            patch("lithify.segment.execute._STEP_BYTES_MIN", step_bytes),
-            patch("lithify.segment.execute._ROW_GROUP_BYTES_MIN", group_bytes),
+            patch("lithify.segment.outputs._STEP_BYTES_MIN", step_bytes),
+            patch("lithify.segment.outputs._ROW_GROUP_BYTES_MIN", group_bytes),
             patch("lithify.compactor.estimate.SPLIT_BYTES_MIN", range_bytes),
         ):
             play(history, STEPS_MIN + seed % 5)

@@ -18,7 +18,7 @@ from lithify.manifest.lifetime import CreatePartition
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import first_state
-from lithify.store.port import Create, Delete, Get, NewId, Outcome, Put, Request
+from lithify.store.port import Create, Delete, Get, Head, NewId, Outcome, Put, Request, Together
 from tests.compactor.simulated_engine import Row, encode, reference
 from tests.interleave import World
 from tests.refs import segment_ref
@@ -201,6 +201,16 @@ class Held:
     @property
     def deleted(self) -> set[str]:
         return {key for request in self.asked if isinstance(request, Delete) for key in request.keys}
+
+
+def keys_of(request: Request[Any] | None) -> list[str]:
+    """What it looks at, alone or together with others."""
+    requests = request.requests if isinstance(request, Together) else (request,)
+    return [each.key for each in requests if isinstance(each, Get | Head)]
+
+
+def looks_at(key: str) -> Callable[[Request[Any]], bool]:
+    return lambda request: key in keys_of(request)
 
 
 def is_get(key: str) -> Callable[[Request[Any]], bool]:

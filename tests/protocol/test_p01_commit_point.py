@@ -7,8 +7,8 @@ from lithify.manifest.claims import Claim
 from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import CommitUnknown, Unavailable
-from lithify.store.port import Create, Delete, Get, Outcome
-from tests.protocol.scene import KEYS, L0_MAX, Held, append, appends, is_get, new_partition, segment
+from lithify.store.port import Create, Delete, Get, Outcome, Together
+from tests.protocol.scene import KEYS, L0_MAX, Held, append, appends, new_partition, segment
 
 
 def is_create(request: object) -> bool:
@@ -94,9 +94,10 @@ def test_unknown_at_the_deadline_says_so_and_deletes_nothing() -> None:
 
 def test_what_certainly_did_not_happen_is_unavailable() -> None:
     held = Held(new_partition(), PartitionFiles(KEYS).manifest.commit(Append(segment("000000000001-x"), L0_MAX)))
-    held.until(is_get(KEYS.manifest.key(1)))
+    asked = held.until(lambda request: isinstance(request, Together))  # the search for the head
+    assert isinstance(asked, Together)
     with pytest.raises(Unavailable):
-        held.fail(Unavailable("no answer"))
+        held.reply((Unavailable("no answer"),) * len(asked.requests))
 
 
 def test_a_warm_commit_is_one_put_and_one_get() -> None:

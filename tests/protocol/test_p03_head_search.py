@@ -1,11 +1,14 @@
 """P3: N is the head when N exists, N+1 does not, and a boundary read after that is below N."""
 
+from typing import Any
+
 import pytest
 
 from lithify.gc.collect import collect
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import Corrupt, Unavailable
-from lithify.store.port import Get, Head, List
+from lithify.store.port import Get, Head, List, Now, Request, Together
 from tests.interleave import World
 from tests.protocol.scene import GRACE_MS, KEYS, Held, appends, claim, compact, is_get, new_partition
 
@@ -53,15 +56,58 @@ def test_the_boundary_is_read_after_the_absence_of_the_next_number() -> None:
 
 
 def test_a_first_number_collected_while_it_was_looked_for_is_no_empty_chain() -> None:
-    """A cold client reads boundary 0; before it looks at number 1, that number is collected."""
+    """A cold client asks for the boundary and for the first numbers together. It is told that there is no boundary;
+    before it is told of any number, all that it asks for are collected."""
     world, quick = new_partition(), PartitionFiles(KEYS)
     epoch = world.alone(claim(quick))
     held = Held(world, PartitionFiles(KEYS).head())
-    held.until(is_get(KEYS.manifest.key(1)))
-    world.alone(grow(quick, epoch, 6))
+    asked = held.request
+    assert isinstance(asked, Together)
+    boundaries = [each for each in asked.requests if isinstance(each, Get)]
+    assert boundaries[0] == Get(KEYS.boundary.key(1))
+    assert Head(KEYS.manifest.key(1)) in asked.requests
+    world.alone(grow(quick, epoch, 40))
     collect_all(world, quick)
-    assert KEYS.manifest.key(1) not in world.objects
+    assert not any(each.key in world.objects for each in asked.requests if isinstance(each, Head))
+    held.reply((None,) * len(asked.requests))
     assert held.end() == world.alone(quick.head())
+
+
+def test_a_manifest_that_is_pinned_below_the_boundary_is_not_taken_for_the_head() -> None:
+    """A search from number 1 ends at it, for its next number was collected."""
+    world, quick = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(quick))
+    world.alone(appends(quick, 5))
+    pinned = world.alone(quick.manifest.commit(CreateCheckpoint("c" * 16, "kept", None))).version.number
+    assert pinned == 8  # a search from 1 looks there
+    world.alone(grow(quick, epoch, 30))
+    boundary = collect_all(world, quick)
+    assert pinned < boundary
+    assert KEYS.manifest.key(pinned) in world.objects
+    assert KEYS.manifest.key(pinned + 1) not in world.objects
+    assert world.alone(PartitionFiles(KEYS).head()) == world.alone(quick.head())
+
+
+def test_the_boundary_that_proves_is_never_asked_for_together_with_a_number() -> None:
+    """Whatever is asked together may be answered in any order: the boundary would be read first, both N and N+1
+    collected, and N+1 found absent."""
+    for known in (False, True):
+        world, files = new_partition(), PartitionFiles(KEYS)
+        world.alone(appends(files, 12))
+        slow = PartitionFiles(KEYS)
+        if known:
+            world.alone(slow.head())
+            world.alone(appends(files, 20))
+        held = Held(world, slow.head())
+        held.end()
+        last = [together_of(request) for request in held.asked if not isinstance(request, Now)][-1]
+        assert KEYS.boundary.key(1) in last
+        assert KEYS.manifest.key(slow.manifest.seen.number + 1) not in last
+
+
+def together_of(request: Request[Any]) -> list[str]:
+    requests = request.requests if isinstance(request, Together) else (request,)
+    return [each.key for each in requests if isinstance(each, Get | Head)]
 
 
 def test_every_search_ends_with_a_boundary_read() -> None:
@@ -72,13 +118,24 @@ def test_every_search_ends_with_a_boundary_read() -> None:
     assert [r.key for r in held.asked if isinstance(r, Get)] == [KEYS.manifest.key(5), KEYS.boundary.key(1)]
 
 
-def test_a_cold_start_gallops_and_never_lists() -> None:
+@pytest.mark.parametrize(("appended", "rounds"), [(0, 2), (8, 3), (30, 3), (200, 5)])
+def test_a_cold_start_gallops_in_few_rounds_and_never_lists(appended: int, rounds: int) -> None:
     world, files = new_partition(), PartitionFiles(KEYS)
-    world.alone(appends(files, 200))
+    world.alone(appends(files, appended))
     held = Held(world, PartitionFiles(KEYS).head())
-    assert held.end().id == 201
+    assert held.end().id == appended + 1
     assert held.asked_for(List) == []
-    assert len(held.asked_for(Get, Head)) <= 22
+    assert len(held.asked_for(Get, Head, Together)) <= rounds
+    assert sum(len(together_of(request)) for request in held.asked) <= 48
+
+
+def test_twenty_new_numbers_are_found_in_four_rounds() -> None:
+    world, files, slow = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+    world.alone(slow.head())
+    world.alone(appends(files, 20))
+    held = Held(world, slow.head())
+    assert held.end().id == 21
+    assert len(held.asked_for(Get, Head, Together)) == 4
 
 
 @pytest.mark.parametrize("head", range(1, 40))

@@ -1,4 +1,4 @@
-"""P7 for members of a group (docs/rfcs/0024): a refusal is believed only if no earlier attempt of the commit is open."""
+"""P7 for members of a group (docs/rfcs/0024): a refusal is believed if no earlier attempt of the commit is open."""
 
 from lithify.log.append import commit_many
 from lithify.manifest.appends import Append, BelowOrphanFloor

@@ -23,6 +23,7 @@ from tests.protocol.scene import (
     compact,
     is_get,
     job,
+    looks_at,
     new_partition,
     upload,
 )
@@ -192,9 +193,9 @@ def test_jobs_that_cannot_be_read_stop_the_sweep_before_it_deletes() -> None:
     world.alone(upload(files))
     sweep_far(world, files, 2)
     held = Held(world, sweep(PartitionFiles(KEYS), GRACE_MS))
-    held.until(is_get(KEYS.compactor.key(1)))
+    asked = held.until(looks_at(KEYS.compactor.key(1)))
     with pytest.raises(Unavailable):
-        held.fail(Unavailable("no answer"))
+        held.reply((Unavailable("no answer"),) * len(asked.requests))
     assert held.asked_for(Delete) == []
 
 
@@ -219,7 +220,7 @@ def test_the_first_jobs_file_collected_while_it_was_looked_for_does_not_look_lik
     output = KEYS.segment(SegmentId.for_output(job_id, 1, 0, "0" * 16))
     world.objects[output] = (b"merged", world.now_ms)
     held = Held(world, PartitionFiles(KEYS).compactor_state())
-    held.until(is_get(KEYS.compactor.key(1)))
+    held.until(looks_at(KEYS.compactor.key(1)))
     for _ in range(3):
         world.now_ms += GRACE_MS
         world.alone(collect(files, GRACE_MS))

@@ -5,9 +5,9 @@ import pytest
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
-from lithify.store.port import Create, Delete, Get
+from lithify.store.port import Create, Delete
 from tests.interleave import World
-from tests.protocol.scene import GRACE_MS, KEYS, Held, appends, claim, compact, new_partition
+from tests.protocol.scene import GRACE_MS, KEYS, Held, appends, claim, compact, keys_of, new_partition
 
 
 def replaced(world: World, files: PartitionFiles) -> set[str]:
@@ -24,9 +24,9 @@ def test_the_boundary_is_read_before_the_head(work: object) -> None:
     world.alone(appends(files, 2))
     held = Held(world, work(PartitionFiles(KEYS), GRACE_MS))  # type: ignore[operator]
     held.end()
-    gets = [r.key for r in held.asked if isinstance(r, Get)]
-    first_head = next(n for n, key in enumerate(gets) if KEYS.manifest.number(key) is not None)
-    assert any(KEYS.boundary.number(key) is not None for key in gets[:first_head])
+    looks = list(map(keys_of, held.asked))
+    first_head = next(n for n, keys in enumerate(looks) if any(KEYS.manifest.number(key) is not None for key in keys))
+    assert any(KEYS.boundary.number(key) is not None for keys in looks[:first_head] for key in keys)
 
 
 def test_a_pin_made_by_another_process_is_seen_by_a_collector_that_slept() -> None:

@@ -11,7 +11,8 @@ from lithify.log.tables import normalise
 from lithify.manifest.bounds import EVERYTHING, Bounds
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef, SortedRun
-from lithify.segment import ahead, read
+from lithify.segment import ahead, read, verify
+from lithify.segment.check import CheckTask, check_segments
 from lithify.segment.offset_order import in_offset_order
 from lithify.segment.scan import latest_by_key
 from lithify.segment.segments import Segments
@@ -109,3 +110,23 @@ def test_what_is_read_ahead_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     for wanted in (EVERYTHING, Bounds(b"k3", b"k7"), Bounds(from_offset=3_100, to_offset=6_010), Bounds(low=b"k99")):
         assert pa.Table.from_batches(log(far, refs, wanted)) == pa.Table.from_batches(log(near, refs, wanted))
     assert pa.Table.from_batches(scan(far, refs)) == pa.Table.from_batches(scan(near, refs))
+
+
+def test_checks_of_several_segments_ask_together() -> None:
+    """Their footers, and what they begin with; small ones are one request beside the look at the size."""
+    store = FarStore()
+    refs = appends(store, 6, 20)
+    with waves(store) as found:
+        assert check_segments(only_here(store), CheckTask(deep=False, keys=KEYS, segments=tuple(refs))) == ()
+    assert found.count == 1
+
+
+def test_a_check_of_a_large_object_has_pieces_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "_FAR_STEP_BYTES", 100_000)
+    store = FarStore()
+    ref = append(store, 0, 12_000, 100)
+    pieces = -(-ref.bytes // 100_000)
+    with waves(store) as found:
+        assert check_segments(only_here(store), CheckTask(deep=False, keys=KEYS, segments=(ref,))) == ()
+    assert pieces > 6
+    assert found.count <= 2 + pieces / 2

@@ -17,7 +17,7 @@ from lithify.manifest.model import KEY_BOUND_BYTES, SegmentRef
 from lithify.segment.extent import key_bounds, row_bytes
 from lithify.segment.read import SegmentReader
 from lithify.segment.schema import L0, RUN
-from lithify.segment.write import _BLOOM_FILTERS, SegmentWriter, encode_append
+from lithify.segment.write import SegmentWriter, encode_append
 from lithify.store.memory import MemoryStore
 
 KEYS = st.one_of(
@@ -220,7 +220,6 @@ def test_the_file_has_what_other_engines_prune_by() -> None:
     assert [(column.column_index, column.nulls_first) for column in group.sorting_columns] == [(0, True), (2, False)]
 
 
-@pytest.mark.skipif(not _BLOOM_FILTERS, reason="older pyarrow")
 def test_the_key_has_a_bloom_filter() -> None:
     body, _ = encode_append(normalise(pa.table({"key": ["a", "b"], "value": ["c", "d"]}), 1), "key")
     assert pq.read_metadata(io.BytesIO(body)).row_group(0).column(0).bloom_filter_length > 0

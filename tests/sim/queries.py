@@ -16,9 +16,11 @@ from lithify.manifest.missing import explain_missing
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import DeleteCheckpoint
+from lithify.segment.points import Points
 from lithify.segment.read_plan import Part, planned
 from lithify.segment.read_task import Hold, ReadTask
 from lithify.segment.segments import Segments
+from lithify.store.cache import Cache
 from lithify.store.errors import Corrupt, NotFound, OffsetOutOfRange, SnapshotExpired
 from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
@@ -124,7 +126,8 @@ def _planned(actor: Actor, truth: Truth, mine: _Query, asked: Wanted) -> list[Re
         return missing
 
     segments = Segments(mine.files.keys, _elsewhere)
-    snapshot = Snapshot(segments, mine.manifest, mine.manifest.log_start_offset, explain, mine.pin, ttl_ms=mine.ttl_ms)
+    points = Points(segments, Cache(), mine.manifest)
+    snapshot = Snapshot(segments, points, mine.manifest.log_start_offset, explain, mine.pin, ttl_ms=mine.ttl_ms)
     parts: dict[str, Sequence[Part]] = {}
     if actor.say.random() < 0.5:
         parts = {ref.id: _groups(truth.contents.rows(ref)) for ref in mine.manifest.segments()}

@@ -51,13 +51,6 @@ OF_GROUPS = (
         "if SegmentId.manifest_id(self.segment.id) < head.orphan_floor and head.l0 and head.l0[-1].added_at < number:",
     ),
     Sabotage(
-        "a refused member is believed while an outcome is open",
-        "P7",
-        TOLD,
-        "if not open_token or refused.final:",
-        "if refused:",
-    ),
-    Sabotage(
         "all of a group are given the token of its first",
         "P4",
         TOLD,

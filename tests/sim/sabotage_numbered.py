@@ -20,6 +20,20 @@ OF_NUMBERED_FILES = (
         "            step = None\n",
     ),
     Sabotage(
+        "the boundary is read together with the next number",
+        "P3",
+        "manifest/commit.py",
+        "dead, found = await both(self._dead(), self._whole(found))",
+        "dead, found = await both(self._dead(), self._forward(low))\n            low = Version(dead, None)",
+    ),
+    Sabotage(
+        "an absent number below one that is there ends a search",
+        "P3",
+        "manifest/gallop.py",
+        "if not there and number > reached)",
+        "if not there)",
+    ),
+    Sabotage(
         "a topic is created again without a mark",
         "P21",
         "manifest/catalog.py",

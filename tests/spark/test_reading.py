@@ -122,6 +122,35 @@ def test_nothing_is_read_as_nothing(spark: Any, url: str, warehouse: lithify.War
     assert read(spark, url, view="log").select("value").collect()[0][0] is None
 
 
+def test_gaps(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
+    """Of offsets that compaction, retention and a deletion left behind; in one partition, and none in the other."""
+    made = warehouse.create_topic("t", partitions=2, config={"cleanup.policy": "compact,delete"})
+    for value in (b"1", b"2", b"3"):
+        made.append([lithify.Record(b"k%02d" % n, value) for n in range(12) if value == b"1" or n % 3])
+        made.append([lithify.Record(b"only %s" % value, value), lithify.Record(b"k00", None)])
+    compact(warehouse, "t", 0)
+    parts = [made.partition(0), made.partition(1)]
+    made.append([lithify.Record(b"k%02d" % n, b"4") for n in range(12)])
+    floor = next(parts[0].read()).offset + 1
+    made.delete_records({0: floor})
+    offsets = [row.offset for row in parts[0].read()]
+    assert offsets[0] >= floor
+    assert len(offsets) < offsets[-1] - offsets[0] + 1  # there are gaps
+    for tasks in (1, 4):
+        assert rows(read(spark, url, tasks=tasks)) == of_partitions(parts)
+        assert rows(read(spark, url, view="log", tasks=tasks)) == of_partitions(parts, "log")
+    inside = next(n for n in range(offsets[0], offsets[-1]) if n not in offsets)
+    found = rows(read(spark, url, view="log", partition="0", offset_from=inside))
+    assert found == [row for row in of_partitions(parts[:1], "log") if row[2] >= inside]
+
+
+def test_keys_that_are_no_text(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
+    made = warehouse.create_topic("t", config={"cleanup.policy": "compact"})
+    made.append([lithify.Record(bytes([n, 255 - n]), b"v") for n in range(0, 250, 10)])
+    found = read(spark, url, key_from="Ce0=", key_to="/wA=", key_format="base64").collect()  # 09 ed to ff 00
+    assert sorted(bytes(row.key) for row in found) == [bytes([n, 255 - n]) for n in range(10, 250, 10)]
+
+
 def test_records_without_keys_and_ten_partitions(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
     made = warehouse.create_topic("t", partitions=10)
     for number in range(30):

@@ -1,6 +1,6 @@
-"""Threads of one process that append through one handle, or through several of one process, at the same time
-(docs/rfcs/0024). Now and then one of them is interrupted (Ctrl-C) before or after one of its requests, and the others go
-on. They have dice of their own, so that histories without them are as they were."""
+"""Threads of one process that append at the same time, through one handle or several (docs/rfcs/0024). Now and then one
+of them is interrupted (Ctrl-C) before or after one of its requests, and the others go on. They have dice of their own,
+so that histories without them are as they were."""
 
 import random
 from collections.abc import Callable

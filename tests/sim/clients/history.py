@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from lithify.log.follow import OffsetReset
 from lithify.log.warehouse import Warehouse
 from tests.sim.cast import STORES_DIFFER_MS, Climate, Violation
-from tests.sim.clients import calm, keepers, members, rest, senders, state_stores, threads, writers
+from tests.sim.clients import calm, getters, keepers, members, rest, senders, state_stores, threads, writers
 from tests.sim.clients.bounds import tuned
 from tests.sim.clients.crowds import crowds_of
 from tests.sim.clients.decoded import decoded_once
@@ -26,6 +26,7 @@ from tests.sim.schedule import Bursts, Priorities, Scheduler, Uniform
 __all__ = ["Found", "play"]
 
 Main = Callable[[Process], None]
+GETTERS_SHARE = 0.3
 
 
 @dataclass
@@ -60,10 +61,13 @@ def play(seed: int, *, tracing: bool = False) -> Found:
 
 def _plays(dice: random.Random, world: ClientWorld, length: int) -> None:
     site = _site(dice, world)
+    gets = random.Random(f"getter/{dice.getstate()[1][:8]}").random() < GETTERS_SHARE
     roster, climate, scheduler = _roster(dice, site), _climate(dice, length), _scheduler(dice, length)
     roster |= crowds_of(site, world.seed)
     rest.alone(world, _first(dice, site), "first")
     world.climate, world.scheduler, world.turns = climate, scheduler, []
+    if gets:  # drawn apart: the other histories stay what they were
+        roster["getter"] = getters.getter(site)
     for name, main in roster.items():
         world.process(name, main)
     world.run(length)

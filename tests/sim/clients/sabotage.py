@@ -1,5 +1,6 @@
 """One-line sabotages of the product's clients, each of which some history must notice."""
 
+from tests.sim.clients.sabotage_getters import SABOTAGED_GETTERS
 from tests.sim.clients.sabotage_writers import SABOTAGED_WRITERS
 from tests.sim.sabotage_line import Sabotage
 
@@ -245,4 +246,5 @@ SABOTAGES = (
         "lost_from = max(self.position, self._snapshot.log_start_offset - 1)",
     ),
     *SABOTAGED_WRITERS,
+    *SABOTAGED_GETTERS,
 )

@@ -8,16 +8,16 @@ SABOTAGED_WRITERS = (
     Sabotage(
         "what a key left behind is shown",
         "growth",
-        "log/topic.py",
-        "return found if found is None or stays(places, found.key, found.offset, number) else None",
+        "log/placed.py",
+        "return found if stays(places, found.key, found.offset, number) else None",
         "return found",
     ),
     Sabotage(
         "keys are looked for where they were",
         "growth",
-        "log/topic.py",
-        "number = partition_for_key(key, places.counts[-1])",
-        "number = partition_for_key(key, places.counts[0])",
+        "log/placed.py",
+        "partitions_for_keys(pa.array(keys, pa.binary()), places.counts[-1])",
+        "partitions_for_keys(pa.array(keys, pa.binary()), places.counts[0])",
     ),
     Sabotage(
         "two batches of one partition are sent at once",
@@ -193,30 +193,6 @@ SABOTAGED_WRITERS = (
         "log/commit_queue.py",
         "                member.told = told\n",
         "                member.told = flight.answers[0] if told else None\n",
-    ),
-    Sabotage(
-        "who takes over a commit believes that the manifest was created",
-        "told as it is",
-        "log/commit_queue.py",
-        "return Outcome.UNKNOWN  # the",
-        "return Outcome.CREATED  # the",
-    ),
-    Sabotage(
-        "who takes over a commit goes on without the reply",
-        "told as it is",
-        "log/commit_queue.py",
-        "request = self._pending if self._again and self._pending is not None else next(self._commit)",
-        "request = next(self._commit)",
-    ),
-    Sabotage(
-        "what an interrupted leader tried is told as not appended",
-        "told as it is",
-        "log/commit_queue.py",
-        "        if self.answers is not None or self._commit.gi_frame is not None:\n            self._again",
-        "        if self._commit.gi_frame is not None and not self._commit.close():\n"
-        "            gone = __import__('lithify.store.errors', fromlist=['_']).Unavailable\n"
-        "            self.answers = [gone('interrupted') for _ in self.members]\n"
-        "        elif self.answers is not None:\n            self._again",
     ),
     Sabotage(
         "an append that was answered is answered again by the next commit",

@@ -184,12 +184,11 @@ def in_place(spawn: Spawn) -> Generator[None]:
         "lithify.log.producer_stamps.ThreadPoolExecutor": Pool,
         "lithify.log.producer.wait": wait,
         "lithify.gc.collector.many": _one_by_one,
-        "lithify.log.topic.many": _one_by_one,
         "lithify.log.commit_queue.threading": threading,
         "lithify.log.latest.threading": threading,
         "lithify.log.batches.Future": Future,
         "lithify.store.own_lock.threading": threading,
-        "lithify.segment.execute.new_id": _new_id,
+        "lithify.segment.outputs.new_id": _new_id,
         # What a merge costs is written down: figures of other lengths would make it another history.
         "lithify.segment.execute._cpu_ms": lambda: 0,
         "lithify.segment.execute._peak_memory_bytes": lambda: 0,

@@ -46,7 +46,16 @@ def _of_clients(fresh: Sequence[Json], previous: Json, manifest: Json) -> Iterat
                 continue
             done = each["batches"][-1] if names == "producers" else each
             places.append((done["base_offset"], done["rows"]))
-            if names == "producers" and was is not None and each["next_sequence"] != was["next_sequence"] + done["rows"]:
+<<<<<<< HEAD
+            if (
+                names == "producers"
+                and was is not None
+                and each["next_sequence"] != was["next_sequence"] + done["rows"]
+            ):
+=======
+            goes_on = was is None or each.get("next_sequence", 0) == was.get("next_sequence", 0) + done["rows"]
+            if names == "producers" and not goes_on:
+>>>>>>> 9f415bdc18985f21fa8630ab52142d336ea683e6
                 yield f"moves producer {each['id']} by more than one append (RFC 0024)"
         there = {(ref["base_offset"], ref["rows"]) for ref in fresh}
         if len(set(places)) < len(places) or not there.issuperset(places):

@@ -20,7 +20,7 @@ from tests.sim.months.topics import idle
 
 __all__ = ["Idle", "idle_hour"]
 
-SETTLES_MS = 4 * HOUR_MS  # the last append, its compaction and its collection are over
+SETTLES_MS = 2 * HOUR_MS  # until looks are as rare as they get
 HOURS_OF_A_MONTH = 30 * 24
 
 

@@ -49,6 +49,6 @@ SABOTAGES = (
         "RFC 0026",
         "compactor/served.py",
         "drive(coordinator.still_waits(self.topic.config), answers) if self._resting else None",
-        "TOLD_TO_STOP if self._resting else None",
+        'Step(StepEnd.IDLE, "at rest") if self._resting else None',
     ),
 )

@@ -111,7 +111,7 @@ TOPICS = (
 def idle(partitions: int, of_a_topic: int = 20) -> tuple[Shape, ...]:
     """A warehouse at rest: so many partitions, each with a few appends in its first minutes, and none after."""
     counts = [min(of_a_topic, partitions - first) for first in range(0, partitions, of_a_topic)]
-    config = _config("compact")
+    config = _config("delete")
 
     def rest(now_ms: int, dice: Any) -> float:
         return 4 * MINUTE_MS * dice.random() if now_ms - START_MS < 5 * MINUTE_MS else 1_000 * DAY_MS

@@ -1,0 +1,54 @@
+"""Looking up keys in a topic: each in its present partition, without what it left behind (docs/rfcs/0013)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lithify.log.record import Record
+from lithify.manifest.places_of_keys import KeyPlaces
+from lithify.segment.partitioner import partition_for_key, partitions_for_keys
+from lithify.segment.stayed import stays
+from lithify.store.errors import InvalidRequest
+
+__all__ = ["check_keys", "get_placed", "here", "partition_now"]
+
+
+def check_keys(keys: Iterable[bytes], where: str) -> list[bytes]:
+    """Raises InvalidRequest for what is not a list of keys."""
+    given: Any = keys
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InvalidRequest(f"{where}: get_many takes a list of keys, not {type(given).__name__}")
+    wanted = list(keys)
+    for key in wanted:
+        if type(key) is not bytes:
+            raise InvalidRequest(f"{where}: a key is bytes, not {type(key).__name__}")
+    return wanted
+
+
+def partition_now(places: KeyPlaces, key: bytes) -> int:
+    """Where records of `key` go at present."""
+    return partition_for_key(key, places.counts[-1])
+
+
+def here(places: KeyPlaces, found: Record | None, number: int) -> Record | None:
+    """What partition `number` has of a key, unless the key left it behind there."""
+    if found is None or not places.growths:
+        return found
+    return found if stays(places, found.key, found.offset, number) else None
+
+
+def get_placed(
+    places: KeyPlaces, keys: Sequence[bytes], get_many: Callable[[int, list[bytes]], list[Record | None]]
+) -> list[Record | None]:
+    """As `Topic.get_many`; `get_many` asks one partition."""
+    numbers: list[int] = partitions_for_keys(pa.array(keys, pa.binary()), places.counts[-1]).tolist() if keys else []
+    rows: dict[int, list[int]] = {}
+    for row, number in enumerate(numbers):
+        rows.setdefault(number, []).append(row)
+    found: list[Record | None] = [None] * len(keys)
+    for number, asked in rows.items():
+        records = get_many(number, [keys[row] for row in asked])
+        for row, record in zip(asked, records, strict=True):
+            found[row] = here(places, record, number)
+    return found

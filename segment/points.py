@@ -1,0 +1,123 @@
+"""The latest records of some keys, by reading little more than these (docs/rfcs/0025).
+
+Each key is looked for in each segment that may hold it. Such a look goes from part to part: the segment's map, the
+indexes of a row group, the rows. What the looks need next is fetched together (lithify.segment.parts).
+"""
+
+from collections.abc import Iterable
+
+from lithify.manifest.model import Manifest, SegmentRef
+from lithify.segment.key_filter import key_hash
+from lithify.segment.key_map import KeyMap
+from lithify.segment.page_index import RowGroupIndex
+from lithify.segment.parts import Need, Parts
+from lithify.segment.point_parts import WHOLE, Row, Rows, SegmentMap
+from lithify.segment.segments import Segments
+from lithify.store.cache import Cache
+
+__all__ = ["Points"]
+
+LOOKS_MAX = 512  # at once: each holds its place in a segment
+
+
+class Points:
+    """Point reads of one manifest. Thread-safe."""
+
+    def __init__(self, segments: Segments, cache: Cache, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self._segments = segments
+        self._cache = cache
+        self._key_map = KeyMap(manifest)
+
+    def latest(self, keys: Iterable[bytes], floor: int) -> dict[bytes, Row]:
+        """The record with the highest offset ≥ `floor` of each key (possibly a tombstone); keys without one are left
+        out. Raises InvalidRequest for a segment that cannot be reached, NotFound, Corrupt, Unavailable."""
+        found: dict[bytes, Row] = {}
+        looks: list[_Look] = []
+        for key in keys:
+            looks.extend(_Look(key, ref) for ref in self._key_map.candidates(key, floor))
+            if len(looks) >= LOOKS_MAX:
+                self._look(looks, floor, found)
+                looks = []
+        self._look(looks, floor, found)
+        return found
+
+    def _look(self, looks: list["_Look"], floor: int, found: dict[bytes, Row]) -> None:
+        """SUBTLE! Looks may end in any order: a segment whose newest record is older than what was found is not looked
+        at, all others are, and the highest offset counts (R1). Test: tests/segment/test_points.py"""
+        parts = Parts(self._segments, self._cache)
+        while looks:
+            needs: set[Need] = set()
+            waiting: list[_Look] = []
+            for look in looks:
+                best = found.get(look.key)
+                if best is not None and look.ref.max_offset <= best.offset:
+                    continue
+                outcome = look.go_on(parts)
+                if isinstance(outcome, Need):
+                    needs.add(outcome)
+                    waiting.append(look)
+                elif outcome is not None and outcome.offset >= floor and (best is None or outcome.offset > best.offset):
+                    found[look.key] = outcome
+            parts.fetch(needs)
+            looks = waiting
+
+
+class _Look:
+    """One key in one segment."""
+
+    __slots__ = ("_groups", "_hash", "_index", "_map", "_stripes", "key", "ref")
+
+    def __init__(self, key: bytes, ref: SegmentRef) -> None:
+        self.key = key
+        self.ref = ref
+        self._hash: int | None = None
+        self._map: SegmentMap | None = None
+        self._groups: list[int] = []  # left to look at, the next one at the end
+        self._index: RowGroupIndex | None = None  # of that one
+        self._stripes: list[int] | None = None  # of it, left to look at, the next one at the end
+
+    def go_on(self, parts: "Parts") -> Row | Need | None:
+        """The last record of the key in the segment; None: it has none; or what has to be fetched first."""
+        if self._map is None:
+            found = parts.map(self.ref)
+            if isinstance(found, Need):
+                return found
+            self._map, self._groups = found, list(reversed(found.near(self.key)))
+        while self._groups:
+            outcome = self._in_group(parts, self._map, self._groups[-1])
+            if outcome is not None:
+                return outcome
+            self._groups.pop()
+            self._index = self._stripes = None
+        return None
+
+    def _in_group(self, parts: "Parts", segment: SegmentMap, group: int) -> Row | Need | None:
+        rows = parts.known_rows(segment, group, WHOLE)
+        if rows is not None:
+            return self._among(rows)
+        if self._stripes is None:
+            index = parts.index(self.ref, segment, group)
+            if isinstance(index, Need):
+                return index
+            if index is not None and index.filter is not None and not index.filter.may_have(self._hashed()):
+                return None
+            self._index, self._stripes = index, list(reversed(segment.stripes_near(self.key, index)))
+        while self._stripes:
+            found = parts.rows(self.ref, segment, group, self._stripes[-1], self._index)
+            if isinstance(found, Need):
+                return found
+            row = self._among(found)
+            if row is not None:
+                return row
+            self._stripes.pop()
+        return None
+
+    def _hashed(self) -> int:
+        if self._hash is None:
+            self._hash = key_hash(self.key)
+        return self._hash
+
+    def _among(self, rows: Rows) -> Row | None:
+        at = rows.last_of(self.key)
+        return None if at is None else rows.row(at, self.ref.base_offset or 0)
