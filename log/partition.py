@@ -1,54 +1,45 @@
 """A partition, as its clients use it."""
 
 import copy
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
 
 import pyarrow as pa
-from msgspec.structs import replace
 
 from lithify.log import checkpoints, held, positions
 from lithify.log.append import outcome
-from lithify.log.appending import Appending
 from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, Consumer, ConsumerConfig
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, bounded, check_poll_ms, check_reset
 from lithify.log.follow import follow as _follow
+from lithify.log.handle import Handle
 from lithify.log.info import Looked, PartitionInfo, described, look
 from lithify.log.intake import Records, prepare
 from lithify.log.names import check_name
 from lithify.log.opening import Opening, Start
-from lithify.log.point_reads import PointReads
 from lithify.log.positions import Holds
 from lithify.log.record import Record
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
 from lithify.log.transactions import TransactionInfo, end, forget, stamp_of, transaction_infos
 from lithify.log.upload import UploadTask, append_uploaded, begin_upload, check_task
-from lithify.manifest.commit import Edit
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
-from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.missing import explain_missing
-from lithify.manifest.model import Checkpoint, Manifest, PinOwner, SegmentRef
+from lithify.manifest.model import Checkpoint, PinOwner, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer, ProducerStamp, check_holds
-from lithify.manifest.retention import Retention, floor_at
 from lithify.manifest.transactions import Reach, TransactionStamp
-from lithify.segment.segments import Segments
 from lithify.segment.write import encode_append
 from lithify.store.driver import Driver
-from lithify.store.errors import InvalidRequest, LithifyError, NotFound
-from lithify.store.own_lock import OwnLock
-from lithify.store.port import Request
+from lithify.store.errors import InvalidRequest
 
 __all__ = ["Partition"]
 
 T = TypeVar("T")
 
 
-class Partition:
+class Partition(Handle):
     """A handle of one partition. Thread-safe: threads that append at once share commits (docs/rfcs/0024). Made by
     `Topic.partition`.
 
@@ -61,33 +52,6 @@ class Partition:
     Every read begins with the newest manifest, so it shows every append acknowledged before, by any process. All
     methods raise NotFound once the topic is deleted, even if a new topic has the same name.
     """
-
-    def __init__(
-        self, driver: Driver, keys: PartitionKeys, config: Callable[[], TopicConfig], unbounded: Callable[[], Retention]
-    ) -> None:
-        self._driver = driver
-        self._config = config
-        self._unbounded = unbounded  # the bounds for a manifest that has none
-        self._files = PartitionFiles(keys)
-        self._lock = OwnLock()  # of `_files`
-        self._appending = Appending(driver, keys)
-        self._deadline_ms: int | None = None  # when the driver stops waiting
-        self._gets = PointReads(self._files)
-
-    def __repr__(self) -> str:
-        return f"Partition({self._files.name})"
-
-    @property
-    def topic(self) -> str:
-        return self._files.keys.topic
-
-    @property
-    def number(self) -> int:
-        return self._files.keys.partition
-
-    def _run(self, coroutine: Coroutine[Request[Any], Any, T]) -> T:
-        with self._lock.mine():
-            return self._driver.run(coroutine)
 
     def append(self, records: Records, txn: tuple[str, int] | None = None) -> range:
         """Append records, or a table with columns key, value and optionally timestamp_ms and headers, as one atomic
@@ -123,15 +87,6 @@ class Partition:
             return offsets
         finally:
             self._learn(files)
-
-    def _learn(self, files: PartitionFiles) -> None:
-        """Know what an append has learned; unless somebody reads just now, and learns it himself."""
-        lock = self._lock.mine()
-        if lock.acquire(blocking=False):
-            try:
-                self._files.learn(files)
-            finally:
-                lock.release()
 
     def begin_upload(self, *, ttl: int | timedelta = timedelta(days=1), upload_id: str | None = None) -> UploadTask:
         """Allow any number of processes to `write_segment` with the task that this returns; `upload` appends what they
@@ -415,31 +370,3 @@ class Partition:
             )
         before = self._head().next_offset if before_offset == -1 else before_offset
         return self._commit(RaiseFloor(before))
-
-    def _floor(self, manifest: Manifest) -> int:
-        """Where the log starts for a reader of `manifest` now (R3)."""
-        return floor_at(self._bounded(manifest), self._driver.now_ms())
-
-    def _bounded(self, manifest: Manifest) -> Manifest:
-        """`manifest`, with the bounds in force if an earlier version of lithify stored none in it."""
-        return manifest if manifest.retention else replace(manifest, retention=self._unbounded())
-
-    def _head(self) -> Manifest:
-        return self._run(self._files.live_head())
-
-    def _open(self, manifest: Manifest) -> Snapshot:
-        return self._snapshot(manifest, None)
-
-    def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None, ttl_ms: int | None = None) -> Snapshot:
-        # A pinned manifest keeps the floor stored when it was pinned.
-        floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
-        segments, explain = Segments(self._files.keys, self._driver.homes), self._explain_missing
-        points = self._gets.points(segments, self._driver.cache, manifest)
-        return Snapshot(segments, points, floor, explain, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
-
-    def _commit(self, edit: Edit[Manifest, T]) -> T:
-        return self._run(self._files.manifest.commit(edit)).result
-
-    def _explain_missing(self, manifest: Manifest, missing: NotFound) -> LithifyError:
-        head = self._run(self._files.head())  # reads the boundary, too
-        return explain_missing(head, self._files.boundary.seen.value, manifest.id, missing)

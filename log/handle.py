@@ -1,0 +1,94 @@
+"""What a partition's handle holds, and what its methods are made of."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from lithify.log.appending import Appending
+from lithify.log.point_reads import PointReads
+from lithify.log.snapshot import Snapshot
+from lithify.manifest.commit import Edit
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.missing import explain_missing
+from lithify.manifest.model import Checkpoint, Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.retention import Retention, floor_at
+from lithify.segment.segments import Segments
+from lithify.store.driver import Driver
+from lithify.store.errors import LithifyError, NotFound
+from lithify.store.own_lock import OwnLock
+from lithify.store.port import Request
+
+__all__ = ["Handle"]
+
+T = TypeVar("T")
+
+
+class Handle:
+    """The files of one partition as this process knows them, under a lock, and who asks the store."""
+
+    def __init__(
+        self, driver: Driver, keys: PartitionKeys, config: Callable[[], TopicConfig], unbounded: Callable[[], Retention]
+    ) -> None:
+        self._driver = driver
+        self._config = config
+        self._unbounded = unbounded  # the bounds for a manifest that has none
+        self._files = PartitionFiles(keys)
+        self._lock = OwnLock()  # of `_files`
+        self._appending = Appending(driver, keys)
+        self._deadline_ms: int | None = None  # when the driver stops waiting
+        self._gets = PointReads(self._files)
+
+    def __repr__(self) -> str:
+        return f"Partition({self._files.name})"
+
+    @property
+    def topic(self) -> str:
+        return self._files.keys.topic
+
+    @property
+    def number(self) -> int:
+        return self._files.keys.partition
+
+    def _run(self, coroutine: Coroutine[Request[Any], Any, T]) -> T:
+        with self._lock.mine():
+            return self._driver.run(coroutine)
+
+    def _learn(self, files: PartitionFiles) -> None:
+        """Know what an append has learned; unless somebody reads just now, and learns it himself."""
+        lock = self._lock.mine()
+        if lock.acquire(blocking=False):
+            try:
+                self._files.learn(files)
+            finally:
+                lock.release()
+
+    def _floor(self, manifest: Manifest) -> int:
+        """Where the log starts for a reader of `manifest` now (R3)."""
+        return floor_at(self._bounded(manifest), self._driver.now_ms())
+
+    def _bounded(self, manifest: Manifest) -> Manifest:
+        """`manifest`, with the bounds in force if an earlier version of lithify stored none in it."""
+        return manifest if manifest.retention else replace(manifest, retention=self._unbounded())
+
+    def _head(self) -> Manifest:
+        return self._run(self._files.live_head())
+
+    def _open(self, manifest: Manifest) -> Snapshot:
+        return self._snapshot(manifest, None)
+
+    def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None, ttl_ms: int | None = None) -> Snapshot:
+        # A pinned manifest keeps the floor stored when it was pinned.
+        floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
+        segments, explain = Segments(self._files.keys, self._driver.homes), self._explain_missing
+        points = self._gets.points(segments, self._driver.cache, manifest)
+        return Snapshot(segments, points, floor, explain, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
+
+    def _commit(self, edit: Edit[Manifest, T]) -> T:
+        return self._run(self._files.manifest.commit(edit)).result
+
+    def _explain_missing(self, manifest: Manifest, missing: NotFound) -> LithifyError:
+        head = self._run(self._files.head())  # reads the boundary, too
+        return explain_missing(head, self._files.boundary.seen.value, manifest.id, missing)
