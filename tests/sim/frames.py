@@ -12,7 +12,7 @@ from lithify.compactor import job_edits
 from lithify.manifest.jobs import FAILURES_MAX, Attempt, CompactorState
 from lithify.manifest.model import Manifest, ProducerBatch
 
-__all__ = ["Step", "kind_of_commit", "unwarranted", "unwarranted_of_compactor"]
+__all__ = ["Step", "counted_as", "kind_of_commit", "unwarranted", "unwarranted_of_compactor"]
 
 EVERY_COMMIT = frozenset(("id", "nonce", "committed_at_ms"))
 FLOOR = frozenset(("log_start_offset", "time_index"))
@@ -209,6 +209,10 @@ def _collect(step: Step) -> Iterator[str]:
 def _removed_early(step: Step) -> list[Any]:
     now_ms = step.manifest.committed_at_ms
     return [each for each in step.of("uploads", "name").removed if each.expires_at_ms > now_ms]
+
+
+def counted_as(step: Step, kind: str) -> str:
+    return f"{kind} in place of one that was appended" if kind == "upload" and _removed_early(step) else kind
 
 
 def _upload(step: Step) -> Iterator[str]:
