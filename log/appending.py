@@ -69,8 +69,7 @@ class Appending:
 
     def _shared_by(self) -> Hashable:
         store = self._driver.store
-        same: Hashable | None = getattr(store, "same_as", None)
-        return self._driver if same is None else (same, store.endpoint_url)
+        return self._driver if store.same_as is None else (store.same_as, store.endpoint_url)
 
     def _queue(self) -> CommitQueue:
         known = self._mine

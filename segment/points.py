@@ -47,7 +47,7 @@ class Points:
         at, all others are, and the highest offset counts (R1). Test: tests/segment/test_points.py"""
         parts = Parts(self._segments, self._cache)
         while looks:
-            needs: set[Need] = set()
+            needs: dict[Need, None] = {}  # in order: a simulated history is the same in every process
             waiting: list[_Look] = []
             for look in looks:
                 best = found.get(look.key)
@@ -55,7 +55,7 @@ class Points:
                     continue
                 outcome = look.go_on(parts)
                 if isinstance(outcome, Need):
-                    needs.add(outcome)
+                    needs[outcome] = None
                     waiting.append(look)
                 elif outcome is not None and outcome.offset >= floor and (best is None or outcome.offset > best.offset):
                     found[look.key] = outcome

@@ -8,7 +8,7 @@ protocol reads a clock, makes random numbers or waits by itself. The only condit
 
 import enum
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -261,6 +261,9 @@ class Store(Protocol):
 
     An adapter derives from this class, and overrides what only some stores can do.
     """
+
+    same_as: Hashable | None = None
+    """Equal for stores that are reached in the same way (URL, options, clock); None: this one is like no other."""
 
     @property
     def url(self) -> str: ...

@@ -93,8 +93,8 @@ SABOTAGED_WRITERS = (
         "plain appends go by the first count",
         "growth",
         "log/topic.py",
-        "partitions, done = self.partitions, dict[int, range]()",
-        "partitions, done = self.key_places().counts[0], dict[int, range]()",
+        "        partitions = self.partitions\n        parts = ",
+        "        partitions = self.key_places().counts[0]\n        parts = ",
     ),
     Sabotage(
         "without an id the unknown is sent again unsettled",
@@ -128,8 +128,8 @@ SABOTAGED_WRITERS = (
         "lingering never ends by itself",
         "in time",
         "log/producer.py",
-        "if index == 0 or batch.due_at_ms <= lingers_from_ms:",
-        "if batch.due_at_ms <= lingers_from_ms:",
+        "if index == 0 or batch.due_at_ms <= clock_ms:",
+        "if batch.due_at_ms <= clock_ms:",
     ),
     Sabotage(
         "what was never sent is told as unknown",
