@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -43,7 +43,7 @@ class Metered(Store):
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
-        self.same_as: Hashable | None = None  # equal for stores that are reached in the same way
+        self.same_as = inner.same_as
         self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)  # these are shared with `hasty`
         self._durations = {name: Durations(REQUEST_BOUNDS_S) for name in _TIMED}
         # Known ones begin at 0: a rate cannot see the first of a series that begins with 1.

@@ -223,10 +223,10 @@ def test_who_is_interrupted_in_the_queue_leaves_it(crowd: Crowd) -> None:
     """Its wait is interrupted, as by Ctrl-C in the main thread."""
     changed: Any = vars(crowd.queue)["_changed"]
     waits = changed.wait
-    doomed: list[int] = []
+    doomed: list[threading.Thread] = []  # not their numbers: another thread may get that of one that has ended
 
     def wait(timeout: float | None = None) -> bool:
-        if threading.get_ident() in doomed:
+        if threading.current_thread() in doomed:
             raise KeyboardInterrupt
         return waits(timeout)
 
@@ -236,7 +236,7 @@ def test_who_is_interrupted_in_the_queue_leaves_it(crowd: Crowd) -> None:
 
     def append(member: Member) -> None:
         if member is gone:
-            doomed.append(threading.get_ident())
+            doomed.append(threading.current_thread())
         joins(member)
 
     crowd.arrivals.append = append  # type: ignore[method-assign]
