@@ -221,6 +221,8 @@ def _records(
                 "this query has not read. With option failOnDataLoss=false it goes on without them"
             )
         at = max(at, floor)
+        if at >= stretch.end:
+            return  # all of it was removed
         with contextlib.suppress(SnapshotExpired):  # a slow reader goes on in a newer manifest
             for batch in _in_order(snapshot, at, stretch.end, columns):
                 yield batch
