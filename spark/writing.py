@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from pyspark_lithify.columns import for_append
+from pyspark_lithify.distribution import Former, application_over, check_distribution, former_of
 from pyspark_lithify.options import WriteOptions
 from pyspark_lithify.telling import told
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from lithify.manifest.model import SegmentRef
     from lithify.store.port import StoreSpec
 
-__all__ = ["BatchWriter", "Placing", "Rows", "Written", "commit", "distributed_over", "placing", "write"]
+__all__ = ["BatchWriter", "Placing", "Rows", "Written", "commit", "placing", "write"]
 
 BUFFERED_BYTES_MAX = 256 << 20  # of one task; the largest partition's rows are then written as a segment
 _LOOK_EVERY_MS = 1_000
@@ -38,7 +39,8 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Placing:
-    """What tasks need to write. `partitions_count`: over how many partitions keys are distributed."""
+    """What tasks need to write. `partitions_count`: over how many partitions keys are distributed. `former`: of a
+    stream, whose tasks alone know the batch; all of them decide by what the driver found."""
 
     options: WriteOptions
     names: tuple[str, ...]
@@ -46,6 +48,7 @@ class Placing:
     upload_id: str
     partitions_count: int
     topic_id: str
+    former: Former = field(default_factory=Former)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -65,36 +68,17 @@ class BatchWriter(DataSourceArrowWriter):
         appended. What was not appended is swept once the upload has expired. Test: tests/spark/test_writing.py"""
 
 
-def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | None) -> Placing:
+def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | None, *, stream: bool = False) -> Placing:
     from pyspark_lithify.opening import opened
 
     from lithify.store.driver import new_id
 
     topic, spec = opened(options.common)
-    count = topic.partitions_now()
+    count, former = topic.partitions_now(), former_of(topic) if txn is not None or stream else Former()
     if txn is not None:
-        count = distributed_over(topic, txn, count)
-    return Placing(options, tuple(field.name for field in schema), spec, new_id(), count, topic.topic_id)
-
-
-def distributed_over(topic: "Topic", txn: tuple[str, int], now: int) -> int:
-    """Over how many partitions an earlier attempt of this transaction distributed its keys.
-
-    SUBTLE! 1. An attempt appends to partition 0 of two, and dies. 2. The topic grows to four. 3. The next attempt, over
-    four, would leave out partition 0, which has the transaction, and append keys to 2 and 3 that partition 0 already
-    has. So an application's name tells the count. Test: tests/spark/test_writing.py
-    """
-    for count in topic.former_partitions():
-        name, version = application_over(txn[0], count), txn[1]
-        for number in range(count):
-            known = topic.partition(number).transactions()
-            if any(each.application == name and each.version == version for each in known):
-                return count
-    return now
-
-
-def application_over(application: str, count: int) -> str:
-    return f"{application} over {count}"
+        count = former.count_for(txn, count)
+    names = tuple(field.name for field in schema)
+    return Placing(options, names, spec, new_id(), count, topic.topic_id, former if stream else Former())
 
 
 def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:
@@ -177,6 +161,7 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     numbers = sorted({number for message in written for number in message.segments})
     for number in numbers:
         _check_count(topic, number, sum(len(message.segments.get(number, ())) for message in written))
+    check_distribution(topic, {message.partitions_count for message in written}, txn)
     done: list[int] = []
     for number in numbers:
         given = list(itertools.chain.from_iterable(message.segments.get(number, ()) for message in written))
@@ -244,7 +229,7 @@ def _append(
 ) -> None:
     """Append to one partition, and wait while it has too many segments to take more.
 
-    A version that came before is skipped, as Delta Lake does with `txnVersion`."""
+    A version that this partition has, or a lower one, is skipped."""
     from lithify.store.driver import pause
     from lithify.store.errors import AlreadyExists, InvalidRequest, Unavailable
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import xxhash
+from pyspark_lithify.distribution import application_over, distributed_over
 from pyspark_lithify.options import Common, WriteOptions
-from pyspark_lithify.writing import Placing, Rows, Written, application_over, commit, distributed_over
+from pyspark_lithify.writing import Placing, Rows, Written, commit
 
 from lithify.cli.records.bulk import file_system, open_parquet, open_source, parquet_tables
 from lithify.cli.records.explained import explained

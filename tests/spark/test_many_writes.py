@@ -36,7 +36,7 @@ def nothing_left(topic: lithify.Topic, writes: int) -> None:
 def test_two_thousand(url: str, warehouse: lithify.Warehouse, topic: lithify.Topic) -> None:
     given = write_options({"topic": "t", "path": url})
     for number in range(WRITES):
-        placing = Placing(given, ("key", "value"), open_store(url).spec(), f"{number:016x}", 1)
+        placing = Placing(given, ("key", "value"), open_store(url).spec(), f"{number:016x}", 1, topic.topic_id)
         commit(given, [write(placing, one(number))], None)
         if number % BETWEEN == BETWEEN - 1:
             compact(warehouse, "t")

@@ -155,6 +155,22 @@ def test_what_retention_took_is_an_error_or_left_out(url: str, topic: Topic) -> 
     assert keys_of(reader(url, fail_on_data_loss=False), start, end) == sorted(key for key in left if key)
 
 
+@pytest.mark.parametrize("floor", [1, 9, 10, 11, 25, 40])
+def test_a_start_of_the_log_inside_at_and_beyond_each_stretch(
+    url: str, warehouse: lithify.Warehouse, floor: int
+) -> None:
+    """A query that is started again after days reads a batch that retention has passed: stretches of 5 up to 20."""
+    topic = warehouse.create_topic("one")
+    append(topic, 0, 20)
+    options = {"topic": "one", "path": url, "failOnDataLoss": "false", "rows_per_task": "5"}
+    made = StreamReader(stream_options(options), COLUMNS)
+    start = made.initialOffset()
+    end = made.latestOffset(start, ALL)
+    append(topic, 20, 20)
+    topic.delete_records({0: floor})
+    assert keys_of(StreamReader(stream_options(options), COLUMNS), start, end) == keys(floor, 20)
+
+
 def test_a_topic_that_was_made_anew_is_another(url: str, warehouse: lithify.Warehouse, topic: Topic) -> None:
     append(topic, 0, 5)
     at = reader(url).initialOffset()

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark_lithify.columns import for_append
+from pyspark_lithify.distribution import application_over
 from pyspark_lithify.options import write_options
-from pyspark_lithify.writing import Placing, Written, application_over, commit, distributed_over, write
+from pyspark_lithify.writing import Placing, commit, write
 
 import lithify
 from lithify.log.topic import Topic
@@ -168,22 +169,6 @@ def test_a_task_that_ran_twice_is_appended_once(url: str, warehouse: lithify.War
     write(place, batches("a", "b"))  # its message was lost with its executor
     commit(place.options, [write(place, batches("a", "b"))], None)
     assert [key for key, _ in kept(topic)] == [b"a", b"b"]
-
-
-def test_a_version_that_reached_some_partitions_is_finished_where_its_keys_were_put(
-    url: str, warehouse: lithify.Warehouse
-) -> None:
-    topic, keys = warehouse.create_topic("t", partitions=2), [f"k{n}" for n in range(20)]
-    first = placing(url, topic, upload="0" * 16)
-    message = write(first, batches(*keys))
-    txn = ("job", 7)
-    commit(first.options, [Written(2, {0: message.segments[0]})], txn)  # and died there
-    topic.alter(partitions=4)
-    count = distributed_over(topic, txn, 4)
-    assert (count, distributed_over(topic, ("job", 8), 4)) == (2, 4)
-    again = placing(url, topic, count, upload="1" * 16)
-    commit(again.options, [write(again, batches(*keys))], txn)
-    assert [key for key, _ in kept(topic)] == sorted(key.encode() for key in keys)
 
 
 def made_again(url: str, partitions: int = 1) -> Topic:

@@ -1,0 +1,85 @@
+"""Over how many partitions a write distributes its keys: decided on the driver, and looked at again before the first
+commit (RFC 0013, 0022)."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lithify.log.topic import Topic
+
+__all__ = ["Former", "application_over", "check_distribution", "distributed_over", "former_of"]
+
+
+def application_over(application: str, count: int) -> str:
+    return f"{application} over {count}"
+
+
+@dataclass(frozen=True)
+class Former:
+    """The counts that the topic had before it grew, the earliest first, and how far each application came: names as
+    `application_over` gives them, with their highest version."""
+
+    counts: tuple[int, ...] = ()
+    versions: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def count_for(self, txn: tuple[str, int], now: int) -> int:
+        """Over how many partitions an earlier attempt of this transaction distributed its keys; else `now`.
+
+        SUBTLE! 1. An attempt appends to partition 0 of two, and dies. 2. The topic grows to four. 3. The next attempt,
+        over four, would leave out partition 0, which has the transaction, and append keys to 2 and 3 that partition 0
+        already has. So an application's name tells the count. A lower version is of the same time or an earlier one: it
+        is distributed as then, to be found and skipped. Test: tests/spark/test_growing_writes.py
+        """
+        for count in self.counts:
+            if self.versions.get(application_over(txn[0], count), -1) >= txn[1]:
+                return count
+        return now
+
+
+def former_of(topic: "Topic") -> Former:
+    """Asks nothing of a topic that has never grown; of another one the heads of its former partitions."""
+    counts = tuple(reversed(topic.former_partitions()))
+    endings = tuple(application_over("", count) for count in counts)
+    versions: dict[str, int] = {}
+    for number in range(max(counts, default=0)):
+        for each in topic.partition(number).transactions():
+            if each.application.endswith(endings):
+                versions[each.application] = max(each.version, versions.get(each.application, 0))
+    return Former(counts, versions)
+
+
+def distributed_over(topic: "Topic", txn: tuple[str, int], now: int) -> int:
+    return former_of(topic).count_for(txn, now)
+
+
+def check_distribution(topic: "Topic", counts: set[int], txn: tuple[str, int] | None) -> None:
+    """Raises Unavailable unless the tasks distributed keys as the topic does now, or as an earlier attempt did that may
+    have been appended in part.
+
+    SUBTLE! 1. The tasks of a write put keys over two partitions. 2. The topic grows to four. 3. The write is committed:
+    half of its keys now belong to other partitions, so that readers of the latest records never see them. Or: 3. the
+    batch is tried again, over four, and is appended. 4. The first attempt, believed to be dead, is appended, too.
+    Tests: tests/spark/test_growing_writes.py
+    """
+    from lithify.store.errors import Unavailable
+
+    now = topic.partitions_now()
+    right = now if txn is None else distributed_over(topic, txn, now)
+    if counts != {right}:
+        found = " and ".join(str(count) for count in sorted(counts))
+        error = Unavailable(
+            f"topic {topic.name} grew while it was written: keys were distributed over {found} partitions, and should "
+            f"be over {right}. Write again; a stream's query does so when it is started again"
+        )
+        error.add_note("Nothing was appended.")
+        raise error
+    if right != now:
+        logging.getLogger("lithify.spark").warning(
+            "topic %s grew from %d to %d partitions after a first attempt of this write was appended in part: the rest "
+            "is distributed as then, and view=latest does not show keys that belong elsewhere now",
+            topic.name,
+            right,
+            now,
+        )
