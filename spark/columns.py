@@ -115,8 +115,11 @@ def _check_field(field: StructField) -> None:
 def _is_headers(kind: DataType) -> bool:
     if not (isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType)):
         return False
-    fields = [(field.name.lower(), field.dataType) for field in kind.elementType]
-    return len(fields) == 2 and fields[0] == ("key", StringType()) and fields[1] == ("value", BinaryType())
+    # SUBTLE! Names count, with case: Arrow's cast of structs takes fields by their exact names, and makes others null,
+    # so the values of a field `Value` would be lost without an error. Test: tests/spark/test_columns.py
+    return [(field.name, field.dataType) for field in kind.elementType] == [
+        (field.name, field.dataType) for field in _HEADER
+    ]
 
 
 def for_append(batch: pa.RecordBatch, names: Sequence[str]) -> pa.Table:
@@ -138,8 +141,16 @@ def _cast(column: Any, kind: pa.DataType, name: str) -> Any:
     if column.type == kind:
         return column
     try:
+        if name == "headers" and _names_of(column.type) != _names_of(kind):
+            raise pa.ArrowInvalid("a cast would make its fields null")
         if pa.types.is_timestamp(column.type):
             return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(kind)
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InvalidRequest(f"a batch's column {name!r} is {column.type}, which is not what the schema said") from None
+
+
+def _names_of(kind: Any) -> list[str]:
+    """Of the fields of a list of structs."""
+    inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else None
+    return [field.name for field in inner] if inner is not None and pa.types.is_struct(inner) else []

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lithify.log.names import NAME_CHARACTERS_MAX
+from lithify.manifest.model import PARTITIONS_MAX, UPLOAD_TTL_MS_MAX
 from lithify.store.errors import InvalidRequest
 
 __all__ = [
@@ -40,6 +42,8 @@ _STREAM_READ = ("starting_offsets", "max_offsets_per_trigger", "fail_on_data_los
 _WRITE = ("txn_app_id", "txn_version", "upload_ttl_ms", "commit_wait_ms")
 _STREAM_WRITE = ("upload_ttl_ms", "commit_wait_ms")
 _SPARKS_OWN = {"checkpointlocation", "queryname", "outputmode", "triggerinterval", "trigger"}
+_APPLICATION_MAX = NAME_CHARACTERS_MAX - len(f" over {PARTITIONS_MAX}")  # a partition's name of it ends so
+_NOT_SECRET = {"ssekmskeyid", "bucketkeyenabled"}  # they name a key of KMS, and hold none
 _SECRETS = ("key", "secret", "token", "password", "credential", "passphrase", "sas")
 
 
@@ -139,10 +143,12 @@ def write_options(given: Mapping[str, str], *, stream: bool = False) -> WriteOpt
     application, version = told.text("txn_app_id"), told.number("txn_version", None)
     if (application is None) != (version is None):
         raise InvalidRequest("options txnAppId and txnVersion go together: give both, or neither")
+    if application is not None and not (len(application) <= _APPLICATION_MAX and application.isprintable()):
+        raise InvalidRequest(f"option txnAppId must be 1 to {_APPLICATION_MAX} printable characters")
     return WriteOptions(
         told.common(),
         None if application is None or version is None else (application, version),
-        told.number("upload_ttl_ms", _DAY_MS, least=1),
+        told.number("upload_ttl_ms", _DAY_MS, least=1, most=UPLOAD_TTL_MS_MAX),
         told.number("commit_wait_ms", 60_000),
     )
 
@@ -189,6 +195,8 @@ class _Told:
         for name, value in given.items():
             plain = _plain(name)
             if plain in known:
+                if known[plain] in self._values:
+                    raise InvalidRequest(f"option {known[plain]} is given twice, as {name!r} too: give it once")
                 self._values[known[plain]] = value
             elif plain not in _SPARKS_OWN:
                 near = difflib.get_close_matches(plain, known, 1)
@@ -204,12 +212,13 @@ class _Told:
             raise InvalidRequest(f"option {name} is empty: leave it out, or give it a value")
         return found
 
-    def number(self, name: str, default: Any, least: int = 0) -> Any:
+    def number(self, name: str, default: Any, least: int = 0, most: int = _LONG_MAX) -> Any:
         text = self.text(name)
         if text is None:
             return default
-        if not (text.isascii() and text.isdecimal() and least <= int(text) <= _LONG_MAX):
-            raise InvalidRequest(f"option {name} must be an integer from {least}, not {text!r}")
+        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+            bounds = f"from {least}" if most == _LONG_MAX else f"from {least} to {most}"
+            raise InvalidRequest(f"option {name} must be an integer {bounds}, not {text!r}")
         return int(text)
 
     def numbers(self, name: str) -> tuple[int, ...] | None:
@@ -281,7 +290,7 @@ def _storage(text: str | None) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidRequest('option storage_options must be a JSON object, as {"endpoint_url": "http://host:9000"}')
     for name in _names(found):
-        if any(secret in name.lower() for secret in _SECRETS):
+        if _plain(name) not in _NOT_SECRET and any(secret in name.lower() for secret in _SECRETS):
             raise InvalidRequest(
                 f"storage option {name} may be secret, and Spark would write it into its event log: give credentials "
                 "to the driver and the executors in another way, as environment variables or an instance's role"

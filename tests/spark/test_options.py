@@ -67,6 +67,8 @@ def test_every_option_of_a_read() -> None:
         ({"columns": "key,key"}, "each once"),
         ({"tasks": "0"}, "integer from 1"),
         ({"storage_options": "endpoint=x"}, "JSON object"),
+        ({"offset_from": "3", "offsetFrom": "5"}, "option offset_from is given twice"),
+        ({"TOPIC": "t"}, "option topic is given twice"),
         ({"starting_offsets": "latest"}, "knows no option 'starting_offsets'"),
     ],
 )
@@ -97,6 +99,14 @@ def test_secrets_are_refused_and_not_quoted(options: object) -> None:
     assert "hush" not in str(refused.value)
 
 
+def test_a_key_of_kms_is_named_by_its_id() -> None:
+    given = {"s3_additional_kwargs": {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "k", "BucketKeyEnabled": True}}
+    assert read_options(GIVEN | {"storage_options": json.dumps(given)}).common.storage_options == given
+    for name in ("SSECustomerKey", "SSEKMSKeyIdSecret"):
+        with pytest.raises(InvalidRequest, match="event log"):
+            read_options(GIVEN | {"storage_options": json.dumps({name: "hush"})})
+
+
 def test_no_error_quotes_a_key() -> None:
     for options in ({"key_from": "ada", "key_to": "Ada"}, {"key_from": "ada!", "key_format": "base64"}):
         with pytest.raises(InvalidRequest) as refused:
@@ -122,6 +132,11 @@ def test_what_is_written() -> None:
     for half in ({"txnAppId": "job"}, {"txnVersion": "4"}):
         with pytest.raises(InvalidRequest, match="go together"):
             write_options(GIVEN | half)
+    for name in ("a\nb", "x" * 239):
+        with pytest.raises(InvalidRequest, match="txnAppId must be 1 to 238 printable characters"):
+            write_options(GIVEN | {"txnAppId": name, "txnVersion": "4"})
+    with pytest.raises(InvalidRequest, match="upload_ttl_ms must be an integer from 1 to 604800000"):
+        write_options(GIVEN | {"uploadTtlMs": "604800001"})
     with pytest.raises(InvalidRequest, match="writeStream knows no option 'txnAppId'"):
         write_options(GIVEN | {"txnAppId": "job", "txnVersion": "4"}, stream=True)
 
