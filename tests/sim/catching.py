@@ -61,10 +61,15 @@ class Record(NamedTuple):
         return json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
 
     def replayed(self, part: int = 0, parts: int = 1) -> Iterator[Outcome]:
-        """Of each sabotage on record, or of every so-many-th, what its seed finds today."""
-        known = self.read()
-        mine = self.sabotages[part::parts]
+        """Of each sabotage whose seed is known, or of every so-many-th, what that finds today."""
+        known = self.caught()
+        mine = [each for each in self.sabotages if each.name in known][part::parts]
         return searched(self.history, [(each, [known[each.name]["seed"]]) for each in mine])
+
+    def caught(self) -> dict[str, Any]:
+        """Those on record whose seed is known. Of the others the histories have changed since they were caught, and a
+        seed is sought: its `seed` is null."""
+        return {name: kept for name, kept in self.read().items() if kept["seed"] is not None}
 
     def tell(self, results: Iterable[Outcome], *, keep: bool) -> int:
         """Print them, and write those that were caught to the record where it is to `keep` them; how many escaped."""

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import greenlet
@@ -33,8 +34,12 @@ PRELOADED = (asyncio, greenlet, mock, msgspec, np, pa, pc, pq, structlog, xxhash
 def table() -> list[str]:
     """The record, as docs/protocol.md shows it."""
     record = RECORD.read()
-    rows = [f"| {s.rule} | {s.name} | `{s.file}` | {record[s.name]['played']:,} |" for s in SABOTAGES]
+    rows = [f"| {s.rule} | {s.name} | `{s.file}` | {_played(record[s.name])} |" for s in SABOTAGES]
     return ["| Rule | Sabotage | In | Seeds to catch it |", "|---|---|---|--:|", *rows]
+
+
+def _played(kept: dict[str, Any]) -> str:
+    return "sought" if kept["seed"] is None else f"{kept['played']:,}"
 
 
 def main() -> int:
@@ -42,17 +47,16 @@ def main() -> int:
     parser.add_argument("what", choices=("search", "replay", "renew", "table"))
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--only", default="", help="a rule, or a part of a name")
-    parser.add_argument("--missing", action="store_true", help="those alone that are not on record")
+    parser.add_argument("--missing", action="store_true", help="those alone whose seed is not known")
     given = parser.parse_args()
     if given.what == "table":
         print("\n".join(table()))
         return 0
     if given.what == "replay":
         return 1 if RECORD.tell(RECORD.replayed(), keep=False) else 0
-    known = RECORD.read() if given.missing else {}
+    known = RECORD.caught().keys() if given.missing else set[str]()
     if given.what == "renew":
-        there = RECORD._replace(sabotages=[each for each in SABOTAGES if each.name in RECORD.read()])
-        known = {outcome.sabotage.name for outcome in there.replayed() if outcome.seed is not None}
+        known = {outcome.sabotage.name for outcome in RECORD.replayed() if outcome.seed is not None}
     wanted = [s for s in SABOTAGES if s.name not in known and (given.only in (s.rule, "") or given.only in s.name)]
     found = searched(RECORD.history, [(sabotage, range(given.seeds)) for sabotage in wanted])
     return 1 if RECORD.tell(found, keep=True) else 0

@@ -1,4 +1,4 @@
-"""Every rule is proved by what its removal does: each sabotage on record is caught by its seed."""
+"""Every rule is proved by what its removal does: each sabotage whose seed is known is caught by it."""
 
 import subprocess
 import sys
@@ -15,8 +15,9 @@ SEEDS_PLAYED = 400  # by test_sim.py, and nothing may be caught by them
 RULES = {f"P{number}" for number in range(1, 23)} | {f"R{number}" for number in range(1, 7)}
 
 
-def test_every_rule_is_sabotaged_and_every_sabotage_was_caught() -> None:
-    assert {sabotage.rule for sabotage in SABOTAGES} == RULES
+def test_every_rule_has_a_sabotage_that_is_caught_and_every_sabotage_is_on_record() -> None:
+    caught = RECORD.caught()
+    assert {sabotage.rule for sabotage in SABOTAGES if sabotage.name in caught} == RULES
     assert {sabotage.name for sabotage in SABOTAGES} == RECORD.read().keys()
 
 
@@ -41,5 +42,5 @@ def test_each_sabotage_is_caught_by_its_seed() -> None:
 @pytest.mark.soak
 def test_nothing_else_is_caught_by_these_seeds() -> None:
     """Else it was the judge's own fault that was caught, and no sabotage. test_sim.py plays the smaller ones."""
-    seeds = {kept["seed"] for kept in RECORD.read().values() if kept["seed"] >= SEEDS_PLAYED}
+    seeds = {kept["seed"] for kept in RECORD.caught().values() if kept["seed"] >= SEEDS_PLAYED}
     assert {seed: found for seed in sorted(seeds) if (found := play(seed).violation) is not None} == {}
