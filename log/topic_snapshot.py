@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import structlog
+from msgspec.structs import replace
 
 from lithify.log.partition import Partition
 from lithify.log.placed import check_keys, get_placed
@@ -21,7 +22,7 @@ from lithify.segment.read_batches import schema_of
 from lithify.segment.read_task import ReadTask, View
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 
-__all__ = ["TopicSnapshot", "opened_topic", "pinned_topic"]
+__all__ = ["TopicSnapshot", "opened_topic", "pinned_topic", "starts_within"]
 
 NAMED_MAX = 16  # partitions without a checkpoint, in a message
 
@@ -83,7 +84,8 @@ class TopicSnapshot:
         target_bytes: int | None = None,
     ) -> list[ReadTask]:
         """As `Snapshot.plan`, for all partitions. View "latest" leaves out what `scan` leaves out; "log" has every
-        record of each partition. The offsets are those of each partition. `tasks` counts those of all together."""
+        record of each partition. The offsets are those of each partition; those that end before `start_offset` have
+        nothing, unless all do. `tasks` counts those of all together."""
         asked = wanted(
             self.topic,
             view=view,
@@ -113,7 +115,11 @@ class TopicSnapshot:
     def _wholes(self, asked: Wanted) -> list[ReadTask]:
         """A task for all of each partition."""
         places = self.places if self.places.growths and asked.view == "latest" else None
-        return [snapshot.task(asked, places) for snapshot in self.partitions]
+        starts = starts_within(asked.start_offset, self.partitions)
+        return [
+            snapshot.task(replace(asked, start_offset=start), places)
+            for snapshot, start in zip(self.partitions, starts, strict=True)
+        ]
 
     def get(self, key: bytes) -> Record | None:
         """As `Topic.get`."""
@@ -218,3 +224,10 @@ def _without(topic: str, name: str, numbers: Sequence[int], what: str) -> str:
         f"{topic}: checkpoint {name!r} {what} in {partitions} {named}{more}, so the whole topic cannot be read at it; "
         "read the partitions that have it one by one ('lithify checkpoint list' shows them)"
     )
+
+
+def starts_within(start: int, snapshots: Sequence[Snapshot]) -> list[int]:
+    """Where to start in each: in a log that ends before `start` at its end, unless that is so of all of them."""
+    if all(snapshot.next_offset < start for snapshot in snapshots):
+        return [start] * len(snapshots)
+    return [min(start, snapshot.next_offset) for snapshot in snapshots]

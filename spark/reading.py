@@ -73,19 +73,21 @@ def planned(topic: "Topic", options: ReadOptions, columns: Sequence[str]) -> "li
         "view": options.view,
         "low": options.key_from,
         "high": options.key_to,
-        "start_offset": options.offset_from,
         "end_offset": options.offset_to,
         "columns": stored,
         "tombstones": options.tombstones,
     }
     if options.partitions is None:
-        return _of_all(topic, options).plan(**common, tasks=options.tasks)
+        return _of_all(topic, options).plan(**common, start_offset=options.offset_from, tasks=options.tasks)
     from lithify.log.planning import held_together
+    from lithify.log.topic_snapshot import starts_within
 
     found: list[ReadTask] = []
     share = None if options.tasks is None else max(1, options.tasks // len(options.partitions))
-    for place, number in enumerate(options.partitions):
-        found += _of_one(topic, options, place, number).plan(**common, tasks=share)
+    snapshots = [_of_one(topic, options, place, number) for place, number in enumerate(options.partitions)]
+    starts = starts_within(options.offset_from, snapshots)
+    for snapshot, start in zip(snapshots, starts, strict=True):
+        found += snapshot.plan(**common, start_offset=start, tasks=share)
     return held_together(found)
 
 

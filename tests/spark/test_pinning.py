@@ -9,7 +9,8 @@ from pyspark_lithify.reading import planned
 import lithify
 from lithify.log.topic import Topic
 from lithify.segment.read_task import ReadTask
-from lithify.store.errors import AccessDenied, SnapshotExpired, Unavailable
+from lithify.store.errors import AccessDenied, OffsetOutOfRange, SnapshotExpired, Unavailable
+from lithify.store.opening import open_store
 
 
 def plan(url: str, **options: object) -> list[ReadTask]:
@@ -101,3 +102,27 @@ def test_an_outage_is_no_reason_to_read_without_a_pin(url: str, topic: Topic, mo
     monkeypatch.setattr("lithify.log.held.opened", away)
     with pytest.raises(Unavailable, match="away"):
         plan(url)
+
+
+@pytest.mark.parametrize("chosen", [{}, {"partition": "0,1"}])
+def test_a_partition_that_ends_before_the_first_offset_has_nothing(
+    url: str, warehouse: lithify.Warehouse, chosen: dict[str, object]
+) -> None:
+    """Unless none reaches it."""
+    topic = warehouse.create_topic("uneven", partitions=2)
+    topic.partition(0).append([lithify.Record(b"a", b"v")])
+    topic.partition(1).append([lithify.Record(b"b%d" % n, b"v") for n in range(10)])
+
+    def rows(**options: object) -> int:
+        given = {name: str(value) for name, value in (options | chosen).items()}
+        read = read_options({"topic": "uneven", "path": url, "view": "log"} | given)
+        store = open_store(url)
+        return sum(
+            batch.num_rows for task in planned(topic, read, ("key",)) for batch in lithify.read_task(task, store)
+        )
+
+    assert rows(offset_from=5) == 5
+    assert rows(offset_from=5, offset_to=7) == 2
+    assert rows(offset_from=1, offset_to=3) == 2
+    with pytest.raises(OffsetOutOfRange, match="offset 11 is beyond the end"):
+        rows(offset_from=11)
