@@ -9,7 +9,9 @@ import lithify
 from benchmarks.far_rows import FarRow
 from benchmarks.far_site import Place, Site, timed
 from lithify.compactor.compactor import IDLE_MS
+from lithify.compactor.compactor import REST_MS as COMPACTOR_REST_MS
 from lithify.gc.collector import INTERVAL_MS
+from lithify.gc.collector import REST_MS as COLLECTOR_REST_MS
 from lithify.store.metered import Metered
 from lithify.store.port import RequestCounts
 
@@ -65,8 +67,8 @@ class _Resting:
 
     def __init__(self, place: Place, url: str) -> None:
         self._for_compactor, self._for_collector = _Process(place, url), _Process(place, url)
-        self._compactor = lithify.Compactor(self._for_compactor.warehouse, engine="local")
-        self._collector = lithify.Collector(self._for_collector.warehouse)
+        self._compactor = lithify.Compactor(self._for_compactor.warehouse, engine="local", rest_ms=COMPACTOR_REST_MS)
+        self._collector = lithify.Collector(self._for_collector.warehouse, rest_ms=COLLECTOR_REST_MS)
         for _ in range(_ROUNDS):
             self._round()
         for _ in range(_PASSES):

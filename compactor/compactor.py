@@ -18,7 +18,7 @@ from lithify.store.errors import EpochRegression, InvalidRequest
 __all__ = ["Compactor", "WarehouseLike", "make_engine"]
 
 IDLE_MS = 15_000
-REST_MS = 300_000
+REST_MS = 300_000  # of a service
 
 
 class WarehouseLike(Protocol):
@@ -61,7 +61,8 @@ class Compactor:
     - `interval_ms`: the pause between two rounds; each round looks at every partition that does not rest.
     - `rest_ms`: where nothing is due, what other processes append or request is noticed after this time at most; what
       this process does there, and what falls due by time, in the next round. The longer a partition has rested, the
-      rarer it is asked for, from every round on (docs/rfcs/0026). 0: every round looks at every partition.
+      rarer it is asked for, from every round on (docs/rfcs/0026). 0 (the default; `lithify compactor run` has five
+      minutes): every round, and every `run_once`, looks at every partition.
     - `bytes_in_flight`: how many bytes of Parquet all jobs together may read at once; None: any number. A larger job
       runs
       alone, except for one short job, which does not count.
@@ -78,7 +79,7 @@ class Compactor:
         *,
         concurrency: int = 2,
         interval_ms: int = IDLE_MS,
-        rest_ms: int = REST_MS,
+        rest_ms: int = 0,
         bytes_in_flight: int | None = None,
         events: Sink = log_event,
     ) -> None:
@@ -94,8 +95,8 @@ class Compactor:
         self._service = Service(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told, rests)
 
     def run_once(self, take_over: bool = False) -> MaintenanceReport:
-        """Look at all partitions that do not rest (`rest_ms`; in a new compactor none does), and work until nothing is
-        due, the most urgent first.
+        """Look at all partitions, but for those that rest if `rest_ms` allows it, and work until nothing is due, the
+        most urgent first.
 
         `take_over` also claims partitions whose compactor is at work. A failure in one partition is in its report and
         stops no other; a topic that cannot be read has one report, whose partition is None. Raises Fenced if others

@@ -34,7 +34,7 @@ __all__ = ["GRACE_MS", "GRACE_MS_MIN", "Collector", "GcReport", "PartitionGc"]
 
 SWEEPS_AT_ONCE = 4  # each holds a listing of its partition
 INTERVAL_MS = 600_000
-REST_MS = 3_600_000
+REST_MS = 3_600_000  # of a service
 GRACE_MS = 3_600_000  # how long a superseded manifest stays readable (P17)
 # A writer builds on a head that it saw up to FRESH_MS ago, and may take minutes to learn whether its commit succeeded;
 # the next number must not die in that time. Test: tests/protocol/test_p17_grace.py
@@ -119,9 +119,9 @@ class Collector:
 
     `grace_ms`: how long a manifest stays readable after it was superseded. `rest_ms`: how much later a pass may notice
     what happened in a partition in which there was nothing to do; the longer that was so, the fewer of the passes,
-    `interval_ms` apart, look there (docs/rfcs/0026). What this process does there, the next pass sees; 0: every pass
-    looks at every partition. `events`: a function that is called with
-    each event (docs/rfcs/0015); by default events are logged.
+    `interval_ms` apart, look there (docs/rfcs/0026). What this process does there, the next pass sees. 0 (the
+    default; `lithify compactor run` has an hour): every pass looks at every partition. `events`: a function that is
+    called with each event (docs/rfcs/0015); by default events are logged.
 
     Any number of collectors may run, in any number of processes (P19). Use a grace period below GRACE_MS_MIN, as in
     tests, only if nobody else uses the warehouse at that time: no data is lost, but readers may get SnapshotExpired,
@@ -134,7 +134,7 @@ class Collector:
         *,
         grace_ms: int = GRACE_MS,
         interval_ms: int = INTERVAL_MS,
-        rest_ms: int = REST_MS,
+        rest_ms: int = 0,
         events: Sink = log_event,
     ) -> None:
         if grace_ms < 0:

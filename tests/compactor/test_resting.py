@@ -35,7 +35,7 @@ class Hall:
         self.topic = self.elsewhere.create_topic("users", PARTITIONS, CONFIG, probe=False)
         for number in range(PARTITIONS):
             self.append(self.elsewhere, number)
-        self.compactor = lithify.Compactor(self.here, engine="local")
+        self.compactor = lithify.Compactor(self.here, engine="local", rest_ms=REST_MS)
         self.worked: list[int] = []
 
     def append(self, warehouse: Warehouse, number: int, key: bytes = b"k") -> None:

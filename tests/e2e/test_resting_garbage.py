@@ -28,7 +28,7 @@ class Yard:
         self.elsewhere.create_topic("users", PARTITIONS, {"cleanup.policy": "compact"}, probe=False)
         for number in range(PARTITIONS):
             self.append(self.elsewhere, number)
-        self.collector = lithify.Collector(self.here)
+        self.collector = lithify.Collector(self.here, rest_ms=REST_MS)
 
     def append(self, warehouse: Warehouse, number: int) -> None:
         warehouse.topic("users").partition(number).append([lithify.Record(b"k", b"v")])

@@ -1,11 +1,13 @@
-"""What a warehouse at rest costs, counted: one compactor and one collector, as they are by default, and no writers."""
+"""What a warehouse at rest costs, counted: one compactor and one collector, as `lithify compactor run` has them, and no writers."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lithify.compactor.compactor import REST_MS as COMPACTOR_REST_MS
 from lithify.compactor.compactor import Compactor
 from lithify.gc.collector import INTERVAL_MS, Collector
+from lithify.gc.collector import REST_MS as COLLECTOR_REST_MS
 from tests.sim.cast import Violation
 from tests.sim.clients.fibres import ask
 from tests.sim.months.bucket import Bucket
@@ -63,10 +65,10 @@ def _begin(site: Site) -> None:
 
     def compacts(process: Process) -> None:
         engine = VirtualEngine(process, site.bucket, lambda *_: None)
-        Compactor(WarehouseFace(process.driver), engine).run()
+        Compactor(WarehouseFace(process.driver), engine, rest_ms=COMPACTOR_REST_MS).run()
 
     def collects(process: Process) -> None:
-        collector = Collector(WarehouseFace(process.driver))
+        collector = Collector(WarehouseFace(process.driver), rest_ms=COLLECTOR_REST_MS)
         for _ in range(DAY_MS // INTERVAL_MS):  # a sweep comes once a day, and is not of these hours
             collector.run_once()
             ask(Spend(INTERVAL_MS))

@@ -6,6 +6,7 @@ import random
 from lithify.compactor.compactor import Compactor
 from lithify.compactor.info import PartitionReport
 from lithify.gc.collector import GRACE_MS, Collector
+from lithify.gc.collector import REST_MS as COLLECTOR_REST_MS
 from lithify.store.errors import Fenced, Unavailable
 from tests.sim.clients.fibres import ask
 from tests.sim.months.bounds import (
@@ -128,7 +129,7 @@ class Fleet:
 
         def main(process: Process) -> None:
             face = WarehouseFace(process.driver)
-            collector, swept_ms = Collector(face, grace_ms=GRACE_MS, interval_ms=PASS_MS), 0
+            collector, swept_ms = Collector(face, grace_ms=GRACE_MS, interval_ms=PASS_MS, rest_ms=COLLECTOR_REST_MS), 0
             while True:
                 ask(Spend(PASS_MS))
                 sweeps = site.clock.now_ms - swept_ms >= SWEEP_MS
