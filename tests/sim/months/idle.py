@@ -1,4 +1,4 @@
-"""What a warehouse at rest costs, counted: one compactor and one collector, as `lithify compactor run` has them, and no writers."""
+"""What a warehouse at rest costs, counted: one compactor and one collector with a service's settings, no writers."""
 
 from collections import Counter
 from collections.abc import Mapping
