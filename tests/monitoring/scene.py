@@ -76,7 +76,7 @@ class Scene:
         self.long_ago = {each.url: lithify.open(each.url, clock=past) for each in (kept, left)}
         self.store = Moody()
         self.ahead_ms = 0
-        driver = Driver(Metered(self.store), lambda: machine_ms() + self.ahead_ms)
+        driver = Driver(Metered(self.store), self._now_ms)
         self.near = lithify.Warehouse(driver)
         self.server = serving(self.near, "127.0.0.1:0", survey_ms=0)
         self.daemon: subprocess.Popen[Any] | None = None
@@ -86,6 +86,9 @@ class Scene:
             each.create_topic("clicks", 2, probe=False)
         self.users = kept.topic("users")
         self.consumer = kept.topic("clicks").partition(0).consumer("reader")
+
+    def _now_ms(self) -> int:
+        return machine_ms() + self.ahead_ms
 
     def use(self) -> None:
         """What is normal: appends, compactions, collections, readers."""
@@ -120,10 +123,11 @@ class Scene:
             compactor.run_once()
 
     def append_at_once(self, *topics: str) -> None:
-        """To the store of this process, by several writers."""
+        """To the store of this process, by several writers that share no commits, as those of several processes."""
+        writers = [lithify.Warehouse(Driver(self.near.driver.store, self._now_ms)) for _ in range(WRITERS)]
 
         def append(number: int) -> None:
-            partition = self.near.topic(topics[number % len(topics)]).partition(0)
+            partition = writers[number].topic(topics[number % len(topics)]).partition(0)
             partition.append([lithify.Record(b"k", b"v")])
 
         with ThreadPoolExecutor(WRITERS) as pool:
