@@ -1,6 +1,7 @@
 """What an idle partition costs: two GETs a poll, once a minute three, and nothing is ever written."""
 
 import lithify
+from lithify.compactor.compactor import REST_MS
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
@@ -47,7 +48,7 @@ def test_an_idle_poll_after_a_pause_looks_at_the_boundary() -> None:
         part.append([lithify.Record(b"k", b"v")])
         store = warehouse.store
         assert isinstance(store, Metered)
-        compactor = lithify.Compactor(warehouse, engine="local")
+        compactor = lithify.Compactor(warehouse, engine="local", rest_ms=REST_MS)
         compactor.run_once()
         seen = part.describe().manifest_id
         costs = []
