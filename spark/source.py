@@ -44,8 +44,9 @@ class LithifyDataSource(DataSource):
         check_written(schema)
         return BatchWriter(options, schema)
 
-    @told
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
+        # SUBTLE! Not `told`: 1. This raises. 2. PySpark stops the reader that it did not get, and so raises an error of
+        # its own instead; ours is only in the traceback. Test: tests/spark/test_streams_in.py
         from pyspark_lithify.columns import check_given
         from pyspark_lithify.options import stream_options
         from pyspark_lithify.streaming import StreamReader

@@ -135,7 +135,7 @@ class S3Store(Store):
         if length == 0:
             return b""
         try:
-            body = self._repeats.of_bulk(lambda: self._range(self.bulk_client(), target, start, length)).body
+            body = self._repeats.of_bulk(lambda: self._range(target, start, length)).body
         except FAILURES as error:
             if error_code(error) == _ABSENT:
                 raise NotFound(f"{self._where(key)} does not exist", key) from error
@@ -166,9 +166,9 @@ class S3Store(Store):
 
     def head(self, key: str) -> ObjectInfo | None:
         """By a GET of the first byte: a reply to HEAD has no body, so a proxy's 404 would look like S3's own."""
-        target, client = self._target(key), self.conditional_client()  # whose connections `get` has opened
+        target = self._target(key)
         try:
-            first = self._repeats.of_single(lambda: self._range(client, target, 0, 1))
+            first = self._repeats.of_bulk(lambda: self._range(target, 0, 1))
         except FAILURES as error:
             if error_code(error) == _ABSENT:
                 return None
@@ -277,8 +277,8 @@ class S3Store(Store):
             return False
         return found is not None and found.body == body
 
-    def _range(self, client: Any, target: dict[str, str], start: int, length: int) -> Range:
-        return read_range(client, {**target, **self._additional("GetObject")}, start, length)
+    def _range(self, target: dict[str, str], start: int, length: int) -> Range:
+        return read_range(self.bulk_client(), {**target, **self._additional("GetObject")}, start, length)
 
     def _ask(self, key: str, attempt: Callable[[], T]) -> T:
         """A repeatable request of the bulk client; its failure is explained."""
