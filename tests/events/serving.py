@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from lithify.events.feed import Feed
@@ -15,7 +16,8 @@ from lithify.store.driver import Driver
 from lithify.store.errors import Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import Request
+from lithify.store.port import Request, Together
+from lithify.store.side_by_side import one_after_the_other
 from tests.clock import HandClock
 
 
@@ -51,7 +53,7 @@ class Scene:
 
 
 class Away(Driver):
-    """A store that does not answer some requests."""
+    """A store that does not answer some requests, whether they are made alone or together."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene.store)
@@ -59,6 +61,8 @@ class Away(Driver):
         answer = self.answer
 
         def answer_or_fail(request: Request[Any]) -> Any:
+            if isinstance(request, Together):
+                return tuple(one_after_the_other([partial(answer_or_fail, each) for each in request.requests]))
             if self.refuses(request):
                 raise Unavailable("the store is away")
             return answer(request)
