@@ -7,6 +7,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
@@ -124,8 +125,9 @@ class Driver:
         Test: tests/store/test_driver.py
         """
         if self._injected or self.store.knows_time:
-            asked_ms = self.now_ms()
-            return self.run(coroutine), asked_ms
+            with closing(coroutine):  # if the clock fails it never begins, and Python would warn of that on stderr
+                asked_ms = self.now_ms()
+                return self.run(coroutine), asked_ms
         began_ms, machine_ms = self.monotonic_ms(), self.machine_ms()
         result = self.run(coroutine)
         return result, self.now_ms() - max(self.monotonic_ms() - began_ms, self.machine_ms() - machine_ms)

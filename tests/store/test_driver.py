@@ -1,6 +1,11 @@
 """How old a reply is, without asking for the time before the question."""
 
+import inspect
+
+import pytest
+
 from lithify.store.driver import Driver
+from lithify.store.errors import Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Get
 
@@ -17,7 +22,9 @@ class Clocks:
 
 
 class Unknowing(MemoryStore):
-    knows_time = False
+    @property
+    def knows_time(self) -> bool:
+        return False
 
 
 def dated(clocks: Clocks, *, asleep: bool) -> int:
@@ -44,3 +51,16 @@ def test_a_clock_that_is_set_back_meanwhile_does_not_make_it_younger() -> None:
     clocks = Clocks()
     clocks.pass_by = lambda ms, asleep: (Clocks.pass_by(clocks, ms), setattr(clocks, "machine_ms", 0))  # type: ignore[method-assign, assignment]
     assert dated(clocks, asleep=False) == 1_000_000
+
+
+def test_what_never_began_since_the_clock_failed_is_closed() -> None:
+    def clock() -> int:
+        raise Unavailable("no clock")
+
+    async def ask() -> None:
+        await Get("a")
+
+    asking = ask()
+    with pytest.raises(Unavailable):
+        Driver(MemoryStore(), clock).dated(asking)
+    assert inspect.getcoroutinestate(asking) == inspect.CORO_CLOSED
