@@ -58,7 +58,11 @@ class Appending:
         """As `lithify.log.append.append`. `files` is used by this call alone. `deadline_ms`: when `driver` stops
         waiting."""
         queue = self._queue()
-        files.learn(queue.files)
+        # SUBTLE! Not by a handle that has seen nothing yet: 1. Another handle of this process appended. 2. A collection
+        # without a grace period passed that manifest. 3. A new handle builds on it, and its number is dead. A new handle
+        # looks for the head, as it always did. Test: tests/e2e/test_full_disk.py
+        if files.manifest.seen.number:
+            files.learn(queue.files)
 
         def answer(request: Request[Any]) -> Any:
             if isinstance(request, _Share):
