@@ -59,8 +59,8 @@ class Appending:
         waiting."""
         queue = self._queue()
         # SUBTLE! Not by a handle that has seen nothing yet: 1. Another handle of this process appended. 2. A collection
-        # without a grace period passed that manifest. 3. A new handle builds on it, and its number is dead. A new handle
-        # looks for the head, as it always did. Test: tests/e2e/test_full_disk.py
+        # without a grace period passed that manifest. 3. A new handle builds on it, and its number is dead. So a new
+        # handle looks for the head. Test: tests/e2e/test_full_disk.py
         if files.manifest.seen.number:
             files.learn(queue.files)
 

@@ -126,10 +126,12 @@ class Lineage(Generic[S]):
         SUBTLE! Its time first. 1. We read the version it saw a minute ago. 2. It sees a newer one, and when. 3. We read
         that time: an old version would count as fresh. Test: tests/manifest/test_learning.py
         """
+        searched = other._searched
         seen_ms = other._seen_ms
         seen = other._seen
         if (seen.number, seen_ms) > (self._seen.number, self._seen_ms):
             self._seen, self._seen_ms = seen, seen_ms
+        self._searched = self._searched or searched
 
     async def read(self, number: int) -> Version[S] | None:
         """Version `number`, or None if it does not exist (yet, or any more)."""
