@@ -28,7 +28,8 @@ STEPS_UNTIL_IDLE_MAX = 200
 STEPS_STOPPED = 3
 PINS_EXPIRE_MS = 200_000
 ALL_AGES_MS = 100_000  # longer than any lag, any time that tombstones stay, and any that records do, in these histories
-GIVEN_UP_MS = 86_400_000  # RFC 0003: tried once more a day later
+PAUSE_MAX_MS = 600_000
+GIVEN_UP_MS = 86_400_000 + PAUSE_MAX_MS  # RFC 0003: tried once more a day after the pause that the last failure began
 PAUSED_SHARE, ASKED_SHARE, QUARANTINED_SHARE, ROT_SHARE = 0.2, 0.5, 0.15, 0.2
 
 
