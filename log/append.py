@@ -127,9 +127,9 @@ def _noted(error: LithifyError, notes: Sequence[str]) -> LithifyError:
 def unknown_to(files: PartitionFiles, member: Append, error: CommitUnknown) -> range | CommitUnknown:
     """What a member is told of a commit that ended with `error`: that, with a token for `outcome`; or its offsets.
 
-    SUBTLE! 1. Our commit of A is number 2, its outcome unknown, and B was refused: there were too many L0 segments. 2 did
-    happen, and is dead. 2. There is room again: number 8 appends B, and repeats A, which is retired. Its outcome is
-    unknown, too. 3. A is collected. Of 8 one would learn that it did not happen, and would append A again. Test:
+    SUBTLE! 1. Our commit of A is number 2, its outcome unknown, and B was refused: too many L0 segments. 2 did happen,
+    and is dead. 2. There is room again: number 8 appends B, and recognises A, which is retired. Its outcome is unknown,
+    too. 3. A is collected. Of 8 one would learn that it did not happen, and would append A again. Test:
     tests/protocol/test_p07_groups.py
     """
     head = files.manifest.seen.value

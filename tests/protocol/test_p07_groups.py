@@ -1,5 +1,7 @@
 """P7 for members of a group (docs/rfcs/0024): a refusal is believed if no earlier attempt of the commit is open."""
 
+from typing import Any
+
 from lithify.log.append import commit_many, outcome
 from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.codec import encode
@@ -9,8 +11,12 @@ from lithify.manifest.model import FORMAT, Boundary
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect
 from lithify.store.errors import CommitUnknown
-from lithify.store.port import Create, Outcome
+from lithify.store.port import Create, Outcome, Request
 from tests.protocol.scene import KEYS, L0_MAX, TOPIC_ID, Held, appends, claim, compact, new_partition, segment, upload
+
+
+async def asks(request: Request[Any]) -> Any:
+    return await request
 
 
 def test_a_member_below_the_floor_is_refused_beside_one_that_is_appended() -> None:
@@ -53,8 +59,7 @@ def test_what_an_earlier_attempt_appended_is_told_although_the_last_one_is_unkno
     a, b = world.alone(upload(files)), world.alone(upload(files))
     world.alone(appends(files, 1))
     held = Held(world, commit_many(files, [Append(a, 2), Append(b, 2)]))
-    held.until(lambda request: isinstance(request, Create))
-    world._answer(held.request)
+    world.alone(asks(held.until(lambda request: isinstance(request, Create))))
     held.reply(Outcome.UNKNOWN)
     compactor = PartitionFiles(KEYS)
     epoch = world.alone(claim(compactor))
