@@ -4,6 +4,7 @@ one of them is interrupted."""
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -365,3 +366,18 @@ def test_a_get_is_asked_again_by_who_takes_over(crowd: Crowd) -> None:
     crowd.behind(crowd.member(1, interrupted), crowd.member(2, goes_on))
     assert asked[0] == asked[1]
     assert isinstance(asked[0], Get)
+
+
+def test_a_clock_without_a_hash_is_like_no_other(tmp_path: Any) -> None:
+    """Such as a dataclass that can be called."""
+
+    @dataclass
+    class Clock:
+        now_ms: int
+
+        def __call__(self) -> int:
+            return self.now_ms
+
+    one, other = (lithify.open(str(tmp_path), clock=Clock(7)) for _ in range(2))
+    assert one.create_topic("t", probe=False).partition(0).append([lithify.Record(b"k", b"1")]) == range(1)
+    assert other.topic("t").partition(0).append([lithify.Record(b"k", b"2")]) == range(1, 2)
