@@ -35,7 +35,7 @@ class Latest(Generic[T]):
         self._is_fresh = is_fresh
         self._read = read
         self._clock = clock
-        self._lock = threading.RLock()  # for `with`, as in log/commit_queue.py
+        self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
         self._changed = threading.Condition(self._lock)
         self._reading = False
         self._answers = True

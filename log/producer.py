@@ -90,7 +90,7 @@ class Producer:
         if producer_id is not None:
             self._stamps = open_everywhere(driver, producer_id, partitions[0], look or self._known)
         self._partitions = list(self._known())
-        self._lock = threading.RLock()  # for `with`, as in log/commit_queue.py
+        self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
         self._changed = threading.Condition(self._lock)
         self._batches = Batches(config)
         self._keyless: Batch | None = None

@@ -26,7 +26,7 @@ class Landings:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._lock = threading.RLock()  # for `with`, as in log/commit_queue.py
+        self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
         self._changed = threading.Condition(self._lock)
         self._count = 0
 

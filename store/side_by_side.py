@@ -63,7 +63,7 @@ class _Batch(Generic[T]):
         self._failure: BaseException | None = None  # none that a call may raise: it is the caller's
         self._next = 0
         self._running = 0
-        self._lock = threading.RLock()  # for `with`, as in log/commit_queue.py
+        self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
         self._changed = threading.Condition(self._lock)
 
     def work(self) -> None:
