@@ -34,7 +34,7 @@ class PointReads:
         return known
 
     def get_many(
-        self, keys: Iterable[bytes], max_staleness_ms: int, opened: Callable[[int], Snapshot]
+        self, keys: Iterable[bytes | str], max_staleness_ms: int, opened: Callable[[int], Snapshot]
     ) -> list[Record | None]:
         """As `Partition.get_many`; `opened` opens a head that is at most so old."""
         wanted = check_keys(keys, self._name)

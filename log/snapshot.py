@@ -106,6 +106,10 @@ class Snapshot:
         whole = self.task(asked)
         return pa.RecordBatchReader.from_batches(schema_of(whole.columns), Whole(self.batches(whole), self._where))
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """As `scan`, for whatever reads Arrow: `polars.DataFrame(snapshot)`, or DuckDB's `from snapshot`."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
     def plan(
         self,
         *,
@@ -190,11 +194,11 @@ class Snapshot:
             self._commit(DeleteCheckpoint(self.checkpoint.id))
             self.checkpoint = None
 
-    def get(self, key: bytes) -> Record | None:
+    def get(self, key: bytes | str) -> Record | None:
         """The latest record of `key`; None: there is none, or it was deleted."""
         return self.get_many((key,))[0]
 
-    def get_many(self, keys: Iterable[bytes]) -> list[Record | None]:
+    def get_many(self, keys: Iterable[bytes | str]) -> list[Record | None]:
         """As `get`, for each of `keys`, in their order. Memory: the records, and about 100 MiB to find them."""
         wanted = check_keys(keys, self._where)
         try:
