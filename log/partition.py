@@ -27,7 +27,7 @@ from lithify.log.transactions import TransactionInfo, end, forget, stamp_of, tra
 from lithify.log.upload import UploadTask, append_uploaded, begin_upload, check_task
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
-from lithify.manifest.model import Checkpoint, PinOwner, SegmentRef
+from lithify.manifest.model import Checkpoint, Manifest, PinOwner, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer, ProducerStamp, check_holds
 from lithify.manifest.transactions import Reach, TransactionStamp
@@ -335,9 +335,11 @@ class Partition(Handle):
         >>> [record and record.value for record in part.get_many([b"bela", b"carl", b"ada"], max_staleness_ms=1_000)]
         [b'team', None, b'free']
         """
-        return self._gets.get_many(
-            keys, max_staleness_ms, lambda ms: self._open(self._run(self._gets.recent.within(ms)))
-        )
+        return self._gets.get_many(keys, max_staleness_ms, lambda ms: self._open(self._recent(ms)))
+
+    def _recent(self, staleness_ms: int) -> Manifest:
+        known = self._gets.recent.known(staleness_ms, self._driver.now_ms()) if staleness_ms else None
+        return known or self._run(self._gets.recent.within(staleness_ms))
 
     def snapshot(
         self, pin: str | None = None, ttl: int | timedelta | None = None, *, manifest: int | None = None
