@@ -317,8 +317,9 @@ class Partition(Handle):
         >>> [record and record.value for record in part.get_many([b"bela", b"carl", b"ada"], max_staleness_ms=1_000)]
         [b'team', None, b'free']
         """
+        within = self._gets.recent.within
         return self._gets.get_many(
-            keys, max_staleness_ms, lambda ms: self._open(self._run(self._gets.recent.within(ms)))
+            keys, max_staleness_ms, lambda ms: self._open(self._run(within(ms))), self._likely, self._driver.store
         )
 
     def snapshot(
