@@ -75,6 +75,13 @@ class JobWork:
             return await self._end_altered(job, altered)
         number = job.last_attempt + 1
         await self.files.compactor.commit(job_edits.StartAttempt(self.epoch, job.id, number, self.worker))
+        return await self._tried(manifest, job, number)
+
+    async def begun(self, manifest: Manifest, job: Job) -> Step:
+        """The first attempt at a job, which was begun by the write that admitted it."""
+        return await self._tried(manifest, job, job.last_attempt)
+
+    async def _tried(self, manifest: Manifest, job: Job, number: int) -> Step:
         try:
             return await self._attempt(manifest, job, number)
         except (Fenced, CommitUnknown):

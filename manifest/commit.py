@@ -155,7 +155,7 @@ class Lineage(Generic[S]):
         can only be reported as unknown (P4).
         """
         fresh = young(self._seen_ms, await Now(), FRESH_MS)
-        return self._seen if self._seen.number and fresh else await self.refresh()
+        return self._seen if self._searched and fresh else await self.refresh()
 
     async def moved(self) -> bool:
         """Whether there is a number after the newest one seen. Costs one GET; its absence proves nothing. What it finds
