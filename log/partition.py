@@ -335,7 +335,9 @@ class Partition(Handle):
         >>> [record and record.value for record in part.get_many([b"bela", b"carl", b"ada"], max_staleness_ms=1_000)]
         [b'team', None, b'free']
         """
-        return self._gets.get_many(keys, max_staleness_ms, lambda ms: self._open(self._recent(ms)))
+        return self._gets.get_many(
+            keys, max_staleness_ms, lambda ms: self._open(self._recent(ms)), self._likely, self._driver.store
+        )
 
     def _recent(self, staleness_ms: int) -> Manifest:
         known = self._gets.recent.known(staleness_ms, self._driver.now_ms()) if staleness_ms else None

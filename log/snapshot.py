@@ -71,6 +71,10 @@ class Snapshot:
     def manifest_id(self) -> int:
         return self._manifest.id
 
+    def shows(self, other: "Snapshot") -> bool:
+        """Whether both are of one and the same manifest, read once."""
+        return self._manifest is other._manifest
+
     @property
     def log_start_offset(self) -> int:
         return self._floor
