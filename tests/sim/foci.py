@@ -1,8 +1,11 @@
 """What histories are about, and who takes part in them how often."""
 
+import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["FOCI", "MOST", "SHARES", "Focus"]
+__all__ = ["FOCI", "MOST", "SHARES", "Focus", "focus_of"]
 
 # Who takes part how often, each of so many; `Focus.shares` says whom a history about one thing takes.
 MOST = {
@@ -38,8 +41,9 @@ SHARES = {
 class Focus:
     """What a history is about."""
 
-    weight: int
+    weight: float
     shares: dict[str, float] = field(default_factory=dict)
+    name: str = ""  # by which a sabotage says where it shows
     always: tuple[str, ...] = ()  # who takes part however few they are
     lengths: tuple[int, ...] = (220, 250, 300, 400, 600, 1_000, 1_600)  # steps
     plain: tuple[int, ...] = (0, 1, 2, 3)  # producers without an id
@@ -51,6 +55,11 @@ class Focus:
     ages_ms: tuple[str, ...] = ("-1", "-1", "-1", "1000", "5000", "60000")
     changes_share: float = 0.1  # of histories in which the topic is altered, or deleted and made again
     bounds_share: float = 0.3  # of histories with the product's own bounds
+    takes: frozenset[str] = frozenset()  # what else is part of it, which elsewhere is left to dice of its own
+    climate: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
+    config: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    site: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
+    tuned: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])  # bounds of the product
 
 
 FOCI = (
@@ -77,7 +86,7 @@ FOCI = (
         graces_ms=(0, 0, 300),
         bounds_share=0.0,
     ),
-    Focus(1, {"compactor": 0.9, "admin": 0.7, "collector": 0.3}),
+    Focus(1, {"compactor": 0.9, "admin": 0.7, "collector": 0.3}, name="by hand"),
     Focus(
         1,
         {"catalog": 0.6, "retention": 0.4, "collector": 0.7, "reader": 0.0, "pinning reader": 0.0, "consumer": 0.0},
@@ -124,6 +133,7 @@ FOCI = (
     Focus(
         3,
         {"retention": 0.7, "compactor": 0.4, "collector": 0.2, "pinning reader": 0.1, "consumer": 0.1},
+        name="bounds",
         always=("retention 0",),
         lengths=(400, 600, 1_000, 1_600),
         plain=(1, 2, 3),
@@ -137,6 +147,7 @@ FOCI = (
     Focus(
         1,
         {"catalog": 1.0, "collector": 0.8, "compactor": 0.3, "reader": 0.0, "pinning reader": 0.1, "consumer": 0.0},
+        name="deleted",
         always=("collector 0",),
         lengths=(600, 1_200, 2_000),
         plain=(0, 1, 2),
@@ -144,6 +155,87 @@ FOCI = (
         changes_share=1.0,
     ),
     Focus(
-        1, {"file operator": 1.0, "collector": 0.6, "catalog": 0.2, "reader": 0.7, "consumer": 0.3}, changes_share=0.3
+        1,
+        {"file operator": 1.0, "collector": 0.6, "catalog": 0.2, "reader": 0.7, "consumer": 0.3},
+        name="damaged files",
+        changes_share=0.3,
     ),
+    # Drivers whose uploads, applications and sweeps meet at every bound.
+    Focus(
+        1,
+        {"collector": 0.4, "compactor": 0.3, "stream": 0.2, "reader": 0.0, "consumer": 0.0, "pinning reader": 0.0},
+        name="uploads",
+        always=("collector 0",),
+        lengths=(300, 600, 1_000),
+        plain=(0, 1),
+        graces_ms=(0, 0, 300),
+        bounds_share=0.0,
+        takes=frozenset({"uploads"}),
+    ),
+    # What is appended together, by uploads and groups, at a full time index, under bounds that are reached all the time.
+    Focus(
+        1,
+        {"collector": 0.2, "compactor": 0.4, "stream": 0.1, "reader": 0.2, "consumer": 0.1, "pinning reader": 0.0},
+        name="full index",
+        lengths=(220, 300, 600),
+        plain=(0, 1),
+        policies=("compact,delete", "delete"),
+        records=("-1", "4", "10"),
+        sizes=("-1", "1000", "4000"),
+        ages_ms=("-1", "500", "1000", "5000"),
+        takes=frozenset({"uploads", "gatherings"}),
+        tuned={"lithify.manifest.time_index.TIME_INDEX_MAX": (2, 4)},
+    ),
+    # Groups of appends where few L0 segments are allowed, and compaction is behind.
+    Focus(
+        1,
+        {"compactor": 0.1, "collector": 0.2, "stream": 0.1, "reader": 0.0, "consumer": 0.0, "pinning reader": 0.0},
+        name="groups",
+        lengths=(220, 300, 600),
+        plain=(0, 1),
+        takes=frozenset({"gatherings"}),
+        config={"l0.segments.max": ("4", "5", "6")},
+    ),
+    # Queries that plan, read and renew while what they pin is let go and collected.
+    Focus(
+        1,
+        {"collector": 0.7, "compactor": 0.5, "reader": 0.0, "pinning reader": 0.1, "consumer": 0.0},
+        name="queries",
+        always=("collector 0", "collector 1"),
+        lengths=(400, 600, 1_000),
+        plain=(1, 2),
+        stalls=(0.0, 0.05, 0.1),
+        graces_ms=(0, 0, 300),
+        bounds_share=0.0,
+        takes=frozenset({"queries"}),
+    ),
+    # Pins of all owners, over each other's segments, at their bounds; collected all the time.
+    Focus(
+        1,
+        {"collector": 0.8, "pinning reader": 0.6, "compactor": 0.5, "reader": 0.0, "consumer": 0.0},
+        name="pins",
+        always=("collector 0", "collector 1", "holder"),
+        lengths=(400, 800, 1_200),
+        plain=(1, 2),
+        graces_ms=(0, 0, 300),
+        bounds_share=0.0,
+        takes=frozenset({"owners"}),
+    ),
+    # A job that no engine takes for long, and may not fail often.
+    Focus(
+        1,
+        {"compactor": 0.5, "collector": 0.2, "reader": 0.0, "consumer": 0.0, "pinning reader": 0.0},
+        name="outages",
+        lengths=(300, 600),
+        plain=(1, 2),
+        takes=frozenset({"few attempts"}),
+        climate={"engine_outages": (((0, 150),), ((50, 300),), ((30, 120), (200, 400)))},
+    ),
+    # Services, a job and its relief, pauses and standbys.
+    Focus(0.5, name="services", takes=frozenset({"services"})),
 )
+
+
+def focus_of(seed: int) -> Focus:
+    """That of the history of `seed`; nothing of the product is needed to tell."""
+    return random.Random(seed).choices(FOCI, [focus.weight for focus in FOCI])[0]

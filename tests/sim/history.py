@@ -2,7 +2,7 @@
 
 import gc
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -95,6 +95,7 @@ def _tuned(dice: random.Random, focus: Focus) -> Generator[dict[str, int]]:
     with ExitStack() as stack:
         for names, values in TUNED.items():
             value = values[0] if large else dice.choice(values if focus.bounds_share else values[1:])
+            value = dice.choice(focus.tuned.get(names[0], (value,)))
             for name in names:
                 stack.enter_context(patch(name, value))
                 values_of[name] = value
@@ -104,22 +105,23 @@ def _tuned(dice: random.Random, focus: Focus) -> Generator[dict[str, int]]:
 def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: bool = False) -> Found:
     """Runs the history of `seed`, or what `mask` leaves of it. A violation is in what is returned, never raised."""
     dice = random.Random(seed)
-    focus = dice.choices(FOCI, [focus.weight for focus in FOCI])[0]
+    focus = dice.choices(FOCI, [focus.weight for focus in FOCI])[0]  # focus_of(seed)
     with _uncollected(), _tuned(dice, focus) as tuned, ExitStack() as stack:
-        served = processes(seed)
+        served = processes(seed, always="services" in focus.takes)
         served.tune(stack)
         length = steps or served.steps(dice.choice(focus.lengths))
         climate = served.climate(_climate(dice, length, focus, bright=mask.bright))
+        climate = replace(climate, **_of(focus.climate, seed, "climate"))
         if not mask.bright:
             climate = replace(climate, denials=_denials(random.Random(f"{seed}/denials"), length))
         script = None if mask.turns is None else Script([*mask.turns])
         scheduler: Scheduler = _scheduler(random.Random(f"{seed}/turns"), length)
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
-        site = _site(dice, world, focus, served)
+        site = replace(_site(dice, world, focus, served), **_of(focus.site, seed, "site"))
         site.oracle.judge.inputs_max = tuned[INPUTS_MAX]
-        by_hand = others_of(site, seed) | wish(site, seed) | owners_of(site, seed, stack)
-        by_hand |= uploads_of(site, seed, stack) | queries_of(site, seed) | gatherings_of(site, seed)
-        world.failed_attempts_max = _failed_attempts_max(seed, stack)
+        by_hand = _by_hand(site, seed, stack, focus)
+        site.config |= _of(focus.config, seed, "config")
+        world.failed_attempts_max = _failed_attempts_max(seed, stack, focus)
         found = Found(seed, trace=[] if tracing else None)
         try:
             stack.enter_context(files.watched(site))
@@ -140,10 +142,25 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         return found
 
 
-def _failed_attempts_max(seed: int, stack: ExitStack) -> int:
+def _by_hand(site: Site, seed: int, stack: ExitStack, focus: Focus) -> dict[str, actors.Life]:
+    """Those who have dice of their own."""
+    found = others_of(site, seed) | wish(site, seed)
+    found |= owners_of(site, seed, stack, always="owners" in focus.takes)
+    found |= uploads_of(site, seed, stack, always="uploads" in focus.takes)
+    found |= queries_of(site, seed, always="queries" in focus.takes)
+    return found | gatherings_of(site, seed, always="gatherings" in focus.takes)
+
+
+def _of(choices: Mapping[str, tuple[Any, ...]], seed: int, what: str) -> dict[str, Any]:
+    """One of each."""
+    dice = random.Random(f"{seed}/{what} of the focus")
+    return {name: dice.choice(values) for name, values in choices.items()}
+
+
+def _failed_attempts_max(seed: int, stack: ExitStack, focus: Focus) -> int:
     """In a few histories a job may fail a few times alone, whatever it records."""
     dice = random.Random(f"{seed}/attempts max")
-    if dice.random() >= FEW_ATTEMPTS_SHARE:
+    if dice.random() >= FEW_ATTEMPTS_SHARE and "few attempts" not in focus.takes:
         return FAILED_ATTEMPTS_MAX
     most = dice.choice((5, 12))
     stack.enter_context(patch("lithify.compactor.failures.FAILED_ATTEMPTS_MAX", most))

@@ -40,6 +40,7 @@ OF_ATTEMPTS = (
         "compactor/coordinator.py",
         "self._owner = self._owner or await NewId()",
         "self._owner = await NewId()",
+        focus="outages",
     ),
     Sabotage(
         "the first job whose compactor dies is blamed",
@@ -132,6 +133,7 @@ OF_ATTEMPTS = (
         "if isinstance(refusal, NotFound):\n            return await self._end_deleted(job)",
         "if isinstance(refusal, NotFound):\n"
         '            return await self.finish(job, "failed", "no topic", JobError("invalid", "no topic"))',
+        focus="deleted",
     ),
     Sabotage(
         "a long engine outage gives a job up",
@@ -139,5 +141,6 @@ OF_ATTEMPTS = (
         "compactor/job_edits.py",
         "failed_attempts=job.failed_attempts + self.error.blames_job)",
         "failed_attempts=job.failed_attempts + 1)",
+        focus="outages",
     ),
 )

@@ -20,6 +20,7 @@ OF_UPLOADS = (
         "manifest/uploads.py",
         "next((upload for upload in uploads if SegmentId.of_upload(segment_id, upload.name)), None)",
         "next((u for u in uploads if u.appended is None and SegmentId.of_upload(segment_id, u.name)), None)",
+        focus="uploads",
     ),
     Sabotage(
         "a repeated commit of an upload appends again",
@@ -27,6 +28,7 @@ OF_UPLOADS = (
         EDITS,
         "if mine is not None and mine.appended is not None:\n            return Already",
         "if mine is not None and mine.appended == 0:\n            return Already",
+        focus="uploads",
     ),
     Sabotage(
         "an upload leaves when it is committed",
@@ -103,6 +105,7 @@ OF_UPLOADS = (
         EDITS,
         "first = min(done,",
         "first = max(done,",
+        focus="uploads",
     ),
     Sabotage(
         "an upload that was appended gives way although there is room",
@@ -166,6 +169,7 @@ OF_UPLOADS = (
         EDITS,
         "if self.transaction is None else earlier_version(head, self.transaction)",
         "if self.transaction is None or head else earlier_version(head, self.transaction)",
+        focus="uploads",
     ),
     Sabotage(
         "an upload does not say that its version was appended",
@@ -173,6 +177,7 @@ OF_UPLOADS = (
         EDITS,
         "if self.transaction is None:\n            return transactions",
         "if self.name:\n            return transactions",
+        focus="uploads",
     ),
     Sabotage(
         "an application is forgotten under an upload that may follow",
@@ -180,6 +185,7 @@ OF_UPLOADS = (
         "manifest/transactions.py",
         "return old and not _awaited(entry, place.head)",
         "return old",
+        focus="uploads",
     ),
     Sabotage(
         "a deleted topic keeps its uploads",
@@ -194,6 +200,7 @@ OF_UPLOADS = (
         "log/append.py",
         "and owner is not None and upload is None:",
         "and owner is not None:",
+        focus="uploads",
     ),
     Sabotage(
         "a full index takes the floor back under an upload",
@@ -201,5 +208,6 @@ OF_UPLOADS = (
         "manifest/appends.py",
         "if len(head.time_index) + more <= TIME_INDEX_MAX:",
         "if len(head.time_index) + min(more, 1) <= TIME_INDEX_MAX:",
+        focus="full index",
     ),
 )

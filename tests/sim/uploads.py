@@ -83,9 +83,9 @@ class Unknown(NamedTuple):
     batch: Batch
 
 
-def uploads_of(site: Site, seed: int, stack: ExitStack) -> dict[str, Life]:
+def uploads_of(site: Site, seed: int, stack: ExitStack, *, always: bool = False) -> dict[str, Life]:
     dice = random.Random(f"{seed}/uploads")
-    if dice.random() >= UPLOADS_SHARE:
+    if dice.random() >= UPLOADS_SHARE and not always:
         return {}
     most = dice.choice(BOUNDS)
     stack.enter_context(patch("lithify.manifest.uploads.UPLOADS_MAX", most.uploads))
