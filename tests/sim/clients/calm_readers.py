@@ -1,6 +1,7 @@
 """What whoever reads is promised that takes time, or a store that answers nobody."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -16,6 +17,7 @@ from lithify.store.port import Pause
 from tests.sim.cast import Violation
 from tests.sim.clients.groups import Caller
 from tests.sim.clients.keepers import compact
+from tests.sim.clients.members import Broke
 from tests.sim.clients.rest import CALM, DARK
 from tests.sim.clients.site import LATER_MS, TOPIC, Site
 from tests.sim.clients.truth import KEYS, partition_of_key
@@ -23,6 +25,7 @@ from tests.sim.clients.world import Process
 
 __all__ = [
     "commits_in_bad_weather",
+    "fails_over_a_record",
     "fails_to_load",
     "is_replaced",
     "is_replaced_while_the_topic_grows",
@@ -32,6 +35,7 @@ __all__ = [
 ]
 
 Main = Callable[[Process], None]
+LONG_MS = 3_600_000  # nothing is committed before an instance ends
 
 
 def is_replaced(site: Site) -> Main:
@@ -225,6 +229,27 @@ def fails_to_load(site: Site) -> Main:
                         raise Violation("the reading of a state failed, and ends as if that were all") from None
                     raise Violation("the reading of a state failed, and goes on")
             both.consumer.close()
+
+    return main
+
+
+def fails_over_a_record(site: Site) -> Main:
+    """Its caller has dealt with the first record, and fails over the second: the next instance begins there."""
+
+    def main(process: Process) -> None:
+        topic, number = site.open(process), partition_of_key(KEYS[0], site.truth.partitions)
+        topic.append([Record(*site.new(b"dealt with")), Record(*site.new(b"failed over"))])
+        for _ in range(2):
+            opening = site.opens(process, "failing", "earliest")
+            consumer = topic.partition(number).consumer("failing", auto_commit_interval_ms=LONG_MS)
+            site.groups.opened(opening)
+            caller = Caller(site.groups, opening, {number: consumer.position})
+            with suppress(Broke), consumer:
+                for _ in range(2):
+                    caller.came_back()
+                    for item in consumer.poll(0, 1):
+                        caller.handed(number, item)
+                raise Broke
 
     return main
 
