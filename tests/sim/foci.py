@@ -45,7 +45,7 @@ class Focus:
     shares: dict[str, float] = field(default_factory=dict)
     name: str = ""  # by which a sabotage says where it shows
     always: tuple[str, ...] = ()  # who takes part however few they are
-    lengths: tuple[int, ...] = (220, 250, 300, 400, 600, 1_000, 1_600)  # steps
+    lengths: tuple[int, ...] = (330, 380, 450, 600, 900, 1_500, 2_400)  # steps
     plain: tuple[int, ...] = (0, 1, 2, 3)  # producers without an id
     stalls: tuple[float, ...] = (0.0, 0.01, 0.04, 0.1)
     graces_ms: tuple[int, ...] = (0, 0, 300, 1_000, 5_000)
@@ -62,6 +62,17 @@ class Focus:
     tuned: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])  # bounds of the product
 
 
+NO_READERS = {"reader": 0.0, "pinning reader": 0.0, "consumer": 0.0, "holder": 0.0}
+# Little goes wrong, so that much comes about.
+CALM: dict[str, tuple[Any, ...]] = {
+    "fault_share": (0.0, 0.03, 0.1),
+    "crash_share": (0.0, 0.002, 0.005),
+    "sleep_share": (0.0, 0.0, 0.01),
+    "blackouts": ((),),
+    "full_spells": ((),),
+    "throttled": ((),),
+}
+
 FOCI = (
     Focus(2),
     # What is pinned is let go, and collected by another, while a collector goes by what it has read.
@@ -69,7 +80,7 @@ FOCI = (
         2,
         {"collector": 1.0, "pinning reader": 1.0, "reader": 0.1, "holder": 1.0, "compactor": 0.3, "consumer": 0.0},
         always=("collector 0", "collector 1", "pinning reader 0", "holder"),
-        lengths=(300, 600, 1_200, 2_000),
+        lengths=(450, 900, 1_800, 3_000),
         plain=(1, 2),
         stalls=(0.05, 0.1, 0.2, 0.3),
         graces_ms=(0, 0, 300, 1_000),
@@ -80,7 +91,7 @@ FOCI = (
         2,
         {"collector": 0.7, "stream": 0.4, "compactor": 0.5, "reader": 0.5, "pinning reader": 0.3},
         always=("collector 0",),
-        lengths=(600, 1_200, 2_000),
+        lengths=(900, 1_800, 3_000),
         plain=(1, 2, 3),
         stalls=(0.05, 0.1, 0.2),
         graces_ms=(0, 0, 300),
@@ -90,7 +101,7 @@ FOCI = (
     Focus(
         1,
         {"catalog": 0.6, "retention": 0.4, "collector": 0.7, "reader": 0.0, "pinning reader": 0.0, "consumer": 0.0},
-        lengths=(300, 600, 1_200),
+        lengths=(450, 900, 1_800),
         graces_ms=(0, 0, 300, 1_000),
         changes_share=1.0,
     ),
@@ -106,7 +117,7 @@ FOCI = (
         1,
         {"stream": 0.9, "import": 0.6, "collector": 0.8, "compactor": 0.4, "reader": 0.0, "consumer": 0.0},
         always=("collector 0",),
-        lengths=(400, 1_000, 2_000),
+        lengths=(600, 1_500, 3_000),
         plain=(0, 1),
         graces_ms=(0, 0, 300),
         bounds_share=0.0,
@@ -116,7 +127,7 @@ FOCI = (
         1,
         {"import": 1.0, "stream": 0.1, "compactor": 0.3, "collector": 0.2, "reader": 0.0, "consumer": 0.0},
         always=("import 0", "import 1"),
-        lengths=(220, 300, 400, 600),
+        lengths=(330, 450, 600, 900),
         plain=(0, 1),
     ),
     # Sources are damaged, restored, and damaged again.
@@ -124,7 +135,7 @@ FOCI = (
         2,
         {"operator": 1.0, "compactor": 0.3, "admin": 0.6, "collector": 0.3},
         always=("operator",),
-        lengths=(400, 1_000, 1_600),
+        lengths=(600, 1_500, 2_400),
         plain=(1, 2, 3),
     ),
     # Jobs of several ranges that are interrupted, and what they have recorded goes bad meanwhile.
@@ -135,7 +146,7 @@ FOCI = (
         {"retention": 0.7, "compactor": 0.4, "collector": 0.2, "pinning reader": 0.1, "consumer": 0.1},
         name="bounds",
         always=("retention 0",),
-        lengths=(400, 600, 1_000, 1_600),
+        lengths=(600, 900, 1_500, 2_400),
         plain=(1, 2, 3),
         stalls=(0.04, 0.1, 0.2),
         policies=("compact,delete", "compact,delete", "delete", "compact"),
@@ -149,7 +160,7 @@ FOCI = (
         {"catalog": 1.0, "collector": 0.8, "compactor": 0.3, "reader": 0.0, "pinning reader": 0.1, "consumer": 0.0},
         name="deleted",
         always=("collector 0",),
-        lengths=(600, 1_200, 2_000),
+        lengths=(900, 1_800, 3_000),
         plain=(0, 1, 2),
         graces_ms=(0, 0, 300),
         changes_share=1.0,
@@ -163,14 +174,32 @@ FOCI = (
     # Drivers whose uploads, applications and sweeps meet at every bound.
     Focus(
         1,
-        {"collector": 0.4, "compactor": 0.3, "stream": 0.2, "reader": 0.0, "consumer": 0.0, "pinning reader": 0.0},
+        {"collector": 0.4, "compactor": 0.1, "stream": 0.1, "import": 0.0, "admin": 0.0, "operator": 0.0, "rot": 0.0}
+        | NO_READERS,
         name="uploads",
         always=("collector 0",),
-        lengths=(300, 600, 1_000),
+        lengths=(900, 1_500, 2_400),
         plain=(0, 1),
         graces_ms=(0, 0, 300),
         bounds_share=0.0,
         takes=frozenset({"uploads"}),
+        climate=CALM | {"page_keys": (12, 100), "fault_share": (0.0, 0.1, 0.3)},
+        tuned={"lithify.manifest.commit.CREATE_ATTEMPTS_MAX": (2, 2, 3)},
+    ),
+    # Applications, some of which upload, for fewer places than there are of them: each gives way in its turn.
+    Focus(
+        0.5,
+        {"collector": 0.7, "compactor": 0.1, "stream": 0.1, "import": 0.0, "admin": 0.0, "operator": 0.0, "rot": 0.0}
+        | NO_READERS,
+        name="applications",
+        always=("collector 0", "collector 1"),
+        lengths=(900, 1_500, 2_400),
+        plain=(0, 1),
+        graces_ms=(0,),
+        bounds_share=0.0,
+        takes=frozenset({"crowded uploads"}),
+        climate=CALM | {"page_keys": (12, 100), "skew_ms": (0, 0, 2_000)},
+        site={"rest_ms": (50, 200)},
     ),
     # What is appended together, by uploads and groups, at a full time index, under bounds that are reached all the time.
     Focus(

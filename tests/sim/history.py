@@ -146,7 +146,8 @@ def _by_hand(site: Site, seed: int, stack: ExitStack, focus: Focus) -> dict[str,
     """Those who have dice of their own."""
     found = others_of(site, seed) | wish(site, seed)
     found |= owners_of(site, seed, stack, always="owners" in focus.takes)
-    found |= uploads_of(site, seed, stack, always="uploads" in focus.takes)
+    crowds = "crowded uploads" in focus.takes
+    found |= uploads_of(site, seed, stack, always=crowds or "uploads" in focus.takes, crowds=crowds)
     found |= queries_of(site, seed, always="queries" in focus.takes)
     return found | gatherings_of(site, seed, always="gatherings" in focus.takes)
 

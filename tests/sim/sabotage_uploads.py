@@ -185,7 +185,7 @@ OF_UPLOADS = (
         "manifest/transactions.py",
         "return old and not _awaited(entry, place.head)",
         "return old",
-        focus="uploads",
+        focus="applications",
     ),
     Sabotage(
         "a deleted topic keeps its uploads",

@@ -38,6 +38,7 @@ PARTS_MAX = 3  # of a batch
 LASTING_MS = (1_500, 10_000, 100_000)
 LONG = 6  # grace periods, or rests: for so long a task may upload
 COMMITS_MAX = 6
+ANEW_SHARE = 0.2  # of batches; other drivers go on with what they know
 SWEEPER_SHARE = 0.7
 CROWDED_SHARE = 0.25  # of histories with fewer places for applications than there are of them
 
@@ -83,7 +84,7 @@ class Unknown(NamedTuple):
     batch: Batch
 
 
-def uploads_of(site: Site, seed: int, stack: ExitStack, *, always: bool = False) -> dict[str, Life]:
+def uploads_of(site: Site, seed: int, stack: ExitStack, *, always: bool = False, crowds: bool = False) -> dict[str, Life]:
     dice = random.Random(f"{seed}/uploads")
     if dice.random() >= UPLOADS_SHARE and not always:
         return {}
@@ -94,12 +95,12 @@ def uploads_of(site: Site, seed: int, stack: ExitStack, *, always: bool = False)
     found: dict[str, Life] = {}
     for number in range(dice.choice((1, 1, 2))):
         chosen = dice.random() < 0.7
-        numbered, rivals = dice.random() < 0.5, dice.choice((1, 2, 2))
+        numbered, rivals = dice.random() < 0.5 or crowds, dice.choice((1, 2, 2))
         writes = Writes(f"upload{number}", min(PARTS_MAX, most.segments), chosen, numbered)
         # Rivals that share neither an id nor a version are two writes of the same, and both are appended.
         for rival in range(rivals if chosen or numbered else 1):
             found[f"uploader {number}{rival}"] = uploader(site, writes)
-    crowded = dice.random() < CROWDED_SHARE
+    crowded = dice.random() < CROWDED_SHARE or crowds
     if crowded:
         for module in ("manifest.transactions", "gc.reachable"):
             stack.enter_context(patch(f"lithify.{module}.TRANSACTIONS_MAX", 1))
@@ -112,17 +113,20 @@ def uploads_of(site: Site, seed: int, stack: ExitStack, *, always: bool = False)
 
 def uploader(site: Site, writes: Writes) -> Life:
     async def live(actor: Actor) -> None:
+        driver: Driver | None = None
         while len(writes.done) < site.appends:
             await Pause(site.rest(actor))
             number = len(writes.done)
             try:
                 if writes.unknown and actor.say.random() < 0.4:
                     await _asked(site, actor, writes.unknown.pop())
-                handle = await site.open()
-                driver = Driver(site, actor, writes, handle, PartitionFiles(handle.keys))
+                if driver is None or actor.say.random() < ANEW_SHARE:
+                    handle = await site.open()
+                    driver = Driver(site, actor, writes, handle, PartitionFiles(handle.keys))
+                await driver.handle.fresh(actor)
                 await driver.write(number, await writes.batch(site, actor, number))
             except (*TRANSIENT, AlreadyExists):
-                continue
+                driver = driver if actor.say.random() < 0.5 else None
 
     return live
 
