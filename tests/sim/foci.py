@@ -231,12 +231,13 @@ FOCI = (
         {"collector": 0.7, "compactor": 0.5, "reader": 0.0, "pinning reader": 0.1, "consumer": 0.0},
         name="queries",
         always=("collector 0", "collector 1"),
-        lengths=(400, 600, 1_000),
+        lengths=(600, 900, 1_500),
         plain=(1, 2),
         stalls=(0.0, 0.05, 0.1),
         graces_ms=(0, 0, 300),
         bounds_share=0.0,
         takes=frozenset({"queries"}),
+        climate=CALM | {"fault_share": (0.03, 0.1, 0.3), "page_keys": (12, 100)},
     ),
     # Pins of all owners, over each other's segments, at their bounds; collected all the time.
     Focus(
@@ -244,21 +245,30 @@ FOCI = (
         {"collector": 0.8, "pinning reader": 0.6, "compactor": 0.5, "reader": 0.0, "consumer": 0.0},
         name="pins",
         always=("collector 0", "collector 1", "holder"),
-        lengths=(400, 800, 1_200),
+        lengths=(600, 1_200, 1_800),
         plain=(1, 2),
         graces_ms=(0, 0, 300),
         bounds_share=0.0,
         takes=frozenset({"owners"}),
+        climate=CALM | {"page_keys": (12, 100)},
+        config={"l0.segments.tier": ("2",), "runs.tier": ("2",)},
     ),
     # A job that no engine takes for long, and may not fail often.
     Focus(
         1,
         {"compactor": 0.5, "collector": 0.2, "reader": 0.0, "consumer": 0.0, "pinning reader": 0.0},
         name="outages",
-        lengths=(300, 600),
+        lengths=(300, 600, 900),
         plain=(1, 2),
         takes=frozenset({"few attempts"}),
-        climate={"engine_outages": (((0, 150),), ((50, 300),), ((30, 120), (200, 400)))},
+        climate=CALM
+        | {
+            "fault_share": (0.0, 0.1, 0.3),
+            "tick_ms": (40, 200, 500),
+            "engine_outages": (((0, 10_000),), ((50, 400),), ((30, 200), (300, 600))),
+        },
+        site={"rest_ms": (200, 600, 2_000)},
+        tuned={"lithify.manifest.commit.CREATE_ATTEMPTS_MAX": (2, 2, 3)},
     ),
     # Services, a job and its relief, pauses and standbys.
     Focus(0.5, name="services", takes=frozenset({"services"})),

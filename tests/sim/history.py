@@ -163,7 +163,7 @@ def _failed_attempts_max(seed: int, stack: ExitStack, focus: Focus) -> int:
     dice = random.Random(f"{seed}/attempts max")
     if dice.random() >= FEW_ATTEMPTS_SHARE and "few attempts" not in focus.takes:
         return FAILED_ATTEMPTS_MAX
-    most = dice.choice((5, 12))
+    most = dice.choice((2, 3, 5) if "few attempts" in focus.takes else (5, 12))
     stack.enter_context(patch("lithify.compactor.failures.FAILED_ATTEMPTS_MAX", most))
     return most
 

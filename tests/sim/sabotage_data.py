@@ -235,7 +235,7 @@ OF_DATA = (
         "manifest/compactions.py",
         "replace(self.run, reaches_to=_reach(head, held), segments=made)",
         "replace(self.run, reaches_to=min(s.min_offset for s in made), segments=made)",
-        focus="by hand",
+        focus="",
     ),
     Sabotage(
         "a part of what was cleaned is the compacted state",
@@ -243,6 +243,6 @@ OF_DATA = (
         "manifest/compacted.py",
         "any(other.reaches_to < as_of for other in runs)",
         "any(other.reaches_to < 0 for other in runs)",
-        focus="by hand",
+        focus="",
     ),
 )

@@ -13,14 +13,14 @@ from unittest.mock import patch
 import xxhash
 from msgspec.structs import replace
 
-from lithify.log.append import outcome
+from lithify.log.append import OF_UPLOAD, outcome, partition_of
 from lithify.log.upload import append_uploaded, begin_upload, put_segment
 from lithify.manifest.commit import WAS_IT_THERE
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import UPLOAD_TTL_MS_MAX, SegmentRef, Upload
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.transactions import TransactionStamp
-from lithify.manifest.uploads import AppendUploaded, BeginUpload
+from lithify.manifest.uploads import AppendUploaded, BeginUpload, find_upload
 from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import NewId, Now, Pause
 from tests.sim import services
@@ -38,6 +38,7 @@ PARTS_MAX = 3  # of a batch
 LASTING_MS = (1_500, 10_000, 100_000)
 LONG = 6  # grace periods, or rests: for so long a task may upload
 COMMITS_MAX = 6
+ASKED_LATER_SHARE = 0.4
 ANEW_SHARE = 0.2  # of batches; other drivers go on with what they know
 SWEEPER_SHARE = 0.7
 CROWDED_SHARE = 0.25  # of histories with fewer places for applications than there are of them
@@ -114,12 +115,14 @@ def uploads_of(site: Site, seed: int, stack: ExitStack, *, always: bool = False,
 def uploader(site: Site, writes: Writes) -> Life:
     async def live(actor: Actor) -> None:
         driver: Driver | None = None
-        while len(writes.done) < site.appends:
+        while len(writes.done) < site.appends or writes.unknown:
             await Pause(site.rest(actor))
             number = len(writes.done)
             try:
                 if writes.unknown and actor.say.random() < 0.4:
-                    await _asked(site, actor, writes.unknown.pop())
+                    await _asked(site, actor, writes.unknown.pop(0))
+                if number == site.appends:
+                    continue
                 if driver is None or actor.say.random() < ANEW_SHARE:
                     handle = await site.open()
                     driver = Driver(site, actor, writes, handle, PartitionFiles(handle.keys))
@@ -175,6 +178,7 @@ class Driver:
             offsets = await self._committed(upload, segments, number, batch)
             if offsets is not None:
                 self._known(batch, offsets)
+                self._asks_later(upload, batch)
                 self.writes.done.add(number)
                 if self.actor.say.random() < 0.6:
                     return
@@ -241,6 +245,15 @@ class Driver:
         self.site.world.counts["upload appended"] += 1
         if truth.head is not None and offsets.stop < truth.head.next_offset:
             self.site.world.counts["upload known later"] += 1
+
+    def _asks_later(self, upload: Upload, batch: Batch) -> None:
+        """As if it had not been answered; by then the upload may be gone."""
+        head = self.site.oracle.truth(self.handle.keys).head
+        entry = None if head is None else find_upload(head, upload.name)
+        if entry is None or entry.appended is None or self.actor.say.random() >= ASKED_LATER_SHARE:
+            return
+        token = f"{partition_of(self.files)}:{entry.appended.number}:nonce:{OF_UPLOAD}{upload.name}"
+        self.writes.unknown.append(Unknown(self.handle.keys, token, upload.name, batch))
 
     async def _refused(self, upload: Upload, segments: tuple[SegmentRef, ...]) -> None:
         """What is another upload's, what is given twice, and too much at once."""
