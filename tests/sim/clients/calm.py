@@ -27,6 +27,8 @@ SCENES: tuple[Scene, ...] = (
     (("who fails to load", calm_readers.fails_to_load),),
     (("who fails over a record", calm_readers.fails_over_a_record),),
     (("who gets again later", calm_getters.gets_again_later),),
+    (("who sleeps before a reply", calm_getters.sleeps_before_the_reply),),
+    (("who gets what was collected", calm_getters.gets_what_was_collected),),
 )
 ALL_SHARE, NONE_SHARE = 0.03, 0.45  # of histories
 

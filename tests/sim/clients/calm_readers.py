@@ -24,6 +24,7 @@ from tests.sim.clients.truth import KEYS, partition_of_key
 from tests.sim.clients.world import Process
 
 __all__ = [
+    "collects",
     "commits_in_bad_weather",
     "fails_over_a_record",
     "fails_to_load",
@@ -80,7 +81,7 @@ def sleeps_through_a_collection(site: Site) -> Main:
             between, caller = both[1]
             for _, item in between.poll(0, 1):
                 caller.handed(number, item)
-            _collects(site, process, number)
+            collects(site, process, number)
             for consumer, caller in both:
                 if b"asleep 7" not in _reads_on(caller, consumer):
                     raise Violation(f"{caller.name!r} sleeps on, though there is something to read")
@@ -145,7 +146,7 @@ def misses_a_deletion(site: Site) -> Main:
             deleted_at = site.truth.logs[number].next_offset - 1
             little, by = _opens(site, process, "little", of=[number])
             _reads_one(by, little)
-        _collects(site, process, number)
+        collects(site, process, number)
         if deleted_at in site.truth.logs[number].live:
             raise Violation(f"the tombstone at {deleted_at} of partition {number} is not cleaned away")
         _reads_one(by, little)
@@ -270,7 +271,7 @@ def _opens(
     return consumer, Caller(site.groups, opening, consumer.positions)
 
 
-def _collects(site: Site, process: Process, number: int) -> None:
+def collects(site: Site, process: Process, number: int) -> None:
     """All of that partition that is not needed any more, once everything is compacted."""
     topic = process.driver.run(live_topic(topic_lineage(TOPIC), TOPIC))
     known: dict[int, Coordinator] = {}
