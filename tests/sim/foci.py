@@ -59,6 +59,7 @@ class Focus:
     climate: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
     config: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     site: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
+    denials: tuple[tuple[tuple[int, int, str, bool], ...], ...] = ()  # some of these: tests/sim/cast.py
     tuned: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])  # bounds of the product
 
 
@@ -80,6 +81,7 @@ FOCI = (
         2,
         {"collector": 1.0, "pinning reader": 1.0, "reader": 0.1, "holder": 1.0, "compactor": 0.3, "consumer": 0.0},
         always=("collector 0", "collector 1", "pinning reader 0", "holder"),
+        name="let go",
         lengths=(450, 900, 1_800, 3_000),
         plain=(1, 2),
         stalls=(0.05, 0.1, 0.2, 0.3),
@@ -90,6 +92,7 @@ FOCI = (
     Focus(
         2,
         {"collector": 0.7, "stream": 0.4, "compactor": 0.5, "reader": 0.5, "pinning reader": 0.3},
+        name="standing still",
         always=("collector 0",),
         lengths=(900, 1_800, 3_000),
         plain=(1, 2, 3),
@@ -101,6 +104,7 @@ FOCI = (
     Focus(
         1,
         {"catalog": 0.6, "retention": 0.4, "collector": 0.7, "reader": 0.0, "pinning reader": 0.0, "consumer": 0.0},
+        name="grown",
         lengths=(450, 900, 1_800),
         graces_ms=(0, 0, 300, 1_000),
         changes_share=1.0,
@@ -108,6 +112,7 @@ FOCI = (
     Focus(
         1,
         {"retention": 0.4, "compactor": 0.5, "collector": 0.2, "consumer": 0.1},
+        name="retention",
         policies=("compact,delete", "delete"),
         records=("-1", "-1", "4", "10"),
         sizes=("-1", "1000", "4000", "12000"),
@@ -116,6 +121,7 @@ FOCI = (
     Focus(
         1,
         {"stream": 0.9, "import": 0.6, "collector": 0.8, "compactor": 0.4, "reader": 0.0, "consumer": 0.0},
+        name="numbered appends",
         always=("collector 0",),
         lengths=(600, 1_500, 3_000),
         plain=(0, 1),
@@ -126,6 +132,7 @@ FOCI = (
     Focus(
         1,
         {"import": 1.0, "stream": 0.1, "compactor": 0.3, "collector": 0.2, "reader": 0.0, "consumer": 0.0},
+        name="imports",
         always=("import 0", "import 1"),
         lengths=(330, 450, 600, 900),
         plain=(0, 1),
@@ -134,12 +141,13 @@ FOCI = (
     Focus(
         2,
         {"operator": 1.0, "compactor": 0.3, "admin": 0.6, "collector": 0.3},
+        name="damage",
         always=("operator",),
         lengths=(600, 1_500, 2_400),
         plain=(1, 2, 3),
     ),
     # Jobs of several ranges that are interrupted, and what they have recorded goes bad meanwhile.
-    Focus(1, {"rot": 1.0, "compactor": 0.7, "admin": 0.5}, always=("rot",), stalls=(0.04, 0.1)),
+    Focus(1, {"rot": 1.0, "compactor": 0.7, "admin": 0.5}, name="rot", always=("rot",), stalls=(0.04, 0.1)),
     # The topic is altered all the time, by two at once.
     Focus(
         3,
@@ -237,7 +245,7 @@ FOCI = (
         graces_ms=(0, 0, 300),
         bounds_share=0.0,
         takes=frozenset({"queries"}),
-        climate=CALM | {"fault_share": (0.03, 0.1, 0.3), "page_keys": (12, 100)},
+        climate=CALM | {"page_keys": (12, 100), "locked_share": (0.0, 0.3, 0.6)},
     ),
     # Pins of all owners, over each other's segments, at their bounds; collected all the time.
     Focus(
@@ -269,6 +277,33 @@ FOCI = (
         },
         site={"rest_ms": (200, 600, 2_000)},
         tuned={"lithify.manifest.commit.CREATE_ATTEMPTS_MAX": (2, 2, 3)},
+    ),
+    # Whom the store refuses for long: workers, or all that a compactor asks.
+    Focus(
+        0.5,
+        {"compactor": 0.5, "collector": 0.2} | NO_READERS,
+        name="denied",
+        lengths=(450, 900),
+        plain=(1, 2),
+        takes=frozenset({"few attempts"}),
+        climate=CALM | {"tick_ms": (40, 200, 500)},
+        site={"rest_ms": (200, 600, 2_000)},
+        denials=tuple(
+            ((first, end, whom, writes),)
+            for first, end in ((0, 10_000), (50, 600))
+            for whom in ("compactor", " task ")
+            for writes in (False, True)
+        ),
+    ),
+    # Jobs that people want to end, at every moment of theirs.
+    Focus(
+        0.5,
+        {"compactor": 0.5, "collector": 0.2, "admin": 0.5} | NO_READERS,
+        name="wishes",
+        lengths=(450, 900),
+        plain=(1, 2),
+        takes=frozenset({"wishes"}),
+        climate=CALM,
     ),
     # Services, a job and its relief, pauses and standbys.
     Focus(0.5, name="services", takes=frozenset({"services"})),

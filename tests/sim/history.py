@@ -55,6 +55,9 @@ FAILED_ATTEMPTS_MAX, FEW_ATTEMPTS_SHARE = 1_000, 0.12  # RFC 0003
 FEW_SHARE = 0.4  # of histories in which a few have the word often, and so come far
 
 
+BRIGHT: dict[str, Any] = dict.fromkeys(("blackouts", "full_spells", "throttled", "engine_outages", "denials"), ())
+
+
 @dataclass(frozen=True)
 class Mask:
     """What is left of a history: some actors away, some faults gone, some turns not taken."""
@@ -110,10 +113,11 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         served = processes(seed, always="services" in focus.takes)
         served.tune(stack)
         length = steps or served.steps(dice.choice(focus.lengths))
-        climate = served.climate(_climate(dice, length, focus, bright=mask.bright))
+        climate = served.climate(_climate(dice, length, focus))
+        climate = replace(climate, denials=_denials(random.Random(f"{seed}/denials"), length, focus))
         climate = replace(climate, **_of(focus.climate, seed, "climate"))
-        if not mask.bright:
-            climate = replace(climate, denials=_denials(random.Random(f"{seed}/denials"), length))
+        if mask.bright:
+            climate = replace(climate, **BRIGHT)
         script = None if mask.turns is None else Script([*mask.turns])
         scheduler: Scheduler = _scheduler(random.Random(f"{seed}/turns"), length)
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
@@ -144,7 +148,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
 
 def _by_hand(site: Site, seed: int, stack: ExitStack, focus: Focus) -> dict[str, actors.Life]:
     """Those who have dice of their own."""
-    found = others_of(site, seed) | wish(site, seed)
+    found = others_of(site, seed) | wish(site, seed, always="wishes" in focus.takes)
     found |= owners_of(site, seed, stack, always="owners" in focus.takes)
     crowds = "crowded uploads" in focus.takes
     found |= uploads_of(site, seed, stack, always=crowds or "uploads" in focus.takes, crowds=crowds)
@@ -168,7 +172,7 @@ def _failed_attempts_max(seed: int, stack: ExitStack, focus: Focus) -> int:
     return most
 
 
-def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) -> Climate:
+def _climate(dice: random.Random, length: int, focus: Focus) -> Climate:
     blackouts = _spells(dice, length, (0, 0, 0, 1, 2), 60)
     throttled = _spells(dice, length, (0, 0, 0, 1, 2), 200)
     engine_outages = _spells(dice, length, (0, 0, 0, 1, 2), 200)
@@ -185,15 +189,17 @@ def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) ->
         coarse_times=dice.random() < 0.3,
         skew_ms=dice.choice((0, 0, 0, STORES_DIFFER_MS, STORES_DIFFER_MS, 60_000, 86_400_000)),
         outlier_share=dice.choice((0.0, 0.0, 0.01, 0.05)),
-        blackouts=() if bright else blackouts,
-        full_spells=() if bright else full_spells,
-        throttled=() if bright else throttled,
-        engine_outages=() if bright else engine_outages,
+        blackouts=blackouts,
+        full_spells=full_spells,
+        throttled=throttled,
+        engine_outages=engine_outages,
         engine_share=dice.choice((0.0, 0.0, 0.02, 0.1)),
     )
 
 
-def _denials(dice: random.Random, length: int) -> tuple[Denial, ...]:
+def _denials(dice: random.Random, length: int, focus: Focus) -> tuple[Denial, ...]:
+    if focus.denials:
+        return tuple(Denial(*each) for each in dice.choice(focus.denials))
     spells = _spells(dice, length, (0, 0, 0, 1, 2), 400)
     whom = ("", "compactor", WORKER, WORKER)
     return tuple(Denial(*spell, dice.choice(whom), dice.random() < 0.5) for spell in spells)

@@ -12,6 +12,7 @@ OF_ATTEMPTS = (
         "compactor/failures.py",
         "        count += 1\n",
         "        count = 1\n",
+        focus="by hand",
     ),
     Sabotage(
         "an engine that is down is the job's failure",
@@ -26,6 +27,7 @@ OF_ATTEMPTS = (
         "compactor/failures.py",
         "elif error.blames_job:",
         'elif error.category not in ("engine_down", "unavailable"):',
+        focus="denied",
     ),
     Sabotage(
         "an unavailable store counts as the job's failure",
@@ -48,6 +50,7 @@ OF_ATTEMPTS = (
         "compactor/job_edits.py",
         "category = Category.ENGINE if runs_alone(failure_of(state, job.segments)) else Category.ENGINE_LOST",
         "category = Category.ENGINE",
+        focus="outages",
     ),
     Sabotage(
         "a manual request inherits earlier failures",
@@ -55,6 +58,7 @@ OF_ATTEMPTS = (
         "compactor/job_edits.py",
         'forgiven = source_set(job.segments) if job.origin == "manual" else ""',
         'forgiven = ""',
+        focus="by hand",
     ),
     Sabotage(
         "what was given up is never tried again",
@@ -69,6 +73,7 @@ OF_ATTEMPTS = (
         "compactor/failures.py",
         "if error is None or error.category != Category.GIVEN_UP or too_often(job) is None:",
         "if True:",
+        focus="outages",
     ),
     Sabotage(
         "an engine that died is the job's failure",
@@ -104,6 +109,7 @@ OF_ATTEMPTS = (
         "compactor/wishes.py",
         "    if known is not None and known.cancel_requested:\n",
         "    if known is not None and known.cancel_requested is None:\n",
+        focus="wishes",
     ),
     Sabotage(
         "what is to be cancelled is committed",
@@ -111,6 +117,7 @@ OF_ATTEMPTS = (
         "compactor/attempt.py",
         "        heed_cancel(self.files, job.id)\n",
         "",
+        focus="wishes",
     ),
     Sabotage(
         "verification does not check for a stop",

@@ -214,6 +214,7 @@ OF_DATA = (
         "compactor/altered.py",
         "    drops = rules.drop_superseded or rules.drop_keyless\n",
         "    return None\n    drops = rules.drop_superseded or rules.drop_keyless\n",
+        focus="bounds",
     ),
     Sabotage(
         "a range that is done again is counted again",

@@ -13,6 +13,7 @@ OF_UPLOADS = (
         "gc/reachable.py",
         "upload = upload_of(segment_id, uploads)",
         "upload = upload_of(segment_id, uploads[:0])",
+        focus="uploads",
     ),
     Sabotage(
         "the sweep looks at uploads that were not appended alone",
@@ -36,6 +37,7 @@ OF_UPLOADS = (
         EDITS,
         "tuple(replace(upload, appended=done) if upload is mine else upload for upload in head.uploads)",
         "tuple(upload for upload in head.uploads if upload is not mine)",
+        focus="uploads",
     ),
     Sabotage(
         "an upload is found by its id alone",
@@ -43,6 +45,7 @@ OF_UPLOADS = (
         EDITS,
         "if upload.name == name), None)",
         "if upload.id == name[-16:]), None)",
+        focus="uploads",
     ),
     Sabotage(
         "an upload that is gone can be appended",
@@ -50,6 +53,7 @@ OF_UPLOADS = (
         EDITS,
         "self._gone(head) if mine is None else full(head, self.l0_segments_max)",
         "full(head, self.l0_segments_max)",
+        focus="uploads",
     ),
     Sabotage(
         "an upload that stands is begun again",
@@ -57,6 +61,7 @@ OF_UPLOADS = (
         EDITS,
         "if known is not None and (known.appended is not None or not ran_out(known, now_ms)):",
         "if known is not None and known.appended is not None:",
+        focus="uploads",
     ),
     Sabotage(
         "an upload that was appended is begun again",
@@ -64,17 +69,20 @@ OF_UPLOADS = (
         EDITS,
         "(known.appended is not None or not ran_out(known, now_ms))",
         "(not ran_out(known, now_ms))",
+        focus="uploads",
     ),
     Sabotage(
         "an upload has expired at once", "P22", EDITS, "return upload.expires_at_ms <= now_ms", "return now_ms > 0"
+        focus="uploads",
     ),
-    Sabotage("an upload never expires", "P22", EDITS, "return upload.expires_at_ms <= now_ms", "return now_ms < 0"),
+    Sabotage("an upload never expires", "P22", EDITS, "return upload.expires_at_ms <= now_ms", "return now_ms < 0", focus="uploads"),
     Sabotage(
         "nobody lets go of an upload that expired",
         "P22",
         "gc/collect.py",
         "lapsed = any(ran_out(upload, now_ms) for upload in manifest.uploads)",
         "lapsed = False",
+        focus="uploads",
     ),
     Sabotage(
         "any number of uploads stands",
@@ -84,6 +92,7 @@ OF_UPLOADS = (
         '                    f"{head.topic}/{head.partition} has',
         "            _ = Refused(\n                Unavailable(\n"
         '                    f"{head.topic}/{head.partition} has',
+        focus="uploads",
     ),
     Sabotage(
         "at its bound an upload gives way that has not expired",
@@ -91,6 +100,7 @@ OF_UPLOADS = (
         EDITS,
         "others = still_stand(others, now_ms)",
         "others = others[1:]",
+        focus="uploads",
     ),
     Sabotage(
         "at its bound an upload gives way that was not appended",
@@ -98,6 +108,7 @@ OF_UPLOADS = (
         EDITS,
         "first = min(done, key=lambda each: each[:2], default=(0, 0, None))",
         "first = min([(0, 0, uploads[0])], key=lambda each: each[:2])",
+        focus="uploads",
     ),
     Sabotage(
         "at its bound the upload gives way that was appended last",
@@ -113,6 +124,7 @@ OF_UPLOADS = (
         EDITS,
         "if len(others) >= UPLOADS_MAX:\n            others = _without_first_appended",
         "if len(others) >= 1:\n            others = _without_first_appended",
+        focus="uploads",
     ),
     Sabotage(
         "where one has expired one that was appended gives way, too",
@@ -120,6 +132,7 @@ OF_UPLOADS = (
         EDITS,
         "others = still_stand(others, now_ms)\n        if len(others) >= UPLOADS_MAX:",
         "others = still_stand(others, now_ms)\n        if others:",
+        focus="uploads",
     ),
     Sabotage(
         "an upload lasts as long as it likes",
@@ -127,6 +140,7 @@ OF_UPLOADS = (
         EDITS,
         "if not 0 < self.ttl_ms <= UPLOAD_TTL_MS_MAX:",
         "if not 0 < self.ttl_ms:",
+        focus="uploads",
     ),
     Sabotage(
         "one commit appends any number of segments",
@@ -134,6 +148,7 @@ OF_UPLOADS = (
         EDITS,
         "if not 0 < len(self.segments) <= UPLOADED_SEGMENTS_MAX:",
         "if not 0 < len(self.segments):",
+        focus="uploads",
     ),
     Sabotage(
         "an upload appends what is another's",
@@ -141,6 +156,7 @@ OF_UPLOADS = (
         EDITS,
         "        if strange:",
         "        if strange and not ids:",
+        focus="uploads",
     ),
     Sabotage(
         "an upload appends a segment twice",
@@ -148,6 +164,7 @@ OF_UPLOADS = (
         EDITS,
         "if len(set(ids)) < len(ids):",
         "if len(set(ids)) > len(ids):",
+        focus="uploads",
     ),
     Sabotage(
         "all segments of an upload have the same offsets",
@@ -155,6 +172,7 @@ OF_UPLOADS = (
         "manifest/appends.py",
         "        base = end\n",
         "        base = max(base, end - segment.rows)\n",
+        focus="uploads",
     ),
     Sabotage(
         "an upload says that it was appended elsewhere",
@@ -162,6 +180,7 @@ OF_UPLOADS = (
         EDITS,
         "return range(done.base_offset, done.base_offset + done.rows)",
         "return range(done.base_offset + 1, done.base_offset + 1 + done.rows)",
+        focus="uploads",
     ),
     Sabotage(
         "an upload ignores which version its application has",
@@ -193,6 +212,7 @@ OF_UPLOADS = (
         "manifest/lifetime.py",
         ", checkpoints=(), uploads=())",
         ", checkpoints=())",
+        focus="uploads",
     ),
     Sabotage(
         "what became of an upload is told although it is gone",

@@ -40,14 +40,15 @@ def sleeps_before_the_reply(site: Site) -> Callable[[Process], None]:
 
     def main(process: Process) -> None:
         part = site.open(process).partition(partition_of_key(KEYS[0], site.truth.partitions))
-        part.get(KEYS[0])  # from now on the looks of a head are few
+        part.get(KEYS[0])
+        process.driver.answer(Pause(LATER_MS))  # so that the next one looks for the head
         driver, elsewhere = process.driver, site.open(process)
         asks, slept = driver.answer, False
 
         def answer(request: Any) -> Any:
             nonlocal slept
             reply = asks(request)
-            if not slept and reply is None and isinstance(request, Get) and "/boundary/" in request.key:
+            if not slept and reply is None and isinstance(request, Get) and "/manifest/" in request.key:
                 slept = True
                 elsewhere.append([Record(*site.new(b"while it sleeps"))])
                 asks(Pause(LATER_MS))
