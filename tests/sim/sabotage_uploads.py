@@ -72,10 +72,21 @@ OF_UPLOADS = (
         focus="uploads",
     ),
     Sabotage(
-        "an upload has expired at once", "P22", EDITS, "return upload.expires_at_ms <= now_ms", "return now_ms > 0"
+        "an upload has expired at once",
+        "P22",
+        EDITS,
+        "return upload.expires_at_ms <= now_ms",
+        "return now_ms > 0",
         focus="uploads",
     ),
-    Sabotage("an upload never expires", "P22", EDITS, "return upload.expires_at_ms <= now_ms", "return now_ms < 0", focus="uploads"),
+    Sabotage(
+        "an upload never expires",
+        "P22",
+        EDITS,
+        "return upload.expires_at_ms <= now_ms",
+        "return now_ms < 0",
+        focus="uploads",
+    ),
     Sabotage(
         "nobody lets go of an upload that expired",
         "P22",

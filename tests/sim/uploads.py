@@ -85,7 +85,9 @@ class Unknown(NamedTuple):
     batch: Batch
 
 
-def uploads_of(site: Site, seed: int, stack: ExitStack, *, always: bool = False, crowds: bool = False) -> dict[str, Life]:
+def uploads_of(
+    site: Site, seed: int, stack: ExitStack, *, always: bool = False, crowds: bool = False
+) -> dict[str, Life]:
     dice = random.Random(f"{seed}/uploads")
     if dice.random() >= UPLOADS_SHARE and not always:
         return {}
