@@ -1,13 +1,14 @@
 """Over how many partitions a write distributes its keys: decided on the driver, and looked at again before the first
 commit (RFC 0013, 0022)."""
 
+import itertools
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lithify.log.topic import Topic
+    from pyspark_lithify.opening import Opened
 
 __all__ = ["Former", "application_over", "check_distribution", "distributed_over", "former_of"]
 
@@ -38,23 +39,24 @@ class Former:
         return now
 
 
-def former_of(topic: "Topic") -> Former:
-    """Asks nothing of a topic that has never grown; of another one the heads of its former partitions."""
+def former_of(opened: "Opened") -> Former:
+    """Asks nothing of a topic that has never grown; of another one the heads of its former partitions, together."""
+    topic = opened.topic
     counts = tuple(reversed(topic.former_partitions()))
     endings = tuple(application_over("", count) for count in counts)
     versions: dict[str, int] = {}
-    for number in range(max(counts, default=0)):
-        for each in topic.partition(number).transactions():
-            if each.application.endswith(endings):
-                versions[each.application] = max(each.version, versions.get(each.application, 0))
+    known = opened.each(lambda number: topic.partition(number).transactions(), range(max(counts, default=0)))
+    for each in itertools.chain.from_iterable(known):
+        if each.application.endswith(endings):
+            versions[each.application] = max(each.version, versions.get(each.application, 0))
     return Former(counts, versions)
 
 
-def distributed_over(topic: "Topic", txn: tuple[str, int], now: int) -> int:
-    return former_of(topic).count_for(txn, now)
+def distributed_over(opened: "Opened", txn: tuple[str, int], now: int) -> int:
+    return former_of(opened).count_for(txn, now)
 
 
-def check_distribution(topic: "Topic", counts: set[int], txn: tuple[str, int] | None) -> None:
+def check_distribution(opened: "Opened", counts: set[int], txn: tuple[str, int] | None) -> None:
     """Raises Unavailable unless the tasks distributed keys as the topic does now, or as an earlier attempt did that may
     have been appended in part.
 
@@ -65,8 +67,9 @@ def check_distribution(topic: "Topic", counts: set[int], txn: tuple[str, int] | 
     """
     from lithify.store.errors import Unavailable
 
+    topic = opened.topic
     now = topic.partitions_now()
-    right = now if txn is None else distributed_over(topic, txn, now)
+    right = now if txn is None else distributed_over(opened, txn, now)
     if counts != {right}:
         found = " and ".join(str(count) for count in sorted(counts))
         error = Unavailable(

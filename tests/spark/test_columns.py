@@ -129,6 +129,6 @@ def test_a_schema_is_checked_before_any_task(spark: Any, url: str, warehouse: li
     read = spark.read.format("lithify").options(topic="t", view="log")
     assert read.schema("key binary").load(url).where("key IS NULL").count() == 1
     for schema in ("key binary NOT NULL", "key binary, key binary"):
-        with pytest.raises(AnalysisException, match="never null|two columns|DUPLICATE") as refused:
+        with pytest.raises(AnalysisException, match=r"never null|two columns|DUPLICATE") as refused:
             read.schema(schema).load(url).collect()
         assert "Traceback" not in str(refused.value)
