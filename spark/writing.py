@@ -75,7 +75,7 @@ def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | No
 
     found = opened(options.common)
     topic, spec = found.topic, found.spec
-    count, former = topic.partitions_now(), former_of(found) if txn is not None or stream else Former()
+    count, former = topic.partitions_now(), former_of(topic, found.each) if txn is not None or stream else Former()
     if txn is not None:
         count = former.count_for(txn, count)
     names = tuple(field.name for field in schema)
@@ -163,7 +163,7 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     numbers = sorted({number for message in written for number in message.segments})
     for number in numbers:
         _check_count(topic, number, sum(len(message.segments.get(number, ())) for message in written))
-    check_distribution(found, {message.partitions_count for message in written}, txn)
+    check_distribution(topic, {message.partitions_count for message in written}, txn, found.each)
     done: list[int] = []
     for number in numbers:
         given = list(itertools.chain.from_iterable(message.segments.get(number, ()) for message in written))

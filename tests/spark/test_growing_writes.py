@@ -6,7 +6,6 @@ import logging
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_lithify.distribution import distributed_over, former_of
-from pyspark_lithify.opening import opened
 from pyspark_lithify.options import write_options
 from pyspark_lithify.streaming import as_before
 from pyspark_lithify.writing import Placing, Written, commit, write
@@ -53,9 +52,8 @@ def test_a_version_that_reached_some_partitions_is_finished_where_its_keys_were_
     txn = ("job", 7)
     commit(first.options, [Written(2, {0: message.segments[0]})], txn)  # and died there
     topic.alter(partitions=4)
-    found = opened(first.options.common)
-    count = distributed_over(found, txn, 4)
-    assert (count, distributed_over(found, ("job", 8), 4)) == (2, 4)
+    count = distributed_over(topic, txn, 4)
+    assert (count, distributed_over(topic, ("job", 8), 4)) == (2, 4)
     again = placing(url, topic, count, upload="1" * 16)
     commit(again.options, [write(again, batches(*keys))], txn)
     assert [key for key, _ in kept(topic)] == sorted(key.encode() for key in keys)
@@ -142,8 +140,7 @@ def test_a_lower_version_is_skipped_after_growth_too(url: str, warehouse: lithif
             run(url, earlier)
         run(url, version)
     assert keys_of(topic) == sorted(4 * WRITTEN)
-    former = former_of(opened(placed(url).options.common))
-    assert [former.count_for(("job", version), 8) for version in range(4, 9)] == [2, 2, 4, 8, 8]
+    assert [former_of(topic).count_for(("job", version), 8) for version in range(4, 9)] == [2, 2, 4, 8, 8]
 
 
 def test_what_was_appended_in_part_keeps_its_count_and_says_so(
