@@ -66,7 +66,7 @@ def _show(output: Output, found: "Answers[PartitionCheckpoint]") -> int:
         for each in found.items
         for pin in [each.checkpoint]
     ]
-    output.answer(found.items, lambda: output.table(columns, rows))
+    output.answer(found.items, lambda: output.table(columns, rows, less=("created", "manifest"), lead="name"))
     return tell_faults(found.faults)
 
 

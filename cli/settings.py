@@ -87,6 +87,14 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="print one JSON document (records: one per line); errors are JSON too",
     ),
     Setting(
+        name="wide",
+        flag="--wide",
+        kind="switch",
+        default=False,
+        commands=_EVERYWHERE,
+        meaning="show every column of a table, even if the terminal is too narrow for it",
+    ),
+    Setting(
         name="log.format",
         flag="--log-format",
         kind="choice",

@@ -88,7 +88,8 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
         *("#records readable", "#records stored", "#bytes readable", "#bytes stored"),
         *("#L0", "#runs", "#dirty ratio", "compacted", "due"),
     ]
-    output.table(columns, [_row(part) for part in info.partitions])
+    less = ("bytes readable", "records stored", "log start", "compacted")
+    output.table(columns, [_row(part) for part in info.partitions], less=less, prose=True)
     for part in info.partitions:
         for alarm in filter(None, (_quarantine(part), part.retention_pinned)):
             output.line(f"! {info.topic}/{part.partition}: {alarm}")
