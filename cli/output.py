@@ -12,7 +12,7 @@ import msgspec
 from lithify.cli.tables import Columns, drawn, wrapped
 from lithify.cli.terminal import json_bytes, plain
 
-__all__ = ["Output", "Ticker", "count_text", "counted_text", "is_terminal", "size_text", "time_text"]
+__all__ = ["Output", "Ticker", "count_text", "counted_text", "is_terminal", "size_text", "terminal_width", "time_text"]
 
 _KIB = 1024
 _YEAR_10000_MS = 253_402_300_800_000
@@ -46,12 +46,17 @@ class Output:
     def line(self, text: str) -> None:
         """On a terminal, wrapped between words."""
         shown = plain(text)
-        for each in wrapped(shown, _width()) if is_terminal(sys.stdout) else [shown]:
+        for each in wrapped(shown, terminal_width()) if is_terminal(sys.stdout) else [shown]:
             click.echo(each)
 
     def lines(self, texts: Iterable[str]) -> None:
         for text in texts:
             self.line(text)
+
+    def picture(self, texts: Iterable[str]) -> None:
+        """Lines that were drawn for the width."""
+        for text in texts:
+            click.echo(plain(text))
 
     def table(
         self,
@@ -109,7 +114,8 @@ def _cell(value: object) -> str:
     return "" if value is None else plain(str(value))
 
 
-def _width() -> int:
+def terminal_width() -> int:
+    """Cells in a line of standard output."""
     from rich.console import Console
 
     return Console(file=sys.stdout).width
