@@ -122,6 +122,14 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="most records in one batch, which is also limited to 32 MiB; a batch is one commit per partition",
     ),
     Setting(
+        name="linger.ms",
+        flag="--linger-ms",
+        kind="ms",
+        default=1_000,
+        commands="append",
+        meaning="how long a batch waits for more records, if they arrive through a pipe",
+    ),
+    Setting(
         name="engine",
         flag="--engine",
         kind="choice",
