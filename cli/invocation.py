@@ -39,6 +39,7 @@ class Invocation:
     url: str | None = None  # of a server to ask instead
     storage_options: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     as_json: bool = False
+    wide: bool = False  # tables with all columns
     log_format: str = "text"
     log_level: str | None = None
     how_far: "Callable[[], HowFar] | None" = None  # set if a failed command should report its progress
@@ -47,7 +48,7 @@ class Invocation:
 
     @property
     def output(self) -> Output:
-        return Output(self.as_json)
+        return Output(self.as_json, wide=self.wide)
 
     def warehouse(self) -> "Warehouse":
         """The warehouse, opened at first use. Raises InvalidRequest."""
@@ -153,6 +154,7 @@ _GLOBAL = (
     ("url", "url"),
     ("storage.option", "storage_options"),
     ("json", "as_json"),
+    ("wide", "wide"),
     ("log.format", "log_format"),
     ("log.level", "log_level"),
 )

@@ -146,7 +146,11 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
 @click.argument("topic")
 @click.option(
     *("--to", "target"), required=True, metavar="URL",
-    help="A file or URL: JSON lines, or .parquet. With a / at its end: a folder of Parquet files.",
+    help="A file or URL: JSON lines, .csv, .tsv or .parquet. With a / at its end: a folder of Parquet files.",
+)  # fmt: skip
+@click.option(
+    *("--format", "given_format"), type=click.Choice(["json", "csv", "tsv", "parquet"]),
+    help="The format to write. Default: by the name of the target; standard output gets lines of JSON.",
 )  # fmt: skip
 @_partition
 @click.option(
@@ -163,6 +167,7 @@ def export(
     invocation: Invocation,
     topic: str,
     target: str,
+    given_format: str | None,
     partition: int | None,
     shape: str | None,
     checkpoint: str | None,
@@ -179,6 +184,8 @@ def export(
     opened = invocation.warehouse().topic(topic)
     latest = opened.parsed_config.compacted if shape is None else shape == "latest"
     if target.endswith("/"):
+        if given_format not in (None, "parquet"):
+            raise InvalidRequest("a folder gets Parquet files; leave out --format, or name a file")
         from lithify.cli.records.folder_exports import export_folder
         from lithify.cli.records.parts import Where
 
@@ -198,6 +205,7 @@ def export(
             *(invocation, topic, partition, checkpoint, target, None),
             lambda found: found.scan() if latest else found.read_batches(),
             latest=latest,
+            given_format=given_format,
         )
     if target != "-":
         _say_exported(invocation, topic, rows)
@@ -223,6 +231,7 @@ def _write(
     read: _Read,
     *,
     latest: bool = False,
+    given_format: str | None = None,
 ) -> int:
     """With `latest` and no `partition`, leaves out what keys left behind when the topic grew, and warns about it."""
     from lithify.cli.records.sinks import open_sink
@@ -245,7 +254,7 @@ def _write(
         warn(f"warning: {topic}/{number}: {moved}; --partition {number} shows them")
 
     with (
-        open_sink(target, invocation.options_for(target)) as sink,
+        open_sink(target, invocation.options_for(target), given_format) as sink,
         invocation.output.progress(f"reading {topic}", seen=target != "-") as tick,
     ):
         for number, snapshot in snapshots:
