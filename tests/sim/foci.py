@@ -209,7 +209,7 @@ FOCI = (
         climate=CALM | {"page_keys": (12, 100), "skew_ms": (0, 0, 2_000)},
         site={"rest_ms": (50, 200)},
     ),
-    # What is appended together, by uploads and groups, at a full time index, under bounds that are reached all the time.
+    # What is appended together, by uploads and groups, at a full time index, under bounds that are always reached.
     Focus(
         1,
         {"collector": 0.2, "compactor": 0.4, "stream": 0.1, "reader": 0.2, "consumer": 0.1, "pinning reader": 0.0},
