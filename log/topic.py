@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -295,6 +295,15 @@ class Topic:
         if not numbers or not all(type(number) is int for number in numbers):
             raise InvalidRequest(f"{self.name}: partitions must be a list of at least one number, such as [0, 2]")
         return sorted(set(numbers))
+
+    def read(self) -> Iterator[Record]:
+        """Every stored record, one partition after the other, each in offset order, as `Partition.read`."""
+        return itertools.chain.from_iterable(part.read() for part in self.snapshot().partitions)
+
+    def offsets_for_timestamp(self, timestamp_ms: int) -> dict[int, int | None]:
+        """`Partition.offset_for_timestamp` of each partition, by number."""
+        snapshots = enumerate(self.snapshot().partitions)
+        return {number: snapshot.offset_for_timestamp(timestamp_ms) for number, snapshot in snapshots}
 
     def scan(
         self,
