@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from lithify.admin.interruption import told_to_end
-from lithify.cli.invocation import Invocation, command
+from lithify.cli.invocation import Invocation, command, text_bytes
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted
@@ -133,10 +133,11 @@ def _milliseconds(time: str) -> int:
 def _key_bounds(prefix: str | None, low: str | None, high: str | None) -> tuple[bytes | None, bytes | None]:
     """The smallest key, and the one before which to end."""
     if prefix is None:
-        return (None if low is None else low.encode()), (None if high is None else high.encode())
+        first = None if low is None else text_bytes(low, "--key-from")
+        return first, None if high is None else text_bytes(high, "--key-to")
     if low is not None or high is not None:
         raise InvalidRequest("give either --prefix, or --key-from and --key-to")
-    first = prefix.encode()
+    first = text_bytes(prefix, "--prefix")
     return (first, first[:-1] + bytes([first[-1] + 1])) if first else (None, None)  # no byte of UTF-8 is the last one
 
 

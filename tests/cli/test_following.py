@@ -219,7 +219,7 @@ def test_reading_begins_at_the_last_records_or_at_a_time(lithify: Lithify) -> No
     for time in (
         "1767225600003",
         "2026-01-01T00:00:00.003Z",
-        "2026-01-01 00:00:00.002500",
+        "2026-01-01 00:00:00.003999",
         "2026-01-01T01:00:00.003+01:00",
     ):
         assert places(lithify.records("read", "t", "--from-timestamp", time)) == [(0, 3), (0, 4)], time
