@@ -65,6 +65,10 @@ class Handle:
             finally:
                 lock.release()
 
+    def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
+        """As `Snapshot.offset_for_timestamp`, of the newest manifest."""
+        return self._open(self._head()).offset_for_timestamp(timestamp_ms)
+
     def _floor(self, manifest: Manifest) -> int:
         """Where the log starts for a reader of `manifest` now (R3)."""
         return floor_at(self._bounded(manifest), self._driver.now_ms())

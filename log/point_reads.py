@@ -38,7 +38,7 @@ class PointReads:
 
     def get_many(
         self,
-        keys: Iterable[bytes],
+        keys: Iterable[bytes | str],
         max_staleness_ms: int,
         opened: Callable[[int], Snapshot],
         likely: Callable[[], Snapshot | None],
