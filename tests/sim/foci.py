@@ -131,11 +131,13 @@ FOCI = (
     # Rival imports of one source, some of which pass over its first rows.
     Focus(
         1,
-        {"import": 1.0, "stream": 0.1, "compactor": 0.3, "collector": 0.2, "reader": 0.0, "consumer": 0.0},
+        {"import": 1.0, "stream": 0.1, "compactor": 0.1, "collector": 0.1, "admin": 0.0} | NO_READERS,
         name="imports",
         always=("import 0", "import 1"),
-        lengths=(330, 450, 600, 900),
+        lengths=(450, 900, 1_800),
         plain=(0, 1),
+        climate=CALM,
+        site={"appends": (4, 8)},
     ),
     # Sources are damaged, restored, and damaged again.
     Focus(
@@ -304,6 +306,22 @@ FOCI = (
         plain=(1, 2),
         takes=frozenset({"wishes"}),
         climate=CALM,
+    ),
+    # What an append has made is merged, and its number dead, before it hears of it.
+    Focus(
+        0.5,
+        {"collector": 0.3, "compactor": 0.7, "admin": 0.3, "stream": 0.1, "import": 0.0} | NO_READERS,
+        name="overtaken",
+        always=("collector 0",),
+        lengths=(900, 1_500, 2_400),
+        plain=(2, 3),
+        stalls=(0.02, 0.05, 0.1),
+        graces_ms=(0,),
+        policies=("compact",),
+        bounds_share=0.0,
+        climate=CALM | {"fault_share": (0.1, 0.2, 0.3), "page_keys": (12, 100), "crash_share": (0.0, 0.002)},
+        config={"l0.segments.tier": ("2",), "min.compaction.lag.ms": ("0",)},
+        site={"appends": (16, 30), "rest_ms": (50, 200)},
     ),
     # Services, a job and its relief, pauses and standbys.
     Focus(0.5, name="services", takes=frozenset({"services"})),
