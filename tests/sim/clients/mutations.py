@@ -1,4 +1,4 @@
-"""`python -m tests.sim.clients.mutations search|replay|renew|rates`: as `tests.sim.mutations`, of the simulation of clients.
+"""`python -m tests.sim.clients.mutations search|replay|renew|rates`: as `tests.sim.mutations`, of clients.
 
 The parent imports nothing of the product, so that its children import it sabotaged.
 """
