@@ -143,10 +143,10 @@ RARE_FOCI = (
         lengths=(900, 1_500, 2_400),
         plain=(2, 3),
         stalls=(0.02, 0.05, 0.1),
-        graces_ms=(0,),
+        graces_ms=(1_000, 3_000),  # for so long what was merged is listed, once the number is dead
         policies=("compact",),
         bounds_share=0.0,
-        climate=CALM | {"fault_share": (0.1, 0.2, 0.3), "page_keys": (12, 100), "crash_share": (0.0, 0.002)},
+        climate=CALM | {"fault_share": (0.1, 0.2, 0.3), "page_keys": (12, 100), "tick_ms": (5, 40)},
         config={"l0.segments.tier": ("2",), "min.compaction.lag.ms": ("0",)},
         site={"appends": (16, 30), "rest_ms": (50, 200)},
     ),
@@ -163,6 +163,19 @@ RARE_FOCI = (
         climate=CALM | {"fault_share": (0.03, 0.3), "tick_ms": (40, 200), "page_keys": (12, 100)},
         config={"compaction.attempts.max": ("2",), "min.compaction.lag.ms": ("0",)},
         site={"appends": (3, 5), "rest_ms": (200, 600)},
+    ),
+    # A topic that is deleted and made again while its jobs run; there is always something to merge.
+    Focus(
+        0.5,
+        {"catalog": 1.0, "compactor": 0.3, "collector": 0.2, "stream": 0.0, "import": 0.0} | NO_READERS,
+        name="deleted under a job",
+        lengths=(600, 1_200, 1_800),
+        plain=(2, 3),
+        graces_ms=(0, 300),
+        changes_share=1.0,
+        climate=CALM | {"page_keys": (12, 100)},
+        config={"l0.segments.tier": ("2",), "min.compaction.lag.ms": ("0",), "min.cleanable.dirty.ratio": ("0",)},
+        site={"appends": (30, 60), "rest_ms": (50, 200)},
     ),
     # Services, a job and its relief, pauses and standbys.
     Focus(0.5, name="services", takes=frozenset({"services"})),

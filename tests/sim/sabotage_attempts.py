@@ -140,7 +140,7 @@ OF_ATTEMPTS = (
         "if isinstance(refusal, NotFound):\n            return await self._end_deleted(job)",
         "if isinstance(refusal, NotFound):\n"
         '            return await self.finish(job, "failed", "no topic", JobError("invalid", "no topic"))',
-        focus="deleted",
+        focus="deleted under a job",
     ),
     Sabotage(
         "a long engine outage gives a job up",

@@ -288,10 +288,10 @@ async def _alter_under_a_job(site: Site, actor: Actor, handle: Handle) -> None:
 async def _until_a_job_runs(site: Site, actor: Actor, keys: PartitionKeys) -> None:
     """Or is done, and about to commit. Not for long."""
     ledger, at_its_end = site.oracle.truth(keys).ledger, actor.say.random() < AT_ITS_END_SHARE
-    for _ in range(40 if at_its_end else 10):
+    for _ in range(40):
         if ledger.state is not None and any(_has_come_to(job, at_its_end) for job in ledger.state.jobs):
             break
-        await Pause(site.rest(actor) // (20 if at_its_end else 4))
+        await Pause(site.rest(actor) // (20 if at_its_end else 8))
 
 
 def _has_come_to(job: Job, its_end: bool) -> bool:
