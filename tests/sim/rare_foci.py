@@ -58,7 +58,7 @@ RARE_FOCI = (
         lengths=(220, 300, 600),
         plain=(0, 1),
         takes=frozenset({"gatherings"}),
-        config={"l0.segments.max": ("4", "5", "6")},
+        config={"l0.segments.max": ("6", "7", "8")},
     ),
     # Queries that plan, read and renew while what they pin is let go and collected.
     Focus(
