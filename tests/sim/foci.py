@@ -110,7 +110,7 @@ FOCI = (
     ),
     Focus(
         1,
-        {"file operator": 1.0, "collector": 0.6, "catalog": 0.2, "reader": 0.7, "consumer": 0.3},
+        {"file operator": 1.0, "collector": 0.6, "catalog": 0.1, "reader": 1.0, "consumer": 0.5},
         name="damaged files",
         changes_share=0.3,
     ),
