@@ -20,16 +20,22 @@ class PartitionCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     checkpoint: Checkpoint
+    expired: bool = False  # by the store's clock; the next collection removes it, and until then it pins
 
 
 def list_all(
     known: KnownPartitions, topic: str, partition: int | None, owner: PinOwner | None
 ) -> Answers[PartitionCheckpoint]:
     def ask(found: FoundPartition) -> list[PartitionCheckpoint]:
-        head = known.run(found.keys, lambda files: files.live_head())
-        return [_at(found, pin) for pin in head.checkpoints if owner in (None, pin.owner)]
+        return known.run(found.keys, lambda files: _listed(files, found, owner))
 
     return Places.of(known, topic, partition).ask_for_many(ask)
+
+
+async def _listed(files: PartitionFiles, found: FoundPartition, owner: PinOwner | None) -> list[PartitionCheckpoint]:
+    pins = [pin for pin in (await files.live_head()).checkpoints if owner in (None, pin.owner)]
+    now_ms = await Now() if any(pin.expires_at_ms is not None for pin in pins) else 0
+    return [msgspec.structs.replace(_at(found, pin), expired=expired(pin, now_ms)) for pin in pins]
 
 
 def create(

@@ -1,13 +1,13 @@
-"""`lithify append`: records from lines of JSON, or from Parquet, in atomic batches."""
+"""`lithify append`: records from lines of JSON, CSV or Parquet, in atomic batches."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from lithify.admin.interruption import told_to_end
-from lithify.cli.invocation import HowFar, Invocation, command
+from lithify.cli.invocation import HowFar, Invocation, command, text_bytes
 from lithify.cli.output import Output
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
@@ -15,45 +15,44 @@ from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from lithify.cli.records.arrivals import Linger
+    from lithify.cli.records.batches import Batch
     from lithify.cli.records.bulk import Source
     from lithify.cli.records.imports import Import
     from lithify.cli.records.parts import Where
+    from lithify.cli.records.roles import Roles
     from lithify.log.topic import Topic
 
 __all__ = ["append"]
-
-Check = Callable[[Any], str | None]  # of one record: its problem, or None
-
-
-@dataclass(frozen=True)
-class _Batch:
-    records: Any  # a list of records, or a table
-    first: int  # its first record in the input, counted from 1
-    count: int
-    last: bool = False  # the input ends with it
-
-
-@dataclass
-class _Passing:
-    """How many of the first `count` records were skipped; there may be fewer."""
-
-    count: int
-    done: int = 0
 
 
 @command()
 @click.argument("topic")
 @click.option("--partition", type=int, help="Append to this partition. Default: chosen by the key, as in Kafka.")
 @click.option(
-    *("--from", "source"), default="-", metavar="URL",
-    help="A file or URL: JSON lines, or .parquet. With a / at its end: a folder of Parquet files.  [default: -]",
+    *("--from", "sources"), multiple=True, default=("-",), metavar="URL",
+    help="A file or URL: JSON lines, .csv, .tsv or .parquet; may be repeated, or be a pattern ('in/*.csv'). With a / "
+    "at its end: a folder of Parquet files.  [default: -]",
 )  # fmt: skip
+@click.option(
+    *("--format", "given_format"), type=click.Choice(["json", "csv", "tsv", "parquet"]),
+    help="The format of the source. Default: by its name; standard input has lines of JSON.",
+)  # fmt: skip
+@click.option("--key-column", metavar="NAME", help="Of an ordinary table: this column is the key.")
+@click.option(
+    *("--value-column", "value_columns"), multiple=True, metavar="NAME",
+    help="This column is the value; several: a JSON object of them. Default with --key-column: the whole row.",
+)  # fmt: skip
+@click.option("--timestamp-column", metavar="NAME", help="Milliseconds since 1970, a timestamp, or ISO 8601.")
+@click.option("--delete-column", metavar="NAME", help="Rows in which it is true, yes, 1 or d are tombstones.")
+@click.option("-K", "delimiter", metavar="TEXT", help="Lines are a key, this delimiter and a value, as for kcat.")
 @click.option("--source-id", metavar="ID", help="A name for the source, to resume its import from another URL.")
 @click.option(
     "--new-source", is_flag=True, help="This URL now holds another source: do not resume an earlier import from it."
 )
 @click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Skip the first N records.")
 @option("batch.size")
+@option("linger.ms")
 @option("engine", default=None, show_default="by size, for folders")
 @option("master")
 @option("compactor.spark_conf")
@@ -61,16 +60,23 @@ def append(
     invocation: Invocation,
     topic: str,
     partition: int | None,
-    source: str,
+    sources: Sequence[str],
+    given_format: "Literal['json', 'csv', 'tsv', 'parquet'] | None",
+    key_column: str | None,
+    value_columns: tuple[str, ...],
+    timestamp_column: str | None,
+    delete_column: str | None,
+    delimiter: str | None,
     source_id: str | None,
     new_source: bool,
     skip: int,
     batch_size: int,
+    linger_ms: int,
     engine: Literal["spark", "local"] | None,
     master: str | None,
     spark_conf: tuple[str, ...],
 ) -> None:
-    """Append records to TOPIC: one JSON object per line, or the rows of a Parquet file.
+    """Append records to TOPIC: one JSON object per line, or the rows of a CSV or Parquet file.
 
     \b
     {"key": "k", "value": "v", "timestamp_ms": 1, "headers": {"name": "text"}}
@@ -80,57 +86,123 @@ def append(
     interrupted, run it again: nothing is appended twice. If TOPIC does not exist, the warehouse's settings decide
     whether it is created: see 'lithify warehouse alter'.
 
+    Records that arrive through a pipe are appended as they come, within --linger-ms of each other.
+
     A folder of Parquet files is appended by one commit per partition. Spark reads it if it has 1 GiB or more; --engine
     chooses.
     """
-    if source.endswith("/"):
+    from lithify.cli.records.roles import Roles
+    from lithify.cli.records.sources import expanded
+
+    roles = Roles(key_column, value_columns, timestamp_column, delete_column)
+    if any(source.endswith("/") for source in sources):
+        if len(sources) > 1 or roles.given or delimiter or given_format:
+            raise InvalidRequest("a folder goes in alone and as it is; its files may be named as 'folder/*.parquet'")
         if partition is not None or skip or new_source:
             raise InvalidRequest("--partition, --skip and --new-source are for one file; a folder goes in whole")
         from lithify.cli.records.parts import Where
 
-        _append_folder(invocation, topic, source, source_id, Where(engine, master, spark_conf))
+        _append_folder(invocation, topic, sources[0], source_id, Where(engine, master, spark_conf))
         return
-    from lithify.cli.records import bulk
-    from lithify.cli.records.formats import check_format, is_parquet
-    from lithify.cli.records.identity import Identity, identify
-    from lithify.cli.records.imports import Import, check_source_id
-
     if new_source and source_id is not None:
         raise InvalidRequest(
             "give either --source-id or --new-source, not both: a new --source-id already makes it a new source"
         )
-    check_format(source)
-    warehouse = invocation.warehouse()
-    opened = warehouse.topic(topic, for_append=True)
-    check = _check(opened, warehouse.driver.now_ms)
-    options = invocation.options_for(source)
-    given = None if source_id is None else Identity(check_source_id(source_id))
-    identity = given or identify(source, options)
-    with told_to_end() as end_if_told, bulk.open_source(source, options) as found:
-        passing = _Passing(skip)
-        largest = opened.parsed_config.max_message_bytes
-        batches = (
-            _tables(found, batch_size, passing)
-            if is_parquet(source)
-            else _lines(found, check, batch_size, passing, largest)
-        )
-        how = {"new": identity.new, "given": given is not None, "new_source": new_source}
-        started = Import(opened, identity.name, partition, skip, **how, now_ms=warehouse.driver.now_ms)
-        if started.began_over is not None:
-            _say_that_it_grew(opened, started.began_over)
-        appending = _Appending(started, found.name, invocation)
-        with invocation.output.progress(f"appending to {topic}") as tick:
-            for batch in batches:
-                end_if_told()
-                appending.append(batch)
-                tick(batch.count)
-        started.end()
-    appending.tell(opened, passing.done)
-    if identity.compared and started.already_there:
-        warn(
-            f"{found.name}: its server reports neither a version nor a modification time, so only {identity.compared} "
-            "were compared; if the content has changed, give another --source-id"
-        )
+    files = expanded(sources, invocation.options_for)
+    if len(files) > 1 and (source_id is not None or skip or new_source):
+        raise InvalidRequest("--source-id, --skip and --new-source are for one source: name it alone")
+    request = _Request(invocation, topic, partition, roles, delimiter, given_format, batch_size, linger_ms)
+    request.check(files)
+    done = [request.append(each, source_id=source_id, new_source=new_source, skip=skip) for each in files]
+    _tell(invocation.output, topic, done)
+
+
+class _Request:
+    """What is asked of each source."""
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        topic: str,
+        partition: int | None,
+        roles: "Roles",
+        delimiter: str | None,
+        given_format: str | None,
+        batch_size: int,
+        linger_ms: int,
+    ) -> None:
+        self._invocation = invocation
+        self._topic = topic
+        self._partition = partition
+        self._roles = roles
+        self._delimiter = None if delimiter is None else text_bytes(delimiter, "-K")
+        self._format = given_format
+        self._rows_max = batch_size
+        self._linger_ms = linger_ms
+
+    def check(self, files: Sequence[str]) -> None:
+        """Raises InvalidRequest before anything is appended."""
+        from lithify.cli.records.formats import check_format, format_of
+
+        if self._delimiter is not None:
+            if not self._delimiter or self._roles.given or self._format not in (None, "json"):
+                raise InvalidRequest("-K names what is between key and value of a line: leave out columns and --format")
+            self._format = "json"
+        for each in files:
+            check_format(each, self._format)
+            if self._delimiter is not None and format_of(each) != "json":
+                raise InvalidRequest("-K names what is between key and value of a line: leave it out for tables")
+
+    def append(self, source: str, *, source_id: str | None, new_source: bool, skip: int) -> "_Done":
+        from lithify.cli.records import bulk
+        from lithify.cli.records.batches import How, Passing, batches, record_check
+        from lithify.cli.records.formats import format_of
+        from lithify.cli.records.identity import Identity, identify
+        from lithify.cli.records.imports import Import, check_source_id
+
+        invocation = self._invocation
+        warehouse = invocation.warehouse()
+        opened = warehouse.topic(self._topic, for_append=True)
+        options = invocation.options_for(source)
+        given = None if source_id is None else Identity(check_source_id(source_id))
+        identity = given or identify(source, options)
+        with told_to_end() as end_if_told, bulk.open_source(source, options, self._format) as found:
+            passing = Passing(skip)
+            kind, linger = format_of(source, self._format), self._linger(source, found)
+            how = How(kind, self._rows_max, self._roles, self._delimiter, linger)
+            check = record_check(opened, warehouse.driver.now_ms)
+            cut = batches(found, how, check, passing, opened.parsed_config.max_message_bytes)
+            named = {"new": identity.new, "given": given is not None, "new_source": new_source}
+            started = Import(opened, identity.name, self._partition, skip, **named, now_ms=warehouse.driver.now_ms)
+            if started.began_over is not None:
+                _say_that_it_grew(opened, started.began_over)
+            appending = _Appending(started, found.name, invocation)
+            with invocation.output.progress(f"appending to {self._topic}") as tick:
+                for batch in cut:
+                    end_if_told()
+                    appending.append(batch)
+                    tick(batch.count)
+            started.end()
+        if identity.compared and started.already_there:
+            warn(
+                f"{found.name}: its server reports neither a version nor a modification time, so only "
+                f"{identity.compared} were compared; if the content has changed, give another --source-id"
+            )
+        return _Done(opened, started, found.name, passing.done)
+
+    def _linger(self, url: str, source: "Source") -> "Linger | None":
+        """If records arrive one after the other. On a terminal, say what it waits for."""
+        from lithify.cli.records.arrivals import Linger, arrives
+
+        if not arrives(source.file):
+            return None
+        if url == "-" and sys.stdin.isatty():
+            what = (
+                "one JSON object per line" if self._delimiter is None else "a key, the delimiter and a value per line"
+            )
+            warn(f"waiting for records of {self._topic}, {what} per line; Ctrl-D ends the input")
+        driver = self._invocation.warehouse().driver
+        return Linger(self._linger_ms, driver.monotonic_ms, driver.now_ms)
 
 
 def _append_folder(invocation: Invocation, name: str, source: str, source_id: str | None, where: "Where") -> None:
@@ -167,70 +239,16 @@ def _say_that_it_grew(topic: "Topic", began_over: int) -> None:
     )
 
 
-def _lines(source: "Source", check: Check, size: int, passing: "_Passing", largest: int) -> Iterator[_Batch]:
-    from lithify.cli.records.bulk import BATCH_BYTES_MAX, text_lines
-    from lithify.cli.records.lines import parse_line
-    from lithify.log.record import record_bytes
-
-    records: list[Any] = []
-    first, held_bytes = passing.count + 1, 0
-    for index, (number, line) in enumerate(text_lines(source, largest), start=1):
-        if index <= passing.count:
-            passing.done = index
-            continue
-        record = parse_line(line, number)
-        problem = check(record)
-        if problem:
-            raise InvalidRequest(f"line {number} {problem}")
-        more_bytes = record_bytes(record)
-        if records and held_bytes + more_bytes > BATCH_BYTES_MAX:
-            yield _Batch(records, first, len(records))
-            first, records, held_bytes = index, [], 0
-        records.append(record)
-        held_bytes += more_bytes
-        if len(records) == size:
-            yield _Batch(records, first, size)
-            first, records, held_bytes = index + 1, [], 0
-    if records:
-        yield _Batch(records, first, len(records), last=True)
-
-
-def _check(topic: "Topic", now_ms: Callable[[], int]) -> Check:
-    """What in the topic's configuration forbids a record: also checked here, because only here lines have numbers."""
-    from lithify.log.intake import timestamp_problem
-    from lithify.log.record import record_bytes
-
-    def check(record: Any) -> str | None:
-        config = topic.parsed_config
-        if record.key is None and config.compacted:
-            return "has no key, which a compacted topic cannot keep: give it a key"
-        if record_bytes(record) > config.max_message_bytes:
-            return f"is larger than max.message.bytes ({config.max_message_bytes})"
-        return timestamp_problem(record.timestamp_ms, config, now_ms())
-
-    return check
-
-
-def _tables(source: "Source", size: int, passing: "_Passing") -> Iterator[_Batch]:
-    from lithify.cli.records.bulk import open_parquet, parquet_tables
-
-    file = open_parquet(source)
-    passing.done = min(passing.count, file.metadata.num_rows)
-    found = parquet_tables(file, source.name, size, passing.count)
-    return (_Batch(rows.table, rows.first, rows.table.num_rows, rows.last) for rows in found)
-
-
 class _Appending:
     """Appends batches. Whatever ends the command, the invocation reports how far the import came."""
 
     def __init__(self, started: "Import", source: str, invocation: Invocation) -> None:
         self._import = started
         self._source = source
-        self._batch: _Batch | None = None
-        self._output: Output = invocation.output
+        self._batch: Batch | None = None
         invocation.how_far = self._how_far
 
-    def append(self, batch: _Batch) -> None:
+    def append(self, batch: "Batch") -> None:
         self._batch = batch
         self._import.append(batch.records, batch.first, last=batch.last)
         self._batch = None
@@ -240,35 +258,61 @@ class _Appending:
         where = "" if batch is None else f" (records {batch.first} to {batch.first + batch.count - 1})"
         return HowFar(f"{self._source}{where}", str(came), came.fields())
 
-    def tell(self, topic: "Topic", passed_over: int) -> None:
-        it = self._import
-        offsets = sorted(it.offsets.items())
-        partitions = {str(number): {"first": given.start, "last": given.stop - 1} for number, given in offsets}
-        lines = [f"{counted(it.appended, 'record')} appended to {topic.name}"]
+
+class _Done:
+    """One source that was appended whole."""
+
+    def __init__(self, topic: "Topic", started: "Import", source: str, passed_over: int) -> None:
+        self.it = started
+        self.source = source
+        self._topic = topic
+        self._passed_over = passed_over
+        self.expired = self._expired()
+
+    def lines(self, *, several: bool) -> Iterable[str]:
+        it, passed_over = self.it, self._passed_over
+        line = f"{counted(it.appended, 'record')} appended to {self._topic.name}"
         if it.already_there:
-            lines[0] += f"; {it.already_there} of this source already in the log"
+            line += f"; {it.already_there} of this source already in the log"
+        yield f"{self.source}: {line}" if several else line
         if passed_over:
             counts = f"the first {passed_over} were" if passed_over > 1 else "the first one was"
-            lines.append(f"  {counts} skipped" + (" (the source has no more)" if passed_over < it.passed_over else ""))
+            yield f"  {counts} skipped" + (" (the source has no more)" if passed_over < it.passed_over else "")
         if again := [flag for flag, given in (("--source-id", it.found_by_name), ("--skip", it.passed_over)) if given]:
-            lines.append(f"  if you run it again, give the same {' and '.join(again)}")
+            yield f"  if you run it again, give the same {' and '.join(again)}"
         if it.already_there and not it.appended:
-            lines.append("  to append them once more, give another --source-id")
-        lines += [f"  partition {number}: offsets {given.start} to {given.stop - 1}" for number, given in offsets]
-        expired = self._expired(topic)
-        value = {"topic": topic.name, "appended": it.appended, "already_there": it.already_there}
-        value["passed_over"] = passed_over
-        value |= {"source_id": it.source_id, "partitions": partitions, "expired": expired}
-        self._output.answer(value, lambda: self._output.lines(lines))
-        if expired:
-            are, them = ("is", "it") if expired == 1 else ("are", "them")
-            text = f"{counted(expired, 'appended record')} {are} already past the topic's retention"
-            warn(f"{topic.name}: {text}, so readers do not see {them}; see retention.* and cleanup.policy")
+            yield "  to append them once more, give another --source-id"
+        for number, given in sorted(it.offsets.items()):
+            yield f"  partition {number}: offsets {given.start} to {given.stop - 1}"
 
-    def _expired(self, topic: "Topic") -> int:
+    def value(self) -> dict[str, Any]:
+        it = self.it
+        offsets = sorted(it.offsets.items())
+        partitions = {str(number): {"first": given.start, "last": given.stop - 1} for number, given in offsets}
+        value: dict[str, Any] = {"topic": self._topic.name, "appended": it.appended, "already_there": it.already_there}
+        value["passed_over"] = self._passed_over
+        return value | {"source_id": it.source_id, "partitions": partitions, "expired": self.expired}
+
+    def _expired(self) -> int:
         """How many of the records are below the log start: mostly old timestamps in a topic that deletes by age."""
-        if not topic.parsed_config.deleting:
+        if not self._topic.parsed_config.deleting:
             return 0
-        given_by = self._import.offsets
-        starts = {number: topic.partition(number).snapshot().log_start_offset for number in given_by}
+        given_by = self.it.offsets
+        starts = {number: self._topic.partition(number).snapshot().log_start_offset for number in given_by}
         return sum(min(max(starts[number] - given.start, 0), len(given)) for number, given in given_by.items())
+
+
+def _tell(output: Output, topic: str, done: Sequence[_Done]) -> None:
+    several = len(done) > 1
+    lines = [line for each in done for line in each.lines(several=several)]
+    value = done[0].value()
+    if several:
+        counts = {"appended": sum(d.it.appended for d in done), "already_there": sum(d.it.already_there for d in done)}
+        value = {"topic": topic, **counts, "sources": [{"source": each.source, **each.value()} for each in done]}
+        lines.append(f"{counted(counts['appended'], 'record')} of {len(done)} sources appended to {topic}")
+    output.answer(value, lambda: output.lines(lines))
+    expired = sum(each.expired for each in done)
+    if expired:
+        are, them = ("is", "it") if expired == 1 else ("are", "them")
+        text = f"{counted(expired, 'appended record')} {are} already past the topic's retention"
+        warn(f"{topic}: {text}, so readers do not see {them}; see retention.* and cleanup.policy")

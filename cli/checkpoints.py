@@ -12,9 +12,8 @@ from lithify.manifest.words import counted
 if TYPE_CHECKING:
     from lithify.admin.checkpoints import PartitionCheckpoint
     from lithify.admin.partitions import Answers
-    from lithify.manifest.model import Checkpoint
 
-__all__ = ["checkpoint"]
+__all__ = ["checkpoint", "expiry_text"]
 
 _partition = click.option("--partition", type=int, help="Only this partition. Default: all.")
 
@@ -62,13 +61,15 @@ def delete(invocation: Invocation, topic: str, name: str, partition: int | None)
 def _show(output: Output, found: "Answers[PartitionCheckpoint]") -> int:
     columns = ("topic", "#partition", "name", "#manifest", "created", "expires")
     rows = [
-        (each.topic, each.partition, pin.name, pin.manifest, time_text(pin.created_at_ms), _expiry(pin))
+        (each.topic, each.partition, pin.name, pin.manifest, time_text(pin.created_at_ms), expiry_text(each))
         for each in found.items
         for pin in [each.checkpoint]
     ]
-    output.answer(found.items, lambda: output.table(columns, rows))
+    output.answer(found.items, lambda: output.table(columns, rows, less=("created", "manifest"), lead="name"))
     return tell_faults(found.faults)
 
 
-def _expiry(pinned: "Checkpoint") -> str:
-    return time_text(pinned.expires_at_ms) or "never"
+def expiry_text(each: "PartitionCheckpoint") -> str:
+    """An expired one still pins until a collection removes it."""
+    at = time_text(each.checkpoint.expires_at_ms) or "never"
+    return f"{at}, expired" if each.expired else at

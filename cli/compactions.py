@@ -105,7 +105,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
     elif (failed := info.attempts[-1] if info.attempts else None) is not None and failed.error is not None:
         ended = time_text(failed.ended_at_ms)
         rows.append(("latest failure", f"at {ended}, {failed.error.category}: {failed.error.reason}"))
-    output.table(("", ""), rows)
+    output.table(("", ""), rows, prose=True)
 
 
 def _foretold(known: "Estimate | None") -> "Iterator[tuple[str, str]]":
@@ -156,7 +156,8 @@ def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
         )
         for info in infos
     ]
-    output.table(("id", "kind", "status", "#%", "#rows in", "#rows out", "created", "reason"), rows)
+    columns = ("id", "kind", "status", "#%", "#rows in", "#rows out", "created", "reason")
+    output.table(columns, rows, less=("created", "rows in", "rows out"), lead="id", prose=True)
 
 
 @command(compaction)
@@ -191,7 +192,7 @@ def _explain(output: Output, found: "Iterable[Explanation]") -> None:
         for line in _details(each):
             output.line(f"  {line}")
         _show_inputs(output, each)
-        output.table(("not chosen", "why"), [(it.what, it.reason) for it in each.passed[:_PASSED_SHOWN]])
+        output.table(("not chosen", "why"), [(it.what, it.reason) for it in each.passed[:_PASSED_SHOWN]], prose=True)
         if len(each.passed) > _PASSED_SHOWN:
             output.line(f"  and {len(each.passed) - _PASSED_SHOWN} more: --json shows all")
 
@@ -202,7 +203,8 @@ def _show_inputs(output: Output, each: "Explanation") -> None:
         for it in each.inputs[:_PASSED_SHOWN]
     ]
     if rows:
-        output.table(("input", "kind", "#segments", "#rows", "#size", "#from offset", "#to"), rows)
+        columns = ("input", "kind", "#segments", "#rows", "#size", "#from offset", "#to")
+        output.table(columns, rows, less=("segments", "size"), lead="input")
     if len(each.inputs) > _PASSED_SHOWN:
         output.line(f"  and {len(each.inputs) - _PASSED_SHOWN} more: --json shows all, with the keys at their ends")
 

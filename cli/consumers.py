@@ -88,4 +88,5 @@ def show_consumers(output: Output, found: "Iterable[tuple[int, ConsumerInfo]]") 
         (number, known.name, known.offset, known.lag, time_text(known.committed_at_ms), known.alarm)
         for number, known in found
     ]
-    output.table(("#partition", "consumer", "#position", "#lag", "committed", "alarm"), rows)
+    columns = ("#partition", "consumer", "#position", "#lag", "committed", "alarm")
+    output.table(columns, rows, less=("committed",), lead="consumer", prose=True)

@@ -121,7 +121,7 @@ def _ending(report: "ProbeReport", checks: tuple[Check, ...]) -> Ending:
 
 def _show(output: Output, where: str, checks: tuple[Check, ...]) -> None:
     rows = [(check.verdict, check.name, check.detail) for check in checks]
-    output.table(("verdict", "check", "what was found"), rows, where)
+    output.table(("verdict", "check", "what was found"), rows, where, prose=True)
     bad = [check for check in checks if check.verdict == "failure"]
     output.line(f"{counted(len(bad), 'check')} failed" if bad else "fit")
 

@@ -76,12 +76,16 @@ def _show(output: Output, report: "GcReport") -> None:
         for part in report.partitions
     ]
     columns = ("topic", "topic id", "#partition", "#objects", "#size", "#waiting", "#kept", "#checkpoints expired")
-    output.table((*columns, "#boundary", "error"), rows)
+    less = ("boundary", "topic id", "checkpoints expired")
+    output.table((*columns, "#boundary", "error"), rows, less=less, lead="topic", prose=True)
     listed = [("would delete", g) for g in report.deleted] if report.dry_run else []
     listed += [("kept", garbage) for part in report.partitions for garbage in part.kept]
     if listed:
         output.table(
-            ("", "object", "#size", "reason"), [(what, g.key, size_text(g.bytes), g.reason) for what, g in listed]
+            ("", "object", "#size", "reason"),
+            [(what, g.key, size_text(g.bytes), g.reason) for what, g in listed],
+            lead="object",
+            prose=True,
         )
     verb = "would delete" if report.dry_run else "deleted"
     output.line(f"{verb} {counted_text(len(report.deleted), 'object')}, {size_text(report.bytes_deleted)}")

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from lithify.admin.client import Admin
     from lithify.log.warehouse import Warehouse
 
-__all__ = ["HowFar", "Invocation", "command", "outermost", "parse_changes", "parse_pairs", "parse_storage_options"]
+__all__ = [
+    "HowFar",
+    "Invocation",
+    "command",
+    "outermost",
+    "parse_changes",
+    "parse_pairs",
+    "parse_storage_options",
+    "text_bytes",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,6 +48,7 @@ class Invocation:
     url: str | None = None  # of a server to ask instead
     storage_options: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     as_json: bool = False
+    wide: bool = False  # tables with all columns
     log_format: str = "text"
     log_level: str | None = None
     how_far: "Callable[[], HowFar] | None" = None  # set if a failed command should report its progress
@@ -47,7 +57,7 @@ class Invocation:
 
     @property
     def output(self) -> Output:
-        return Output(self.as_json)
+        return Output(self.as_json, wide=self.wide)
 
     def warehouse(self) -> "Warehouse":
         """The warehouse, opened at first use. Raises InvalidRequest."""
@@ -99,6 +109,11 @@ def _check_text(text: str, flag: str) -> None:
     """Bytes of a command line that are not UTF-8 are lone surrogates, which nothing can store or send."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidRequest(f"{flag} has bytes that are not UTF-8")
+
+
+def text_bytes(text: str, flag: str) -> bytes:
+    _check_text(text, flag)
+    return text.encode()
 
 
 def parse_changes(pairs: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
@@ -153,6 +168,7 @@ _GLOBAL = (
     ("url", "url"),
     ("storage.option", "storage_options"),
     ("json", "as_json"),
+    ("wide", "wide"),
     ("log.format", "log_format"),
     ("log.level", "log_level"),
 )

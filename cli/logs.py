@@ -1,6 +1,7 @@
 """Where log lines go: standard error, as text for people or one JSON object per line for machines."""
 
 import logging
+import os
 import sys
 from collections.abc import MutableMapping
 from typing import Any
@@ -15,8 +16,9 @@ __all__ = ["set_up_logs"]
 def set_up_logs(form: str, level: str) -> None:
     """`form`: text or json; `level`: one of logging's level names."""
     text = form == "text"
+    colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")  # https://no-color.org
     renderers: tuple[Any, ...] = (
-        (_plain_values, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0))
+        (_plain_values, structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0))
         if text
         else (structlog.processors.JSONRenderer(), _plain_line)
     )

@@ -63,7 +63,7 @@ def _show(output: Output, shown: "Manifest") -> None:
     rows = [("L0", *_row(ref)) for ref in shown.l0]
     rows += [(run.id, *_row(ref)) for run in shown.runs for ref in run.segments]
     columns = ("run", "segment", "#rows", "size", "#from offset", "#to", "#tombstones", "order", "#added at")
-    output.table(columns, rows)
+    output.table(columns, rows, less=("added at", "order", "tombstones", "size"), lead="segment")
 
 
 def _upload(upload: "Upload") -> str:

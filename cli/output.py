@@ -9,9 +9,10 @@ from typing import IO, Any, Protocol
 import click
 import msgspec
 
+from lithify.cli.tables import Columns, drawn, wrapped
 from lithify.cli.terminal import json_bytes, plain
 
-__all__ = ["Output", "Ticker", "count_text", "counted_text", "is_terminal", "size_text", "time_text"]
+__all__ = ["Output", "Ticker", "count_text", "counted_text", "is_terminal", "size_text", "terminal_width", "time_text"]
 
 _KIB = 1024
 _YEAR_10000_MS = 253_402_300_800_000
@@ -26,8 +27,9 @@ class Ticker(Protocol):
 class Output:
     """Standard output of one command."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, *, wide: bool = False) -> None:
         self.as_json = as_json
+        self._wide = wide  # tables with all their columns, whatever the terminal's width
 
     def document(self, value: Any) -> None:
         """Print `value` (structs, mappings, lists) as JSON; record keys in it are base64."""
@@ -42,17 +44,35 @@ class Output:
             show()
 
     def line(self, text: str) -> None:
-        click.echo(plain(text))
+        """On a terminal, wrapped between words."""
+        shown = plain(text)
+        for each in wrapped(shown, terminal_width()) if is_terminal(sys.stdout) else [shown]:
+            click.echo(each)
 
     def lines(self, texts: Iterable[str]) -> None:
         for text in texts:
             self.line(text)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-        """Columns whose name begins with '#' are numbers, aligned to the right."""
+    def picture(self, texts: Iterable[str]) -> None:
+        """Lines that were drawn for the width."""
+        for text in texts:
+            click.echo(plain(text))
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        title: str = "",
+        *,
+        less: Sequence[str] = (),
+        lead: str = "",
+        prose: bool = False,
+    ) -> None:
+        """Columns whose name begins with '#' are numbers, aligned to the right. Where a terminal is too narrow, see
+        `Columns`; elsewhere nothing is left out or wrapped."""
         cells = [[_cell(value) for value in row] for row in rows]
         if is_terminal(sys.stdout):
-            _rich_table(columns, cells, title)
+            _terminal_table(Columns(columns, less, lead, prose), cells, title, wide=self._wide)
         else:
             _plain_table(columns, cells, title)
 
@@ -94,17 +114,22 @@ def _cell(value: object) -> str:
     return "" if value is None else plain(str(value))
 
 
-def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str) -> None:
+def terminal_width() -> int:
+    """Cells in a line of standard output."""
     from rich.console import Console
-    from rich.table import Table
+
+    return Console(file=sys.stdout).width
+
+
+def _terminal_table(columns: Columns, cells: list[list[str]], title: str, *, wide: bool) -> None:
+    from rich.console import Console
     from rich.text import Text
 
-    table = Table(title=Text(plain(title)) if title else None, title_justify="left")
-    for name in columns:
-        table.add_column(name.lstrip("#"), justify="right" if name.startswith("#") else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    console = Console(file=sys.stdout)
+    if title:
+        console.print(Text(plain(title), "bold"), soft_wrap=True)
+    for line in drawn(columns, cells, console.width, wide=wide):
+        console.print(Text(line.text, "bold" if line.head else ""), soft_wrap=True)
 
 
 def _plain_table(columns: Sequence[str], cells: list[list[str]], title: str) -> None:

@@ -148,7 +148,8 @@ def _show(output: Output, report: "MaintenanceReport") -> None:
         )
         for part in report.partitions
     ]
-    output.table(_COLUMNS, rows)
+    less = ("bytes readable", "records readable", "bytes stored")
+    output.table(_COLUMNS, rows, less=less, lead="topic", prose=True)
     if not rows:
         output.line("this warehouse has no topics")
     elif report.more_work:

@@ -87,6 +87,14 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="print one JSON document (records: one per line); errors are JSON too",
     ),
     Setting(
+        name="wide",
+        flag="--wide",
+        kind="switch",
+        default=False,
+        commands=_EVERYWHERE,
+        meaning="show every column of a table, even if the terminal is too narrow for it",
+    ),
+    Setting(
         name="log.format",
         flag="--log-format",
         kind="choice",
@@ -112,6 +120,14 @@ SETTINGS: tuple[Setting, ...] = (
         default=10_000,
         commands="append",
         meaning="most records in one batch, which is also limited to 32 MiB; a batch is one commit per partition",
+    ),
+    Setting(
+        name="linger.ms",
+        flag="--linger-ms",
+        kind="ms",
+        default=1_000,
+        commands="append",
+        meaning="how long a batch waits for more records, if they arrive through a pipe",
     ),
     Setting(
         name="engine",

@@ -10,10 +10,11 @@ from lithify.cli.consumers import show_consumers
 from lithify.cli.failures import Declined, code_of, tell_faults
 from lithify.cli.invocation import Invocation, command, parse_changes, parse_pairs
 from lithify.cli.output import Output, count_text, size_text, time_text
+from lithify.cli.partitions import describe_partition, quarantine
 from lithify.cli.settings import option
 from lithify.cli.terminal import plain, warn
 from lithify.manifest.config import config_table
-from lithify.manifest.words import counted, quarantine_text
+from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -68,8 +69,13 @@ def list_(invocation: Invocation) -> int:
 @command(topic)
 @click.argument("name")
 @click.option("--defaults", is_flag=True, help="Show the whole configuration, including defaults.")
-def describe(invocation: Invocation, name: str, defaults: bool) -> int:
+@click.option("--partition", type=int, help="Show this partition, with its shape drawn: loose segments, runs, pins.")
+def describe(invocation: Invocation, name: str, defaults: bool, partition: int | None) -> int:
     """Show the configuration and partitions of topic NAME, and the compaction work that is due."""
+    if partition is not None:
+        if defaults:
+            raise InvalidRequest("--defaults is about the topic: leave out --partition")
+        return describe_partition(invocation, name, partition)
     info = invocation.admin().describe_topic(name)
     unset = {each: value for each, value, _ in config_table() if each not in info.config} if defaults else {}
     output = invocation.output
@@ -88,22 +94,16 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
         *("#records readable", "#records stored", "#bytes readable", "#bytes stored"),
         *("#L0", "#runs", "#dirty ratio", "compacted", "due"),
     ]
-    output.table(columns, [_row(part) for part in info.partitions])
+    less = ("bytes readable", "records stored", "log start", "compacted")
+    output.table(columns, [_row(part) for part in info.partitions], less=less, prose=True)
     for part in info.partitions:
-        for alarm in filter(None, (_quarantine(part), part.retention_pinned)):
+        for alarm in filter(None, (quarantine(part), part.retention_pinned)):
             output.line(f"! {info.topic}/{part.partition}: {alarm}")
     for failed in info.failures:
         output.line(f"! {info.topic}/{failed.partition}: {failed.fault.text}")
     found = [(part.partition, known) for part in info.partitions for known in part.consumers]
     if found:
         show_consumers(output, found)
-
-
-def _quarantine(part: "PartitionInfo") -> str | None:
-    if part.quarantine is None:
-        return None
-    known = [*part.l0, *(segment for run in part.runs for segment in run.segments)]
-    return quarantine_text(part.topic, part.partition, part.quarantine, part.quarantined_segment, known)
 
 
 def _row(part: "PartitionInfo") -> tuple[object, ...]:

@@ -34,8 +34,8 @@ def list_(invocation: Invocation, topic: str, partition: int | None) -> int:
         for known in [each.transaction]
     ]
     output = invocation.output
-    columns = ("#partition", "application", "#version", "committed", "")
-    output.answer(found.items, lambda: output.table(columns, rows))
+    columns = ("#partition", "application", "#version", "committed", "state")
+    output.answer(found.items, lambda: output.table(columns, rows, less=("committed",), lead="application"))
     return tell_faults(found.faults)
 
 

@@ -58,7 +58,8 @@ def _show(output: Output, report: "VerifyReport") -> None:
         for check in report.partitions
     ]
     columns = ("topic", "#partition", "#manifest", "#segments", "#size", "#only pinned", "#unnamed objects")
-    output.table((*columns, "#their size", "#findings", "quarantine"), rows)
+    less = ("their size", "manifest", "only pinned", "unnamed objects")
+    output.table((*columns, "#their size", "#findings", "quarantine"), rows, less=less, lead="topic", prose=True)
     for finding in report.findings:
         output.line(f"{finding.kind}: {finding.message}")
     if any(check.unnamed for check in report.partitions):

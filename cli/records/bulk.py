@@ -5,7 +5,7 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ from lithify.store.urls import shown
 __all__ = [
     "BATCH_BYTES_MAX",
     "Source",
+    "cut_tables",
     "file_system",
     "is_pipe",
     "open_parquet",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Shape = Callable[[pa.RecordBatch, int], pa.RecordBatch]  # of rows, whose first one has this number
 
 BATCH_BYTES_MAX = 32 << 20  # of one import batch: memory holds a few copies of it
 _READ_ROWS = 128  # of Parquet at a time: few, since each may be as large as a record
@@ -39,6 +41,7 @@ _READ_BYTES = 1 << 20  # of lines at a time
 _LINE_BYTES_MIN = 1 << 20  # that any record may need for spaces and headers without bytes
 _ESCAPED = 8  # at most so many bytes of a line for one byte of a record: \\u0000 takes six
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NOTHING = b"\n"  # instead of a line: no line has an end
 _FROM_THE_LOG = ("partition", "offset")  # columns of exports that the log assigns
 
 
@@ -66,24 +69,27 @@ def is_pipe(system: Any, path: str) -> bool:
 
 
 @contextmanager
-def open_source(url: str, options: Mapping[str, Any]) -> Generator[Source]:
-    """`-` is standard input. URLs that end in .gz, .zst, .bz2 or .xz are decompressed. Errors while reading are
-    explained by `text_lines` and `parquet_tables`; other errors while the source is open are not."""
+def open_source(url: str, options: Mapping[str, Any], given: str | None = None) -> Generator[Source]:
+    """`-` is standard input. `given`: the format, if not the name decides. URLs that end in .gz, .zst, .bz2 or .xz are
+    decompressed. Errors while reading are explained by whoever reads the source; other errors while it is open are
+    not."""
     if url == "-":
+        if is_parquet(url, given):
+            raise InvalidRequest("Parquet needs random access, which standard input has not; write it to a file first")
         yield Source(sys.stdin.buffer, "standard input")
         return
-    check_format(url)
+    check_format(url, given)
     with ExitStack() as stack:
         with explained(shown(url)):
             system, path = file_system(url, options)
             piped = is_pipe(system, path)
-            if piped and is_parquet(url):
+            if piped and is_parquet(url, given):
                 raise InvalidRequest(
                     f"{shown(url)} is a pipe, but Parquet needs random access; write it to a file first"
                 )
             # fsspec would seek in a pipe.
             file = stack.enter_context(io.FileIO(path) if piped else system.open(path, "rb"))
-            if not is_parquet(url):
+            if not is_parquet(url, given):
                 file = stack.enter_context(decompressed(file, url))
         yield Source(file, shown(url))
 
@@ -94,11 +100,20 @@ def _read(items: Iterator[T], name: str) -> Iterator[T]:
         yield from items
 
 
-def text_lines(source: Source, record_bytes_max: int) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, with their numbers from 1. Raises InvalidRequest at a line too long for any record,
+def text_lines(
+    source: Source, record_bytes_max: int, pieces: Callable[[Any, int], Iterator[bytes]] | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, with their numbers from 1. `pieces` reads them where they arrive one after the other;
+    for an empty piece of it, there is an empty line. Raises InvalidRequest at a line too long for any record,
     without reading it to its end."""
     longest = _LINE_BYTES_MIN + _ESCAPED * record_bytes_max
-    for number, line in enumerate(_lines(_read(_pieces(source.file), source.name), longest), start=1):
+    read = _read((pieces or _pieces)(source.file, _READ_BYTES), source.name)
+    number = 0
+    for line in _lines(read, longest):
+        if line == _NOTHING:
+            yield number, b""
+            continue
+        number += 1
         if line is None or len(line) > longest:
             raise InvalidRequest(
                 f"line {number} is longer than {longest} bytes, the most that a record of max.message.bytes "
@@ -109,18 +124,21 @@ def text_lines(source: Source, record_bytes_max: int) -> Iterator[tuple[int, byt
             yield number, text
 
 
-def _pieces(file: Any) -> Iterator[bytes]:
+def _pieces(file: Any, size: int) -> Iterator[bytes]:
     """Pieces as they come: from a pipe, what has arrived."""
     read = getattr(file, "read1", file.read)
-    while piece := read(_READ_BYTES):
+    while piece := read(size):
         yield piece
 
 
 def _lines(pieces: Iterator[bytes], longest: int) -> Iterator[bytes | None]:
-    """Lines without their ends; None: a line is longer than `longest`."""
+    """Lines without their ends; None: a line is longer than `longest`; _NOTHING: no piece has come."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
+        if not piece:
+            yield _NOTHING
+            continue
         first, *more = piece.split(b"\n")
         held.append(first)
         size += len(first)
@@ -145,25 +163,43 @@ def open_parquet(source: Source) -> pq.ParquetFile:
         return pq.ParquetFile(source.file, page_checksum_verification=True)
 
 
-def parquet_tables(file: pq.ParquetFile, source: str, rows_max: int, skip: int) -> Iterator[Rows]:
-    """Tables of at most `rows_max` rows and BATCH_BYTES_MAX bytes, after the first `skip` rows. `source`: its name."""
+def parquet_tables(
+    file: pq.ParquetFile, source: str, rows_max: int, skip: int, shape: Shape | None = None
+) -> Iterator[Rows]:
+    """Tables of at most `rows_max` rows and BATCH_BYTES_MAX bytes, after the first `skip` rows. `source`: its name.
+    `shape` makes records of the rows of another table."""
     with explained(source):
-        columns = [name for name in file.schema_arrow.names if name not in _FROM_THE_LOG]
+        names = file.schema_arrow.names
+        columns = names if shape else [name for name in names if name not in _FROM_THE_LOG]
         count = file.metadata.num_rows
         batches = file.iter_batches(batch_size=min(rows_max, _READ_ROWS), columns=columns)
     at = skip
-    for table in _cut(_after(skip, _read(batches, source)), rows_max):
+    for table in cut_tables(_read(batches, source), rows_max, skip, shape):
         yield Rows(table, at + 1, at + table.num_rows == count)
         at += table.num_rows
     if at < count or at > max(skip, count):
         raise InvalidRequest(f"{source} is damaged: its footer says {count} rows, but {at} were found; fetch it again")
 
 
+def cut_tables(
+    batches: Iterator[pa.RecordBatch], rows_max: int, skip: int, shape: Shape | None = None
+) -> Iterator[pa.Table]:
+    """As `parquet_tables`, of any batches."""
+    return _cut(_shaped(_after(skip, batches), skip + 1, shape), rows_max)
+
+
+def _shaped(batches: Iterator[pa.RecordBatch], first: int, shape: Shape | None) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch if shape is None or not batch.num_rows else shape(batch, first)
+        first += batch.num_rows
+
+
 def _after(skip: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         passed = min(skip, batch.num_rows)
         skip -= passed
-        yield batch.slice(passed)
+        if passed < batch.num_rows:
+            yield batch.slice(passed)
 
 
 def _cut(batches: Iterator[pa.RecordBatch], rows_max: int) -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""The format of a file of records, by its name: Parquet, or lines of JSON, possibly compressed."""
+"""The format of a file of records, by its name: Parquet, or CSV or lines of JSON, possibly compressed."""
 
 import bz2
 import gzip
@@ -7,14 +7,14 @@ import lzma
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import pyarrow as pa
 
 from lithify.store.errors import InvalidRequest
 from lithify.store.urls import shown
 
-__all__ = ["check_format", "compressed", "decompressed", "is_parquet", "parquet_name"]
+__all__ = ["FORMATS", "Format", "check_format", "compressed", "decompressed", "format_of", "is_parquet", "parquet_name"]
 
 _PARQUET = "parquet"
 _COMPRESSED = ("gz", "bz2", "xz", "zst")
@@ -25,37 +25,64 @@ _NOT_OURS = {
 }
 _READ_BYTES = 1 << 16
 
+Format = Literal["json", "csv", "tsv", "parquet"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+_FORMATS: dict[str, Format] = {
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "csv": "csv",
+    "tsv": "tsv",
+    "parquet": "parquet",
+}  # by extension
 
-def _suffix(url: str) -> str:
-    """`gz` for http://host/in.jsonl.gz?signature=…: a query is not part of the name."""
+
+def _suffixes(url: str) -> tuple[str, str]:
+    """`jsonl` and `gz` for http://host/in.jsonl.gz?signature=…: a query is not part of the name."""
     part = next((part for part in url.split("::") if "/" in part), url)  # simplecache::http://…
     if re.match(r"https?://", part, re.IGNORECASE):
         part = re.split(r"[?#]", part)[0]
-    _, dot, suffix = part.rpartition("/")[2].rpartition(".")
-    return suffix.lower() if dot else ""
+    stem, dot, suffix = part.rpartition("/")[2].rpartition(".")
+    if not dot or not stem:
+        return "", ""
+    if suffix.lower() not in _COMPRESSED:
+        return suffix.lower(), ""
+    return stem.rpartition(".")[2].lower() if "." in stem else "", suffix.lower()
 
 
-def is_parquet(url: str) -> bool:
-    return _suffix(url) == _PARQUET
+def format_of(url: str, given: str | None = None) -> Format:
+    """By the name, unless it is `given`. Requires: the name was checked."""
+    return cast(Format, given) if given else _FORMATS.get(_suffixes(url)[0], "json")
+
+
+def is_parquet(url: str, given: str | None = None) -> bool:
+    return format_of(url, given) == "parquet"
 
 
 def parquet_name(stem: str) -> str:
     return f"{stem}.{_PARQUET}"
 
 
-def check_format(url: str) -> None:
-    """Raises InvalidRequest if the name ends in a format that is neither read nor written."""
+def check_format(url: str, given: str | None = None) -> None:
+    """Raises InvalidRequest if the name ends in a format that is neither read nor written, unless one is `given`."""
     if not url:
         raise InvalidRequest("an empty URL was given; name a file, or - for standard input and output")
-    suffix = _suffix(url)
-    if suffix in _NOT_OURS:
-        known = f"{', '.join(f'.{each}' for each in _COMPRESSED)} or .{_PARQUET}"
+    suffix, compression = _suffixes(url)
+    known = f"{', '.join(f'.{each}' for each in _COMPRESSED)} or .{_PARQUET}"
+    if suffix in _NOT_OURS and not compression:
         raise InvalidRequest(f"{shown(url)}: .{suffix} is neither read nor written. Use plain lines of JSON, {known}")
+    if compression and format_of(url, given) == "parquet":
+        raise InvalidRequest(f"{shown(url)}: Parquet is compressed inside; leave out .{compression}")
+    if given is None and suffix and suffix not in _FORMATS:
+        raise InvalidRequest(
+            f"{shown(url)}: .{suffix} is not a known format; use .{', .'.join(_FORMATS)}, or say which it is with "
+            f"--format {'/'.join(FORMATS)}"
+        )
 
 
 def decompressed(file: Any, url: str) -> Any:
     """The decompressed content of the whole file, which may be several compressed files joined together."""
-    suffix = _suffix(url)
+    suffix = _suffixes(url)[1]
     if suffix not in _COMPRESSED:
         return file
     if getattr(file, "size", None) == 0:  # decompressors would take it for an empty content
@@ -72,7 +99,7 @@ def decompressed(file: Any, url: str) -> Any:
 
 
 def compressed(file: Any, url: str) -> Any:
-    match _suffix(url):
+    match _suffixes(url)[1]:
         case "gz":
             return gzip.GzipFile(fileobj=file, mode="wb")
         case "zst":

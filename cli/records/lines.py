@@ -21,7 +21,7 @@ from lithify.cli.terminal import plain_json
 from lithify.log.record import Headers, Record, record_problem
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["parse_line", "record_line", "record_lines"]
+__all__ = ["parse_headers", "parse_line", "record_line", "record_lines", "shown_headers"]
 
 _Value = str | dict[str, str] | None
 _UNSET = msgspec.UNSET
@@ -40,6 +40,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _decoder = msgspec.json.Decoder(_Line)
+_headers_decoder = msgspec.json.Decoder(dict[str, _Value] | list[tuple[str, _Value]])
 
 
 class _Bad(Exception):
@@ -128,6 +129,14 @@ def _headers(given: dict[str, _Value] | list[tuple[str, _Value]] | None) -> Head
     return tuple((name, _header_value(value)) for name, value in pairs)
 
 
+def parse_headers(text: str) -> Headers:
+    """Headers alone, as a line has them. Raises InvalidRequest."""
+    try:
+        return _headers(_headers_decoder.decode(text))
+    except (_Bad, msgspec.DecodeError, UnicodeEncodeError):
+        raise InvalidRequest("headers must be an object of texts, or a list of [name, value]") from None
+
+
 def _header_value(value: _Value) -> bytes | None:
     if isinstance(value, dict):
         if list(value) != ["base64"]:
@@ -151,7 +160,7 @@ def record_line(record: Record, partition: int) -> bytes:
     _put(line, "value", record.value)
     line["timestamp_ms"] = record.timestamp_ms
     if record.headers:
-        line["headers"] = _shown_headers(record.headers)
+        line["headers"] = shown_headers(record.headers)
     line["partition"], line["offset"] = partition, record.offset
     return plain_json(_encoder.encode(line)) + b"\n"
 
@@ -166,7 +175,7 @@ def _put(line: dict[str, Any], name: str, content: bytes | None) -> None:
         line[name + "_base64"] = base64.b64encode(content).decode()
 
 
-def _shown_headers(headers: Headers) -> dict[str, Any] | list[tuple[str, Any]]:
+def shown_headers(headers: Headers) -> dict[str, Any] | list[tuple[str, Any]]:
     pairs = [(name, _shown_value(value)) for name, value in headers]
     return dict(pairs) if len({name for name, _ in pairs}) == len(pairs) else pairs
 

@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from lithify.cli.records.bulk import file_system
 from lithify.cli.records.explained import explained_target
-from lithify.cli.records.formats import check_format, compressed, is_parquet
+from lithify.cli.records.formats import Format, check_format, compressed, format_of, is_parquet
 from lithify.cli.records.lines import record_lines
 from lithify.segment.schema import RECORDS
 from lithify.store.disk import Disk, sync_folder
@@ -171,19 +171,27 @@ class Sink:
     """Takes record batches; `rows` counts them. `name`: the target's name in errors of writing; None: they are raised
     unchanged."""
 
-    def __init__(self, file: IO[bytes], name: str | None, *, parquet: bool) -> None:
+    def __init__(self, file: IO[bytes], name: str | None, kind: Format = "json") -> None:
         self.rows = 0
         self._file = file
         self._name = name
+        self._csv: Any = None
         self._writer: pq.ParquetWriter | None = None
-        if parquet:
+        if kind == "parquet":
             self._writer = pq.ParquetWriter(
                 file, RECORDS.append(_PARTITION), compression="zstd", write_page_checksum=True
             )
+        elif kind != "json":
+            from lithify.cli.records.csv_rows import open_csv
+
+            self._csv = open_csv(file, kind)
 
     def write(self, batch: pa.RecordBatch, partition: int) -> None:
         """Write `batch`, with schema RECORDS."""
         self.rows += batch.num_rows
+        if self._csv is not None:
+            self._write_csv(batch, partition)
+            return
         with explained_target(self._name) if self._name else nullcontext():
             if self._writer is None:
                 self._file.write(b"".join(record_lines(batch, partition)))
@@ -192,28 +200,40 @@ class Sink:
             columns: list[Any] = [*batch.columns, numbers]
             self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=RECORDS.append(_PARTITION)))
 
+    def _write_csv(self, batch: pa.RecordBatch, partition: int) -> None:
+        from lithify.cli.records.csv_rows import written_columns
+
+        rows = written_columns(batch, partition)
+        with explained_target(self._name) if self._name else nullcontext():
+            self._csv.write_batch(rows)
+
     def finish(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        for writer in (self._writer, self._csv):
+            if writer is not None:
+                writer.close()
 
 
 @contextmanager
-def open_sink(url: str, options: Mapping[str, Any]) -> Generator[Sink]:
-    """`-` is standard output. Elsewhere the object appears when it is complete; if anything fails before, the old
-    object stays. A target that cannot be written raises at once."""
+def open_sink(url: str, options: Mapping[str, Any], given: str | None = None) -> Generator[Sink]:
+    """`-` is standard output. `given`: the format, if not the name decides. Elsewhere the object appears when it is
+    complete; if anything fails before, the old object stays. A target that cannot be written raises at once."""
     if url == "-":
-        yield Sink(sys.stdout.buffer, None, parquet=False)  # a reader that goes away is not an error here
+        if is_parquet(url, given):
+            raise InvalidRequest("Parquet is not written to standard output; name a file")
+        sink = Sink(sys.stdout.buffer, None, format_of(url, given))  # a reader that goes away is not an error here
+        yield sink
+        sink.finish()
         return
     name = shown(url)
-    check_format(url)
+    check_format(url, given)
     with explained_target(name):
         target = _target(url, options)
     pipe = _Pipe(target)
     try:
         with explained_target(name):
             target.open()
-            file: Any = pipe if is_parquet(url) else compressed(pipe, url)
-            sink = Sink(file, name, parquet=is_parquet(url))
+            file: Any = pipe if is_parquet(url, given) else compressed(pipe, url)
+            sink = Sink(file, name, format_of(url, given))
         yield sink
         with explained_target(name):
             sink.finish()

@@ -1,0 +1,70 @@
+"""`lithify topic describe NAME --partition N`: one partition, with its shape drawn."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from lithify.cli.checkpoints import expiry_text
+from lithify.cli.consumers import show_consumers
+from lithify.cli.failures import tell_faults
+from lithify.cli.invocation import Invocation
+from lithify.cli.output import Output, count_text, is_terminal, size_text, terminal_width, time_text
+from lithify.cli.shape import FILLED, PLAIN, shape_lines
+from lithify.manifest.words import quarantine_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lithify.admin.checkpoints import PartitionCheckpoint
+    from lithify.log.info import PartitionInfo
+
+__all__ = ["describe_partition", "quarantine"]
+
+_WIDTH = 100  # where there is no terminal
+
+
+def describe_partition(invocation: Invocation, topic: str, number: int) -> int:
+    admin, output = invocation.admin(), invocation.output
+    part = admin.describe(topic, number)
+    if output.as_json:
+        output.document(part)
+        return 0
+    pins = admin.checkpoints(topic, number, owner=None)
+    _show(output, part, pins.items)
+    return tell_faults(pins.faults)
+
+
+def _show(output: Output, part: "PartitionInfo", pins: "Sequence[PartitionCheckpoint]") -> None:
+    output.line(f"{part.topic}/{part.partition}: manifest {part.manifest_id}, compactor epoch {part.compactor_epoch}")
+    readable = f"{count_text(part.logical_rows)} records readable ({size_text(part.logical_bytes)})"
+    clean_to = min(part.cleaned_to, part.next_offset)
+    output.lines(
+        [
+            f"  stored: {count_text(part.rows)} records ({size_text(part.bytes)}); {readable}",
+            f"  offsets: {part.log_start_offset} (the floor) up to {part.next_offset}; merged up to {clean_to}",
+            f"  dirty: {size_text(part.dirty_bytes)}, ratio {part.dirty_ratio:.2f}",
+            f"  compacted: {time_text(part.last_compacted_at) or 'never'}",
+            f"  due: {part.due or 'nothing'}",
+        ]
+    )
+    output.picture(shape_lines(part, terminal_width() if is_terminal(sys.stdout) else _WIDTH, _shades()))
+    output.line(f"pins: {len(pins)}")
+    for each in pins:
+        pin = each.checkpoint
+        owner = "checkpoint" if pin.owner == "user" else pin.owner
+        output.line(f"  {owner} {pin.name}: manifest {pin.manifest}, expires {expiry_text(each)}")
+    for alarm in filter(None, (quarantine(part), part.retention_pinned)):
+        output.line(f"! {alarm}")
+    if part.consumers:
+        show_consumers(output, [(part.partition, known) for known in part.consumers])
+
+
+def _shades() -> str:
+    return FILLED if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" else PLAIN
+
+
+def quarantine(part: "PartitionInfo") -> str | None:
+    """Why compaction of it is stopped, and what to do."""
+    if part.quarantine is None:
+        return None
+    known = [*part.l0, *(segment for run in part.runs for segment in run.segments)]
+    return quarantine_text(part.topic, part.partition, part.quarantine, part.quarantined_segment, known)
