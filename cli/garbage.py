@@ -48,6 +48,7 @@ def run(
         collector = make_collector(warehouse, gc_grace_ms, interval_ms=gc_interval_ms, rest_ms=gc_rest_ms)
         run_parts(invocation, collector=(collector, gc_interval_ms, gc_sweep_interval_ms))
         return 0
+    invocation.require_begun()
     with invocation.output.progress("collecting"):
         report = invocation.admin().gc(dry_run=dry_run, sweep=sweep, grace_ms=gc_grace_ms)
     output = invocation.output

@@ -1,5 +1,6 @@
 """What every command gets: the warehouse, how to reach it, and how to print."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ import msgspec
 
 from lithify.cli.output import Output
 from lithify.cli.settings import option
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import InvalidRequest, LithifyError, NotFound
+from lithify.store.urls import shown
 
 if TYPE_CHECKING:
     from lithify.admin.client import Admin
@@ -69,6 +71,28 @@ class Invocation:
 
             self._admin = Admin(self.url or self.warehouse())
         return self._admin
+
+    def require_begun(self) -> None:
+        """Raises NotFound if the warehouse has never had a topic: its URL may be mistyped. A server knows its own."""
+        if not self.url and not self.warehouse().begun:
+            raise NotFound(self.not_begun())
+
+    def not_begun(self) -> str:
+        where = shown(self.warehouse().url)
+        return f"there is no warehouse at {where}: check the URL. To begin one there: 'lithify topic create'"
+
+    def explained(self, error: Exception) -> Exception:
+        """The error to tell: if a topic is missing, that may be because the whole warehouse is."""
+        if (
+            isinstance(error, NotFound)
+            and self._open is not None
+            and not self.url
+            and self.not_begun() not in str(error)
+        ):
+            with contextlib.suppress(LithifyError):
+                if not self._open.begun:
+                    return NotFound(f"{error}; {self.not_begun()}")
+        return error
 
     def options_for(self, url: str) -> dict[str, Any]:
         """The storage options, if `url` belongs to the same kind of store."""

@@ -34,6 +34,7 @@ def verify(
     """Check that every live or pinned segment of TOPIC, or of the warehouse, exists and has the right size and
     checksum. Also check the invariants of manifests, and count objects that nothing refers to."""
     admin, output = invocation.admin(), invocation.output
+    invocation.require_begun()
     with output.progress("verifying") as tick:
         report = admin.verify(
             topic,

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Collection
 from typing import Protocol
 
 from lithify.compactor.engine import Engine
@@ -66,6 +67,7 @@ class Compactor:
     - `bytes_in_flight`: how many bytes of Parquet all jobs together may read at once; None: any number. A larger job
       runs
       alone, except for one short job, which does not count.
+    - `topics`: the names of the only topics to compact; None: all, also those that come.
     - `events`: a function that is called with each event (docs/rfcs/0015), in any thread. By default events are logged.
 
     One Compactor is one owner. If it is fenced in a partition it becomes a standby there, and claims it again only if
@@ -81,6 +83,7 @@ class Compactor:
         interval_ms: int = IDLE_MS,
         rest_ms: int = 0,
         bytes_in_flight: int | None = None,
+        topics: Collection[str] | None = None,
         events: Sink = log_event,
     ) -> None:
         self._engine = make_engine(engine)
@@ -92,7 +95,10 @@ class Compactor:
         worker = f"{socket.gethostname()}:{os.getpid()}"
         told = guarded(events)
         rests = Rests(rest_ms, interval_ms)
-        self._service = Service(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told, rests)
+        only = None if topics is None else frozenset(topics)
+        self._service = Service(
+            *(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told), rests=rests, only=only
+        )
 
     def run_once(self, take_over: bool = False) -> MaintenanceReport:
         """Look at all partitions, but for those that rest if `rest_ms` allows it, and work until nothing is due, the

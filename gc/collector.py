@@ -28,6 +28,7 @@ from lithify.store.apart import Ending, Fault, attempt, ending_of
 from lithify.store.driver import Driver
 from lithify.store.errors import ErrorKind, InvalidRequest
 from lithify.store.many import AT_ONCE, many
+from lithify.store.short_repr import short_repr
 from lithify.store.stirred import Stirred
 
 __all__ = ["GRACE_MS", "GRACE_MS_MIN", "Collector", "GcReport", "PartitionGc"]
@@ -85,6 +86,8 @@ class PartitionGc(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints_expired: int = 0
     fault: Fault | None = None
 
+    __repr__ = short_repr
+
 
 class GcReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass deleted, or would delete in a dry run; each object with its reason."""
@@ -107,6 +110,8 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ending(self) -> Ending:
         return ending_of((*(partition.fault for partition in self.partitions), self.fault))
+
+    __repr__ = short_repr
 
 
 class Collector:
