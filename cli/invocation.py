@@ -64,12 +64,16 @@ class Invocation:
             self._open = warehouse.open(self.warehouse_url, storage_options=self.storage_options)
         return self._open
 
-    def admin(self) -> "Admin":
-        """The operations of the warehouse, or of the server at `url`. Raises InvalidRequest."""
+    def admin(self, survey_ms: int | None = None) -> "Admin":
+        """The operations of the warehouse, or of the server at `url`. `survey_ms`: how old an overview may be, unless a
+        server answers. Raises InvalidRequest."""
         if self._admin is None:
             from lithify.admin.client import Admin
 
-            self._admin = Admin(self.url or self.warehouse())
+            if self.url or survey_ms is None:
+                self._admin = Admin(self.url or self.warehouse())
+            else:
+                self._admin = Admin(self.warehouse(), survey_ms=survey_ms)
         return self._admin
 
     def require_begun(self) -> None:

@@ -36,6 +36,7 @@ _COMMANDS = {
     "manifest": "lithify.cli.manifests",
     "verify": "lithify.cli.verification",
     "doctor": "lithify.cli.doctor",
+    "top": "lithify.cli.top",
     "completion": "lithify.cli.completion",
 }
 

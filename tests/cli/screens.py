@@ -47,6 +47,7 @@ COMMANDS = (
     f"manifest show {LONG}",
     "verify --engine local",
     "doctor",
+    "top --once",
     "gc run --dry-run --sweep",
     "gc run --once",
 )
